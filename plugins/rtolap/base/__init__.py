@@ -1,0 +1,4 @@
+"""What every room stands on: errors, clock, retry, settings, atomic files.
+
+Nothing in here knows of cubes, Kafka or ZooKeeper, and nothing in here imports another room.
+"""

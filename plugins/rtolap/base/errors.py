@@ -1,0 +1,146 @@
+"""The one error tree. Classes part only where a caller acts differently.
+
+    RtolapError
+    ├── DefinitionError        a table, cube or setting is wrong: mend the file
+    ├── NotFound               a named thing does not exist
+    ├── Refused                a legal request that the present state forbids (HTTP 409)
+    │   └── IllegalTransition  a lifecycle has no such step
+    ├── Unauthorized           missing or wrong credentials
+    ├── CommitConflict         somebody else changed the record first: re-read and retry
+    ├── CommitUnknown          the connection broke during a commit: read back before acting
+    ├── SessionLost            the ZooKeeper session is gone: leadership and ephemerals with it
+    ├── Unavailable            a peer did not answer in time: try another, or later
+    │   └── NotLeader          ask the leader that `leader_url` names
+    ├── StaleSnapshot          the receiver no longer holds what the snapshot asks for: take a new one
+    ├── Corrupted              bytes fail their checksum or structure
+    ├── QueryError             SQL that is wrong, or that a cube cannot answer
+    │   └── QueryTimeout
+    └── ProcessFailed          a child process ended when it should not have
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class RtolapError(Exception):
+    """Base of all errors raised on purpose.
+
+    The message says what was attempted, on what, what was expected, what was found and what to do.
+    """
+
+    code = "error"
+    http_status = 500
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        expected: object = None,
+        found: object = None,
+        action: str | None = None,
+    ) -> None:
+        self.message = message
+        self.expected = expected
+        self.found = found
+        self.action = action
+        text = message
+        if expected is not None:
+            text += f"; expected {expected}"
+        if found is not None:
+            text += f"; found {found}"
+        if action:
+            text += f"; {action}"
+        super().__init__(text)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as it travels over REST and Flight."""
+        return {"code": self.code, "message": str(self)}
+
+
+class DefinitionError(RtolapError):
+    code = "definition"
+    http_status = 422
+
+
+class NotFound(RtolapError):
+    code = "not_found"
+    http_status = 404
+
+
+class Refused(RtolapError):
+    code = "refused"
+    http_status = 409
+
+
+class IllegalTransition(Refused):
+    code = "illegal_transition"
+
+
+class Unauthorized(RtolapError):
+    code = "unauthorized"
+    http_status = 401
+
+
+class CommitConflict(RtolapError):
+    code = "commit_conflict"
+    http_status = 409
+
+
+class CommitUnknown(RtolapError):
+    code = "commit_unknown"
+    http_status = 503
+
+
+class SessionLost(RtolapError):
+    code = "session_lost"
+    http_status = 503
+
+
+class Unavailable(RtolapError):
+    code = "unavailable"
+    http_status = 503
+
+
+class NotLeader(Unavailable):
+    code = "not_leader"
+
+    def __init__(self, message: str, *, leader_url: str | None = None) -> None:
+        super().__init__(message)
+        self.leader_url = leader_url
+
+
+class StaleSnapshot(RtolapError):
+    code = "stale_snapshot"
+    http_status = 409
+
+
+class Corrupted(RtolapError):
+    code = "corrupted"
+
+
+class QueryError(RtolapError):
+    code = "query"
+    http_status = 400
+
+
+class QueryTimeout(QueryError):
+    code = "query_timeout"
+    http_status = 504
+
+
+class ProcessFailed(RtolapError):
+    code = "process_failed"
+
+
+def _tree(root: type[RtolapError]) -> dict[str, type[RtolapError]]:
+    found = {root.code: root}
+    for child in root.__subclasses__():
+        found.update(_tree(child))
+    return found
+
+
+def from_dict(payload: dict[str, Any]) -> RtolapError:
+    """Rebuild an error that crossed a wire; unknown codes become a plain RtolapError."""
+    kind = _tree(RtolapError).get(str(payload.get("code")), RtolapError)
+    return kind(str(payload.get("message", "no message")))

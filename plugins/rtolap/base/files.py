@@ -1,0 +1,35 @@
+"""Atomic, durable local files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def fsync_dir(path: Path) -> None:
+    """Make renames inside a folder durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
+    """Replace `path` in one step; a crash leaves the old file or the new one, never a mixture.
+
+    1. write and fsync `<name>.tmp`     crash: the old file stands, the .tmp is overwritten next time
+    2. rename over `path`               crash: the old or the new file stands
+    3. fsync the folder                 afterwards the new name survives a power cut
+    """
+    temporary = path.with_name(path.name + ".tmp")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    try:
+        view = memoryview(data)
+        while view:
+            view = view[os.write(descriptor, view) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    os.replace(temporary, path)
+    fsync_dir(path.parent)

@@ -1,0 +1,53 @@
+"""Settings: frozen, read once at an entry point from `RTOLAP_*` variables, then passed down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from rtolap.base.errors import DefinitionError
+
+
+class Settings(BaseSettings):
+    """What every service needs to find the others. One variable a field: `RTOLAP_ZOOKEEPER`, …
+
+    Secrets are files, never values on a command line: `token_file` holds the cluster's bearer token,
+    `users_file` SQL users (`name:sha256(sha256(password))` in hex, one a line).
+    """
+
+    model_config = SettingsConfigDict(env_prefix="RTOLAP_", frozen=True, extra="ignore")
+
+    zookeeper: str = "127.0.0.1:2181"
+    zookeeper_root: str = "/rtolap"
+    session_timeout_s: float = 6.0
+    kafka: str = "127.0.0.1:9092"
+    object_store: str = Field(default="file:///var/lib/rtolap/store", description="any pyarrow.fs URI")
+    data_dir: Path = Path("/var/lib/rtolap")
+    host: str = Field(default="127.0.0.1", description="address to bind to and to announce")
+    coordinator_port: int = 7070
+    receiver_port: int = 7080
+    query_http_port: int = 7090
+    query_mysql_port: int = 7306
+    agent_port: int = 7060
+    token_file: Path = Path("/etc/rtolap/token")
+    users_file: Path = Path("/etc/rtolap/users")
+    include_dir: Path = Path("include")
+    spark_master: str = "local[2]"
+    log_level: str = "INFO"
+
+    def token(self) -> str:
+        """The cluster's bearer token."""
+        try:
+            text = self.token_file.read_text().strip()
+        except OSError as error:
+            raise DefinitionError(
+                "the cluster token cannot be read",
+                expected=f"a readable file {self.token_file}",
+                found=error.strerror,
+                action="create it, or set RTOLAP_TOKEN_FILE",
+            ) from error
+        if not text:
+            raise DefinitionError("the cluster token is empty", found=str(self.token_file))
+        return text

@@ -1,0 +1,92 @@
+"""Manifests: written last, so that a folder without one is garbage. JSON, with a checksum of itself.
+
+Staged part   staged/<cube>/<segment>/v<version>/<replica set>-<unique>/{manifest.json, part-*.parquet}
+History       history/<cube>/<segment>/v<version>-<build id>/{manifest.json, <cuboid>/part-*.parquet}
+
+Parquet columns are the physical columns of `rtolap.model.cube`; sketches are binary.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TypeVar
+
+import msgspec
+
+from rtolap.base.errors import Corrupted
+from rtolap.model.offsets import Offsets, PartRange
+
+MANIFEST_NAME = "manifest.json"
+FORMAT_VERSION = 1
+
+
+class FileEntry(msgspec.Struct, frozen=True):
+    """`name` is relative to the manifest's folder; the checksum is sha256 of the whole file, in hex."""
+
+    name: str
+    rows: int
+    bytes: int
+    sha256: str
+
+
+class StagedManifest(msgspec.Struct, frozen=True, kw_only=True):
+    format_version: int = FORMAT_VERSION
+    kind: str = "staged"
+    cube: str
+    segment: str
+    version: int
+    replica_set: str
+    ranges: tuple[PartRange, ...]
+    files: tuple[FileEntry, ...]
+    events: int
+
+
+class CuboidEntry(msgspec.Struct, frozen=True):
+    """`name` is the folder; it is `Cuboid.name`, shortened by a hash where that is too long for a path."""
+
+    name: str
+    dimensions: tuple[str, ...]
+    rows: int
+    files: tuple[FileEntry, ...]
+
+
+class HistoryManifest(msgspec.Struct, frozen=True, kw_only=True):
+    format_version: int = FORMAT_VERSION
+    kind: str = "history"
+    cube: str
+    segment: str
+    version: int
+    build_id: str
+    covered: Offsets
+    events: int
+    cuboids: tuple[CuboidEntry, ...]
+
+
+M = TypeVar("M", StagedManifest, HistoryManifest)
+
+
+def encode(manifest: StagedManifest | HistoryManifest) -> bytes:
+    """Two lines: the manifest as JSON, then the sha256 of that line."""
+    body = msgspec.json.encode(manifest)
+    return body + b"\n" + hashlib.sha256(body).hexdigest().encode() + b"\n"
+
+
+def decode(data: bytes, kind: type[M], where: str) -> M:
+    body, _, rest = data.partition(b"\n")
+    digest = hashlib.sha256(body).hexdigest()
+    if rest.strip().decode("ascii", "replace") != digest:
+        raise Corrupted(
+            f"manifest {where} does not match its checksum",
+            expected=digest,
+            found=rest.strip()[:64].decode("ascii", "replace") or "none",
+            action="restore the file, or queue the segment to be built again",
+        )
+    try:
+        manifest = msgspec.json.decode(body, type=kind)
+    except msgspec.MsgspecError as error:
+        raise Corrupted(f"manifest {where} is not a {kind.__name__}", found=str(error)) from error
+    if manifest.format_version != FORMAT_VERSION:
+        raise Corrupted(
+            f"manifest {where} has another format", expected=FORMAT_VERSION, found=manifest.format_version
+        )
+    return manifest

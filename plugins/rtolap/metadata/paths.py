@@ -1,0 +1,81 @@
+"""Every znode of rtolap, below the chroot that the settings give.
+
+    /coordinator/election/<n>         candidates (ephemeral, sequential); the lowest leads
+    /receivers/<id>                   persistent ReceiverRecord: address, replica set
+    /receivers_live/<id>              ephemeral while the receiver's session lives
+    /replica_sets/<rs>                ReplicaSetRecord: its receivers
+    /replica_sets_lead/<rs>/<n>       candidates (ephemeral, sequential); the lowest leads
+    /definitions/tables/<table>       Table as JSON
+    /definitions/lookups/<lookup>     Lookup as JSON
+    /cubes/<cube>/definition          Cube as JSON
+    /cubes/<cube>/control             CubeControl: enabled, paused, purge horizon, first offsets, assignment
+    /cubes/<cube>/changes             ChangeLog: which segments changed last (one watch instead of thousands)
+    /cubes/<cube>/segments/<segment>  SegmentRecord
+    /cubes/<cube>/replay_from/<rs>    ReplayFrom: smallest offset not yet in history, by partition
+"""
+
+from __future__ import annotations
+
+ELECTION = "/coordinator/election"
+RECEIVERS = "/receivers"
+RECEIVERS_LIVE = "/receivers_live"
+REPLICA_SETS = "/replica_sets"
+TABLES = "/definitions/tables"
+LOOKUPS = "/definitions/lookups"
+CUBES = "/cubes"
+
+
+def receiver(receiver_id: str) -> str:
+    return f"{RECEIVERS}/{receiver_id}"
+
+
+def receiver_live(receiver_id: str) -> str:
+    return f"{RECEIVERS_LIVE}/{receiver_id}"
+
+
+def replica_set(name: str) -> str:
+    return f"{REPLICA_SETS}/{name}"
+
+
+def replica_set_election(name: str) -> str:
+    return f"/replica_sets_lead/{name}"
+
+
+def table(name: str) -> str:
+    return f"{TABLES}/{name}"
+
+
+def lookup(name: str) -> str:
+    return f"{LOOKUPS}/{name}"
+
+
+def cube(name: str) -> str:
+    return f"{CUBES}/{name}"
+
+
+def cube_definition(name: str) -> str:
+    return f"{CUBES}/{name}/definition"
+
+
+def cube_control(name: str) -> str:
+    return f"{CUBES}/{name}/control"
+
+
+def cube_changes(name: str) -> str:
+    return f"{CUBES}/{name}/changes"
+
+
+def segments(cube_name: str) -> str:
+    return f"{CUBES}/{cube_name}/segments"
+
+
+def segment(cube_name: str, segment_name: str) -> str:
+    return f"{CUBES}/{cube_name}/segments/{segment_name}"
+
+
+def replay_from_all(cube_name: str) -> str:
+    return f"{CUBES}/{cube_name}/replay_from"
+
+
+def replay_from(cube_name: str, replica_set_name: str) -> str:
+    return f"{CUBES}/{cube_name}/replay_from/{replica_set_name}"

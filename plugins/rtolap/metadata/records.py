@@ -1,0 +1,114 @@
+"""Contents of the znodes: frozen, JSON, one class each. Offsets always mean next-to-read."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rtolap.model.offsets import Offsets, PartRange
+from rtolap.model.segment import SegmentRange
+from rtolap.model.segment_states import SegmentState
+
+
+class ReceiverRecord(msgspec.Struct, frozen=True):
+    receiver_id: str
+    host: str
+    port: int
+    replica_set: str
+
+
+class ReplicaSetRecord(msgspec.Struct, frozen=True):
+    name: str
+    receivers: tuple[str, ...]
+
+
+class CubeControl(msgspec.Struct, frozen=True):
+    """What the coordinator decides about a cube.
+
+    `first_offsets`: where the cube begins, fixed once per partition when the partition is first assigned;
+    staged parts of a segment's first version start here. `horizon_ms`: segments that end at or below it
+    are purged for ever. `assignment`: replica set → partitions; an empty list is a replica set that still
+    answers for what it holds. `assignment_epoch` grows with each assignment.
+    """
+
+    enabled: bool = False
+    paused: bool = False
+    horizon_ms: int | None = None
+    first_offsets: Offsets = {}
+    assignment: dict[str, tuple[int, ...]] = {}
+    assignment_epoch: int = 0
+
+
+class ReplayFrom(msgspec.Struct, frozen=True):
+    """Smallest offset of the replica set's partitions that is not yet in history."""
+
+    offsets: Offsets
+
+
+class StagedPart(msgspec.Struct, frozen=True):
+    """Files that one replica set uploaded for one version of a segment.
+
+    `path` is a folder in the object store, relative to its root. It holds a manifest and Parquet files;
+    it is empty of files when the ranges held no event of the segment.
+    """
+
+    replica_set: str
+    path: str
+    ranges: tuple[PartRange, ...]
+    rows: int
+    events: int
+    bytes: int
+
+
+class BuildAttempt(msgspec.Struct, frozen=True):
+    """The newest attempt to build `version`. Older attempts can no longer be promoted."""
+
+    build_id: str
+    version: int
+    started_ms: int
+    location: str
+    error: str | None = None
+
+
+class StoryLine(msgspec.Struct, frozen=True):
+    at_ms: int
+    event: str
+    state: str
+    note: str = ""
+
+
+class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One segment. `version` and `covered` change together, in one write: that is the exactness rule.
+
+    version   0 while there is no history; otherwise the READY version that queries read, at `location`
+    covered   partition → next offset: history holds exactly the segment's events below it
+    target    the vector of version + 1, filled by each replica set as it closes its partitions
+    parts     staged parts of version + 1
+    """
+
+    cube: str
+    start_ms: int
+    end_ms: int
+    state: SegmentState = SegmentState.ACTIVE
+    version: int = 0
+    location: str | None = None
+    covered: Offsets = {}
+    target: Offsets = {}
+    parts: tuple[StagedPart, ...] = ()
+    build: BuildAttempt | None = None
+    events: int = 0
+    story: tuple[StoryLine, ...] = ()
+
+    @property
+    def range(self) -> SegmentRange:
+        return SegmentRange(self.start_ms, self.end_ms)
+
+    @property
+    def name(self) -> str:
+        return self.range.name
+
+
+class ChangeLog(msgspec.Struct, frozen=True):
+    """Sequence number of the last change and the segments of the newest ones, newest last (bounded)."""
+
+    sequence: int = 0
+    recent: tuple[tuple[int, str], ...] = ()

@@ -1,0 +1,141 @@
+"""A segment's record, changed: pure functions `(record, …) → record`. Callers commit by version check."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from rtolap.base.errors import Refused
+from rtolap.metadata.records import BuildAttempt, SegmentRecord, StagedPart, StoryLine
+from rtolap.model.offsets import Offsets, PartRange
+from rtolap.model.segment_states import SegmentEvent, SegmentState, transition
+
+STORY_LINES_MAX = 40  # a record stays a few kilobytes; older lines are in the services' logs
+
+
+def close(record: SegmentRecord, vector: Offsets, *, now_ms: int, by: str) -> SegmentRecord:
+    """Add one replica set's closing offsets to the target of the next version.
+
+    Partitions that are closed already keep the vector they have: whoever persisted first decides, and
+    everybody else, a successor or a deposed leader included, aligns with it. Returns the record itself if
+    nothing is new.
+    """
+    fresh = {p: offset for p, offset in vector.items() if p not in record.target}
+    if not fresh:
+        return record
+    for partition, offset in fresh.items():
+        floor = record.covered.get(partition, 0)
+        if offset < floor:
+            raise Refused(
+                f"{record.cube}/{record.name} cannot close partition {partition}",
+                expected=f"an offset at or beyond {floor}, which history covers",
+                found=offset,
+                action="let the receiver catch up first",
+            )
+    changed = _take(record, SegmentEvent.CLOSE, now_ms, f"{by} closed {sorted(fresh.items())}")
+    return msgspec.structs.replace(changed, target={**record.target, **fresh})
+
+
+def add_part(
+    record: SegmentRecord, part: StagedPart, *, partitions: Iterable[int], first: Offsets, now_ms: int
+) -> SegmentRecord:
+    """Add a staged part; REMOTE_PERSISTED once the parts of all `partitions` join up to the target.
+
+    A part whose ranges are there already (a repeated upload) changes nothing.
+    """
+    known = {(r.partition, r.start) for p in record.parts for r in p.ranges}
+    if part.ranges and all((r.partition, r.start) in known for r in part.ranges):
+        return record
+    for piece in part.ranges:
+        if record.target.get(piece.partition, -1) < piece.end or piece.end < piece.start:
+            raise Refused(
+                f"{record.cube}/{record.name} does not take {part.path}",
+                expected=f"ranges up to the target {record.target}",
+                found=piece,
+            )
+    grown = msgspec.structs.replace(record, parts=(*record.parts, part))
+    if not joined(grown, partitions=partitions, first=first):
+        return grown
+    return _take(grown, SegmentEvent.PARTS_JOINED, now_ms, f"{len(grown.parts)} parts join")
+
+
+def joined(record: SegmentRecord, *, partitions: Iterable[int], first: Offsets) -> bool:
+    """Do the parts hold every offset between what history covers and the target, once?"""
+    by_partition: dict[int, list[PartRange]] = {}
+    for part in record.parts:
+        for piece in part.ranges:
+            by_partition.setdefault(piece.partition, []).append(piece)
+    for partition in set(partitions) | set(record.target):
+        if partition not in record.target:
+            return False
+        at = record.covered.get(partition, first.get(partition, 0))
+        for piece in sorted(by_partition.get(partition, ()), key=lambda piece: piece.start):
+            if piece.start != at:
+                return False
+            at = piece.end
+        if at != record.target[partition]:
+            return False
+    return True
+
+
+def start_build(record: SegmentRecord, attempt: BuildAttempt) -> SegmentRecord:
+    """Name the attempt that may be promoted; an earlier one loses that right."""
+    if record.state is not SegmentState.REMOTE_PERSISTED:
+        raise Refused(
+            f"{record.cube}/{record.name} cannot be built",
+            expected=SegmentState.REMOTE_PERSISTED.value,
+            found=record.state.value,
+        )
+    if attempt.version != record.version + 1:
+        raise Refused("build of a wrong version", expected=record.version + 1, found=attempt.version)
+    return msgspec.structs.replace(record, build=attempt)
+
+
+def promote(record: SegmentRecord, build_id: str, *, events: int, now_ms: int) -> SegmentRecord:
+    """Version and vector change together. Promoting the version that is already READY changes nothing."""
+    if (
+        record.state is SegmentState.READY
+        and record.build is not None
+        and record.build.build_id == build_id
+    ):
+        return record
+    if record.build is None or record.build.build_id != build_id:
+        raise Refused(
+            f"{record.cube}/{record.name} cannot promote build {build_id}",
+            expected=f"the newest attempt {record.build.build_id if record.build else None}",
+            action="a later attempt replaced this one: nothing to do",
+        )
+    changed = _take(record, SegmentEvent.PROMOTE, now_ms, f"build {build_id}")
+    return msgspec.structs.replace(
+        changed,
+        version=record.version + 1,
+        location=record.build.location,
+        covered={**record.covered, **record.target},
+        target={},
+        parts=(),
+        events=events,
+    )
+
+
+def requeue(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
+    """Build the READY version anew, from itself: the target is what it covers, no parts are needed."""
+    if record.state is SegmentState.REMOTE_PERSISTED:
+        return record
+    changed = _take(record, SegmentEvent.REQUEUE, now_ms, by)
+    return msgspec.structs.replace(changed, target=dict(record.covered), parts=(), build=None)
+
+
+def purge(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
+    if record.state is SegmentState.PURGED:
+        return record
+    return _take(record, SegmentEvent.PURGE, now_ms, by)
+
+
+def _take(record: SegmentRecord, event: SegmentEvent, now_ms: int, note: str) -> SegmentRecord:
+    state, _ = transition(
+        record.state, event, subject=f"segment {record.cube}/{record.name}", history=record.story
+    )
+    line = StoryLine(now_ms, event.value, state.value, note)
+    story = (*record.story, line)[-STORY_LINES_MAX:]
+    return msgspec.structs.replace(record, state=state, story=story)

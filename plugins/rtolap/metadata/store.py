@@ -1,0 +1,91 @@
+"""The seam to cluster state. Implementations: `zookeeper.ZooKeeperStore`, `memory.MemoryStore`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import msgspec
+
+
+class Versioned(msgspec.Struct, frozen=True):
+    data: bytes
+    version: int
+
+
+class Create(msgspec.Struct, frozen=True):
+    """Fails with CommitConflict if the node exists. Missing parents are made."""
+
+    path: str
+    data: bytes
+    ephemeral: bool = False
+
+
+class Put(msgspec.Struct, frozen=True):
+    """Replace the data of a node whose version is `version`; CommitConflict otherwise."""
+
+    path: str
+    data: bytes
+    version: int
+
+
+class Delete(msgspec.Struct, frozen=True):
+    path: str
+    version: int = -1  # any
+
+
+class Check(msgspec.Struct, frozen=True):
+    """A requirement: the node exists with that version."""
+
+    path: str
+    version: int
+
+
+Operation = Create | Put | Delete | Check
+
+
+class Watch(Protocol):
+    def stop(self) -> None: ...
+
+
+class Election(Protocol):
+    """A candidacy. Ends with the session; `close` withdraws it."""
+
+    def is_leader(self) -> bool:
+        """True only while the session is known to live."""
+        ...
+
+    def leader(self) -> str | None:
+        """Identity of the present leader, if there is one."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class MetadataStore(Protocol):
+    """All calls are thread-safe. Paths are absolute within the chroot."""
+
+    def get(self, path: str) -> Versioned | None: ...
+
+    def children(self, path: str) -> tuple[str, ...]:
+        """Sorted names; empty if the node does not exist."""
+        ...
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        """All or nothing. Raises CommitConflict, CommitUnknown or SessionLost."""
+        ...
+
+    def watch(self, path: str, changed: Callable[[], None]) -> Watch:
+        """Call `changed` soon after the node's data, existence or children change, and after a reconnect.
+
+        Calls may be merged and may be spurious; they come from a thread of the store, so do little there.
+        """
+        ...
+
+    def elect(self, path: str, identity: str, changed: Callable[[], None]) -> Election: ...
+
+    def on_session_lost(self, callback: Callable[[], None]) -> None: ...
+
+    def connected(self) -> bool: ...
+
+    def close(self) -> None: ...

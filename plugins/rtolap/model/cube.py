@@ -1,0 +1,255 @@
+"""A cube: which dimensions and measures of a table are kept, for how long, in which segments.
+
+Physical columns, the same in a receiver's memory, in fragments, staged parts and history:
+
+| column | holds |
+|---|---|
+| a dimension's own name | its value, null allowed |
+| `hour_start`, … | a derived time dimension: local time in the table's zone, a timestamp without a zone |
+| `__rows` | bigint, number of events |
+| `<column>__sum` | sum of the non-null values, null if there is none; type by `sum_type` |
+| `<column>__count` | bigint, number of non-null values |
+| `<column>__min`, `<column>__max` | the column's own type |
+| `<column>__hll` | binary, a compact DataSketches HLL_8 sketch (coupons while in a receiver) |
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from rtolap.model.types import BIGINT, BINARY, TIMESTAMP, ColumnType, sum_type
+from rtolap.model.table import Table
+
+TimeUnit = Literal["minute", "hour", "day", "week", "month", "quarter", "year"]
+TIME_UNITS: tuple[TimeUnit, ...] = ("minute", "hour", "day", "week", "month", "quarter", "year")
+MeasureFunction = Literal["count", "sum", "min", "max", "avg", "approx_distinct"]
+PartialOp = Literal["sum", "min", "max", "hll"]  # how two partial values merge
+
+ROWS = "__rows"
+
+
+class Partial(msgspec.Struct, frozen=True, order=True):
+    """One physical measure column: `source` is the table column it comes from (None for `__rows`)."""
+
+    name: str
+    op: PartialOp
+    type: ColumnType
+    source: str | None
+    initial: Literal["rows", "sum", "count", "min", "max", "hll"]
+
+
+class Measure(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    function: MeasureFunction
+    column: str | None = None
+    lg_k: int = 12
+
+
+class AggregationGroup(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A family of cuboids over `include`. Kylin's four rules for leaving combinations out:
+
+    mandatory dimensions are in every cuboid; of a hierarchy (year, month, day) only prefixes occur;
+    joint dimensions come together or not at all.
+    """
+
+    include: tuple[str, ...]
+    mandatory: tuple[str, ...] = ()
+    hierarchies: tuple[tuple[str, ...], ...] = ()
+    joints: tuple[tuple[str, ...], ...] = ()
+
+
+class SegmentPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Window and closing rule. All in milliseconds of event time."""
+
+    window_ms: int = 3_600_000
+    allowed_lateness_ms: int = 0
+    sliding_window_ms: int = 7_200_000
+    sliding_window_max_ms: int = 43_200_000
+
+
+class RetentionPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """FULL_BUILD uploads and builds closed segments; PURGE keeps them in receivers only.
+
+    `after_ms`: age of a segment's end, by the low watermark, at which it is dropped; None keeps it.
+    """
+
+    policy: Literal["FULL_BUILD", "PURGE"] = "FULL_BUILD"
+    after_ms: int | None = None
+
+
+class LatePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`merge_after_ms`: wall time a late delta waits for company before it is uploaded and merged."""
+
+    policy: Literal["merge", "drop"] = "merge"
+    merge_after_ms: int = 300_000
+
+
+class Cube(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    name: str
+    table: str
+    dimensions: tuple[str, ...]
+    time_dimensions: tuple[TimeUnit, ...] = ("hour", "day")
+    aggregation_groups: tuple[AggregationGroup, ...] = ()
+    measures: tuple[Measure, ...] = ()
+    segment: SegmentPolicy = SegmentPolicy()
+    retention: RetentionPolicy = RetentionPolicy()
+    late: LatePolicy = LatePolicy()
+    start: Literal["earliest", "latest"] = "earliest"
+    consumer_tasks_max: int = 3
+
+    @property
+    def time_columns(self) -> tuple[str, ...]:
+        """Physical names of the derived time dimensions, finest first."""
+        return tuple(f"{unit}_start" for unit in TIME_UNITS if unit in self.time_dimensions)
+
+    @property
+    def all_dimensions(self) -> tuple[str, ...]:
+        """The base cuboid: derived time dimensions, then the declared ones."""
+        return self.time_columns + self.dimensions
+
+    @property
+    def finest_unit(self) -> TimeUnit | None:
+        for unit in TIME_UNITS:
+            if unit in self.time_dimensions:
+                return unit
+        return None
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """A cube together with its table: everything physical follows from the two."""
+
+    table: Table
+    cube: Cube
+
+    def dimension_type(self, name: str) -> ColumnType:
+        if name in self.cube.time_columns:
+            return TIMESTAMP
+        return self.table.column(name).column_type
+
+    @property
+    def partials(self) -> tuple[Partial, ...]:
+        """Measure columns, `__rows` first, each once, in a stable order."""
+        found: dict[str, Partial] = {ROWS: Partial(ROWS, "sum", BIGINT, None, "rows")}
+        for measure in self.cube.measures:
+            for partial in self.partials_of(measure):
+                found.setdefault(partial.name, partial)
+        return tuple(found.values())
+
+    def partials_of(self, measure: Measure) -> tuple[Partial, ...]:
+        """The physical columns that answer one declared measure."""
+        column = measure.column
+        if measure.function == "count" and column is None:
+            return (Partial(ROWS, "sum", BIGINT, None, "rows"),)
+        assert column is not None, "validated when the definition was read"
+        source_type = self.table.column(column).column_type
+        total = Partial(f"{column}__sum", "sum", sum_type(source_type), column, "sum")
+        count = Partial(f"{column}__count", "sum", BIGINT, column, "count")
+        match measure.function:
+            case "count":
+                return (count,)
+            case "sum":
+                return (total,)
+            case "avg":
+                return (total, count)
+            case "min":
+                return (Partial(f"{column}__min", "min", source_type, column, "min"),)
+            case "max":
+                return (Partial(f"{column}__max", "max", source_type, column, "max"),)
+            case "approx_distinct":
+                return (Partial(f"{column}__hll", "hll", BINARY, column, "hll"),)
+
+    @property
+    def source_columns(self) -> tuple[str, ...]:
+        """Table columns that the cube reads: dimensions, measure arguments and the event time."""
+        names = dict.fromkeys((*self.cube.dimensions, self.table.time.column))
+        for measure in self.cube.measures:
+            if measure.column is not None:
+                names.setdefault(measure.column)
+        return tuple(names)
+
+    @property
+    def lg_k(self) -> dict[str, int]:
+        """HLL size by physical column name."""
+        return {
+            f"{m.column}__hll": m.lg_k for m in self.cube.measures if m.function == "approx_distinct"
+        }
+
+
+class Cuboid(msgspec.Struct, frozen=True):
+    """A subset of a cube's dimensions, in the cube's order."""
+
+    dimensions: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """`base`-independent and path-safe: dimension names joined by `+`, or `_all` for none."""
+        return "+".join(self.dimensions) or "_all"
+
+
+def cuboids(cube: Cube) -> tuple[Cuboid, ...]:
+    """Base cuboid first, then those of the aggregation groups, larger before smaller, each once."""
+    order = {name: position for position, name in enumerate(cube.all_dimensions)}
+    wanted: set[frozenset[str]] = set()
+    for group in cube.aggregation_groups:
+        wanted.update(_group_cuboids(group))
+    wanted.discard(frozenset(cube.all_dimensions))
+    ordered = [tuple(sorted(dimensions, key=order.__getitem__)) for dimensions in wanted]
+    ordered.sort(key=lambda dimensions: (-len(dimensions), dimensions))
+    return (Cuboid(cube.all_dimensions), *(Cuboid(dimensions) for dimensions in ordered))
+
+
+def _group_cuboids(group: AggregationGroup) -> set[frozenset[str]]:
+    bound = set(group.mandatory).union(*group.hierarchies, *group.joints)
+    # Each choice is a list of alternatives of which a cuboid takes exactly one.
+    choices: list[list[frozenset[str]]] = [
+        [frozenset(), frozenset((name,))] for name in group.include if name not in bound
+    ]
+    choices += [[frozenset(), frozenset(joint)] for joint in group.joints]
+    choices += [
+        [frozenset(hierarchy[:depth]) for depth in range(len(hierarchy) + 1)]
+        for hierarchy in group.hierarchies
+    ]
+    found = {frozenset(group.mandatory)}
+    for alternatives in choices:
+        found = {chosen | alternative for chosen in found for alternative in alternatives}
+    return found
+
+
+def smallest_parents(all_cuboids: tuple[Cuboid, ...], rows: dict[str, int]) -> dict[str, str]:
+    """For each cuboid but the first, the name of the cheapest cuboid already built that contains it.
+
+    `rows` gives known row counts by name; an unknown one counts as many as its number of dimensions
+    suggests. Greedy from the largest cuboid down, as a build goes.
+    """
+    parents: dict[str, str] = {}
+    for position, cuboid in enumerate(all_cuboids[1:], start=1):
+        candidates = [
+            other for other in all_cuboids[:position] if set(cuboid.dimensions) <= set(other.dimensions)
+        ]
+        best = min(
+            candidates,
+            key=lambda other: (rows.get(other.name, len(other.dimensions) << 40), len(other.dimensions)),
+        )
+        parents[cuboid.name] = best.name
+    return parents
+
+
+__all__ = [
+    "ROWS",
+    "TIME_UNITS",
+    "AggregationGroup",
+    "Cube",
+    "Cuboid",
+    "LatePolicy",
+    "Measure",
+    "MeasureFunction",
+    "Partial",
+    "PartialOp",
+    "RetentionPolicy",
+    "Schema",
+    "SegmentPolicy",
+    "TimeUnit",
+    "cuboids",
+    "smallest_parents",
+]

@@ -1,0 +1,75 @@
+"""The life of a segment: one pure table.
+
+                    CLOSE               PARTS_JOINED                PROMOTE
+        ACTIVE ───────────▶ IMMUTABLE ───────────────▶ REMOTE_PERSISTED ────────▶ READY
+          │                   │  ▲                        │   ▲                   │  │
+          │ PURGE             │  └──────── CLOSE ─────────┼───┼───────────────────┘  │
+          └───────────────────┴───── PURGE ───────────────┘   └────── REQUEUE ───────┤
+                              ▼                                                      │
+                           PURGED ◀──────────────────── PURGE ───────────────────────┘
+
+A READY segment whose late delta is closed goes round again: while it is IMMUTABLE or REMOTE_PERSISTED its
+present version keeps answering, until the next one is promoted. REQUEUE builds it anew from what it has.
+PURGED is for ever: a replay does not bring such a segment back.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from rtolap.base.errors import IllegalTransition
+
+
+class SegmentState(StrEnum):
+    ACTIVE = "ACTIVE"
+    IMMUTABLE = "IMMUTABLE"
+    REMOTE_PERSISTED = "REMOTE_PERSISTED"
+    READY = "READY"
+    PURGED = "PURGED"
+
+
+class SegmentEvent(StrEnum):
+    CLOSE = "CLOSE"
+    PARTS_JOINED = "PARTS_JOINED"
+    PROMOTE = "PROMOTE"
+    REQUEUE = "REQUEUE"
+    PURGE = "PURGE"
+
+
+class SegmentAction(StrEnum):
+    """What a service does about a transition, after it is committed."""
+
+    UPLOAD_PARTS = "UPLOAD_PARTS"
+    START_BUILD = "START_BUILD"
+    DROP_LOCAL = "DROP_LOCAL"
+    DELETE_STAGED = "DELETE_STAGED"
+    DELETE_HISTORY = "DELETE_HISTORY"
+
+
+_S, _E, _A = SegmentState, SegmentEvent, SegmentAction
+
+TRANSITIONS: dict[tuple[SegmentState, SegmentEvent], tuple[SegmentState, tuple[SegmentAction, ...]]] = {
+    (_S.ACTIVE, _E.CLOSE): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),
+    (_S.IMMUTABLE, _E.CLOSE): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),  # another replica set closes its share
+    (_S.READY, _E.CLOSE): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),  # a late delta
+    (_S.IMMUTABLE, _E.PARTS_JOINED): (_S.REMOTE_PERSISTED, (_A.START_BUILD,)),
+    (_S.READY, _E.REQUEUE): (_S.REMOTE_PERSISTED, (_A.START_BUILD,)),
+    (_S.REMOTE_PERSISTED, _E.PROMOTE): (_S.READY, (_A.DROP_LOCAL, _A.DELETE_STAGED)),
+    (_S.ACTIVE, _E.PURGE): (_S.PURGED, (_A.DROP_LOCAL,)),
+    (_S.IMMUTABLE, _E.PURGE): (_S.PURGED, (_A.DROP_LOCAL, _A.DELETE_STAGED, _A.DELETE_HISTORY)),
+    (_S.REMOTE_PERSISTED, _E.PURGE): (_S.PURGED, (_A.DROP_LOCAL, _A.DELETE_STAGED, _A.DELETE_HISTORY)),
+    (_S.READY, _E.PURGE): (_S.PURGED, (_A.DROP_LOCAL, _A.DELETE_HISTORY)),
+}
+
+
+def transition(
+    state: SegmentState, event: SegmentEvent, *, subject: str = "segment", history: object = ()
+) -> tuple[SegmentState, tuple[SegmentAction, ...]]:
+    """The next state and what to do. Raises IllegalTransition with the segment's story."""
+    try:
+        return TRANSITIONS[state, event]
+    except KeyError:
+        legal = ", ".join(sorted(known for at, known in TRANSITIONS if at is state)) or "nothing"
+        raise IllegalTransition(
+            f"{subject} cannot take {event}", expected=f"{legal} in {state}", found=f"history {history}"
+        ) from None

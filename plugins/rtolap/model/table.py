@@ -1,0 +1,67 @@
+"""A stream table: a Kafka topic with typed columns and an event time. A lookup table: a small file."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from rtolap.base.errors import NotFound
+from rtolap.model.types import ColumnType, parse_type
+
+TimeFormat = str  # epoch_s | epoch_ms | epoch_us | iso8601 | a strptime pattern
+
+
+class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One column. `path` reaches into nested JSON (`airport.origin`); by default it is the name."""
+
+    name: str
+    type: str
+    path: str | None = None
+
+    @property
+    def column_type(self) -> ColumnType:
+        return parse_type(self.type)
+
+    @property
+    def json_path(self) -> tuple[str, ...]:
+        return tuple((self.path or self.name).split("."))
+
+
+class TimeColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the event time stands and how it is written.
+
+    `zone` applies to formats that carry none; formats with an offset win over it.
+    """
+
+    column: str
+    format: TimeFormat = "epoch_ms"
+    zone: str = "UTC"
+
+
+class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    name: str
+    topic: str
+    columns: tuple[Column, ...]
+    time: TimeColumn
+    unknown_columns: Literal["ignore", "reject"] = "ignore"
+    record_bytes_max: int = 1 << 20
+    future_max_ms: int = 86_400_000
+
+    def column(self, name: str) -> Column:
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise NotFound(f"table {self.name} has no column {name}")
+
+    @property
+    def dead_letter_topic(self) -> str:
+        return f"{self.topic}.dead-letters"
+
+
+class Lookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A small table beside the cubes, read whole by the query service. CSV with a header or Parquet."""
+
+    name: str
+    file: str
+    columns: tuple[Column, ...]
