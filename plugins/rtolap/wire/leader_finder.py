@@ -1,0 +1,96 @@
+"""Which coordinator leads, learnt from the answers: 307 and 503 name the leader, silence unseats it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from urllib.parse import urlsplit
+
+import httpx
+
+from rtolap.base.errors import (
+    DefinitionError,
+    RtolapError,
+    Unauthorized,
+    Unavailable,
+    from_dict,
+)
+
+
+class LeaderFinder:
+    """Shared by the synchronous and the asynchronous client. Thread-safe."""
+
+    def __init__(self, urls: Sequence[str]) -> None:
+        self._urls = tuple(dict.fromkeys(url.rstrip("/") for url in urls))
+        if not self._urls:
+            raise DefinitionError("no coordinator is named", expected="at least one URL")
+        self._lock = threading.Lock()
+        self._leader: str | None = None
+        self._last_failure = "no answer yet"
+
+    def attempts(self) -> Iterator[str]:
+        """The believed leader first, then the others; one named on the way is asked next, once."""
+        asked: set[str] = set()
+        while True:
+            with self._lock:
+                candidates = (*((self._leader,) if self._leader else ()), *self._urls)
+            url = next((url for url in candidates if url not in asked), None)
+            if url is None:
+                return
+            asked.add(url)
+            yield url
+
+    def failed(self, url: str, error: Exception) -> None:
+        with self._lock:
+            self._last_failure = f"{url}: {error or type(error).__name__}"
+            if self._leader == url:
+                self._leader = None
+
+    def answered(self, url: str, response: httpx.Response) -> bool:
+        """True if this is the leader's answer. Raises the error that the leader answered with."""
+        if response.status_code == httpx.codes.TEMPORARY_REDIRECT:
+            target = urlsplit(response.headers.get("location", ""))
+            with self._lock:
+                self._last_failure = f"{url} names a leader that does not answer"
+                self._leader = f"{target.scheme}://{target.netloc}"
+            return False
+        if response.is_success:
+            with self._lock:
+                self._leader = url
+            return True
+        payload = _payload(response)
+        if payload.get("code") == "not_leader":
+            named = payload.get("leader_url")
+            with self._lock:
+                self._last_failure = f"{url}: {payload.get('message')}"
+                self._leader = str(named).rstrip("/") if named else None
+            return False
+        raise _error(response, payload)
+
+    def nobody(self, request: str) -> Unavailable:
+        with self._lock:
+            return Unavailable(
+                f"no coordinator took {request}",
+                expected=f"a leader among {', '.join(self._urls)}",
+                found=self._last_failure,
+                action="start one with `rtolap coordinator serve`, or try again after the election",
+            )
+
+
+def _payload(response: httpx.Response) -> dict[str, object]:
+    try:
+        payload = response.json()
+    except ValueError:
+        return {}
+    return payload if isinstance(payload, dict) else {}
+
+
+def _error(response: httpx.Response, payload: dict[str, object]) -> RtolapError:
+    if "code" in payload:
+        return from_dict(payload)
+    text = f"{response.request.method} {response.request.url} answered {response.status_code}"
+    if response.status_code == httpx.codes.UNAUTHORIZED:
+        return Unauthorized(text)
+    if response.status_code >= httpx.codes.INTERNAL_SERVER_ERROR:
+        return Unavailable(text, found=response.text[:500])
+    return RtolapError(text, found=response.text[:500])
