@@ -1,0 +1,18 @@
+"""The local stack: real servers and rtolap's own services as tracked processes of one machine.
+
+Nouns
+    ProcessSpec      what to run, where, and how to see that it answers
+    ManagedProcess   a spec with its pid record: starts, waits until ready, stops, tells a crash
+    JavaArtifacts    the jars that ZooKeeper and Kafka run from
+    StackLayout      folders and files of one stack
+    StackState       ports and components of a stack, as kept in `stack.json`
+    Component        a named part of the stack, its dependencies and its spec
+
+Invariants
+    A process is known by pid *and* start time; a recycled pid is never signalled.
+    Every process leads a session of its own, so that its children can be ended with it.
+    Nothing is reported ready before it has answered a request of its own protocol.
+    Secrets live in files of mode 0600; they are never on a command line or in a log.
+
+It never restarts a part by itself (`up` does), and never listens beyond loopback.
+"""

@@ -1,0 +1,181 @@
+"""The Java side of the stack: what pyspark ships, and Kafka fetched by pyspark's own Ivy.
+
+    <cache>/java/<digest of ivy.xml>/kafka/*.jar   the broker
+    <cache>/java/<digest of ivy.xml>/spark/*.jar   Spark's Kafka connector (for `spark.jars`)
+    <cache>/java/<digest of ivy.xml>/complete      written last: the folder is whole
+    <cache>/ivy/                                   Ivy's own cache
+
+The cache is `RTOLAP_CACHE_DIR`, or `.cache` in the project. A mirror of Maven Central is taken from
+`RTOLAP_MAVEN_MIRROR` or from Spark's `DEFAULT_ARTIFACT_REPOSITORY`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from rtolap.base.errors import NotFound, ProcessFailed
+
+# Kafka 4.4.0's pom needs an artefact that is not published. The connector and its token provider lag behind
+# pyspark, hence the four separate, non-transitive dependencies.
+_DEPENDENCIES = (
+    ("kafka", "org.apache.kafka", "kafka_2.13", "4.3.1", True),
+    ("spark", "org.apache.spark", "spark-sql-kafka-0-10_2.13", "4.2.0", False),
+    ("spark", "org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0", False),
+    ("spark", "org.apache.kafka", "kafka-clients", "3.9.2", False),
+    ("spark", "org.apache.commons", "commons-pool2", "2.13.1", False),
+)
+_IVY = (
+    '<ivy-module version="2.0"><info organisation="local" module="stack"/>\n'
+    '<configurations><conf name="kafka"/><conf name="spark"/></configurations>\n<dependencies>\n'
+    + "".join(
+        f'<dependency org="{org}" name="{name}" rev="{rev}" transitive="{str(transitive).lower()}"'
+        f' conf="{conf}-&gt;default"/>\n'
+        for conf, org, name, rev, transitive in _DEPENDENCIES
+    )
+    + "</dependencies></ivy-module>\n"
+)
+# Without a root, ibiblio's own default is Maven Central.
+_IVY_SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
+<ibiblio name="central" m2compatible="true" useMavenMetadata="false"{root}/></resolvers></ivysettings>
+"""
+_FETCH_TIMEOUT_S = 900
+# What ZooKeeper needs of pyspark's 300 jars; the whole folder works too but starts more slowly.
+_ZOOKEEPER_JARS = (
+    "zookeeper-*.jar",
+    "slf4j-api-*.jar",
+    "log4j-*.jar",
+    "netty-*.jar",
+    "metrics-core-*.jar",
+    "snappy-java-*.jar",
+    "commons-io-*.jar",
+    "commons-cli-*.jar",
+)
+
+
+@dataclass(frozen=True)
+class JavaArtifacts:
+    """`java` and class paths, each a list of existing files."""
+
+    java: str
+    zookeeper: tuple[Path, ...]
+    kafka: tuple[Path, ...]
+    spark_kafka: tuple[Path, ...]
+
+
+def project_root() -> Path | None:
+    """The project's folder when rtolap runs out of a checkout, None when it is installed."""
+    root = Path(__file__).resolve().parents[3]
+    return root if (root / "pyproject.toml").is_file() else None
+
+
+def cache_dir() -> Path:
+    configured = os.environ.get("RTOLAP_CACHE_DIR")
+    if configured:
+        return Path(configured).absolute()
+    root = project_root()
+    return root / ".cache" if root else Path.home() / ".cache" / "rtolap"
+
+
+def find_java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    candidates = [str(Path(home) / "bin" / "java")] if home else []
+    for candidate in [*candidates, "java"]:
+        found = shutil.which(candidate)
+        if found:
+            return found
+    raise NotFound(
+        "Java is needed for ZooKeeper, Kafka and Spark",
+        expected="java 17 on the PATH or under JAVA_HOME",
+        found="none",
+        action="install it, on Debian: apt-get install openjdk-17-jre-headless",
+    )
+
+
+def pyspark_jars() -> Path:
+    """The folder of jars that pyspark brings; pyspark itself is not imported."""
+    spec = importlib.util.find_spec("pyspark")
+    for location in (spec.submodule_search_locations or []) if spec else []:
+        jars = Path(location) / "jars"
+        if jars.is_dir():
+            return jars
+    raise NotFound(
+        "pyspark's jars are needed for ZooKeeper and Ivy",
+        expected="the package pyspark with its folder jars",
+        action="install pyspark (pyspark-client has no jars and must not be installed over it)",
+    )
+
+
+def java_artifacts(cache: Path | None = None) -> JavaArtifacts:
+    """All jars, fetched first when the cache lacks them (about 53 MB, once)."""
+    jars = pyspark_jars()
+    java = find_java()
+    folder = _fetched(java, jars, cache or cache_dir())
+    logging_jars = [*jars.glob("slf4j-api-*.jar"), *jars.glob("log4j-slf4j2-impl-*.jar")]
+    return JavaArtifacts(
+        java=java,
+        zookeeper=tuple(sorted(jar for pattern in _ZOOKEEPER_JARS for jar in jars.glob(pattern))),
+        # pyspark's pair of logging jars goes first: Kafka's own log4j has no binding for its slf4j
+        kafka=(*logging_jars, *sorted((folder / "kafka").glob("*.jar"))),
+        spark_kafka=tuple(sorted((folder / "spark").glob("*.jar"))),
+    )
+
+
+def _fetched(java: str, jars: Path, cache: Path) -> Path:
+    """The folder with the fetched jars.
+
+    Ivy writes into a temporary folder that is renamed when it is whole: a crash, or two fetches at the same
+    time, leave either nothing or a whole folder under the final name.
+    """
+    digest = hashlib.sha256(_IVY.encode()).hexdigest()[:12]
+    folder = cache / "java" / digest
+    if (folder / "complete").is_file():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as temporary:
+        work = Path(temporary)
+        _run_ivy(java, jars, cache / "ivy", work)
+        (work / "out" / "complete").touch()
+        if folder.exists():
+            if (folder / "complete").is_file():
+                return folder  # somebody else was quicker
+            shutil.rmtree(folder)
+        os.rename(work / "out", folder)
+    return folder
+
+
+def _run_ivy(java: str, jars: Path, ivy_cache: Path, work: Path) -> None:
+    mirror = os.environ.get("RTOLAP_MAVEN_MIRROR") or os.environ.get("DEFAULT_ARTIFACT_REPOSITORY")
+    (work / "ivy.xml").write_text(_IVY)
+    (work / "ivysettings.xml").write_text(_IVY_SETTINGS.format(root=' root="${repo.root}"' if mirror else ""))
+    ivy = next(iter(sorted(jars.glob("ivy-*.jar"))), None)
+    if ivy is None:
+        raise NotFound("Ivy is needed to fetch Kafka", expected=f"ivy-*.jar in {jars}", found="none")
+    command = [
+        java,
+        *([f"-Drepo.root={mirror}"] if mirror else []),
+        *("-jar", str(ivy), "-settings", str(work / "ivysettings.xml"), "-cache", str(ivy_cache)),
+        *("-ivy", str(work / "ivy.xml"), "-confs", "kafka", "spark"),
+        # `jar` alone drops jars of type bundle; a comma between the two would retrieve nothing at all
+        *("-types", "jar", "bundle"),
+        *("-retrieve", str(work / "out" / "[conf]" / "[artifact]-[revision].[ext]")),
+    ]
+    try:
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_FETCH_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired as error:
+        raise ProcessFailed(f"fetching Kafka's jars took longer than {_FETCH_TIMEOUT_S} s") from error
+    if done.returncode != 0 or not list((work / "out" / "kafka").glob("kafka_*.jar")):
+        tail = "\n".join(done.stdout.splitlines()[-15:])
+        raise ProcessFailed(
+            "Kafka's jars could not be fetched from Maven Central",
+            found=f"exit code {done.returncode}:\n{tail}",
+            action="check the network, or name a mirror in RTOLAP_MAVEN_MIRROR",
+        )

@@ -1,0 +1,113 @@
+"""Real servers, one of each per test session.
+
+    zookeeper, kafka                  addresses "127.0.0.1:port"
+    zookeeper_server, kafka_server    handles: .kill() (SIGKILL), .start() (until it answers), .stop()
+    create_topic(name=None, partitions=1, config=None) -> name
+
+Tests share the servers: use names of your own (`unique_name`), and start again what you
+have killed.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from rtolap.stack.artifacts import JavaArtifacts, java_artifacts
+from rtolap.stack.kafka import kafka_spec
+from rtolap.stack.ports import free_port
+from rtolap.stack.process import ManagedProcess, is_same_process
+from rtolap.stack.zookeeper import zookeeper_spec
+
+_OWNER = "RTOLAP_TEST_OWNER"
+
+
+def _end_leftovers() -> None:
+    """End servers of a test session that was killed before it could stop them itself."""
+    for process in psutil.process_iter():
+        try:
+            owner = process.environ().get(_OWNER)
+        except (psutil.NoSuchProcess, psutil.AccessDenied, psutil.ZombieProcess):
+            continue
+        if owner:
+            pid, _, started = owner.partition("@")
+            if not is_same_process(int(pid), float(started)):
+                process.send_signal(signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def java() -> JavaArtifacts:
+    _end_leftovers()
+    os.environ[_OWNER] = f"{os.getpid()}@{psutil.Process().create_time()}"
+    return java_artifacts()
+
+
+@pytest.fixture(scope="session")
+def server_folder() -> Iterator[Path]:
+    """Short-lived data of the servers; not under pytest's tmp_path, which keeps the last three."""
+    folder = Path(tempfile.mkdtemp(prefix="rtolap-servers-"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def zookeeper_server(java: JavaArtifacts, server_folder: Path) -> Iterator[ManagedProcess]:
+    server = ManagedProcess(zookeeper_spec(java, server_folder / "zookeeper", free_port()))
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def kafka_server(java: JavaArtifacts, server_folder: Path) -> Iterator[ManagedProcess]:
+    port = free_port()
+    overrides = {"log.retention.check.interval.ms": 1000, "log.initial.task.delay.ms": 1000}
+    spec = kafka_spec(java, server_folder / "kafka", port, free_port({port}), overrides=overrides)
+    server = ManagedProcess(spec)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def zookeeper(zookeeper_server: ManagedProcess) -> str:
+    return zookeeper_server.address
+
+
+@pytest.fixture(scope="session")
+def kafka(kafka_server: ManagedProcess) -> str:
+    return kafka_server.address
+
+
+@pytest.fixture
+def unique_name(request: pytest.FixtureRequest) -> str:
+    """A name that no other test has, fit for topics, znodes, cubes and SQL."""
+    base = "".join(char if char.isalnum() else "_" for char in request.node.name.lower())
+    return f"t_{base[:40]}_{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture
+def create_topic(kafka: str, unique_name: str) -> Callable[..., str]:
+    """create_topic(name=None, partitions=1, config=None) -> name, when the topic can be used."""
+    admin = AdminClient({"bootstrap.servers": kafka})
+
+    def create(name: str | None = None, partitions: int = 1, config: dict[str, str] | None = None) -> str:
+        topic = name or unique_name
+        new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config or {})
+        admin.create_topics([new], operation_timeout=20)[topic].result(30)
+        return topic
+
+    return create
