@@ -1,0 +1,200 @@
+"""The object store seam: whole files below one root, on anything pyarrow.fs knows (local, S3, HDFS, GCS).
+
+Paths are relative to the root and checked. A file is visible whole or not at all: locally through
+tmp + fsync + rename, on S3 because a PUT is atomic, elsewhere through a temporary name and a move.
+Nothing here overwrites in place or appends.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import uuid
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyarrow import fs
+
+from rtolap.base.errors import DefinitionError, NotFound, Unavailable
+from rtolap.base.files import fsync_dir, write_atomic
+
+_TEMPORARY_SUFFIX = ".rtolap-tmp"
+_SEGMENT = re.compile(r"[A-Za-z0-9_.+=,@~:-]+")
+
+
+class StoredFile(NamedTuple):
+    """`path` is relative to the store's root."""
+
+    path: str
+    bytes: int
+
+
+class ObjectStore:
+    """Files below `root` of `fs`. Every method takes paths relative to the root.
+
+    Raises DefinitionError for a path that leaves the root, NotFound for a missing file and Unavailable
+    when the store does not answer.
+    """
+
+    def __init__(self, filesystem: fs.FileSystem, root: str, base_uri: str) -> None:
+        self.fs = filesystem
+        self.root = root.rstrip("/")
+        self._base_uri = base_uri.rstrip("/")
+        self.is_local = isinstance(filesystem, fs.LocalFileSystem)
+
+    def absolute(self, path: str) -> str:
+        """The path as `fs` wants it."""
+        return f"{self.root}/{_checked(path)}" if path else self.root
+
+    def uri(self, path: str) -> str:
+        """What Spark and DuckDB open: the store's URI with `path` behind it."""
+        return f"{self._base_uri}/{_checked(path)}" if path else self._base_uri
+
+    def write(self, path: str, data: bytes) -> None:
+        """Create or replace a file in one step; when this returns it is durable."""
+        target = self.absolute(path)
+        try:
+            if self.is_local:
+                _make_local_folders(Path(target).parent, Path(self.root))
+                write_atomic(Path(target), data)
+            elif isinstance(self.fs, fs.S3FileSystem):
+                with self.fs.open_output_stream(target) as stream:
+                    stream.write(data)
+            else:
+                self.fs.create_dir(str(PurePosixPath(target).parent), recursive=True)
+                temporary = f"{target}.{uuid.uuid4().hex}{_TEMPORARY_SUFFIX}"
+                with self.fs.open_output_stream(temporary) as stream:
+                    stream.write(data)
+                self.fs.move(temporary, target)
+        except (OSError, pa.ArrowException) as error:
+            raise self._unavailable("write", path, error) from error
+
+    def read(self, path: str) -> bytes:
+        target = self.absolute(path)
+        try:
+            with self.fs.open_input_stream(target, compression=None) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError as error:
+            raise self._missing(path) from error
+        except (OSError, pa.ArrowException) as error:
+            if not self.exists(path):
+                raise self._missing(path) from error
+            raise self._unavailable("read", path, error) from error
+
+    def exists(self, path: str) -> bool:
+        """True for a file or a folder."""
+        return self._info(path).type is not fs.FileType.NotFound
+
+    def size_bytes(self, path: str) -> int:
+        info = self._info(path)
+        if info.type is not fs.FileType.File:
+            raise self._missing(path)
+        return int(info.size)
+
+    def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
+        """All files below the folder `prefix`, sorted; none when there is no such folder."""
+        selector = fs.FileSelector(self.absolute(prefix), recursive=True, allow_not_found=True)
+        try:
+            infos = self.fs.get_file_info(selector)
+        except (OSError, pa.ArrowException) as error:
+            raise self._unavailable("list", prefix, error) from error
+        files = [
+            StoredFile(info.path[len(self.root) :].lstrip("/"), int(info.size))
+            for info in infos
+            if info.type is fs.FileType.File and not _is_temporary(info.path)
+        ]
+        return tuple(sorted(files))
+
+    def folders(self, prefix: str = "") -> tuple[str, ...]:
+        """Names of the folders directly below `prefix`, sorted."""
+        selector = fs.FileSelector(self.absolute(prefix), recursive=False, allow_not_found=True)
+        try:
+            infos = self.fs.get_file_info(selector)
+        except (OSError, pa.ArrowException) as error:
+            raise self._unavailable("list", prefix, error) from error
+        return tuple(sorted(info.base_name for info in infos if info.type is fs.FileType.Directory))
+
+    def delete(self, path: str) -> None:
+        """Remove one file; nothing happens when it is gone already."""
+        try:
+            if self._info(path).type is fs.FileType.File:
+                self.fs.delete_file(self.absolute(path))
+        except FileNotFoundError:
+            return
+        except (OSError, pa.ArrowException) as error:
+            raise self._unavailable("delete", path, error) from error
+
+    def delete_tree(self, path: str) -> None:
+        """Remove a folder and what is in it; nothing happens when it is gone already.
+
+        The root itself is refused.
+        """
+        if not path:
+            raise DefinitionError("the root of the object store is not deleted", action="name a folder below it")
+        target = self.absolute(path)
+        try:
+            kind = self._info(path).type
+            if kind is fs.FileType.Directory:
+                self.fs.delete_dir(target)
+            elif kind is fs.FileType.File:
+                self.fs.delete_file(target)
+        except FileNotFoundError:
+            return
+        except (OSError, pa.ArrowException) as error:
+            raise self._unavailable("delete", path, error) from error
+
+    def _info(self, path: str) -> fs.FileInfo:
+        try:
+            return self.fs.get_file_info(self.absolute(path))
+        except (OSError, pa.ArrowException) as error:
+            raise self._unavailable("look at", path, error) from error
+
+    def _missing(self, path: str) -> NotFound:
+        return NotFound(f"no file {path} in the object store", found=self._base_uri)
+
+    def _unavailable(self, verb: str, path: str, error: Exception) -> Unavailable:
+        return Unavailable(
+            f"cannot {verb} {path or 'the root'} in the object store {self._base_uri}",
+            found=str(error),
+            action="check that the store is reachable, writable and not full",
+        )
+
+
+def open_store(uri: str) -> ObjectStore:
+    """`file:///path`, `s3://bucket/prefix?region=…`, `hdfs://host:port/path` → ObjectStore."""
+    try:
+        filesystem, root = fs.FileSystem.from_uri(uri)
+    except (ValueError, OSError, pa.ArrowException) as error:
+        raise DefinitionError(
+            "not an object store", expected="a URI such as file:///var/lib/rtolap/store", found=str(error)
+        ) from error
+    if isinstance(filesystem, fs.LocalFileSystem):
+        Path(root).mkdir(parents=True, exist_ok=True)
+    return ObjectStore(filesystem, root, uri.partition("?")[0])
+
+
+def _checked(path: str) -> str:
+    parts = path.split("/")
+    if any(part in ("", ".", "..") or not _SEGMENT.fullmatch(part) for part in parts):
+        raise DefinitionError(
+            "not a path inside the object store",
+            expected="relative, without empty parts, '.' or '..', of letters, digits and _.+=,@~:-",
+            found=repr(path),
+        )
+    return path
+
+
+def _is_temporary(path: str) -> bool:
+    return path.endswith((_TEMPORARY_SUFFIX, ".tmp"))
+
+
+def _make_local_folders(folder: Path, root: Path) -> None:
+    """Create missing folders so that they survive a power cut too: each parent is synced."""
+    missing = []
+    while not folder.exists() and folder != root:
+        missing.append(folder)
+        folder = folder.parent
+    for new in reversed(missing):
+        os.makedirs(new, exist_ok=True)
+        fsync_dir(new.parent)

@@ -1,0 +1,73 @@
+"""From the model's types to Arrow, in the two forms that physical columns take.
+
+local   inside a receiver (memory, fragments): strings as dictionary<int32, string>, sketches as coupons
+        (list<uint32>, see `hll`), because both group and merge fast
+plain   on the wire, in staged parts and in history: strings as they are, sketches as compact HLL_8 bytes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from rtolap.model.cube import Partial, Schema
+from rtolap.model.types import ColumnType
+
+LOCAL_STRING = pa.dictionary(pa.int32(), pa.string())
+COUPONS = pa.list_(pa.uint32())
+
+_SIMPLE: dict[str, pa.DataType] = {
+    "string": pa.string(),
+    "boolean": pa.bool_(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "date": pa.date32(),
+    "timestamp": pa.timestamp("us"),
+    "binary": pa.binary(),
+}
+
+
+def arrow_type(column_type: ColumnType) -> pa.DataType:
+    """The plain Arrow type. Timestamps are instants in UTC, written without a zone."""
+    if column_type.kind == "decimal":
+        return pa.decimal128(column_type.precision, column_type.scale)
+    return _SIMPLE[column_type.kind]
+
+
+def local_type(column_type: ColumnType) -> pa.DataType:
+    """The type of a dimension in a receiver."""
+    return LOCAL_STRING if column_type.kind == "string" else arrow_type(column_type)
+
+
+def partial_type(partial: Partial, *, plain: bool) -> pa.DataType:
+    if partial.op == "hll" and not plain:
+        return COUPONS
+    return arrow_type(partial.type)
+
+
+def physical_schema(
+    schema: Schema,
+    dimensions: Iterable[str] | None = None,
+    partials: Iterable[str] | None = None,
+    *,
+    plain: bool,
+) -> pa.Schema:
+    """Columns of a table of partial aggregates: dimensions, then partials; None means all of them."""
+    names = schema.cube.all_dimensions if dimensions is None else tuple(dimensions)
+    of_dimension = arrow_type if plain else local_type
+    fields = [pa.field(name, of_dimension(schema.dimension_type(name))) for name in names]
+    fields += [
+        pa.field(partial.name, partial_type(partial, plain=plain))
+        for partial in select_partials(schema, partials)
+    ]
+    return pa.schema(fields)
+
+
+def select_partials(schema: Schema, names: Iterable[str] | None) -> tuple[Partial, ...]:
+    """The named partials, in the order asked for; None means all. Unknown names raise KeyError."""
+    if names is None:
+        return schema.partials
+    known = {partial.name: partial for partial in schema.partials}
+    return tuple(known[name] for name in names)

@@ -1,0 +1,153 @@
+"""The seam to Kafka: what the data path needs of a consumer, a producer and an administrator.
+
+Implementations: `kafka` (confluent-kafka) and `memory` (deterministic, for tests and the in-process
+harness). One contract suite runs on both. Offsets are next-to-read everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.base.errors import Refused
+from rtolap.model.offsets import Offsets
+
+
+class OffsetsGone(Refused):
+    """The position lies outside what the log still holds: retention was faster, or the topic was recreated.
+
+    Nothing is skipped: the caller decides. `position` is next-to-read, the log holds `[start, end)`.
+    """
+
+    code = "offsets_gone"
+
+    def __init__(self, topic: str, partition: int, *, position: int, start: int, end: int) -> None:
+        self.topic, self.partition = topic, partition
+        self.position, self.start, self.end = position, start, end
+        super().__init__(
+            f"{topic} partition {partition} no longer holds offset {position}",
+            expected=f"an offset from {start} to {end}",
+            found=position,
+            action=(
+                "raise the topic's retention; events between are lost to this cube"
+                if position < start
+                else "the log is shorter than what was read: was the topic deleted and created anew?"
+            ),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records in the order in which they arrived; offsets grow within each partition.
+
+    `create_ms` is the record's timestamp, -1 where it has none; None unless the consumer was asked for it.
+    """
+
+    values: list[bytes | None]
+    partitions: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    create_ms: NDArray[np.int64] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+class LogRange(NamedTuple):
+    """The log holds `[start, end)`."""
+
+    start: int
+    end: int
+
+
+class StreamConsumer(Protocol):
+    """Reads assigned partitions of one topic from given offsets; joins no group and commits nothing.
+
+    Not thread-safe, except `log_range` and `partitions`.
+    """
+
+    topic: str
+
+    def assign(self, offsets: Offsets) -> None:
+        """Read exactly these partitions from now on, each from its offset. Replaces what was assigned."""
+
+    def add_partitions(self, offsets: Offsets) -> None:
+        """Read these partitions too; those already assigned keep their position."""
+
+    def poll(self, records_max: int, timeout_s: float) -> Batch:
+        """What has arrived, at most `records_max`; waits up to `timeout_s` only while there is nothing.
+
+        NotFound: the topic is gone. OffsetsGone: a position is outside the log. A broker that is down
+        gives empty batches until it is back; `broker_trouble` says since when.
+        """
+
+    def position(self) -> Offsets:
+        """Next-to-read of every assigned partition, past compaction gaps and transaction markers too."""
+
+    def log_range(self, partition: int, timeout_s: float = 5.0) -> LogRange:
+        """The offsets that the broker holds now. Unavailable when it does not answer."""
+
+    def partitions(self, timeout_s: float = 5.0) -> list[int]:
+        """Partitions of the topic. NotFound when there is no such topic."""
+
+    def pause(self, partitions: Iterable[int] | None = None) -> None:
+        """Give no records of these partitions (None: of any) until resumed; positions stay."""
+
+    def resume(self, partitions: Iterable[int] | None = None) -> None: ...
+
+    @property
+    def broker_trouble(self) -> str | None:
+        """The last error of a connection that has not been followed by a record, for people."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OutRecord:
+    """One record to produce. Without `partition` the producer chooses by key (or spreads)."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    headers: Mapping[str, bytes] = field(default_factory=dict)
+    timestamp_ms: int | None = None
+
+
+class StreamProducer(Protocol):
+    """Idempotent, acks=all. Bounded by its own queue: `produce` waits when that is full."""
+
+    def produce(self, topic: str, records: Sequence[OutRecord]) -> None:
+        """Queue the records. Unavailable when the queue stays full for a minute."""
+
+    def flush(self, timeout_s: float) -> None:
+        """Return when everything queued is acknowledged; Unavailable, with how many are not, otherwise."""
+
+    def close(self) -> None: ...
+
+
+class TopicAdmin(Protocol):
+    """Administration that the product itself needs; cluster operations live elsewhere."""
+
+    def create_topic(
+        self, topic: str, partitions: int, *, replication: int = 1, config: Mapping[str, str] | None = None
+    ) -> bool:
+        """True when it was created, False when it was there already."""
+
+    def delete_topic(self, topic: str) -> None: ...
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Grow the topic to `total` partitions."""
+
+    def partitions(self, topic: str) -> list[int]:
+        """NotFound when there is no such topic."""
+
+    def offsets(self, topic: str, which: str) -> Offsets:
+        """`which` is "earliest" or "latest": per partition the start or the end of the log."""
+
+    def delete_records(self, topic: str, before: Offsets) -> None:
+        """Trim each log so that it starts at the given offset."""
+
+    def close(self) -> None: ...
