@@ -1,0 +1,174 @@
+"""The operating system's side: start, recognise, signal and read the log of a process.
+
+Each process leads a session of its own, so that everything it starts can be ended with it. Its output goes to
+`<logs>/<key>.<generation>.log`; a one-shot's exit code to `<key>.<generation>.exit`, written by `runner`, so
+that it is known even when the agent was away as the process ended.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from rtolap.agent.records import Handle
+from rtolap.base.errors import ProcessFailed
+from rtolap.wire.agent import LOG_TAIL_LINES
+
+KEY_VARIABLE = "RTOLAP_AGENT_KEY"
+GENERATION_VARIABLE = "RTOLAP_AGENT_GENERATION"
+LOG_FILE_BYTES_MAX = 64 << 20  # beyond it the older half is dropped
+_LINE_CHARACTERS_MAX = 500
+_SAME_START_S = 1.0  # the boot time, and with it create_time, may be adjusted by a little
+_RUNNER = Path(__file__).with_name("runner.py")
+
+
+class Processes:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._children: dict[int, subprocess.Popen[bytes]] = {}
+
+    def log_path(self, key: str, generation: int) -> Path:
+        return self._folder / f"{key}.{generation}.log"
+
+    def exit_path(self, key: str, generation: int) -> Path:
+        return self._folder / f"{key}.{generation}.exit"
+
+    def spawn(
+        self, key: str, generation: int, argv: Sequence[str], env: dict[str, str], *, one_shot: bool
+    ) -> Handle:
+        """Start in a new session. Raises ProcessFailed."""
+        command = list(argv)
+        if one_shot:
+            exit_path = self.exit_path(key, generation)
+            exit_path.unlink(missing_ok=True)
+            command = [sys.executable, "-I", "-S", str(_RUNNER), str(exit_path), *command]
+        marked = {**os.environ, **env, KEY_VARIABLE: key, GENERATION_VARIABLE: str(generation)}
+        try:
+            with self.log_path(key, generation).open("ab") as log:
+                child = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    env=marked,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise ProcessFailed(
+                f"{key} generation {generation} cannot be started", found=str(error)
+            ) from error
+        self._children[child.pid] = child
+        return Handle(child.pid, psutil.Process(child.pid).create_time())
+
+    def alive(self, handle: Handle) -> bool:
+        """Is that very process running? A zombie, or another with its pid, is not."""
+        child = self._children.get(handle.pid)
+        if child is not None and child.poll() is not None:
+            return False
+        try:
+            process = psutil.Process(handle.pid)
+            return (
+                abs(process.create_time() - handle.create_time_s) < _SAME_START_S
+                and process.status() != psutil.STATUS_ZOMBIE
+            )
+        except psutil.NoSuchProcess:
+            return False
+
+    def exit_code(self, key: str, generation: int, handle: Handle, *, one_shot: bool) -> int | None:
+        """Known for children and for one-shots; None for an adopted process that has ended."""
+        child = self._children.pop(handle.pid, None)
+        if one_shot:
+            try:
+                return int(self.exit_path(key, generation).read_text())
+            except FileNotFoundError:
+                pass  # the runner itself was killed
+        return child.poll() if child is not None else None
+
+    def find(self, key: str, generation: int) -> Handle | None:
+        """A process that carries the mark and leads its session: started, but never noted."""
+        for process in psutil.process_iter():
+            try:
+                if os.getsid(process.pid) != process.pid:
+                    continue
+                env = process.environ()
+                if env.get(KEY_VARIABLE) == key and env.get(GENERATION_VARIABLE) == str(generation):
+                    return Handle(process.pid, process.create_time())
+            except (psutil.Error, ProcessLookupError, PermissionError):
+                continue  # gone meanwhile, or somebody else's
+        return None
+
+    def session_members(self, leader: Handle) -> list[int]:
+        """Living processes of the session that this process led, zombies left out.
+
+        A pid is not given out anew while a session is named by it: if another process has it, none is left.
+        """
+        try:
+            if abs(psutil.Process(leader.pid).create_time() - leader.create_time_s) >= _SAME_START_S:
+                return []
+        except psutil.NoSuchProcess:
+            pass  # the leader ended; others of its session may live on
+        members = []
+        for other in psutil.pids():
+            try:
+                if os.getsid(other) == leader.pid and psutil.Process(other).status() != psutil.STATUS_ZOMBIE:
+                    members.append(other)
+            except (psutil.NoSuchProcess, ProcessLookupError, PermissionError):
+                continue
+        return members
+
+    def terminate(self, handle: Handle) -> None:
+        """SIGTERM to the leader's group: the program and what it started in its own group."""
+        if not self.alive(handle):
+            return
+        try:
+            os.killpg(handle.pid, signal.SIGTERM)
+        except ProcessLookupError:
+            return  # gone already
+
+    def kill_session(self, leader: Handle) -> None:
+        for member in self.session_members(leader):
+            try:
+                os.kill(member, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+
+    def log_bytes(self, key: str, generation: int, bytes_max: int) -> bytes:
+        try:
+            with self.log_path(key, generation).open("rb") as log:
+                size = log.seek(0, os.SEEK_END)
+                log.seek(max(0, size - bytes_max))
+                return log.read(bytes_max)
+        except FileNotFoundError:
+            return b""
+
+    def log_tail(self, key: str, generation: int) -> tuple[str, ...]:
+        text = self.log_bytes(key, generation, LOG_TAIL_LINES * _LINE_CHARACTERS_MAX).decode(
+            "utf-8", "replace"
+        )
+        return tuple(line[-_LINE_CHARACTERS_MAX:] for line in text.splitlines()[-LOG_TAIL_LINES:])
+
+    def shorten_log(self, key: str, generation: int) -> None:
+        """Keep the newer half of a log that has grown too large; the writer appends, so it goes on behind.
+
+        Lines written between the copy and the truncation are lost: a bounded disk is worth that.
+        """
+        path = self.log_path(key, generation)
+        try:
+            if path.stat().st_size <= LOG_FILE_BYTES_MAX:
+                return
+        except FileNotFoundError:
+            return
+        kept = self.log_bytes(key, generation, LOG_FILE_BYTES_MAX // 2)
+        with path.open("r+b") as log:
+            log.truncate(0)
+            log.write(b"[older lines were dropped]\n" + kept)
+
+    def remove_files(self, key: str, generation: int) -> None:
+        self.log_path(key, generation).unlink(missing_ok=True)
+        self.exit_path(key, generation).unlink(missing_ok=True)

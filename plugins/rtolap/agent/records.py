@@ -1,0 +1,93 @@
+"""What the agent keeps on disk: one JSON file, replaced atomically, readable by its owner only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from rtolap.agent.states import ProcessEvent, ProcessState, transition
+from rtolap.base.errors import Corrupted
+from rtolap.base.files import write_atomic
+from rtolap.wire.agent import ProcessSpec
+
+STORY_LINES_MAX = 20
+FORGOTTEN_MAX = 10_000  # keys of which only the highest generation is remembered
+
+
+class Handle(msgspec.Struct, frozen=True):
+    """A process of the host: the pid alone is reused, together with its start time it is not."""
+
+    pid: int
+    create_time_s: float
+
+
+class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """One generation of one key. `handle` is the process that was started last for it."""
+
+    key: str
+    spec: ProcessSpec
+    state: ProcessState = ProcessState.PENDING
+    reason: str = ""
+    handle: Handle | None = None
+    started_ms: int | None = None
+    changed_ms: int = 0
+    restarts: int = 0
+    exit_code: int | None = None
+    log_tail: tuple[str, ...] = ()
+    story: tuple[str, ...] = ()
+
+    @property
+    def generation(self) -> int:
+        return self.spec.generation
+
+    @property
+    def running_as(self) -> Handle:
+        assert self.handle is not None, (
+            f"{self.key} is {self.state}: its handle was noted when it was started"
+        )
+        return self.handle
+
+    def after(self, event: ProcessEvent, *, reason: str, now_ms: int) -> ProcessRecord:
+        """The record after one step of the lifecycle; raises IllegalTransition."""
+        state, _ = transition(
+            self.state, event, subject=f"{self.key} generation {self.generation}", history=self.story
+        )
+        line = f"{now_ms} {event} {self.state}->{state} {reason}"
+        return msgspec.structs.replace(
+            self,
+            state=state,
+            reason=reason,
+            changed_ms=now_ms,
+            story=(*self.story, line)[-STORY_LINES_MAX:],
+        )
+
+
+class AgentState(msgspec.Struct, frozen=True):
+    """`forgotten`: key → highest generation of processes that were acknowledged."""
+
+    processes: tuple[ProcessRecord, ...] = ()
+    forgotten: dict[str, int] = {}
+
+
+class StateFile:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def load(self) -> AgentState:
+        try:
+            data = self._path.read_bytes()
+        except FileNotFoundError:
+            return AgentState()
+        try:
+            return msgspec.json.decode(data, type=AgentState)
+        except msgspec.MsgspecError as error:
+            raise Corrupted(
+                f"agent state {self._path} cannot be read",
+                found=str(error),
+                action="stop the processes that it names, then remove the file",
+            ) from error
+
+    def save(self, state: AgentState) -> None:
+        # Environment additions may hold credentials: owner only.
+        write_atomic(self._path, msgspec.json.encode(state), mode=0o600)

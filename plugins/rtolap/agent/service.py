@@ -1,0 +1,122 @@
+"""The agent's REST door, on loopback by default: bearer token on everything but `/health`."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+from fastapi import Depends, FastAPI, Query, Request, Response
+
+from rtolap.agent.supervisor import Supervisor
+from rtolap.base.errors import DefinitionError, RtolapError, Unauthorized
+from rtolap.wire.agent import LOG_BYTES_MAX, GenerationRef, ProcessList, ProcessSpec, Shutdown
+
+log = logging.getLogger(__name__)
+
+BODY_BYTES_MAX = 1 << 20
+T = TypeVar("T")
+
+
+def create_app(supervisor: Supervisor, token: str, shutdown: Callable[[], None]) -> FastAPI:
+    """`shutdown` makes the server end once the answer is out."""
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        watch = asyncio.create_task(supervisor.run())
+
+        def look(task: asyncio.Task[None]) -> None:
+            # Without its loop the agent would hold processes that nobody looks after: end visibly instead.
+            if not task.cancelled() and task.exception() is not None:
+                log.critical("the agent's loop failed", exc_info=task.exception())
+                shutdown()
+
+        watch.add_done_callback(look)
+        try:
+            yield
+        finally:
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
+
+    def authorized(request: Request) -> None:
+        given = request.headers.get("authorization", "")
+        if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+            raise Unauthorized("the agent wants a bearer token", action="send the cluster's token")
+
+    app = FastAPI(title="rtolap agent", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
+    guarded = {"dependencies": [Depends(authorized)]}
+    _add_routes(app, supervisor, shutdown, guarded)
+
+    @app.exception_handler(RtolapError)
+    async def failed(_request: Request, error: RtolapError) -> Response:
+        return Response(
+            msgspec.json.encode(error.to_dict()), error.http_status, media_type="application/json"
+        )
+
+    return app
+
+
+def _add_routes(
+    app: FastAPI, supervisor: Supervisor, shutdown: Callable[[], None], guarded: dict[str, Any]
+) -> None:
+    @app.get("/health")
+    async def health() -> Response:
+        return Response(b'{"role":"agent"}', media_type="application/json")
+
+    @app.get("/api/v1/processes", **guarded)
+    async def processes() -> Response:
+        return _json(ProcessList(supervisor.list()))
+
+    @app.put("/api/v1/processes/{key}", **guarded)
+    async def ensure(key: str, request: Request) -> Response:
+        return _json(await supervisor.ensure(key, await _body(request, ProcessSpec)))
+
+    @app.get("/api/v1/processes/{key}", **guarded)
+    async def get(key: str) -> Response:
+        return _json(supervisor.get(key))
+
+    @app.delete("/api/v1/processes/{key}", **guarded)
+    async def stop(key: str, generation: int) -> Response:
+        return _json(await supervisor.stop(key, generation))
+
+    @app.post("/api/v1/processes/{key}/lease", **guarded)
+    async def lease(key: str, request: Request) -> Response:
+        return _json(await supervisor.renew(key, (await _body(request, GenerationRef)).generation))
+
+    @app.post("/api/v1/processes/{key}/acknowledge", **guarded)
+    async def acknowledge(key: str, request: Request) -> Response:
+        return _json(await supervisor.acknowledge(key, (await _body(request, GenerationRef)).generation))
+
+    @app.get("/api/v1/processes/{key}/log", **guarded)
+    async def read_log(
+        key: str, bytes_max: Annotated[int, Query(alias="bytes", ge=1, le=LOG_BYTES_MAX)] = 65_536
+    ) -> Response:
+        return Response(supervisor.log(key, bytes_max), media_type="text/plain; charset=utf-8")
+
+    @app.post("/api/v1/shutdown", **guarded)
+    async def shut_down(request: Request) -> Response:
+        if (await _body(request, Shutdown)).stop_processes:
+            await supervisor.stop_all()
+        shutdown()
+        return Response(b"{}", media_type="application/json")
+
+
+def _json(message: msgspec.Struct) -> Response:
+    return Response(msgspec.json.encode(message), media_type="application/json")
+
+
+async def _body(request: Request, kind: type[T]) -> T:
+    data = b""
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > BODY_BYTES_MAX:
+            raise DefinitionError("request refused", expected=f"at most {BODY_BYTES_MAX} bytes")
+    try:
+        return msgspec.json.decode(data or b"{}", type=kind)
+    except msgspec.MsgspecError as error:
+        raise DefinitionError(f"request body is not a {kind.__name__}", found=str(error)) from error

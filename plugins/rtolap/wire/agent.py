@@ -1,0 +1,107 @@
+"""Agent protocol, REST on one host (port 7060, bearer token): messages.
+
+`GET /health` (no token) · `GET /api/v1/processes` → ProcessList · `PUT /api/v1/processes/{key}` ProcessSpec ·
+`GET /api/v1/processes/{key}` · `DELETE /api/v1/processes/{key}?generation=` (stops, and waits for the end) ·
+`POST /api/v1/processes/{key}/lease` GenerationRef · `POST …/acknowledge` GenerationRef ·
+`GET …/log?bytes=` (text) · `POST /api/v1/shutdown` Shutdown. Every other answer is a ProcessStatus.
+
+A process is named by a key, and each start of it that somebody asked for by a generation. The same key and
+generation is the same process; a higher generation replaces it, after it is gone; a lower one is Refused.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from rtolap.base.errors import DefinitionError
+
+LEASE_S_DEFAULT = (
+    120.0  # a triggerer that dies is adopted within half a minute; never below 90 s in production
+)
+STOP_GRACE_S_DEFAULT = 20.0
+LOG_TAIL_LINES = 40
+LOG_BYTES_MAX = 1 << 20
+
+# Keys become file names.
+_KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,159}")
+
+LIVE_STATES = frozenset({"PENDING", "RUNNING", "BACKOFF", "STOPPING"})
+FINAL_STATES = frozenset({"STOPPED", "SUCCEEDED", "FAILED"})
+
+
+class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`max` restarts after crashes, then FAILED; the wait doubles from `backoff_s` up to `backoff_s_max`.
+
+    A process that stayed up for `forget_after_s` has its earlier crashes forgiven. One-shot processes are
+    never restarted: whoever asked decides.
+    """
+
+    max: int = 5
+    backoff_s: float = 2.0
+    backoff_s_max: float = 60.0
+    forget_after_s: float = 600.0
+
+
+class ProcessSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`argv[0]` is `rtolap` or `spark-submit`, never a path; `labels` are the caller's own."""
+
+    generation: int
+    argv: tuple[str, ...]
+    env: dict[str, str] = {}
+    lease_s: float = LEASE_S_DEFAULT
+    restart: RestartPolicy = RestartPolicy()
+    one_shot: bool = False
+    stop_grace_s: float = STOP_GRACE_S_DEFAULT
+    labels: dict[str, str] = {}
+
+
+class GenerationRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    generation: int
+
+
+class Shutdown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """With `stop_processes` false the processes live on and the next agent adopts them."""
+
+    stop_processes: bool = True
+
+
+class ProcessStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """`reason` says why the state is what it is; `log_tail` holds the last lines once the process has ended.
+
+    `exit_code` is negative for a signal and None while it is unknown.
+    """
+
+    key: str
+    generation: int
+    state: str  # PENDING | RUNNING | BACKOFF | STOPPING | STOPPED | SUCCEEDED | FAILED
+    reason: str = ""
+    pid: int | None = None
+    started_ms: int | None = None
+    changed_ms: int = 0
+    restarts: int = 0
+    exit_code: int | None = None
+    one_shot: bool = False
+    lease_left_s: float = 0.0
+    argv: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
+    log_tail: tuple[str, ...] = ()
+
+    @property
+    def is_live(self) -> bool:
+        return self.state in LIVE_STATES
+
+
+class ProcessList(msgspec.Struct, frozen=True):
+    processes: tuple[ProcessStatus, ...] = ()
+
+
+def check_key(key: str) -> str:
+    if not _KEY.fullmatch(key):
+        raise DefinitionError(
+            "not a process key",
+            expected="1 to 160 of letters, digits and . _ + -, the first a letter or digit",
+            found=repr(key[:200]),
+        )
+    return key

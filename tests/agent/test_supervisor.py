@@ -1,0 +1,270 @@
+"""Generations, leases, restarts and adoption, on real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from rtolap.agent.commands import Commands
+from rtolap.agent.records import StateFile
+from rtolap.agent.supervisor import Supervisor
+from rtolap.base.errors import NotFound, Refused
+from rtolap.testing.agent_harness import shell
+from rtolap.wire.agent import ProcessSpec, ProcessStatus, RestartPolicy
+
+DEADLINE_S = 15.0
+
+
+def spec(generation: int, script: str, **more: Any) -> ProcessSpec:
+    return ProcessSpec(**{"generation": generation, "argv": ("sh", script), "stop_grace_s": 5.0, **more})
+
+
+def supervisor(folder: Path) -> Supervisor:
+    return Supervisor(folder, Commands(folder, {"sh": shell}))
+
+
+def run(
+    folder: Path, scenario: Callable[[Supervisor], Coroutine[Any, Any, None]], *, stop: bool = True
+) -> None:
+    """One life of an agent; with `stop` false its processes outlive it."""
+
+    async def life() -> None:
+        agent = supervisor(folder)
+        loop = asyncio.create_task(agent.run())
+        try:
+            await scenario(agent)
+            if stop:
+                await agent.stop_all()
+        finally:
+            loop.cancel()
+            agent.close()
+
+    asyncio.run(life())
+
+
+async def until(agent: Supervisor, key: str, *states: str) -> ProcessStatus:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline_s:
+        status = agent.get(key)
+        if status.state in states:
+            return status
+        await asyncio.sleep(0.02)
+    raise AssertionError(f"{key} is {agent.get(key)}, not {states}, after {DEADLINE_S} s")
+
+
+def running_pid(status: ProcessStatus) -> int:
+    assert status.pid is not None, status
+    return status.pid
+
+
+def lives(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_same_generation_is_the_same_process(tmp_path: Path) -> None:
+    async def scenario(agent: Supervisor) -> None:
+        first = await agent.ensure("r0", spec(1, "sleep 60"))
+        assert (await agent.ensure("r0", spec(1, "sleep 61"))).pid == first.pid
+        assert len(agent.list()) == 1
+
+    run(tmp_path, scenario)
+
+
+def test_a_higher_generation_starts_after_the_old_one_is_gone(tmp_path: Path) -> None:
+    """The old process holds a lock folder until it has ended; the new one cannot get it before."""
+    leave = f"trap 'sleep 0.3; rmdir {tmp_path}/held; exit 0' TERM"
+    script = f"mkdir {tmp_path}/held || exit 9; {leave}; sleep 60 & wait"
+
+    async def scenario(agent: Supervisor) -> None:
+        old = await agent.ensure("r0", spec(1, script))
+        while not (tmp_path / "held").exists():
+            await asyncio.sleep(0.01)
+        new = await agent.ensure("r0", spec(2, script, restart=RestartPolicy(max=0)))
+        assert not lives(running_pid(old))
+        assert new.pid != old.pid
+        while not (tmp_path / "held").exists():
+            await asyncio.sleep(0.01)
+        assert agent.get("r0").state == "RUNNING"
+
+    run(tmp_path, scenario)
+
+
+def test_a_lower_generation_is_refused(tmp_path: Path) -> None:
+    async def scenario(agent: Supervisor) -> None:
+        await agent.ensure("r0", spec(5, "sleep 60"))
+        with pytest.raises(Refused, match="above 5"):
+            await agent.ensure("r0", spec(4, "sleep 60"))
+        with pytest.raises(Refused):
+            await agent.renew("r0", 4)
+        assert (await agent.stop("r0", 4)).reason == "replaced by generation 5"
+        assert agent.get("r0").state == "RUNNING"
+
+    run(tmp_path, scenario)
+
+
+def test_a_stopped_generation_stays_stopped(tmp_path: Path) -> None:
+    async def scenario(agent: Supervisor) -> None:
+        await agent.ensure("r0", spec(1, "sleep 60"))
+        assert (await agent.stop("r0", 1)).state == "STOPPED"
+        assert (await agent.ensure("r0", spec(1, "sleep 60"))).state == "STOPPED"
+        assert (await agent.stop("r0", 1)).state == "STOPPED"
+
+    run(tmp_path, scenario)
+
+
+def test_stop_kills_the_whole_session_of_a_deaf_process(tmp_path: Path) -> None:
+    script = f"trap '' TERM; sleep 60 & echo $! > {tmp_path}/child; wait; wait"
+
+    async def scenario(agent: Supervisor) -> None:
+        status = await agent.ensure("r0", spec(1, script, stop_grace_s=0.3))
+        while not (tmp_path / "child").exists() or not (tmp_path / "child").read_text().strip():
+            await asyncio.sleep(0.01)
+        child = int((tmp_path / "child").read_text())
+        assert (await agent.stop("r0", 1)).state == "STOPPED"
+        assert not lives(running_pid(status))
+        assert not lives(child)
+
+    run(tmp_path, scenario)
+
+
+def test_an_expired_lease_stops_the_process_and_a_renewed_one_does_not(tmp_path: Path) -> None:
+    async def scenario(agent: Supervisor) -> None:
+        await agent.ensure("kept", spec(1, "sleep 60", lease_s=1.5))
+        await agent.ensure("left", spec(1, "sleep 60", lease_s=1.0))
+        deadline_s = time.monotonic() + DEADLINE_S
+        while agent.get("left").state != "STOPPED":
+            assert time.monotonic() < deadline_s
+            await agent.renew("kept", 1)
+            await asyncio.sleep(0.1)
+        assert "lease" in agent.get("left").reason
+        assert agent.get("kept").state == "RUNNING"
+
+    run(tmp_path, scenario)
+
+
+def test_a_crash_is_restarted_and_after_too_many_it_has_failed_with_its_last_lines(tmp_path: Path) -> None:
+    async def scenario(agent: Supervisor) -> None:
+        policy = RestartPolicy(max=2, backoff_s=0.01)
+        await agent.ensure("r0", spec(1, "echo no broker; exit 3", restart=policy))
+        failed = await until(agent, "r0", "FAILED")
+        assert failed.restarts == 2
+        assert failed.exit_code == 3
+        assert failed.log_tail == ("no broker",) * 3
+        assert "after 2 restarts" in failed.reason
+
+    run(tmp_path, scenario)
+
+
+def test_a_killed_process_comes_back(tmp_path: Path) -> None:
+    async def scenario(agent: Supervisor) -> None:
+        first = running_pid(
+            await agent.ensure("r0", spec(1, "sleep 60", restart=RestartPolicy(backoff_s=0.01)))
+        )
+        os.kill(first, signal.SIGKILL)
+        deadline_s = time.monotonic() + DEADLINE_S
+        while agent.get("r0").restarts == 0 or agent.get("r0").state != "RUNNING":
+            assert time.monotonic() < deadline_s
+            await asyncio.sleep(0.02)
+        assert agent.get("r0").pid != first
+
+    run(tmp_path, scenario)
+
+
+def test_a_command_that_cannot_start_has_failed(tmp_path: Path) -> None:
+    async def scenario(agent: Supervisor) -> None:
+        await agent.ensure("b", spec(1, "exec /no/such/program", one_shot=True))
+        assert (await until(agent, "b", "FAILED")).exit_code == 127
+
+    run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, "SUCCEEDED"), (4, "FAILED")])
+def test_a_one_shot_reports_its_exit_code_until_acknowledged(tmp_path: Path, code: int, state: str) -> None:
+    async def scenario(agent: Supervisor) -> None:
+        await agent.ensure(
+            "b", spec(1, f"echo built; exit {code}", one_shot=True, labels={"cube": "flights"})
+        )
+        ended = await until(agent, "b", "SUCCEEDED", "FAILED")
+        assert (ended.state, ended.exit_code, ended.log_tail) == (state, code, ("built",))
+        assert ended.labels == {"cube": "flights"}
+        assert agent.get("b") == ended
+        await agent.acknowledge("b", 1)
+        with pytest.raises(NotFound):
+            agent.get("b")
+        assert b"built" in agent.log("b", 100)
+        with pytest.raises(Refused, match="above 1"):
+            await agent.ensure("b", spec(1, "exit 0", one_shot=True))
+
+    run(tmp_path, scenario)
+
+
+def test_a_restarted_agent_adopts_what_runs(tmp_path: Path) -> None:
+    pids: list[int] = []
+
+    async def first_life(agent: Supervisor) -> None:
+        pids.append(running_pid(await agent.ensure("r0", spec(1, "sleep 60"))))
+
+    async def second_life(agent: Supervisor) -> None:
+        assert agent.get("r0").pid == pids[0]
+        assert (await agent.ensure("r0", spec(1, "sleep 60"))).pid == pids[0]
+        assert (await agent.stop("r0", 1)).state == "STOPPED"
+        assert not lives(pids[0])
+
+    run(tmp_path, first_life, stop=False)
+    run(tmp_path, second_life)
+
+
+def test_a_one_shot_that_ends_while_no_agent_is_there_is_still_reported(tmp_path: Path) -> None:
+    async def first_life(agent: Supervisor) -> None:
+        await agent.ensure(
+            "b", spec(1, f"while [ ! -e {tmp_path}/go ]; do sleep 0.05; done; exit 7", one_shot=True)
+        )
+
+    async def second_life(agent: Supervisor) -> None:
+        assert (await until(agent, "b", "FAILED")).exit_code == 7
+
+    run(tmp_path, first_life, stop=False)
+    (tmp_path / "go").touch()
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not (tmp_path / "logs" / "b.1.exit").exists():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+    run(tmp_path, second_life)
+
+
+def test_a_process_started_but_not_noted_is_found_by_its_mark(tmp_path: Path) -> None:
+    pids: list[int] = []
+
+    async def first_life(agent: Supervisor) -> None:
+        pids.append(running_pid(await agent.ensure("r0", spec(1, "sleep 60; true"))))
+
+    async def second_life(agent: Supervisor) -> None:
+        assert (await until(agent, "r0", "RUNNING")).pid == pids[0]
+
+    run(tmp_path, first_life, stop=False)
+    # What a crash between starting the process and noting its pid leaves on disk:
+    state = tmp_path / "state.json"
+    text = state.read_text()
+    before = StateFile(state).load().processes[0]
+    assert before.handle is not None
+    state.write_text(text.replace('"RUNNING"', '"PENDING"').replace(f'"pid":{pids[0]}', '"pid":1'))
+    run(tmp_path, second_life)
+
+
+def test_two_agents_do_not_share_a_folder(tmp_path: Path) -> None:
+    first = supervisor(tmp_path)
+    try:
+        with pytest.raises(Refused, match="another agent"):
+            supervisor(tmp_path)
+    finally:
+        first.close()
