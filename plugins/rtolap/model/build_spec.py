@@ -1,8 +1,9 @@
-"""What one Spark build has to do: the coordinator writes it, `spark_jobs/build_segment.py` reads it.
+"""What one Spark build has to do: `spark_jobs/build_segment.py` reads it.
 
-A build makes version *n + 1* of one segment out of the staged parts of that version and, if there is one,
-the base cuboid of version *n*. Everything that decides the result stands in the spec, so a repeated build
-of the same spec gives the same rows. Paths are relative to the object store's root.
+The coordinator's answer to a started build (`wire.coordinator.BuildSpec`) is this same JSON. A build makes
+version *n + 1* of one segment out of the staged parts of that version and, if there is one, the base cuboid
+of version *n*. Everything that decides the result stands in the spec, so that a repeated build of the same
+spec gives the same rows. Paths are relative to the object store's root.
 """
 
 from __future__ import annotations
@@ -29,48 +30,44 @@ class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One attempt to build one version of one segment.
 
     build_id            unique per attempt; part of `location`, so attempts never share a folder
+    cube, segment       names
     version             the version to be built (the record's version + 1)
-    start_ms, end_ms    the segment, `[start_ms, end_ms)` in UTC
-    first               partition → offset from which the parts must join: what the previous version
-                        covers, or where the cube begins
-    covered             partition → next offset: what the new version will cover (the record's covered
-                        with its target laid over it); parts must join up to it
     parts               staged parts of `version`; none when a READY version is built anew from itself
     previous_location   folder of the version before, or None for the first one
-    previous_events     events that the version before holds, 0 for the first one
-    object_store_uri    root of the object store, any pyarrow.fs URI
+    previous_covered    its vector
+    first_offsets       where the cube begins; a partition in neither vector begins at its first part
+    covered             partition → next offset: what the new version will cover; parts must join up to it
+    object_store        root of the object store, any pyarrow.fs URI
     location            folder to write: `history/<cube>/<segment>/v<version>-<build_id>`
     """
 
     build_id: str
-    table: Table
-    cube: Cube
+    cube: str
+    segment: str
     start_ms: int
     end_ms: int
     version: int
-    first: Offsets
-    covered: Offsets
+    table_definition: Table
+    cube_definition: Cube
     parts: tuple[BuildPart, ...] = ()
     previous_location: str | None = None
-    previous_events: int = 0
-    object_store_uri: str
+    previous_covered: Offsets = {}
+    first_offsets: Offsets = {}
+    covered: Offsets
+    object_store: str
     location: str
 
     @property
     def schema(self) -> Schema:
-        return Schema(self.table, self.cube)
+        return Schema(self.table_definition, self.cube_definition)
 
     @property
     def range(self) -> SegmentRange:
         return SegmentRange(self.start_ms, self.end_ms)
 
-    @property
-    def segment(self) -> str:
-        return self.range.name
-
 
 class BuildResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a finished build reports: the promotion's arguments and some numbers for people."""
+    """What a finished build reports: some numbers for people."""
 
     build_id: str
     cube: str

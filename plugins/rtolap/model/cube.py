@@ -19,8 +19,8 @@ from typing import Literal
 
 import msgspec
 
-from rtolap.model.types import BIGINT, BINARY, TIMESTAMP, ColumnType, sum_type
 from rtolap.model.table import Table
+from rtolap.model.types import BIGINT, BINARY, TIMESTAMP, ColumnType, sum_type
 
 TimeUnit = Literal["minute", "hour", "day", "week", "month", "quarter", "year"]
 TIME_UNITS: tuple[TimeUnit, ...] = ("minute", "hour", "day", "week", "month", "quarter", "year")
@@ -171,9 +171,7 @@ class Schema(msgspec.Struct, frozen=True):
     @property
     def lg_k(self) -> dict[str, int]:
         """HLL size by physical column name."""
-        return {
-            f"{m.column}__hll": m.lg_k for m in self.cube.measures if m.function == "approx_distinct"
-        }
+        return {f"{m.column}__hll": m.lg_k for m in self.cube.measures if m.function == "approx_distinct"}
 
 
 class Cuboid(msgspec.Struct, frozen=True):

@@ -9,9 +9,7 @@ import msgspec
 
 from rtolap.base.errors import DefinitionError
 
-Kind = Literal[
-    "string", "boolean", "int", "bigint", "double", "decimal", "date", "timestamp", "binary"
-]
+Kind = Literal["string", "boolean", "int", "bigint", "double", "decimal", "date", "timestamp", "binary"]
 
 DECIMAL_PRECISION_MAX = 38
 _DECIMAL = re.compile(r"decimal\((\d+)\s*,\s*(\d+)\)")

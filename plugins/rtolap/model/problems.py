@@ -1,0 +1,55 @@
+"""Problems of a definition: collected, so that a person sees all of them at once."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from rtolap.base.errors import DefinitionError
+
+Key = tuple[str | int, ...]
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """`key` is the way to the wrong value: ("measures", 2, "column")."""
+
+    key: Key
+    message: str
+    expected: str = ""
+    found: str = ""
+    hint: str = ""
+    line: int | None = None
+
+    def text(self, where: str = "") -> str:
+        """`include/cubes/flights.yaml:12: measures[2].column: …; expected …; found …; did you mean …?`"""
+        parts = [self.message]
+        if self.expected:
+            parts.append(f"expected {self.expected}")
+        if self.found:
+            parts.append(f"found {self.found}")
+        if self.hint:
+            parts.append(self.hint)
+        place = where if self.line is None else f"{where}:{self.line}"
+        return ": ".join(part for part in (place, dotted(self.key), "; ".join(parts)) if part)
+
+
+def dotted(key: Key) -> str:
+    text = ""
+    for step in key:
+        text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+    return text
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else ""
+
+
+def raise_all(subject: str, problems: Sequence[Problem]) -> None:
+    """One DefinitionError with a line for each problem; nothing if there is none."""
+    if not problems:
+        return
+    lines = [f"{subject}: {problem.text()}" for problem in problems]
+    raise DefinitionError("\n".join(lines))

@@ -1,0 +1,156 @@
+"""Is a definition sound? Pure: the command line, the coordinator and tests ask the same functions.
+
+`table_problems`, `lookup_problems` and `cube_problems` list everything that is wrong;
+`validate_table`, `validate_lookup` and `validate_schema` raise it as one DefinitionError.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from rtolap.base.errors import DefinitionError
+from rtolap.model.cube import TIME_UNITS, Schema
+from rtolap.model.problems import Key, Problem, did_you_mean, raise_all
+from rtolap.model.table import Column, Lookup, Table
+from rtolap.model.types import parse_type
+from rtolap.model.validate_cube import cube_problems
+from rtolap.model.validate_time import time_problems
+
+NAME_LENGTH_MAX = 64
+COLUMNS_MAX = 1000
+_NAME = re.compile(r"[a-z_][a-z0-9_]*")
+_TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
+_TOPIC_LENGTH_MAX = 249 - len(".dead-letters")  # Kafka's bound, less our suffix
+_RECORD_BYTES_MAX = 64 << 20  # a record larger than this does not belong on Kafka
+_RESERVED_COLUMNS = frozenset(f"{unit}_start" for unit in TIME_UNITS)
+
+
+def validate_table(table: Table) -> None:
+    raise_all(f"table {table.name}", table_problems(table))
+
+
+def validate_lookup(lookup: Lookup) -> None:
+    raise_all(f"lookup {lookup.name}", lookup_problems(lookup))
+
+
+def validate_schema(schema: Schema) -> None:
+    """A cube against its table; both are checked. Raises DefinitionError naming every problem."""
+    raise_all(f"table {schema.table.name}", table_problems(schema.table))
+    problems = [*name_problems(schema.cube.name, ("name",)), *cube_problems(schema)]
+    raise_all(f"cube {schema.cube.name}", problems)
+
+
+def table_problems(table: Table) -> tuple[Problem, ...]:
+    found = [*name_problems(table.name, ("name",)), *_topic_problems(table.topic)]
+    column_faults = _column_problems(table.columns)
+    found += column_faults
+    found += _path_problems(table.columns)
+    if not column_faults:
+        found += time_problems(table)
+    if not 1 <= table.record_bytes_max <= _RECORD_BYTES_MAX:
+        found.append(
+            Problem(
+                ("record_bytes_max",),
+                "out of bounds",
+                expected=f"1 to {_RECORD_BYTES_MAX}",
+                found=str(table.record_bytes_max),
+            )
+        )
+    if table.future_max_ms < 0:
+        found.append(
+            Problem(("future_max_ms",), "out of bounds", expected="0 or more", found=str(table.future_max_ms))
+        )
+    return tuple(found)
+
+
+def lookup_problems(lookup: Lookup) -> tuple[Problem, ...]:
+    found = [*name_problems(lookup.name, ("name",)), *_column_problems(lookup.columns)]
+    if not lookup.file.endswith((".csv", ".parquet")):
+        found.append(
+            Problem(("file",), "unknown kind of file", expected="*.csv or *.parquet", found=repr(lookup.file))
+        )
+    found += [
+        Problem(("columns", position, "path"), "a lookup has no nested values", found=repr(column.path))
+        for position, column in enumerate(lookup.columns)
+        if column.path is not None
+    ]
+    return tuple(found)
+
+
+def name_problems(name: str, key: Key) -> list[Problem]:
+    """Names stand in SQL, in znodes and in paths, so they are plain."""
+    if not _NAME.fullmatch(name) or len(name) > NAME_LENGTH_MAX:
+        expected = f"lower-case letters, digits and _, not a digit first, at most {NAME_LENGTH_MAX}"
+        return [Problem(key, "not a name", expected=expected, found=repr(name))]
+    if "__" in name:
+        return [Problem(key, "a reserved name", expected="no __ in it", found=repr(name))]
+    return []
+
+
+def duplicates(names: Iterable[str]) -> list[str]:
+    return [name for name, times in Counter(names).items() if times > 1]
+
+
+def _topic_problems(topic: str) -> list[Problem]:
+    if _TOPIC.fullmatch(topic) and topic not in (".", "..") and len(topic) <= _TOPIC_LENGTH_MAX:
+        return []
+    expected = f"letters, digits, '.', '_' and '-', at most {_TOPIC_LENGTH_MAX}"
+    return [Problem(("topic",), "not a topic name", expected=expected, found=repr(topic))]
+
+
+def _column_problems(columns: Sequence[Column]) -> list[Problem]:
+    found: list[Problem] = []
+    if not 1 <= len(columns) <= COLUMNS_MAX:
+        expected = f"1 to {COLUMNS_MAX} columns"
+        found.append(
+            Problem(("columns",), "wrong number of columns", expected=expected, found=str(len(columns)))
+        )
+    seen: set[str] = set()
+    for position, column in enumerate(columns):
+        key: Key = ("columns", position, "name")
+        found += name_problems(column.name, key)
+        if column.name in _RESERVED_COLUMNS:
+            hint = "it is the name of a derived time dimension; use another and give the old one as path"
+            found.append(Problem(key, "a reserved name", found=repr(column.name), hint=hint))
+        if column.name in seen:
+            found.append(Problem(key, "column is declared twice", found=repr(column.name)))
+        seen.add(column.name)
+        try:
+            parse_type(column.type)
+        except DefinitionError as error:
+            hint = did_you_mean(column.type, ("string", "boolean", "bigint", "double", "date", "timestamp"))
+            found.append(
+                Problem(
+                    ("columns", position, "type"),
+                    error.message,
+                    expected=str(error.expected),
+                    found=repr(column.type),
+                    hint=hint,
+                )
+            )
+    return found
+
+
+def _path_problems(columns: Sequence[Column]) -> list[Problem]:
+    """A JSON value is either a scalar or an object: `a` and `a.b` cannot both be columns."""
+    found: list[Problem] = []
+    paths = {column.json_path: column.name for column in columns}
+    for position, column in enumerate(columns):
+        path = column.json_path
+        if not all(path):
+            key: Key = ("columns", position, "path")
+            found.append(Problem(key, "an empty step in a path", expected="a.b.c", found=repr(column.path)))
+            continue
+        for length in range(1, len(path)):
+            if path[:length] in paths:
+                found.append(
+                    Problem(
+                        ("columns", position, "path"),
+                        f"{'.'.join(path[:length])} is column {paths[path[:length]]} and an object at once",
+                        expected="columns at the leaves of the JSON document",
+                        found=repr(".".join(path)),
+                    )
+                )
+    return found

@@ -1,0 +1,181 @@
+"""Definition files: `kind: table | cube | lookup`, one or many documents a file, anywhere below a folder.
+
+`read_definitions` reads them strictly, validates them against each other and raises one DefinitionError
+that lists every problem as `file:line: key: what; expected …; found …; did you mean …?`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import yaml
+
+from rtolap.base.errors import DefinitionError
+from rtolap.model.cube import Cube, Schema
+from rtolap.model.problems import Problem, did_you_mean
+from rtolap.model.table import Lookup, Table
+from rtolap.model.validate import lookup_problems, name_problems, table_problems
+from rtolap.model.validate_cube import cube_problems
+from rtolap.model.yaml_nodes import INVALID, NodeReader
+
+KINDS: dict[str, type[Table] | type[Cube] | type[Lookup]] = {"table": Table, "cube": Cube, "lookup": Lookup}
+_SUFFIXES = (".yaml", ".yml")
+_FILE_BYTES_MAX = 1 << 20
+_KIND_KEY = frozenset(("kind",))
+D = TypeVar("D", Table, Cube, Lookup)
+
+
+class Definitions(msgspec.Struct, frozen=True):
+    """By name. Every cube's table is among the tables."""
+
+    tables: dict[str, Table]
+    lookups: dict[str, Lookup]
+    cubes: dict[str, Cube]
+
+    def schema(self, cube: str) -> Schema:
+        return Schema(self.tables[self.cubes[cube].table], self.cubes[cube])
+
+
+class _Document(msgspec.Struct, frozen=True):
+    file: Path
+    kind: str
+    value: Table | Cube | Lookup
+    reader: NodeReader
+
+    @property
+    def name(self) -> str:
+        return self.value.name
+
+
+def read_definitions(path: Path) -> Definitions:
+    """Read one file, or every YAML file below a folder. Raises DefinitionError with all problems."""
+    complaints: list[str] = []
+    documents: list[_Document] = []
+    for file in definition_files(path):
+        documents += _read_file(file, complaints)
+    tables = _unique(documents, Table, complaints)
+    lookups = _unique(documents, Lookup, complaints)
+    cubes = _unique(documents, Cube, complaints)
+    for document in documents:
+        complaints += _lines(document, _problems(document, tables, lookups, cubes))
+    if complaints:
+        raise DefinitionError("\n".join(complaints))
+    return Definitions(tables, lookups, cubes)
+
+
+def definition_files(path: Path) -> tuple[Path, ...]:
+    """Raises DefinitionError if there is nothing to read."""
+    if path.is_dir():
+        files = tuple(sorted(each for each in path.rglob("*") if each.suffix in _SUFFIXES and each.is_file()))
+        if not files:
+            raise DefinitionError(f"no definitions in {path}", expected="*.yaml files", found="none")
+        return files
+    if not path.is_file():
+        raise DefinitionError(
+            f"cannot read {path}", expected="a YAML file or a folder", found="nothing there"
+        )
+    return (path,)
+
+
+def _read_file(file: Path, complaints: list[str]) -> list[_Document]:
+    documents: list[_Document] = []
+    try:
+        if file.stat().st_size > _FILE_BYTES_MAX:
+            complaints.append(f"{file}: too large; expected at most {_FILE_BYTES_MAX} bytes")
+            return []
+        loader = yaml.SafeLoader(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        complaints.append(f"{file}: cannot be read; {error}")
+        return []
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            document = None if node is None else _read_document(file, loader, node, complaints)
+            if document is not None:
+                documents.append(document)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 1
+        complaints.append(f"{file}:{line}: not YAML; {error.problem or error}")
+    finally:
+        loader.dispose()
+    return documents
+
+
+def _read_document(
+    file: Path, loader: yaml.SafeLoader, node: yaml.Node, complaints: list[str]
+) -> _Document | None:
+    line = node.start_mark.line + 1
+    kind = _kind_of(node)
+    if kind not in KINDS:
+        problem = Problem(
+            ("kind",) if kind else (),
+            "unknown kind of definition" if kind else "a document without a kind",
+            expected=f"kind: {', '.join(KINDS)}",
+            found=repr(kind) if kind else "none",
+            hint=did_you_mean(kind or "", KINDS),
+            line=line,
+        )
+        complaints.append(problem.text(str(file)))
+        return None
+    reader = NodeReader(loader)
+    value = reader.struct(node, KINDS[kind], _KIND_KEY)
+    complaints += [problem.text(str(file)) for problem in reader.problems]
+    return None if value is INVALID else _Document(file, kind, value, reader)
+
+
+def _kind_of(node: yaml.Node) -> str | None:
+    if not isinstance(node, yaml.MappingNode):
+        return None
+    for key, value in node.value:
+        if key.value == "kind" and isinstance(value, yaml.ScalarNode):
+            return str(value.value)
+    return None
+
+
+def _problems(
+    document: _Document, tables: dict[str, Table], lookups: dict[str, Lookup], cubes: dict[str, Cube]
+) -> list[Problem]:
+    value = document.value
+    if isinstance(value, Table):
+        return list(table_problems(value))
+    if isinstance(value, Lookup):
+        problems = list(lookup_problems(value))
+        if value.name in cubes:
+            problems.append(Problem(("name",), "a cube has this name already", found=repr(value.name)))
+        return problems
+    problems = name_problems(value.name, ("name",))
+    table = tables.get(value.table)
+    if table is None:
+        problems.append(
+            Problem(
+                ("table",),
+                "no such table",
+                expected=f"one of {', '.join(sorted(tables)) or 'none: declare a table first'}",
+                found=repr(value.table),
+                hint=did_you_mean(value.table, tables),
+            )
+        )
+    elif not table_problems(table):  # with a broken table every dimension would complain again
+        problems += cube_problems(Schema(table, value))
+    return problems
+
+
+def _unique(documents: list[_Document], kind: type[D], complaints: list[str]) -> dict[str, D]:
+    found: dict[str, D] = {}
+    for document in documents:
+        if not isinstance(document.value, kind):
+            continue
+        first = found.setdefault(document.name, document.value)
+        if first is not document.value:
+            problem = Problem(("name",), f"{document.kind} is declared twice", found=repr(document.name))
+            complaints += _lines(document, [problem])
+    return found
+
+
+def _lines(document: _Document, problems: list[Problem]) -> list[str]:
+    return [
+        msgspec.structs.replace(problem, line=document.reader.line_of(problem.key)).text(str(document.file))
+        for problem in problems
+    ]
