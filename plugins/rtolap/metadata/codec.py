@@ -1,4 +1,7 @@
-"""Records to bytes and back. Unknown fields are ignored, so that a newer writer does not stop an older reader."""
+"""Records to bytes and back.
+
+Unknown fields are ignored, so that a newer writer does not stop an older reader.
+"""
 
 from __future__ import annotations
 

@@ -1,20 +1,36 @@
 """Every znode of rtolap, below the chroot that the settings give.
 
-    /coordinator/election/<n>         candidates (ephemeral, sequential); the lowest leads
-    /receivers/<id>                   persistent ReceiverRecord: address, replica set
-    /receivers_live/<id>              ephemeral while the receiver's session lives
-    /replica_sets/<rs>                ReplicaSetRecord: its receivers
-    /replica_sets_lead/<rs>/<n>       candidates (ephemeral, sequential); the lowest leads
-    /definitions/tables/<table>       Table as JSON
-    /definitions/lookups/<lookup>     Lookup as JSON
-    /cubes/<cube>/definition          Cube as JSON
-    /cubes/<cube>/control             CubeControl: enabled, paused, purge horizon, first offsets, assignment
-    /cubes/<cube>/changes             ChangeLog: which segments changed last (one watch instead of thousands)
-    /cubes/<cube>/segments/<segment>  SegmentRecord
-    /cubes/<cube>/replay_from/<rs>    ReplayFrom: smallest offset not yet in history, by partition
+/coordinator/election/<n>         candidates (ephemeral, sequential); the lowest leads
+/receivers/<id>                   persistent ReceiverRecord: address, replica set
+/receivers_live/<id>              ephemeral while the receiver's session lives
+/replica_sets/<rs>                ReplicaSetRecord: its receivers
+/replica_sets_lead/<rs>/<n>       candidates (ephemeral, sequential); the lowest leads
+/definitions/tables/<table>       Table as JSON
+/definitions/lookups/<lookup>     Lookup as JSON
+/cubes/<cube>/definition          Cube as JSON
+/cubes/<cube>/control             CubeControl: enabled, paused, purge horizon, first offsets, assignment
+/cubes/<cube>/changes             ChangeLog: which segments changed last (one watch instead of thousands)
+/cubes/<cube>/segments/<segment>  SegmentRecord
+/cubes/<cube>/replay_from/<rs>    ReplayFrom: smallest offset not yet in history, by partition
 """
 
 from __future__ import annotations
+
+import re
+
+from rtolap.base.errors import DefinitionError
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:\-]{0,199}")
+
+
+def checked(name: str) -> str:
+    """A name that may stand in a path, of a znode or in the object store. Raises DefinitionError."""
+    if not _NAME.fullmatch(name):
+        raise DefinitionError(
+            "not a usable name", expected="up to 200 letters, digits, _ . : -", found=repr(name)
+        )
+    return name
+
 
 ELECTION = "/coordinator/election"
 RECEIVERS = "/receivers"
@@ -26,56 +42,60 @@ CUBES = "/cubes"
 
 
 def receiver(receiver_id: str) -> str:
-    return f"{RECEIVERS}/{receiver_id}"
+    return f"{RECEIVERS}/{checked(receiver_id)}"
 
 
 def receiver_live(receiver_id: str) -> str:
-    return f"{RECEIVERS_LIVE}/{receiver_id}"
+    return f"{RECEIVERS_LIVE}/{checked(receiver_id)}"
 
 
 def replica_set(name: str) -> str:
-    return f"{REPLICA_SETS}/{name}"
+    return f"{REPLICA_SETS}/{checked(name)}"
 
 
 def replica_set_election(name: str) -> str:
-    return f"/replica_sets_lead/{name}"
+    return f"/replica_sets_lead/{checked(name)}"
 
 
 def table(name: str) -> str:
-    return f"{TABLES}/{name}"
+    return f"{TABLES}/{checked(name)}"
 
 
 def lookup(name: str) -> str:
-    return f"{LOOKUPS}/{name}"
+    return f"{LOOKUPS}/{checked(name)}"
 
 
 def cube(name: str) -> str:
-    return f"{CUBES}/{name}"
+    return f"{CUBES}/{checked(name)}"
 
 
 def cube_definition(name: str) -> str:
-    return f"{CUBES}/{name}/definition"
+    return f"{CUBES}/{checked(name)}/definition"
 
 
 def cube_control(name: str) -> str:
-    return f"{CUBES}/{name}/control"
+    return f"{CUBES}/{checked(name)}/control"
 
 
 def cube_changes(name: str) -> str:
-    return f"{CUBES}/{name}/changes"
+    return f"{CUBES}/{checked(name)}/changes"
+
+
+def cube_watermark(name: str) -> str:
+    return f"{CUBES}/{checked(name)}/watermark"
 
 
 def segments(cube_name: str) -> str:
-    return f"{CUBES}/{cube_name}/segments"
+    return f"{CUBES}/{checked(cube_name)}/segments"
 
 
 def segment(cube_name: str, segment_name: str) -> str:
-    return f"{CUBES}/{cube_name}/segments/{segment_name}"
+    return f"{CUBES}/{checked(cube_name)}/segments/{checked(segment_name)}"
 
 
 def replay_from_all(cube_name: str) -> str:
-    return f"{CUBES}/{cube_name}/replay_from"
+    return f"{CUBES}/{checked(cube_name)}/replay_from"
 
 
 def replay_from(cube_name: str, replica_set_name: str) -> str:
-    return f"{CUBES}/{cube_name}/replay_from/{replica_set_name}"
+    return f"{CUBES}/{checked(cube_name)}/replay_from/{checked(replica_set_name)}"

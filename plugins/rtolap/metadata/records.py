@@ -28,6 +28,10 @@ class CubeControl(msgspec.Struct, frozen=True):
     staged parts of a segment's first version start here. `horizon_ms`: segments that end at or below it
     are purged for ever. `assignment`: replica set → partitions; an empty list is a replica set that still
     answers for what it holds. `assignment_epoch` grows with each assignment.
+
+    Forced closing: `close_before_ms` asks the leaders to close every segment that ends at or below it and
+    has no history yet, without waiting for the watermark; it never shrinks. `close_epoch` grows with each
+    request, and a leader that sees a new one also closes the late deltas of such segments, once.
     """
 
     enabled: bool = False
@@ -36,6 +40,14 @@ class CubeControl(msgspec.Struct, frozen=True):
     first_offsets: Offsets = {}
     assignment: dict[str, tuple[int, ...]] = {}
     assignment_epoch: int = 0
+    close_before_ms: int | None = None
+    close_epoch: int = 0
+
+
+class WatermarkRecord(msgspec.Struct, frozen=True):
+    """The low watermark that was published last: a new leader never publishes a smaller one."""
+
+    low_watermark_ms: int
 
 
 class ReplayFrom(msgspec.Struct, frozen=True):

@@ -48,10 +48,12 @@ def add_part(
     if part.ranges and all((r.partition, r.start) in known for r in part.ranges):
         return record
     for piece in part.ranges:
-        if record.target.get(piece.partition, -1) < piece.end or piece.end < piece.start:
+        floor = record.covered.get(piece.partition, first.get(piece.partition, 0))
+        if not floor <= piece.start <= piece.end <= record.target.get(piece.partition, -1):
+            # A deposed leader may bring a part of an earlier version; taken in, it would never join.
             raise Refused(
                 f"{record.cube}/{record.name} does not take {part.path}",
-                expected=f"ranges up to the target {record.target}",
+                expected=f"ranges from {record.covered or first} up to {record.target}",
                 found=piece,
             )
     grown = msgspec.structs.replace(record, parts=(*record.parts, part))
@@ -94,11 +96,7 @@ def start_build(record: SegmentRecord, attempt: BuildAttempt) -> SegmentRecord:
 
 def promote(record: SegmentRecord, build_id: str, *, events: int, now_ms: int) -> SegmentRecord:
     """Version and vector change together. Promoting the version that is already READY changes nothing."""
-    if (
-        record.state is SegmentState.READY
-        and record.build is not None
-        and record.build.build_id == build_id
-    ):
+    if record.state is SegmentState.READY and record.build is not None and record.build.build_id == build_id:
         return record
     if record.build is None or record.build.build_id != build_id:
         raise Refused(

@@ -65,14 +65,20 @@ class Election(Protocol):
 class MetadataStore(Protocol):
     """All calls are thread-safe. Paths are absolute within the chroot."""
 
-    def get(self, path: str) -> Versioned | None: ...
+    def get(self, path: str) -> Versioned | None:
+        """Waits out a broken connection for a while, then raises Unavailable."""
+        ...
 
     def children(self, path: str) -> tuple[str, ...]:
         """Sorted names; empty if the node does not exist."""
         ...
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """All or nothing. Raises CommitConflict, CommitUnknown or SessionLost."""
+        """All or nothing.
+
+        Raises CommitConflict (a requirement does not hold), CommitUnknown (the connection broke: read
+        back), Unavailable or SessionLost (nothing was sent).
+        """
         ...
 
     def watch(self, path: str, changed: Callable[[], None]) -> Watch:
@@ -84,7 +90,17 @@ class MetadataStore(Protocol):
 
     def elect(self, path: str, identity: str, changed: Callable[[], None]) -> Election: ...
 
-    def on_session_lost(self, callback: Callable[[], None]) -> None: ...
+    def on_session_lost(self, callback: Callable[[], None]) -> None:
+        """Called from a thread of the store once a new session stands in the place of a lost one.
+
+        Ephemeral nodes went with the old session and have to be made again; candidates of `elect` enrol
+        again by themselves.
+        """
+        ...
+
+    def sync(self) -> None:
+        """Afterwards this session's reads are not older than the call, whichever server answers them."""
+        ...
 
     def connected(self) -> bool: ...
 

@@ -1,0 +1,238 @@
+"""Typed operations on the cluster's state. What every service uses instead of znodes.
+
+Changes are functions `record → record`, committed by version check and repeated on conflict, so they have
+to be idempotent: pure functions of `metadata.segments` are. A change of a segment and the entry in its
+cube's ChangeLog are one commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import NotFound, Refused
+from rtolap.metadata import codec, paths
+from rtolap.metadata.definitions import Definitions
+from rtolap.metadata.election import identities
+from rtolap.metadata.records import (
+    ChangeLog,
+    CubeControl,
+    ReceiverRecord,
+    ReplayFrom,
+    ReplicaSetRecord,
+    SegmentRecord,
+    WatermarkRecord,
+)
+from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation
+from rtolap.metadata.updates import put_or_create, read, retrying, update
+from rtolap.model.offsets import Offsets
+from rtolap.model.segment import SegmentRange
+
+CHANGES_KEPT = 100  # entries of a ChangeLog: a reader further behind reads all segments
+
+
+class ClusterMetadata(Definitions):
+    def __init__(self, store: MetadataStore, clock: Clock) -> None:
+        super().__init__(store)
+        self.clock = clock
+
+    # -- cubes ------------------------------------------------------------------------------------------
+
+    def control(self, cube: str) -> CubeControl:
+        found = read(self.store, paths.cube_control(cube), CubeControl)
+        if found is None:
+            raise NotFound(f"cube {cube} does not exist")
+        return found
+
+    def update_control(self, cube: str, change: Callable[[CubeControl], CubeControl]) -> CubeControl:
+        def changed(record: CubeControl | None) -> CubeControl:
+            if record is None:
+                raise NotFound(f"cube {cube} does not exist")
+            return change(record)
+
+        after = update(self.store, paths.cube_control(cube), CubeControl, changed)
+        assert after is not None, "`changed` never removes the record"
+        return after
+
+    def published_watermark_ms(self, cube: str) -> int | None:
+        record = read(self.store, paths.cube_watermark(cube), WatermarkRecord)
+        return None if record is None else record.low_watermark_ms
+
+    def publish_watermark_ms(self, cube: str, low_watermark_ms: int) -> int:
+        """Persist a low watermark; a smaller one than before is not taken. Returns the one that stands."""
+
+        def changed(record: WatermarkRecord | None) -> WatermarkRecord:
+            if record is not None and record.low_watermark_ms >= low_watermark_ms:
+                return record
+            return WatermarkRecord(low_watermark_ms)
+
+        after = update(self.store, paths.cube_watermark(cube), WatermarkRecord, changed)
+        assert after is not None, "`changed` never removes the record"
+        return after.low_watermark_ms
+
+    def set_replay_from(self, cube: str, replica_set: str, offsets: Offsets) -> None:
+        update(
+            self.store, paths.replay_from(cube, replica_set), ReplayFrom, lambda _: ReplayFrom(dict(offsets))
+        )
+
+    def replay_from(self, cube: str) -> Offsets:
+        """Per partition the smallest offset that history may still need.
+
+        The word of the replica set that has the partition now; failing that the smallest word of any other;
+        failing that the offset at which the cube began.
+        """
+        control = self.control(cube)
+        said = {
+            name: record.offsets
+            for name in self.store.children(paths.replay_from_all(cube))
+            if (record := read(self.store, paths.replay_from(cube, name), ReplayFrom)) is not None
+        }
+        combined = dict(control.first_offsets)
+        for offsets in said.values():
+            for partition, offset in offsets.items():
+                others = [o[partition] for o in said.values() if partition in o]
+                combined[partition] = min(offset, *others)
+        for name, partitions in control.assignment.items():
+            combined.update({p: said[name][p] for p in partitions if name in said and p in said[name]})
+        return combined
+
+    # -- segments ---------------------------------------------------------------------------------------
+
+    def segment(self, cube: str, name: str) -> SegmentRecord | None:
+        return read(self.store, paths.segment(cube, name), SegmentRecord)
+
+    def segments(self, cube: str) -> dict[str, SegmentRecord]:
+        """All records, ordered by start."""
+        names = self.store.children(paths.segments(cube))
+        found = {name: self.segment(cube, name) for name in names}
+        return {name: record for name, record in found.items() if record is not None}
+
+    def update_segment(
+        self, cube: str, window: SegmentRange, change: Callable[[SegmentRecord], SegmentRecord]
+    ) -> SegmentRecord:
+        """Commit `change(record)` together with the cube's ChangeLog.
+
+        A segment without a record is given to `change` as a fresh ACTIVE one, and is only written if it
+        comes back changed; one that ends at or below the purge horizon is Refused. Errors of `change`
+        (Refused, IllegalTransition) pass through; nothing is written.
+        """
+        fresh = SegmentRecord(cube=cube, start_ms=window.start_ms, end_ms=window.end_ms)
+
+        def changed(record: SegmentRecord | None) -> SegmentRecord | None:
+            before = fresh if record is None else record
+            after = change(before)
+            requirements[:] = [self._not_purged(cube, window)] if record is None else []
+            return record if after == before else after
+
+        requirements: list[Operation] = []
+        after = update(
+            self.store,
+            paths.segment(cube, window.name),
+            SegmentRecord,
+            changed,
+            lambda: (*requirements, self._log_change(cube, window.name)),
+        )
+        return fresh if after is None else after
+
+    def remove_segment(self, cube: str, name: str) -> None:
+        """Forget a record, with its entry in the ChangeLog. Only below the purge horizon."""
+        horizon_ms = self.control(cube).horizon_ms
+
+        def removed(record: SegmentRecord | None) -> None:
+            if record is not None and (horizon_ms is None or record.end_ms > horizon_ms):
+                raise Refused(
+                    f"the record of {cube}/{name} is still needed", expected=f"an end <= {horizon_ms}"
+                )
+
+        update(
+            self.store,
+            paths.segment(cube, name),
+            SegmentRecord,
+            removed,
+            lambda: (self._log_change(cube, name),),
+        )
+
+    def _not_purged(self, cube: str, window: SegmentRange) -> Operation:
+        """The requirement under which a record may be made: the horizon read here still stands."""
+        path = paths.cube_control(cube)
+        node = self.store.get(path)
+        if node is None:
+            raise NotFound(f"cube {cube} does not exist")
+        horizon_ms = codec.decode(node.data, CubeControl, path).horizon_ms
+        if horizon_ms is not None and window.end_ms <= horizon_ms:
+            raise Refused(
+                f"segment {cube}/{window.name} is purged for ever",
+                expected=f"an end beyond the horizon {horizon_ms}",
+                action="drop and count its events",
+            )
+        return Check(path, node.version)
+
+    def _log_change(self, cube: str, segment: str) -> Operation:
+        path = paths.cube_changes(cube)
+        node = self.store.get(path)
+        if node is None:
+            raise NotFound(f"cube {cube} does not exist")
+        log = codec.decode(node.data, ChangeLog, path)
+        sequence = log.sequence + 1
+        recent = (*log.recent, (sequence, segment))[-CHANGES_KEPT:]
+        return put_or_create(path, codec.encode(ChangeLog(sequence, recent)), node)
+
+    # -- receivers and replica sets ---------------------------------------------------------------------
+
+    def receivers(self) -> dict[str, ReceiverRecord]:
+        names = self.store.children(paths.RECEIVERS)
+        found = {name: read(self.store, paths.receiver(name), ReceiverRecord) for name in names}
+        return {name: record for name, record in found.items() if record is not None}
+
+    def register_receiver(self, record: ReceiverRecord) -> None:
+        """Write the receiver's address and enter it into its replica set, leaving the one it was in."""
+        for name, other in self.replica_sets().items():
+            if name != record.replica_set and record.receiver_id in other.receivers:
+                self.put_replica_set(name, tuple(r for r in other.receivers if r != record.receiver_id))
+        update(self.store, paths.receiver(record.receiver_id), ReceiverRecord, lambda _: record)
+
+        def joined(before: ReplicaSetRecord | None) -> ReplicaSetRecord:
+            members = () if before is None else before.receivers
+            if before is not None and record.receiver_id in members:
+                return before
+            return ReplicaSetRecord(record.replica_set, tuple(sorted({*members, record.receiver_id})))
+
+        update(self.store, paths.replica_set(record.replica_set), ReplicaSetRecord, joined)
+
+    def live_receivers(self) -> tuple[str, ...]:
+        return self.store.children(paths.RECEIVERS_LIVE)
+
+    def announce_live(self, receiver_id: str, instance: str) -> None:
+        """Show that the receiver lives, while this session does. Call again after a lost session.
+
+        `instance` is new with every start of the process: a node that an earlier process left behind
+        (its session has yet to expire) is replaced, one's own stays.
+        """
+        path = paths.receiver_live(receiver_id)
+
+        def attempt() -> None:
+            node = self.store.get(path)
+            if node is not None and node.data == instance.encode():
+                return
+            operations: list[Operation] = [] if node is None else [Delete(path, node.version)]
+            self.store.commit([*operations, Create(path, instance.encode(), ephemeral=True)])
+
+        retrying(attempt)
+
+    def replica_sets(self) -> dict[str, ReplicaSetRecord]:
+        names = self.store.children(paths.REPLICA_SETS)
+        found = {name: read(self.store, paths.replica_set(name), ReplicaSetRecord) for name in names}
+        return {name: record for name, record in found.items() if record is not None}
+
+    def put_replica_set(self, name: str, receivers: tuple[str, ...]) -> ReplicaSetRecord:
+        record = ReplicaSetRecord(name, receivers)
+        update(self.store, paths.replica_set(name), ReplicaSetRecord, lambda _: record)
+        return record
+
+    def replica_set_leader(self, name: str) -> str | None:
+        standing = identities(self.store, paths.replica_set_election(name))
+        return standing[0] if standing else None
+
+    def coordinators(self) -> tuple[str, ...]:
+        """Base URLs of the running coordinators, leader first."""
+        return identities(self.store, paths.ELECTION)

@@ -1,0 +1,133 @@
+"""Tables, lookups and cubes as they are kept: definitions never change, they are created and dropped."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from rtolap.base.errors import NotFound, Refused
+from rtolap.metadata import codec, paths
+from rtolap.metadata.records import ChangeLog, CubeControl
+from rtolap.metadata.store import Create, Delete, MetadataStore, Operation
+from rtolap.metadata.updates import read, retrying, update
+from rtolap.model.cube import Cube, Schema
+from rtolap.model.table import Lookup, Table
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+DELETE_BATCH = 200  # keeps one transaction well below ZooKeeper's 1 MB
+
+
+class Definitions:
+    """Creating what exists with an equal definition changes nothing, so that requests can be repeated."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self.store = store
+
+    def tables(self) -> tuple[str, ...]:
+        return self.store.children(paths.TABLES)
+
+    def table(self, name: str) -> Table:
+        return self._required(paths.table(name), Table, f"table {name}")
+
+    def create_table(self, table: Table) -> None:
+        self._create(paths.table(table.name), table, f"table {table.name}")
+
+    def drop_table(self, name: str) -> None:
+        users = [cube for cube in self.cubes() if self.cube(cube).table == name]
+        if users:
+            raise Refused(
+                f"table {name} cannot be dropped", found=f"cubes {', '.join(users)}", action="drop them first"
+            )
+        self._drop(paths.table(name), Table, f"table {name}")
+
+    def lookups(self) -> tuple[str, ...]:
+        return self.store.children(paths.LOOKUPS)
+
+    def lookup(self, name: str) -> Lookup:
+        return self._required(paths.lookup(name), Lookup, f"lookup {name}")
+
+    def create_lookup(self, lookup: Lookup) -> None:
+        self._create(paths.lookup(lookup.name), lookup, f"lookup {lookup.name}")
+
+    def drop_lookup(self, name: str) -> None:
+        self._drop(paths.lookup(name), Lookup, f"lookup {name}")
+
+    def cubes(self) -> tuple[str, ...]:
+        names = self.store.children(paths.CUBES)
+        return tuple(name for name in names if self.store.get(paths.cube_definition(name)) is not None)
+
+    def cube(self, name: str) -> Cube:
+        return self._required(paths.cube_definition(name), Cube, f"cube {name}")
+
+    def schema(self, cube: str) -> Schema:
+        definition = self.cube(cube)
+        return Schema(self.table(definition.table), definition)
+
+    def create_cube(self, cube: Cube) -> None:
+        """Definition, control and change log in one commit, so that no reader meets a half-made cube."""
+        nodes: list[tuple[str, msgspec.Struct]] = [
+            (paths.cube_definition(cube.name), cube),
+            (paths.cube_control(cube.name), CubeControl()),
+            (paths.cube_changes(cube.name), ChangeLog()),
+        ]
+
+        def attempt() -> None:
+            if self._same(paths.cube_definition(cube.name), cube, f"cube {cube.name}"):
+                return
+            self.store.commit([Create(path, codec.encode(record)) for path, record in nodes])
+
+        retrying(attempt)
+
+    def drop_cube(self, name: str) -> None:
+        """The records go first and the definition last: a crash leaves a cube that can be dropped again."""
+        self.cube(name)
+        control = read(self.store, paths.cube_control(name), CubeControl)
+        if control is not None and control.enabled:
+            raise Refused(f"cube {name} is enabled", action="disable it before it is dropped")
+        retrying(lambda: self._remove_below(paths.segments(name)))
+        retrying(lambda: self._remove_below(paths.replay_from_all(name)))
+        last = (paths.cube_changes, paths.cube_watermark, paths.cube_control, paths.cube_definition)
+
+        def attempt() -> None:
+            present = [path for path in (build(name) for build in last) if self.store.get(path) is not None]
+            present += [path for path in (paths.cube(name),) if self.store.get(path) is not None]
+            if present:
+                self.store.commit([Delete(path) for path in present])
+
+        retrying(attempt)
+
+    def _remove_below(self, parent: str) -> None:
+        names = self.store.children(parent)
+        for at in range(0, len(names), DELETE_BATCH):
+            batch: list[Operation] = [Delete(f"{parent}/{name}") for name in names[at : at + DELETE_BATCH]]
+            self.store.commit(batch)
+        if self.store.get(parent) is not None:
+            self.store.commit([Delete(parent)])
+
+    def _required(self, path: str, kind: type[S], subject: str) -> S:
+        found = read(self.store, path, kind)
+        if found is None:
+            raise NotFound(f"{subject} does not exist")
+        return found
+
+    def _same(self, path: str, record: S, subject: str) -> bool:
+        """Is it there already? Raises Refused if it is there and different."""
+        present = read(self.store, path, type(record))
+        if present is not None and present != record:
+            raise Refused(
+                f"{subject} exists with another definition", action="drop it first, or choose another name"
+            )
+        return present is not None
+
+    def _create(self, path: str, record: S, subject: str) -> None:
+        def attempt() -> None:
+            if not self._same(path, record, subject):
+                self.store.commit([Create(path, codec.encode(record))])
+
+        retrying(attempt)
+
+    def _drop(self, path: str, kind: type[S], subject: str) -> None:
+        self._required(path, kind, subject)
+        update(self.store, path, kind, lambda _: None)

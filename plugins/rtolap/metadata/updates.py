@@ -1,0 +1,80 @@
+"""Read–change–commit of single records, with bounded patience."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from rtolap.base.errors import CommitConflict, CommitUnknown
+from rtolap.metadata import codec
+from rtolap.metadata.store import Create, Delete, MetadataStore, Operation, Put, Versioned
+
+log = logging.getLogger(__name__)
+
+S = TypeVar("S", bound=msgspec.Struct)
+R = TypeVar("R")
+
+# Ten services that change the segments of one cube at once each lose most rounds: 30 short ones suffice.
+ATTEMPTS_MAX = 30
+_PAUSE_S = 0.005
+_PAUSE_MAX_S = 0.2
+
+
+def retrying(attempt: Callable[[], R]) -> R:
+    """Repeat `attempt`, which reads, decides and commits, until its commit is known to stand.
+
+    After CommitUnknown the repetition is the read-back: an attempt that finds its own change already there
+    has nothing left to commit. So `attempt` has to be idempotent. The last error is raised after
+    `ATTEMPTS_MAX` rounds.
+    """
+    for number in range(ATTEMPTS_MAX):
+        try:
+            return attempt()
+        except (CommitConflict, CommitUnknown) as error:
+            if number + 1 == ATTEMPTS_MAX:
+                raise
+            log.debug("commit is repeated: %s", error)
+            pause_s = min(_PAUSE_MAX_S, _PAUSE_S * 2**number)
+            time.sleep(pause_s * random.uniform(0.5, 1.0))
+    raise AssertionError("unreachable: the last round returns or raises")
+
+
+def read(store: MetadataStore, path: str, kind: type[S]) -> S | None:
+    node = store.get(path)
+    return None if node is None else codec.decode(node.data, kind, path)
+
+
+def put_or_create(path: str, data: bytes, node: Versioned | None) -> Operation:
+    return Create(path, data) if node is None else Put(path, data, node.version)
+
+
+def update(
+    store: MetadataStore,
+    path: str,
+    kind: type[S],
+    change: Callable[[S | None], S | None],
+    also: Callable[[], Sequence[Operation]] = tuple,
+) -> S | None:
+    """Replace the record by `change(record)`; None removes it; an equal one writes nothing.
+
+    `also` gives operations that are committed together with the change; it is asked anew each round.
+    """
+
+    def attempt() -> S | None:
+        node = store.get(path)
+        before = None if node is None else codec.decode(node.data, kind, path)
+        after = change(before)
+        if after == before:
+            return before
+        if after is not None:
+            store.commit([put_or_create(path, codec.encode(after), node), *also()])
+        elif node is not None:
+            store.commit([Delete(path, node.version), *also()])
+        return after
+
+    return retrying(attempt)

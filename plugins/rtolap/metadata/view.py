@@ -1,0 +1,133 @@
+"""A cube's control and segment records, cached and kept fresh by two watches."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from types import TracebackType
+
+from rtolap.base.errors import NotFound
+from rtolap.metadata import paths
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import ChangeLog, CubeControl, SegmentRecord
+from rtolap.metadata.updates import read
+
+
+class SegmentView:
+    """Thread-safe. Raises NotFound if the cube does not exist when the view is made.
+
+    The change log is read before the records, so a change that commits meanwhile is seen the next time.
+    `records()` is a dict that is never changed afterwards: readers keep it as a snapshot. `snapshot()` gives
+    control and records of the same moment. If the cube is dropped, control is a disabled one and no
+    records are left.
+    """
+
+    def __init__(self, metadata: ClusterMetadata, cube: str) -> None:
+        self.cube = cube
+        self._metadata = metadata
+        self._loading = threading.Lock()  # one load at a time, so that an older one never overwrites
+        self._changed = threading.Condition()
+        self._records: dict[str, SegmentRecord] = {}
+        self._control = CubeControl()
+        self._sequence: int | None = None
+        self._callbacks: list[Callable[[], None]] = []
+        self._closed = False
+        metadata.control(cube)
+        self._load()
+        self._watches = [
+            metadata.store.watch(path, self._load)
+            for path in (paths.cube_changes(cube), paths.cube_control(cube))
+        ]
+
+    def __enter__(self) -> SegmentView:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._closed = True
+        for watch in self._watches:
+            watch.stop()
+
+    def records(self) -> dict[str, SegmentRecord]:
+        """By name, ordered by start."""
+        with self._changed:
+            return self._records
+
+    def control(self) -> CubeControl:
+        with self._changed:
+            return self._control
+
+    def snapshot(self) -> tuple[CubeControl, dict[str, SegmentRecord]]:
+        with self._changed:
+            return self._control, self._records
+
+    def refresh(self) -> None:
+        """Afterwards the view is certainly not older than the call. Raises Unavailable."""
+        self._metadata.store.sync()
+        self._load()
+
+    def on_change(self, callback: Callable[[], None]) -> None:
+        """Called after every change, from a thread of the store: do little there."""
+        with self._changed:
+            self._callbacks.append(callback)
+
+    def wait_for(
+        self, predicate: Callable[[CubeControl, dict[str, SegmentRecord]], bool], timeout_s: float
+    ) -> bool:
+        """Wait until the view fulfils `predicate`; False if it does not within `timeout_s`."""
+        with self._changed:
+            return self._changed.wait_for(lambda: predicate(self._control, self._records), timeout_s)
+
+    def _load(self) -> None:
+        if self._closed:
+            return
+        with self._loading:
+            changed = self._load_once()
+        if changed:
+            for callback in list(self._callbacks):
+                callback()
+
+    def _load_once(self) -> bool:
+        store = self._metadata.store
+        changes = read(store, paths.cube_changes(self.cube), ChangeLog)
+        if changes is None:
+            return self._swap(CubeControl(), {}, None)
+        stale = self._stale(changes)
+        if stale is None:
+            records = self._metadata.segments(self.cube)
+        elif stale:
+            records = dict(self._records)
+            for name in stale:
+                record = self._metadata.segment(self.cube, name)
+                if record is None:
+                    records.pop(name, None)
+                else:
+                    records[name] = record
+            records = dict(sorted(records.items()))
+        else:
+            records = self._records
+        try:
+            control = self._metadata.control(self.cube)
+        except NotFound:
+            return self._swap(CubeControl(), {}, None)
+        return self._swap(control, records, changes.sequence)
+
+    def _stale(self, changes: ChangeLog) -> set[str] | None:
+        """Names to read again; None for all, where the log does not reach back far enough."""
+        if self._sequence is None or changes.sequence < self._sequence:
+            return None
+        missing = changes.sequence - self._sequence
+        fresh = [name for sequence, name in changes.recent if sequence > self._sequence]
+        return set(fresh) if len(fresh) == missing else None
+
+    def _swap(self, control: CubeControl, records: dict[str, SegmentRecord], sequence: int | None) -> bool:
+        with self._changed:
+            changed = control != self._control or records != self._records
+            self._control, self._records, self._sequence = control, records, sequence
+            if changed:
+                self._changed.notify_all()
+            return changed
