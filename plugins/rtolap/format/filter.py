@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from rtolap.wire.predicate import Predicate
+from rtolap.model.predicate import Predicate
 
 
 def mask(table: pa.Table, predicate: Predicate) -> pa.BooleanArray:

@@ -8,7 +8,7 @@ import msgspec
 import pyarrow as pa
 
 from rtolap.model.cube import Schema
-from rtolap.wire.predicate import Predicate, Scalar
+from rtolap.model.predicate import Predicate, Scalar
 
 SUFFIX = ".fragment"
 

@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from rtolap.format.manifest import StagedManifest
 from rtolap.format.object_store import ObjectStore
-from rtolap.metadata.records import StagedPart
+from rtolap.model.staged_part import StagedPart
 from rtolap.model.cube import Schema
 from rtolap.model.offsets import PartRange
 

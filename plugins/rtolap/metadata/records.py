@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from rtolap.model.offsets import Offsets, PartRange
+from rtolap.model.offsets import Offsets
 from rtolap.model.segment import SegmentRange
 from rtolap.model.segment_states import SegmentState
+from rtolap.model.staged_part import StagedPart as StagedPart
 
 
 class ReceiverRecord(msgspec.Struct, frozen=True):
@@ -54,21 +55,6 @@ class ReplayFrom(msgspec.Struct, frozen=True):
     """Smallest offset of the replica set's partitions that is not yet in history."""
 
     offsets: Offsets
-
-
-class StagedPart(msgspec.Struct, frozen=True):
-    """Files that one replica set uploaded for one version of a segment.
-
-    `path` is a folder in the object store, relative to its root. It holds a manifest and Parquet files;
-    it is empty of files when the ranges held no event of the segment.
-    """
-
-    replica_set: str
-    path: str
-    ranges: tuple[PartRange, ...]
-    rows: int
-    events: int
-    bytes: int
 
 
 class BuildAttempt(msgspec.Struct, frozen=True):
