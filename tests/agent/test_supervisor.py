@@ -15,7 +15,7 @@ import pytest
 from rtolap.agent.commands import Commands
 from rtolap.agent.records import StateFile
 from rtolap.agent.supervisor import Supervisor
-from rtolap.base.errors import NotFound, Refused
+from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.testing.agent_harness import shell
 from rtolap.wire.agent import ProcessSpec, ProcessStatus, RestartPolicy
 
@@ -268,3 +268,19 @@ def test_two_agents_do_not_share_a_folder(tmp_path: Path) -> None:
             supervisor(tmp_path)
     finally:
         first.close()
+
+
+def test_a_callers_files_are_there_for_the_process_and_go_with_it(tmp_path: Path) -> None:
+    async def scenario(agent: Supervisor) -> None:
+        wanted = ProcessSpec(
+            generation=1, argv=("sh", 'cat "$0"', "{files}/a.json"), files={"a.json": "[1]"}, one_shot=True
+        )
+        await agent.ensure("b", wanted)
+        assert (await until(agent, "b", "SUCCEEDED", "FAILED")).log_tail == ("[1]",)
+        assert "[1]" not in (tmp_path / "state.json").read_text().replace('"[1]"', "")
+        await agent.acknowledge("b", 1)
+        assert not list((tmp_path / "logs").glob("*.files"))
+        with pytest.raises(DefinitionError, match="file name"):
+            await agent.ensure("b", spec(2, "true", files={"../x": ""}))
+
+    run(tmp_path, scenario)

@@ -76,6 +76,7 @@ class Ledger:
     def _drop(self, record: ProcessRecord) -> None:
         del self._records[record.key]
         self._processes.exit_path(record.key, record.generation).unlink(missing_ok=True)
+        self._processes.remove_caller_files(record.key, record.generation)
         self._forgotten[record.key] = record.generation
         while len(self._forgotten) > FORGOTTEN_MAX:
             oldest = next(iter(self._forgotten))

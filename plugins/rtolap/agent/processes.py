@@ -8,6 +8,7 @@ that it is known even when the agent was away as the process ended.
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import psutil
 
 from rtolap.agent.records import Handle
 from rtolap.base.errors import ProcessFailed
-from rtolap.wire.agent import LOG_TAIL_LINES
+from rtolap.wire.agent import FILES_MARK, LOG_TAIL_LINES
 
 KEY_VARIABLE = "RTOLAP_AGENT_KEY"
 GENERATION_VARIABLE = "RTOLAP_AGENT_GENERATION"
@@ -39,11 +40,32 @@ class Processes:
     def exit_path(self, key: str, generation: int) -> Path:
         return self._folder / f"{key}.{generation}.exit"
 
+    def files_path(self, key: str, generation: int) -> Path:
+        return self._folder / f"{key}.{generation}.files"
+
+    def write_caller_files(self, key: str, generation: int, files: dict[str, str]) -> None:
+        """Names were checked by `wire.agent.check_files`. Left over from a crash, they are written again."""
+        if not files:
+            return
+        folder = self.files_path(key, generation)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for name, text in files.items():
+            (folder / name).write_text(text)
+
+    def remove_caller_files(self, key: str, generation: int) -> None:
+        folder = self.files_path(key, generation)
+        if folder.is_dir():
+            shutil.rmtree(folder)
+
     def spawn(
         self, key: str, generation: int, argv: Sequence[str], env: dict[str, str], *, one_shot: bool
     ) -> Handle:
         """Start in a new session. Raises ProcessFailed."""
-        command = list(argv)
+        folder = str(self.files_path(key, generation))
+        command = [
+            folder + argument[len(FILES_MARK) :] if argument.startswith(FILES_MARK) else argument
+            for argument in argv
+        ]
         if one_shot:
             exit_path = self.exit_path(key, generation)
             exit_path.unlink(missing_ok=True)
@@ -172,3 +194,4 @@ class Processes:
     def remove_files(self, key: str, generation: int) -> None:
         self.log_path(key, generation).unlink(missing_ok=True)
         self.exit_path(key, generation).unlink(missing_ok=True)
+        self.remove_caller_files(key, generation)

@@ -18,7 +18,7 @@ from rtolap.wire.agent import LOG_BYTES_MAX, GenerationRef, ProcessList, Process
 
 log = logging.getLogger(__name__)
 
-BODY_BYTES_MAX = 1 << 20
+BODY_BYTES_MAX = 8 << 20  # the files of a request, escaped as JSON, and some room
 T = TypeVar("T")
 
 
@@ -91,6 +91,10 @@ def _add_routes(
     @app.post("/api/v1/processes/{key}/acknowledge", **guarded)
     async def acknowledge(key: str, request: Request) -> Response:
         return _json(await supervisor.acknowledge(key, (await _body(request, GenerationRef)).generation))
+
+    @app.get("/api/v1/processes/{key}/generation", **guarded)
+    async def generation(key: str) -> Response:
+        return _json(GenerationRef(supervisor.generation(key)))
 
     @app.get("/api/v1/processes/{key}/log", **guarded)
     async def read_log(

@@ -23,7 +23,7 @@ from rtolap.agent.records import Handle, ProcessRecord, StateFile
 from rtolap.agent.states import FINAL, ProcessEvent, ProcessState
 from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.errors import DefinitionError, NotFound, ProcessFailed, Refused, RtolapError
-from rtolap.wire.agent import ProcessSpec, ProcessStatus, check_key
+from rtolap.wire.agent import ProcessSpec, ProcessStatus, check_files, check_key
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +54,7 @@ class Supervisor:
         """Same generation: the same process. Higher: stop the old one fully, then start. Lower: Refused."""
         check_key(key)
         _check_spec(spec)
+        check_files(spec.files)
         argv = self._commands.resolve(spec.argv)
         self._commands.check_env(spec.env)
         async with self._lock(key):
@@ -69,6 +70,10 @@ class Supervisor:
                 )
             if record is not None and record.state not in FINAL:
                 await self._stop(record, f"replaced by generation {spec.generation}")
+            if record is not None:
+                self._processes.remove_caller_files(key, record.generation)
+            self._processes.write_caller_files(key, spec.generation, spec.files)
+            spec = msgspec.structs.replace(spec, files={})  # they are on disk: not in the state as well
             fresh = ProcessRecord(key=key, spec=spec, changed_ms=self._clock.now_ms())
             self._ledger.put(fresh)
             self._renew(fresh)
@@ -109,6 +114,9 @@ class Supervisor:
                 )
             self._ledger.forget(record)
             return self._status(record)
+
+    def generation(self, key: str) -> int:
+        return self._ledger.generation(check_key(key))
 
     def log(self, key: str, bytes_max: int) -> bytes:
         generation = self._ledger.generation(key)

@@ -3,7 +3,8 @@
 `GET /health` (no token) · `GET /api/v1/processes` → ProcessList · `PUT /api/v1/processes/{key}` ProcessSpec ·
 `GET /api/v1/processes/{key}` · `DELETE /api/v1/processes/{key}?generation=` (stops, and waits for the end) ·
 `POST /api/v1/processes/{key}/lease` GenerationRef · `POST …/acknowledge` GenerationRef ·
-`GET …/log?bytes=` (text) · `POST /api/v1/shutdown` Shutdown. Every other answer is a ProcessStatus.
+`GET …/generation` → GenerationRef, the highest ever seen, 0 for none · `GET …/log?bytes=` (text) ·
+`POST /api/v1/shutdown` Shutdown. Every other answer is a ProcessStatus.
 
 A process is named by a key, and each start of it that somebody asked for by a generation. The same key and
 generation is the same process; a higher generation replaces it, after it is gone; a lower one is Refused.
@@ -23,9 +24,13 @@ LEASE_S_DEFAULT = (
 STOP_GRACE_S_DEFAULT = 20.0
 LOG_TAIL_LINES = 40
 LOG_BYTES_MAX = 1 << 20
+FILES_MAX = 64
+FILES_BYTES_MAX = 4 << 20  # of all files of one request together
+FILES_MARK = "{files}"
 
 # Keys become file names.
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,159}")
+_FILE_NAME = _KEY
 
 LIVE_STATES = frozenset({"PENDING", "RUNNING", "BACKOFF", "STOPPING"})
 FINAL_STATES = frozenset({"STOPPED", "SUCCEEDED", "FAILED"})
@@ -45,7 +50,11 @@ class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProcessSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`argv[0]` is `rtolap` or `spark-submit`, never a path; `labels` are the caller's own."""
+    """`argv[0]` is `rtolap` or `spark-submit`, never a path; `labels` are the caller's own.
+
+    `files`: name → text that the agent writes for this generation, so that caller and agent need not share
+    a disk; `{files}` at the start of an argument becomes their folder. They go with the next generation.
+    """
 
     generation: int
     argv: tuple[str, ...]
@@ -55,6 +64,7 @@ class ProcessSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     one_shot: bool = False
     stop_grace_s: float = STOP_GRACE_S_DEFAULT
     labels: dict[str, str] = {}
+    files: dict[str, str] = {}
 
 
 class GenerationRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -105,3 +115,16 @@ def check_key(key: str) -> str:
             found=repr(key[:200]),
         )
     return key
+
+
+def check_files(files: dict[str, str]) -> None:
+    size = sum(len(text) for text in files.values())
+    if len(files) > FILES_MAX or size > FILES_BYTES_MAX:
+        raise DefinitionError(
+            "too much for one process",
+            expected=f"at most {FILES_MAX} files of {FILES_BYTES_MAX} characters together",
+            found=f"{len(files)} files of {size}",
+        )
+    for name in files:
+        if not _FILE_NAME.fullmatch(name):
+            raise DefinitionError("not a file name", expected="letters, digits and . _ + -", found=repr(name))

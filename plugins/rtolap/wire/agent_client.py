@@ -110,6 +110,11 @@ class AgentClient:
     def processes(self) -> tuple[ProcessStatus, ...]:
         return msgspec.json.decode(self._send(_Call("GET", "/api/v1/processes")), type=ProcessList).processes
 
+    def generation(self, key: str) -> int:
+        """The highest generation that the agent has ever seen for the key, 0 for none."""
+        data = self._send(_Call("GET", _process(key, "/generation")))
+        return msgspec.json.decode(data, type=GenerationRef).generation
+
     def renew(self, key: str, generation: int) -> ProcessStatus:
         return self._status(_post(key, "lease", generation))
 

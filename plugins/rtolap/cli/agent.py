@@ -1,0 +1,95 @@
+"""`rtolap agent`: the host's agent, and what it looks after."""
+
+from __future__ import annotations
+
+import logging
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rtolap.agent.commands import Commands
+from rtolap.agent.server import run
+from rtolap.base.settings import Settings
+from rtolap.cli.output import JsonOption, print_table, success
+from rtolap.wire.agent_client import AgentClient
+
+app = typer.Typer(no_args_is_help=True, help="The agent of this host and its processes.")
+
+
+def _client(settings: Settings) -> AgentClient:
+    return AgentClient(f"http://{settings.host}:{settings.agent_port}", settings.token())
+
+
+@app.command()
+def serve(
+    jobs_dir: Annotated[Path, typer.Option(help="Folder of the Spark jobs that may run.")] = Path(
+        "spark_jobs"
+    ),
+    stop_on_exit: Annotated[
+        bool, typer.Option("--stop-on-exit", help="Stop all processes when the agent ends.")
+    ] = False,
+) -> None:
+    """Run the agent until SIGTERM; its processes live on unless --stop-on-exit."""
+    settings = Settings()
+    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    run(
+        folder=settings.data_dir / "agent",
+        commands=Commands(jobs_dir),
+        host=settings.host,
+        port=settings.agent_port,
+        token=settings.token(),
+        stop_on_exit=stop_on_exit,
+    )
+
+
+@app.command("list")
+def list_processes(as_json: JsonOption = False) -> None:
+    """Show the processes of this host."""
+    with _client(Settings()) as client:
+        processes = client.processes()
+    print_table(
+        ("process", "generation", "state", "pid", "restarts", "reason"),
+        [(p.key, p.generation, p.state, p.pid, p.restarts, p.reason) for p in processes],
+        as_json=as_json,
+    )
+
+
+@app.command("log")
+def show_log(
+    key: str, bytes_max: Annotated[int, typer.Option("--bytes", min=1, max=1 << 20)] = 65_536
+) -> None:
+    """Print the end of a process's log."""
+    with _client(Settings()) as client:
+        typer.echo(client.log(key, bytes_max), nl=False)
+
+
+@app.command("stop")
+def stop_process(key: str) -> None:
+    """Stop a process; Airflow starts it again if its task has retries left."""
+    with _client(Settings()) as client:
+        status = client.stop(key, client.get(key).generation)
+    success(f"{status.key} generation {status.generation}: {status.state} ({status.reason})")
+
+
+@app.command()
+def shutdown(
+    leave_processes: Annotated[
+        bool, typer.Option("--leave-processes", help="End the agent only; the next one adopts them.")
+    ] = False,
+) -> None:
+    """Stop all processes and the agent."""
+    with _client(Settings()) as client:
+        client.shutdown(stop_processes=not leave_processes)
+
+
+@app.command()
+def sleep(
+    seconds: Annotated[float, typer.Option(min=0)] = 3600.0,
+    exit_code: Annotated[int, typer.Option(min=0, max=125)] = 0,
+) -> None:
+    """Do nothing for a while: tries out an agent, a lease or a DAG without any load."""
+    typer.echo(f"sleeping for {seconds:g} s, then exit code {exit_code}")
+    time.sleep(seconds)
+    raise typer.Exit(exit_code)
