@@ -1,0 +1,24 @@
+"""The receiver: consumes a cube's partitions, answers for what history does not hold, uploads what is closed.
+
+Nouns
+    local table   aggregated events of one segment, in memory or in a fragment, with the offset range per
+                  partition out of which it was made and the history version it belongs to
+    local state   positions and the local tables of all segments: immutable, swapped whole, so that a query
+                  sees either all of a batch, a flush, a merge or a realignment, or nothing of it
+    vectors       what a segment's record says about offsets: `covered` and `target` (`model.offsets`)
+    cube receiver the single-threaded core of one cube: `CubeReceiver.step`
+
+Invariants
+    - Per partition, the ranges of a segment's local tables never overlap, and together with history they
+      hold every event below the position exactly once.
+    - A table that straddles a vector is never merged and never uploaded; it is re-read and split.
+    - What a checkpoint names is on disk; what it does not name is deleted at recovery.
+    - A vector is persisted before anything is uploaded for it.
+
+What it never does: decide alone which events are in history (the record does), skip offsets silently
+(a gap is state FAILED), or answer from two states at once.
+
+Modules: `align`, `closing`, `states` are pure; `tables` is the local state; `ingest` the core loop;
+`checkpoint`, `fragments`, `realign`, `upload` touch disk, Kafka and the object store; `query_service`
+answers; `flight` and `service` are the doors, and threads exist in `service` only.
+"""

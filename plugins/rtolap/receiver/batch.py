@@ -1,0 +1,110 @@
+"""One decoded batch → the local tables that it adds. Pure.
+
+Rows are ranked by the vectors (`align.split_batch`), aggregated once per rank, and every table gets the
+tight offset range per partition of the rows it was made of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from rtolap.format.aggregate import aggregate_events
+from rtolap.model.cube import ROWS, Schema
+from rtolap.receiver.align import NO_VECTORS, Int64s, Ranges, Vectors, split_batch
+from rtolap.receiver.tables import LocalTable
+from rtolap.stream.decode import EVENT_MS, OFFSET, PARTITION
+
+RANKS = (1, 2)
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Of one partition in one batch."""
+
+    events: int
+    watermark_ms: int
+    late: int
+    dropped: int
+
+
+@dataclass(frozen=True)
+class BatchTables:
+    """`tables` by segment start; `seen` by partition."""
+
+    tables: Mapping[int, tuple[LocalTable, ...]] = field(default_factory=dict)
+    seen: Mapping[int, Seen] = field(default_factory=dict)
+
+
+def batch_tables(
+    schema: Schema, events: pa.Table, vectors: Mapping[int, Vectors], horizon_ms: int | None
+) -> BatchTables:
+    """`events` as `stream.decode` gives them."""
+    if not events.num_rows:
+        return BatchTables()
+    window_ms = schema.cube.segment.window_ms
+    event_ms = _int64s(events, EVENT_MS)
+    partition, offset = _int64s(events, PARTITION), _int64s(events, OFFSET)
+    segment_ms = event_ms // window_ms * window_ms
+    split = split_batch(segment_ms, partition, offset, vectors, window_ms=window_ms, horizon_ms=horizon_ms)
+    found: dict[int, tuple[LocalTable, ...]] = {}
+    for rank in RANKS if split.ranks is not None else (1,):
+        kept = split.rows(rank)
+        if kept is not None and not kept.any():
+            continue
+        chosen = events if kept is None or kept.all() else events.filter(pa.array(kept))
+        ranges = _ranges(segment_ms, partition, offset, kept)
+        for start_ms, table in aggregate_events(schema, chosen).items():
+            version = vectors.get(start_ms, NO_VECTORS).version + rank
+            fresh = LocalTable(
+                table=table,
+                events=sum_of_rows(table),
+                ranges=ranges[start_ms],
+                versions=(version,),
+            )
+            found[start_ms] = (*found.get(start_ms, ()), fresh)
+    return BatchTables(found, _seen(partition, event_ms, split.late, split.dropped))
+
+
+def sum_of_rows(table: pa.Table) -> int:
+    """Number of events in a local table."""
+    return int(table.column(ROWS).to_numpy().sum()) if table.num_rows else 0
+
+
+def _int64s(table: pa.Table, name: str) -> Int64s:
+    return table.column(name).to_numpy().astype(np.int64, copy=False)
+
+
+def _ranges(
+    segment_ms: Int64s, partition: Int64s, offset: Int64s, kept: npt.NDArray[np.bool_] | None
+) -> dict[int, Ranges]:
+    columns = {"segment": segment_ms, "partition": partition, "offset": offset}
+    if kept is not None:
+        columns = {name: column[kept] for name, column in columns.items()}
+    grouped = (
+        pa.table(columns)
+        .group_by(["segment", "partition"], use_threads=False)
+        .aggregate([("offset", "min"), ("offset", "max")])
+    )
+    names = ("segment", "partition", "offset_min", "offset_max")
+    found: dict[int, Ranges] = {}
+    for start_ms, part, low, high in zip(*(grouped.column(name).to_pylist() for name in names), strict=True):
+        found.setdefault(start_ms, {})[part] = (low, high + 1)
+    return found
+
+
+def _seen(partition: Int64s, event_ms: Int64s, late: Int64s, dropped: Int64s) -> dict[int, Seen]:
+    grouped = (
+        pa.table({"partition": partition, "event_ms": event_ms})
+        .group_by(["partition"], use_threads=False)
+        .aggregate([("event_ms", "max"), ("event_ms", "count")])
+    )
+    names = ("partition", "event_ms_max", "event_ms_count")
+    return {
+        part: Seen(count, mark_ms, int(late[part]), int(dropped[part]))
+        for part, mark_ms, count in zip(*(grouped.column(name).to_pylist() for name in names), strict=True)
+    }

@@ -1,0 +1,73 @@
+"""Memory tables → fragments, and small fragments → larger ones. Builds values; swaps nothing."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rtolap.format.aggregate import merge_tables
+from rtolap.format.fragment import SUFFIX, open_fragment, write_fragment
+from rtolap.model.cube import Schema
+from rtolap.receiver.tables import LocalSegment, LocalState, LocalTable, merged, runs, substituted
+
+
+def flushed(schema: Schema, folder: Path, state: LocalState) -> dict[int, LocalSegment]:
+    """Every segment with its memory written out. A table that straddles a vector gets its own fragment."""
+    return {start: _flush_segment(schema, folder, segment) for start, segment in state.segments.items()}
+
+
+def _flush_segment(schema: Schema, folder: Path, segment: LocalSegment) -> LocalSegment:
+    groups = runs(segment, lambda table: table.in_memory)
+    groups += [[table] for table in segment.tables if table.straddles and table.in_memory]
+    for group in groups:
+        written = _written(schema, folder, segment.start_ms, group)
+        after = substituted(segment, group, (written,))
+        assert after is not None, "the groups come from this very segment"
+        segment = after
+    return segment
+
+
+def _written(schema: Schema, folder: Path, start_ms: int, group: list[LocalTable]) -> LocalTable:
+    table = merge_tables(schema, [one.table for one in group])
+    name = f"{start_ms}-{uuid.uuid4().hex[:12]}"
+    write_fragment(folder, name, table, schema)
+    fragment = open_fragment(folder / f"{name}{SUFFIX}", verify=False)
+    return merged(group, fragment.table, fragment=fragment)
+
+
+@dataclass(frozen=True)
+class MergeJob:
+    start_ms: int
+    group: tuple[LocalTable, ...]
+
+
+def merge_job(segments: Mapping[int, LocalSegment], *, fragments_max: int, rows_max: int) -> MergeJob | None:
+    """The first run of more than `fragments_max` fragments; only as many of its smallest neighbours as fit."""
+    for segment in segments.values():
+        for run in runs(segment, lambda table: not table.in_memory):
+            if len(run) > fragments_max:
+                group = _neighbours(run, rows_max)
+                if len(group) > 1:
+                    return MergeJob(segment.start_ms, group)
+    return None
+
+
+def _neighbours(run: list[LocalTable], rows_max: int) -> tuple[LocalTable, ...]:
+    """The longest stretch whose rows together stay within the bound."""
+    best: tuple[LocalTable, ...] = ()
+    left = rows = 0
+    for right, table in enumerate(run):
+        rows += table.rows
+        while rows > rows_max:
+            rows -= run[left].rows
+            left += 1
+        if right + 1 - left > len(best):
+            best = tuple(run[left : right + 1])
+    return best
+
+
+def merge(schema: Schema, folder: Path, job: MergeJob) -> LocalTable:
+    """Runs beside the core thread: the tables are immutable."""
+    return _written(schema, folder, job.start_ms, list(job.group))

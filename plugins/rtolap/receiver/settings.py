@@ -1,0 +1,33 @@
+"""Bounds of a receiver, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ReceiverSettings:
+    """
+    batch_records_max         a batch beyond this falls out of the processor's cache and slows down
+    flush_rows, flush_bytes   aggregated rows and bytes in memory before a checkpoint writes them out
+    checkpoint_interval_s     bounds what a restart reads again
+    fragments_max             fragments of one version of a segment before they are merged
+    merge_rows_max            a merge does not make larger fragments than this
+    unbuilt_segments_max      closed segments that wait for history; above it the consumer pauses
+    disk_free_bytes_min       below it the consumer pauses; it resumes at twice as much
+    idle_after_s              silence at the log's end after which a partition does not hold the watermark
+    realign_records_max       records read again in one go
+    retry_s                   pause after a failed flush, merge, upload or realignment
+    """
+
+    batch_records_max: int = 50_000
+    flush_rows: int = 50_000
+    flush_bytes: int = 256 << 20
+    checkpoint_interval_s: float = 300.0
+    fragments_max: int = 8
+    merge_rows_max: int = 2_000_000
+    unbuilt_segments_max: int = 100
+    disk_free_bytes_min: int = 512 << 20
+    idle_after_s: float = 5.0
+    realign_records_max: int = 50_000
+    retry_s: float = 5.0
