@@ -14,6 +14,11 @@ import pyarrow as pa
 from rtolap.model.cube import Partial, Schema
 from rtolap.model.types import ColumnType
 
+# Columns that travel with decoded events, beside the table's own.
+EVENT_MS = "__event_ms"
+PARTITION = "__partition"
+OFFSET = "__offset"
+
 LOCAL_STRING = pa.dictionary(pa.int32(), pa.string())
 COUPONS = pa.list_(pa.uint32())
 

@@ -8,11 +8,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rtolap.format.schema import EVENT_MS as EVENT_MS, OFFSET as OFFSET, PARTITION as PARTITION
 from rtolap.model.cube import Schema
 
-EVENT_MS = "__event_ms"
-PARTITION = "__partition"
-OFFSET = "__offset"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,76 @@
+"""Time dimensions and segments of a batch of instants, computed on distinct values only.
+
+Events of one batch share few minutes, so instants are first cut to buckets, buckets are made distinct,
+and zones and calendars are consulted once a bucket.
+
+Local times are naive microseconds in the table's zone. When clocks go back, two UTC hours share one local
+hour, as a reader of local times expects.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rtolap.model.cube import TIME_UNITS, Schema, TimeUnit
+
+_FINE_BUCKET_MS = 1_000
+_COARSE_BUCKET_MS = 60_000
+_WHOLE_MINUTES_SINCE_MS = 63_072_000_000  # 1972: since then every zone is off UTC by whole minutes
+
+
+class TimeKeys(NamedTuple):
+    """`codes[i]` is the row's place in the other columns, which hold one entry a distinct combination."""
+
+    codes: NDArray[np.int64]
+    segment_ms: NDArray[np.int64]
+    columns: dict[str, pa.Array]  # time dimensions by physical name, finest first
+
+
+def time_keys(schema: Schema, event_ms: NDArray[np.int64]) -> TimeKeys:
+    """Segment start and all time dimensions of every event, dictionary-encoded together."""
+    window_ms = schema.cube.segment.window_ms
+    bucket_ms = _bucket_ms(event_ms, window_ms)
+    buckets = pa.array(event_ms // bucket_ms).dictionary_encode()
+    start_ms = buckets.dictionary.to_numpy() * bucket_ms
+    segment_ms = start_ms // window_ms * window_ms
+    local = local_time(start_ms, schema.table.time.zone)
+    units = [unit for unit in TIME_UNITS if unit in schema.cube.time_dimensions]
+    starts = [floor_local(local, unit).cast(pa.int64()).to_numpy() for unit in units]
+    distinct, inverse = np.unique(np.stack([segment_ms, *starts], axis=1), axis=0, return_inverse=True)
+    columns = {
+        f"{unit}_start": pa.array(np.ascontiguousarray(distinct[:, place])).cast(pa.timestamp("us"))
+        for place, unit in enumerate(units, start=1)
+    }
+    codes = inverse.reshape(-1).astype(np.int64)[buckets.indices.to_numpy()]
+    return TimeKeys(codes, np.ascontiguousarray(distinct[:, 0]), columns)
+
+
+def segment_starts_ms(schema: Schema, event_ms: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Start of each event's segment, in UTC."""
+    window_ms = schema.cube.segment.window_ms
+    return event_ms // window_ms * window_ms
+
+
+def local_time(instant_ms: NDArray[np.int64], zone: str) -> pa.Array:
+    """Instants → naive local microseconds."""
+    instants = pa.array(instant_ms * 1000).cast(pa.timestamp("us"))
+    if zone == "UTC":
+        return instants
+    return pc.local_timestamp(instants.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us", zone)))
+
+
+def floor_local(local: pa.Array, unit: TimeUnit) -> pa.Array:
+    """Start of the unit that holds each local time. Weeks start on Monday."""
+    return pc.floor_temporal(local, unit=unit, week_starts_monday=True)
+
+
+def _bucket_ms(event_ms: NDArray[np.int64], window_ms: int) -> int:
+    """The widest bucket that never straddles a segment or a local minute."""
+    early = len(event_ms) > 0 and int(event_ms.min()) < _WHOLE_MINUTES_SINCE_MS
+    widest = _FINE_BUCKET_MS if early else _COARSE_BUCKET_MS
+    return int(np.gcd(widest, window_ms))

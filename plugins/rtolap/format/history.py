@@ -1,0 +1,191 @@
+"""History versions at rest: folders, checksums, reading, verifying, dumping. No Spark in here.
+
+A version is `history/<cube>/<segment>/v<version>-<build id>/`, with one folder per cuboid and a manifest that
+is written last: a folder without one is an attempt that did not finish, and nobody reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rtolap.base.errors import Corrupted, NotFound
+from rtolap.base.files import fsync_dir
+from rtolap.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry, HistoryManifest, decode, encode
+from rtolap.format.object_store import ObjectStore
+from rtolap.format.schema import physical_schema
+from rtolap.model.cube import ROWS, Cuboid, Schema
+
+FOLDER_LENGTH_MAX = 120  # file systems allow 255 bytes a name; paths stay readable below this
+_CHUNK_BYTES = 1 << 20
+_REBUILD = "restore the file, or queue the segment to be built again"
+
+
+def cuboid_folder(cuboid: Cuboid) -> str:
+    """The cuboid's name, or its beginning and a hash where the name is too long for a path."""
+    name = cuboid.name
+    if len(name) <= FOLDER_LENGTH_MAX:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"{name[: FOLDER_LENGTH_MAX - len(digest) - 1]}-{digest}"
+
+
+def manifest_path(location: str) -> str:
+    return f"{location}/{MANIFEST_NAME}"
+
+
+def read_manifest(store: ObjectStore, location: str) -> HistoryManifest:
+    """Raises NotFound where there is none, Corrupted where it fails its checksum."""
+    path = manifest_path(location)
+    return decode(store.read(path), HistoryManifest, path)
+
+
+def write_manifest(store: ObjectStore, location: str, manifest: HistoryManifest) -> None:
+    """The last write of a build: from here on the version can be promoted."""
+    store.write(manifest_path(location), encode(manifest))
+
+
+def entry_of(manifest: HistoryManifest, cuboid: Cuboid) -> CuboidEntry:
+    for entry in manifest.cuboids:
+        if set(entry.dimensions) == set(cuboid.dimensions):
+            return entry
+    raise NotFound(
+        f"{manifest.cube}/{manifest.segment} version {manifest.version} has no cuboid {cuboid.name}",
+        found=", ".join(entry.name for entry in manifest.cuboids),
+    )
+
+
+def describe_file(store: ObjectStore, folder: str, name: str) -> FileEntry:
+    """Checksum, size and rows of a Parquet file that was just written; locally it is made durable first."""
+    path = f"{folder}/{name}"
+    if store.is_local:
+        _sync_local(Path(store.absolute(path)), Path(store.absolute(folder)))
+    digest, size_bytes = _checksum(store, path)
+    return FileEntry(name, _rows(store, path), size_bytes, digest)
+
+
+def verify_files(store: ObjectStore, folder: str, files: Iterable[FileEntry]) -> int:
+    """Every file is there and matches its manifest. Returns their rows; raises Corrupted."""
+    total_rows = 0
+    for entry in files:
+        path = f"{folder}/{entry.name}"
+        try:
+            digest, size_bytes = _checksum(store, path)
+        except NotFound as error:
+            raise Corrupted(f"file {path} is missing", found="nothing there", action=_REBUILD) from error
+        if (size_bytes, digest) != (entry.bytes, entry.sha256):
+            raise Corrupted(
+                f"file {path} does not match its checksum",
+                expected=f"{entry.bytes} bytes, sha256 {entry.sha256}",
+                found=f"{size_bytes} bytes, sha256 {digest}",
+                action=_REBUILD,
+            )
+        if (rows := _rows(store, path)) != entry.rows:
+            raise Corrupted(f"file {path} has another number of rows", expected=entry.rows, found=rows)
+        total_rows += rows
+    return total_rows
+
+
+def verify(store: ObjectStore, location: str, schema: Schema | None = None) -> HistoryManifest:
+    """Checksums of all files, rows per cuboid, and the same number of events in every cuboid.
+
+    With a `schema` the columns are compared too. Raises Corrupted or NotFound.
+    """
+    manifest = read_manifest(store, location)
+    for cuboid in manifest.cuboids:
+        rows = verify_files(store, location, cuboid.files)
+        if rows != cuboid.rows:
+            raise Corrupted(f"cuboid {cuboid.name} of {location}", expected=f"{cuboid.rows} rows", found=rows)
+        if schema is not None:
+            _verify_columns(store, location, cuboid, physical_schema(schema, cuboid.dimensions, plain=True))
+        if (events := count_events(store, location, cuboid.files)) != manifest.events:
+            raise Corrupted(
+                f"cuboid {cuboid.name} of {location} holds another number of events",
+                expected=manifest.events,
+                found=events,
+                action=_REBUILD,
+            )
+    return manifest
+
+
+def count_events(store: ObjectStore, folder: str, files: Iterable[FileEntry]) -> int:
+    """Sum of `__rows`, read back from the files."""
+    events = 0
+    for entry in files:
+        with store.fs.open_input_file(store.absolute(f"{folder}/{entry.name}")) as source:
+            for batch in pq.ParquetFile(source).iter_batches(columns=[ROWS]):
+                events += pc.sum(batch.column(0)).as_py() or 0
+    return events
+
+
+def dump(store: ObjectStore, location: str) -> dict[str, object]:
+    """The manifest in plain terms, for people and `--json`."""
+    manifest = read_manifest(store, location)
+    return {
+        "location": location,
+        "cube": manifest.cube,
+        "segment": manifest.segment,
+        "version": manifest.version,
+        "build_id": manifest.build_id,
+        "events": manifest.events,
+        "covered": {str(partition): offset for partition, offset in sorted(manifest.covered.items())},
+        "cuboids": [
+            {
+                "name": cuboid.name,
+                "rows": cuboid.rows,
+                "files": len(cuboid.files),
+                "bytes": sum(file.bytes for file in cuboid.files),
+            }
+            for cuboid in manifest.cuboids
+        ],
+    }
+
+
+def _verify_columns(store: ObjectStore, location: str, cuboid: CuboidEntry, expected: pa.Schema) -> None:
+    for entry in cuboid.files:
+        path = f"{location}/{entry.name}"
+        with store.fs.open_input_file(store.absolute(path)) as source:
+            found = pq.read_schema(source)
+        if [(f.name, f.type) for f in found] != [(f.name, f.type) for f in expected]:
+            raise Corrupted(
+                f"file {path} has other columns",
+                expected=", ".join(f"{field.name} {field.type}" for field in expected),
+                found=", ".join(f"{field.name} {field.type}" for field in found),
+            )
+
+
+def _rows(store: ObjectStore, path: str) -> int:
+    try:
+        with store.fs.open_input_file(store.absolute(path)) as source:
+            return int(pq.read_metadata(source).num_rows)
+    except pa.ArrowInvalid as error:
+        raise Corrupted(f"file {path} is not Parquet", found=str(error), action=_REBUILD) from error
+
+
+def _checksum(store: ObjectStore, path: str) -> tuple[str, int]:
+    digest, size_bytes = hashlib.sha256(), 0
+    try:
+        with store.fs.open_input_stream(store.absolute(path), compression=None) as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                digest.update(chunk)
+                size_bytes += len(chunk)
+    except FileNotFoundError as error:
+        raise NotFound(f"no file {path} in the object store") from error
+    return digest.hexdigest(), size_bytes
+
+
+def _sync_local(path: Path, top: Path) -> None:
+    """Spark does not sync what it writes; staged parts are deleted after promotion, so it has to last."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+    for depth in range(len(PurePosixPath(path.relative_to(top)).parts)):
+        fsync_dir(path.parents[depth])

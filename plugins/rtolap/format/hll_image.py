@@ -1,0 +1,191 @@
+"""HLL_8 sketches as bytes (Apache DataSketches, serial version 1, family 7), read and written directly.
+
+| byte | LIST | SET | HLL |
+|---|---|---|---|
+| 0 | preamble ints 2 | 3 | 10 |
+| 1, 2 | serial version 1, family 7 | same | same |
+| 3 | lg_k | lg_k | lg_k |
+| 4 | lg of the array's ints | lg of the table's ints | 0 |
+| 5 | flags: 4 empty, 8 compact, 16 out of order | same | same |
+| 6 | count of coupons | 0 | smallest register (0 for HLL_8) |
+| 7 | mode (0 LIST, 1 SET, 2 HLL) + 4 × type (2 for HLL_8) | same | same |
+| 8 | coupons, u32 each | count u32, then coupons | HIP f64, kxq0 f64, kxq1 f64, zero registers u32, 0 u32, 2^lg_k bytes |
+
+Little-endian. The mode follows from the number of distinct coupons alone, at the thresholds that DataSketches
+promotes at; so equal sets give equal bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+import datasketches
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rtolap.base.errors import Corrupted
+
+U32 = NDArray[np.uint32]
+U8 = NDArray[np.uint8]
+
+_EMPTY, _COMPACT, _OUT_OF_ORDER = 4, 8, 16
+_LIST, _SET, _HLL = 0, 1, 2
+_TYPE_HLL8 = 2
+_LIST_MAX = 7  # an eighth coupon turns a list into a set
+_HLL_HEADER = 40
+_KEY_BITS = np.uint32(26)
+LG_K_MIN, LG_K_MAX = 4, 21
+
+
+def coupon_mode_max(lg_k: int) -> int:
+    """The largest number of distinct coupons that is still kept as a list or a set."""
+    return _LIST_MAX if lg_k < 8 else 3 * (1 << (lg_k - 3)) // 4
+
+
+def sketches_from_coupons(lists: pa.ListArray | pa.ChunkedArray, lg_k: int) -> pa.BinaryArray:
+    """One compact image a list; null lists count as empty. Lists may hold a coupon twice."""
+    if isinstance(lists, pa.ChunkedArray):
+        lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], lists.type)
+    flat = lists.flatten().to_numpy(zero_copy_only=False)
+    lengths = np.diff(lists.offsets.to_numpy()) if lists.null_count == 0 else _lengths(lists)
+    bounds = np.concatenate(([0], np.cumsum(lengths)))
+    images = [
+        image_of_coupons(flat[start:end], lg_k) for start, end in zip(bounds[:-1], bounds[1:], strict=True)
+    ]
+    return pa.array(images, pa.binary())
+
+
+def _lengths(lists: pa.ListArray) -> NDArray[np.int64]:
+    lengths = np.array(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+    return lengths
+
+
+def image_of_coupons(found: U32, lg_k: int) -> bytes:
+    distinct = np.unique(found)
+    if len(distinct) > coupon_mode_max(lg_k):
+        return _registers_image(registers_of(distinct, lg_k), lg_k)
+    return _coupons_image(distinct, lg_k)
+
+
+def registers_of(found: U32, lg_k: int) -> U8:
+    registers = np.zeros(1 << lg_k, np.uint8)
+    np.maximum.at(registers, found & np.uint32((1 << lg_k) - 1), (found >> _KEY_BITS).astype(np.uint8))
+    return registers
+
+
+def prune_coupons(found: U32, lg_k: int) -> U32:
+    """Coupons that decide the sketch: the highest of each register, once there are too many to list.
+
+    Bounds a group's list at 2^lg_k entries without changing any image made of it, now or after merging.
+    """
+    if len(found) <= 1 << lg_k:
+        return found
+    slots = found & np.uint32((1 << lg_k) - 1)
+    order = np.lexsort((found, slots))
+    last = np.flatnonzero(np.diff(slots[order], append=np.uint32(1 << lg_k)))
+    kept = found[order][last]
+    return kept if len(kept) > coupon_mode_max(lg_k) else found
+
+
+def merge_sketches(images: Iterable[bytes], lg_k: int | None = None) -> bytes:
+    """One image for the union. `lg_k`: of the result; by default the smallest of the images'.
+
+    Raises ValueError for no image at all without an `lg_k`, Corrupted for bytes that are no HLL sketch.
+    """
+    parsed = [_parse(image) for image in images]
+    if lg_k is None:
+        if not parsed:
+            raise ValueError("a union of no sketches needs an lg_k")
+    smallest = min([size for size, _, _ in parsed] + ([lg_k] if lg_k is not None else []))
+    listed = [found for _, found, _ in parsed if found is not None]
+    distinct = np.unique(np.concatenate(listed)) if listed else np.zeros(0, np.uint32)
+    blocks = [(size, registers) for size, _, registers in parsed if registers is not None]
+    if not blocks and len(distinct) <= coupon_mode_max(smallest):
+        return _coupons_image(distinct, smallest)
+    merged = registers_of(distinct, smallest)
+    for _, registers in blocks:
+        # A register's number is the low bits of the key: a smaller sketch folds the larger one's ends together.
+        folded = registers.reshape(-1, 1 << smallest).max(axis=0)
+        np.maximum(merged, folded, out=merged)
+    return _registers_image(merged, smallest)
+
+
+def estimate(image: bytes) -> float:
+    """The number of distinct values; equal for equal sets of coupons. Raises Corrupted."""
+    lg_k, found, registers = _parse(image)
+    if registers is not None:
+        canonical = _registers_image(registers, lg_k)
+    else:
+        assert found is not None, "an image is coupons or registers"
+        canonical = _coupons_image(np.unique(found), lg_k)
+    return float(datasketches.hll_sketch.deserialize(canonical).get_estimate())
+
+
+def coupons_of_image(image: bytes) -> U32 | None:
+    """The coupons of a LIST or SET image, sorted; None when it holds registers."""
+    _, found, _ = _parse(image)
+    return None if found is None else np.unique(found)
+
+
+def _coupons_image(distinct: U32, lg_k: int) -> bytes:
+    count = len(distinct)
+    flags = _COMPACT | (_EMPTY if count == 0 else 0)
+    body = distinct.astype("<u4").tobytes()
+    if count <= _LIST_MAX:
+        return bytes((2, 1, 7, lg_k, 3, flags, count, _LIST | _TYPE_HLL8 << 2)) + body
+    lg_table = 5
+    while 4 * count > 3 * (1 << lg_table):
+        lg_table += 1
+    header = bytes((3, 1, 7, lg_k, lg_table, flags, 0, _SET | _TYPE_HLL8 << 2))
+    return header + struct.pack("<I", count) + body
+
+
+def _registers_image(registers: U8, lg_k: int) -> bytes:
+    """kxq sums are exact: all terms are whole multiples of 2^-31 and 2^-63 and few enough for 53 bits."""
+    counts = np.bincount(registers, minlength=64)
+    weights = np.ldexp(counts.astype(np.float64), -np.arange(len(counts)))
+    kxq0, kxq1 = float(weights[:32].sum()), float(weights[32:].sum())
+    header = bytes((10, 1, 7, lg_k, 0, _COMPACT | _OUT_OF_ORDER, 0, _HLL | _TYPE_HLL8 << 2))
+    return header + struct.pack("<dddII", 0.0, kxq0, kxq1, int(counts[0]), 0) + registers.tobytes()
+
+
+def _parse(image: bytes) -> tuple[int, U32 | None, U8 | None]:
+    """(lg_k, coupons or None, registers or None)."""
+    if len(image) < 8 or image[1] != 1 or image[2] != 7 or not LG_K_MIN <= image[3] <= LG_K_MAX:
+        raise Corrupted(
+            "not a DataSketches HLL sketch", expected="serial version 1, family 7", found=image[:8].hex()
+        )
+    lg_k, mode, kind = image[3], image[7] & 3, image[7] >> 2 & 3
+    if mode == _HLL and kind != _TYPE_HLL8:
+        return _parse(_as_hll8(image, lg_k))
+    if mode == _HLL:
+        if len(image) < _HLL_HEADER + (1 << lg_k):
+            raise _short(image)
+        return lg_k, None, np.frombuffer(image, np.uint8, 1 << lg_k, _HLL_HEADER)
+    if mode == _LIST:
+        start, count = 8, image[6]
+    elif mode == _SET and len(image) >= 12:
+        start, count = 12, int.from_bytes(image[8:12], "little")
+    else:
+        raise _short(image)
+    if not image[5] & _COMPACT:  # an updatable image holds its whole hash table; empty places are zero
+        count = min(1 << image[4], (len(image) - start) // 4)
+    if len(image) < start + 4 * count:
+        raise _short(image)
+    found = np.frombuffer(image, "<u4", count, start).astype(np.uint32)
+    return lg_k, found[found != 0], None
+
+
+def _as_hll8(image: bytes, lg_k: int) -> bytes:
+    union = datasketches.hll_union(lg_k)
+    try:
+        union.update(datasketches.hll_sketch.deserialize(image))
+    except (ValueError, RuntimeError) as error:
+        raise Corrupted("not a DataSketches HLL sketch", found=str(error)) from error
+    return bytes(union.get_result(datasketches.tgt_hll_type.HLL_8).serialize_compact())
+
+
+def _short(image: bytes) -> Corrupted:
+    return Corrupted("an HLL sketch is cut short", found=f"{len(image)} bytes, header {image[:8].hex()}")
