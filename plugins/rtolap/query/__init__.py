@@ -1,0 +1,25 @@
+"""SQL over cubes: one statement in, one exact answer out.
+
+Nouns: a **relation** is what SQL calls a table: a cube or a lookup; a **cube read** is what one statement
+needs of one cube (dimensions, partial columns, a pushed filter, a range of event time); a **history plan**
+names the segments' READY versions and the cuboid chosen in each; a **real-time plan** names one receiver a
+replica set; an **outcome** is a stream of Arrow batches with the positions that it holds.
+
+The way of a statement:
+
+    parser ─▶ rules/ (an ordered tuple of functions) ─▶ planner ─▶ history + real time ─▶ merge ─▶ engine
+
+`rules` turn SQL over events into SQL over partial aggregates: COUNT(*) becomes SUM(__rows), and so on, each
+step exact. Everything above the aggregate (HAVING, ORDER BY, joins, windows) runs in the embedded engine.
+
+Invariants
+- An answer holds exactly the events below its `positions`, for every partition of every cube it read; a cube
+  is fetched once a statement, however often it is named, so that all parts of one answer agree.
+- Never a silently partial answer: a replica set that nobody answers for, a missing or corrupted file of
+  history, a column that the cube did not keep are errors that name it.
+- Positions never go backwards for one query service, whichever replica answers.
+- Values never become SQL text: parameters are bound by the engine, filters travel as trees.
+- The engine has no file system, no network and a locked configuration.
+
+It never writes: no DDL, no INSERT. Doors: `mysql/` (MySQL protocol) and `http` (JSON, Arrow).
+"""

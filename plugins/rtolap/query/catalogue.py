@@ -1,0 +1,82 @@
+"""What SQL can name: cubes and lookups, with their columns as users see them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rtolap.base.errors import QueryError
+from rtolap.model.cube import Schema
+from rtolap.model.table import Lookup
+from rtolap.model.types import TIMESTAMP, ColumnType
+
+DATABASE = "rtolap"
+INFORMATION_SCHEMA = "information_schema"
+
+
+@dataclass(frozen=True)
+class Catalogue:
+    """One look at the definitions. Names are unique over cubes and lookups."""
+
+    cubes: Mapping[str, Schema] = field(default_factory=dict)
+    lookups: Mapping[str, Lookup] = field(default_factory=dict)
+
+    def relation_names(self) -> tuple[str, ...]:
+        return tuple(sorted({*self.cubes, *self.lookups}))
+
+    def spelled(self, name: str) -> str | None:
+        """The relation meant by `name`, whose case does not matter unless two differ only by it."""
+        names = self.relation_names()
+        if name in names:
+            return name
+        alike = [known for known in names if known.lower() == name.lower()]
+        return alike[0] if len(alike) == 1 else None
+
+    def columns(self, relation: str) -> dict[str, ColumnType]:
+        """Columns of a cube (dimensions, event time, measure sources) or of a lookup, in order."""
+        if relation in self.cubes:
+            return cube_columns(self.cubes[relation])
+        return {column.name: column.column_type for column in self.lookups[relation].columns}
+
+
+def cube_columns(schema: Schema) -> dict[str, ColumnType]:
+    found = {name: schema.dimension_type(name) for name in schema.cube.all_dimensions}
+    found.setdefault(schema.table.time.column, TIMESTAMP)
+    for name in schema.source_columns:
+        found.setdefault(name, schema.table.column(name).column_type)
+    return found
+
+
+def unknown_table(name: str, catalogue: Catalogue) -> QueryError:
+    return QueryError(
+        f"unknown table {name!r}",
+        expected=f"one of {', '.join(catalogue.relation_names()) or 'no table is defined yet'}",
+    )
+
+
+def unknown_column(name: str, owner: str, columns: Mapping[str, object]) -> QueryError:
+    return QueryError(f"unknown column {name!r} in {owner}", expected=f"one of {', '.join(columns)}")
+
+
+def not_a_dimension(name: str, schema: Schema) -> QueryError:
+    """A column that the stream table has but that the cube keeps only inside measures."""
+    declared = sorted(
+        f"{measure.function}({measure.column or '*'})" for measure in schema.cube.measures
+    )
+    return QueryError(
+        f"cube {schema.cube.name} does not keep column {name!r} as a dimension",
+        expected=f"one of its dimensions ({', '.join(schema.cube.all_dimensions)}) or an aggregate that it "
+        f"declares ({', '.join(declared) or 'COUNT(*)'})",
+        action=f"aggregate {name!r}, or add it to the cube's dimensions",
+    )
+
+
+def missing_measure(function: str, column: str, schema: Schema) -> QueryError:
+    declared = sorted(
+        f"{measure.function}({measure.column or '*'})" for measure in schema.cube.measures
+    )
+    return QueryError(
+        f"cube {schema.cube.name} cannot answer {function}({column}): the measure is not declared",
+        expected=f"one of {', '.join(declared) or 'COUNT(*)'}",
+        action=f"add {{function: {function.lower()}, column: {column}}} to the cube's measures",
+    )

@@ -1,0 +1,95 @@
+"""The nouns between the steps of a statement."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from rtolap.metadata.records import SegmentRecord
+from rtolap.model.cube import Schema
+from rtolap.wire.predicate import Predicate
+from rtolap.wire.receiver import Snapshot
+
+
+@dataclass(frozen=True)
+class TimeRange:
+    """Event time `[start_ms, end_ms)` in UTC that a filter can be true for; None is unbounded."""
+
+    start_ms: int | None = None
+    end_ms: int | None = None
+
+    def overlaps(self, start_ms: int, end_ms: int) -> bool:
+        return (self.end_ms is None or start_ms < self.end_ms) and (
+            self.start_ms is None or end_ms > self.start_ms
+        )
+
+    def union(self, other: TimeRange) -> TimeRange:
+        starts, ends = (self.start_ms, other.start_ms), (self.end_ms, other.end_ms)
+        return TimeRange(
+            None if None in starts else min(s for s in starts if s is not None),
+            None if None in ends else max(e for e in ends if e is not None),
+        )
+
+
+@dataclass(frozen=True)
+class CubeRead:
+    """What a statement needs of one cube: rows of `dimensions` + `partials` that pass `filter`."""
+
+    schema: Schema
+    relation: str
+    dimensions: tuple[str, ...]
+    partials: tuple[str, ...]
+    filter: Predicate | None
+    time: TimeRange
+
+    @property
+    def cube(self) -> str:
+        return self.schema.cube.name
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """SQL for the engine, and the relations it stands on. `parameters` names those the SQL still holds."""
+
+    tree: exp.Expression
+    sql: str
+    reads: tuple[CubeRead, ...]
+    lookups: tuple[str, ...]
+    information: tuple[str, ...]
+    parameters: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class HistoryPlan:
+    """READY versions to read, those left out by time, and the snapshot that receivers answer the rest of."""
+
+    segments: tuple[SegmentRecord, ...]
+    pruned: tuple[str, ...]
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True)
+class ReplicaSetPlan:
+    """Who is asked for one replica set, the preferred receiver first: (receiver id, address)."""
+
+    replica_set: str
+    partitions: tuple[int, ...]
+    receivers: tuple[tuple[str, str], ...]
+
+
+@dataclass
+class ReadStats:
+    """What one cube read did, for EXPLAIN and the HTTP answer."""
+
+    cube: str
+    history_segments: tuple[str, ...] = ()
+    pruned_segments: tuple[str, ...] = ()
+    cuboids: dict[str, int] = field(default_factory=dict)  # cuboid name → segments read from it
+    receivers: dict[str, str] = field(default_factory=dict)  # replica set → receiver that answered
+    realtime_segments: tuple[str, ...] = ()
+    rows_read: int = 0
+    rows_pruned: int = 0
+    partial_rows: int = 0
+    snapshots: int = 1
+    positions: dict[int, int] = field(default_factory=dict)
