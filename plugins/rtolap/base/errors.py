@@ -4,7 +4,8 @@
     ├── DefinitionError        a table, cube or setting is wrong: mend the file
     ├── NotFound               a named thing does not exist
     ├── Refused                a legal request that the present state forbids (HTTP 409)
-    │   └── IllegalTransition  a lifecycle has no such step
+    │   ├── IllegalTransition  a lifecycle has no such step
+    │   └── NotYet             it will be allowed later: wait and ask again
     ├── Unauthorized           missing or wrong credentials
     ├── CommitConflict         somebody else changed the record first: re-read and retry
     ├── CommitUnknown          the connection broke during a commit: read back before acting
@@ -75,6 +76,10 @@ class Refused(RtolapError):
 
 class IllegalTransition(Refused):
     code = "illegal_transition"
+
+
+class NotYet(Refused):
+    code = "not_yet"
 
 
 class Unauthorized(RtolapError):

@@ -175,7 +175,7 @@ class ClusterMetadata(Definitions):
         log = codec.decode(node.data, ChangeLog, path)
         sequence = log.sequence + 1
         recent = (*log.recent, (sequence, segment))[-CHANGES_KEPT:]
-        return put_or_create(path, codec.encode(ChangeLog(sequence, recent)), node)
+        return put_or_create(path, codec.encode(ChangeLog(log.cube_id, sequence, recent)), node)
 
     # -- receivers and replica sets ---------------------------------------------------------------------
 

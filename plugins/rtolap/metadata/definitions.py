@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TypeVar
 
 import msgspec
@@ -70,7 +71,7 @@ class Definitions:
         nodes: list[tuple[str, msgspec.Struct]] = [
             (paths.cube_definition(cube.name), cube),
             (paths.cube_control(cube.name), CubeControl()),
-            (paths.cube_changes(cube.name), ChangeLog()),
+            (paths.cube_changes(cube.name), ChangeLog(cube_id=uuid.uuid4().hex)),
         ]
 
         def attempt() -> None:

@@ -106,7 +106,11 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChangeLog(msgspec.Struct, frozen=True):
-    """Sequence number of the last change and the segments of the newest ones, newest last (bounded)."""
+    """Sequence number of the last change and the segments of the newest ones, newest last (bounded).
 
+    `cube_id` is new for each creation of a cube: a cube dropped and made anew is another one.
+    """
+
+    cube_id: str = ""
     sequence: int = 0
     recent: tuple[tuple[int, str], ...] = ()

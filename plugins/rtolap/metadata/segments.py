@@ -94,6 +94,14 @@ def start_build(record: SegmentRecord, attempt: BuildAttempt) -> SegmentRecord:
     return msgspec.structs.replace(record, build=attempt)
 
 
+def fail_build(record: SegmentRecord, build_id: str, error: str) -> SegmentRecord:
+    """Note why the newest attempt failed; the word of an older one, or of one that won, changes nothing."""
+    build = record.build
+    if record.state is not SegmentState.REMOTE_PERSISTED or build is None or build.build_id != build_id:
+        return record
+    return msgspec.structs.replace(record, build=msgspec.structs.replace(build, error=error))
+
+
 def promote(record: SegmentRecord, build_id: str, *, events: int, now_ms: int) -> SegmentRecord:
     """Version and vector change together. Promoting the version that is already READY changes nothing."""
     if record.state is SegmentState.READY and record.build is not None and record.build.build_id == build_id:

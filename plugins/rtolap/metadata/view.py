@@ -29,7 +29,7 @@ class SegmentView:
         self._changed = threading.Condition()
         self._records: dict[str, SegmentRecord] = {}
         self._control = CubeControl()
-        self._sequence: int | None = None
+        self._seen: ChangeLog | None = None  # the log as of the last load
         self._callbacks: list[Callable[[], None]] = []
         self._closed = False
         metadata.control(cube)
@@ -114,20 +114,20 @@ class SegmentView:
             control = self._metadata.control(self.cube)
         except NotFound:
             return self._swap(CubeControl(), {}, None)
-        return self._swap(control, records, changes.sequence)
+        return self._swap(control, records, changes)
 
     def _stale(self, changes: ChangeLog) -> set[str] | None:
         """Names to read again; None for all, where the log does not reach back far enough."""
-        if self._sequence is None or changes.sequence < self._sequence:
+        seen = self._seen
+        if seen is None or changes.cube_id != seen.cube_id or changes.sequence < seen.sequence:
             return None
-        missing = changes.sequence - self._sequence
-        fresh = [name for sequence, name in changes.recent if sequence > self._sequence]
-        return set(fresh) if len(fresh) == missing else None
+        fresh = [name for sequence, name in changes.recent if sequence > seen.sequence]
+        return set(fresh) if len(fresh) == changes.sequence - seen.sequence else None
 
-    def _swap(self, control: CubeControl, records: dict[str, SegmentRecord], sequence: int | None) -> bool:
+    def _swap(self, control: CubeControl, records: dict[str, SegmentRecord], seen: ChangeLog | None) -> bool:
         with self._changed:
             changed = control != self._control or records != self._records
-            self._control, self._records, self._sequence = control, records, sequence
+            self._control, self._records, self._seen = control, records, seen
             if changed:
                 self._changed.notify_all()
             return changed

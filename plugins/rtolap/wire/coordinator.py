@@ -45,13 +45,15 @@ class PartitionReport(Message):
 class CubeReport(Message):
     """`state`: CONSUMING | PAUSED | REPLAYING | STOPPED | FAILED, as the receiver's own stats say.
 
-    `assignment_epoch` is the epoch of the assignment that the receiver follows.
+    `assignment_epoch` is the epoch of the assignment that the receiver follows. `active` names the segments
+    that have local events and no record yet, so that people see them.
     """
 
     state: str
     reason: str = ""
     assignment_epoch: int = 0
     partitions: dict[int, PartitionReport] = {}
+    active: tuple[str, ...] = ()
 
 
 class HeartbeatRequest(Message):
@@ -223,7 +225,9 @@ class Queue(Message):
 
 
 class BuildSpec(Message):
-    """All that a Spark build needs. Folders are relative to `object_store`.
+    """All that a Spark build needs: the JSON of `model.build_spec.BuildSpec`, where each field is explained.
+
+    Folders are relative to `object_store`.
 
     covered             the vector that the new version will hold: what history covers, merged with the target
     previous_location   folder of the READY version whose events go into the new one, None for the first
@@ -242,6 +246,7 @@ class BuildSpec(Message):
     parts: tuple[PartInfo, ...]
     previous_location: str | None = None
     previous_covered: dict[int, int] = {}
+    first_offsets: dict[int, int] = {}
     covered: dict[int, int]
     object_store: str
     location: str
