@@ -34,6 +34,7 @@ class Settings(BaseSettings):
     token_file: Path = Path("/etc/rtolap/token")
     users_file: Path = Path("/etc/rtolap/users")
     include_dir: Path = Path("include")
+    spark_jobs_dir: Path = Path("spark_jobs")
     spark_master: str = "local[2]"
     log_level: str = "INFO"
 

@@ -52,7 +52,7 @@ def kafka_spec(
         address=f"{host}:{port}",
         argv=(java[0], "-Xms64m", "-Xmx256m", *java[1:], "kafka.Kafka", str(config)),
         prepare=prepare,
-        ready=lambda: kafka_missing(host, port),
+        ready=lambda _: kafka_missing(host, port),
         ready_timeout_s=90,
         stop_timeout_s=20,
     )

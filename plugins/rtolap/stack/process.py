@@ -53,7 +53,7 @@ class ProcessSpec:
     folder     holds `<name>.pid` and `<name>.log`
     address    host:port where it answers, empty when it does not listen
     env        added to this process's environment
-    ready      None once it answers, otherwise what is missing, as a few words for people
+    ready      given its start time (epoch seconds): None once it answers, otherwise what is missing, in words
     prepare    run before each start (writes configuration, formats folders); must be repeatable
     """
 
@@ -63,7 +63,7 @@ class ProcessSpec:
     address: str = ""
     env: Mapping[str, str] = field(default_factory=dict)
     cwd: Path | None = None
-    ready: Callable[[], str | None] = lambda: None
+    ready: Callable[[float], str | None] = lambda started_s: None
     prepare: Callable[[], None] = lambda: None
     ready_timeout_s: float = 60.0
     stop_timeout_s: float = 10.0
@@ -103,6 +103,18 @@ class ManagedProcess:
             return ProcessState.STOPPED
         return ProcessState.RUNNING if self._lives(record) else ProcessState.CRASHED
 
+    def missing(self) -> str | None:
+        """None while it runs and answers, otherwise what is wrong, in words."""
+        record = self._record()
+        if record is None or not self._lives(record):
+            return str(self.state())
+        return self.spec.ready(record.started_s)
+
+    def started_s(self) -> float | None:
+        """Start time of the living process, epoch seconds."""
+        record = self._record()
+        return record.started_s if record and self._lives(record) else None
+
     def start(self, *, wait: bool = True) -> None:
         """Start it unless it runs already; with `wait`, return when it answers.
 
@@ -136,7 +148,7 @@ class ManagedProcess:
                     found=self.log_tail(),
                     action=f"see {self.log_path}",
                 )
-            missing = self.spec.ready()
+            missing = self.missing()
             if missing is None:
                 return
             if time.monotonic() > deadline:

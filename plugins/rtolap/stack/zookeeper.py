@@ -37,7 +37,7 @@ def zookeeper_spec(
             str(folder / "zoo.cfg"),
         ),
         prepare=prepare,
-        ready=lambda: zookeeper_missing(host, port),
+        ready=lambda _: zookeeper_missing(host, port),
         ready_timeout_s=60,
     )
 

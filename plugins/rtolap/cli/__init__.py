@@ -1,0 +1,10 @@
+"""The command `rtolap`: entry points and wiring, no logic of its own.
+
+One module per group of commands, each with a typer application `app`; `main.py` mounts them. Every command
+prints people's output through `output.py`, takes `--json`, and ends with
+
+    0   done
+    1   an rtolap error: its message on stderr, no traceback
+    2   wrong usage
+    3   `stack status` only: a part is down
+"""

@@ -1,0 +1,96 @@
+"""`rtolap`: mounts the command modules.
+
+The one place where modules are imported by name: each is loaded when its command is used, so that
+`rtolap --help` and completion do not pay for Kafka, pyarrow and FastAPI. A name that does not load fails
+with its own ImportError; a test loads them all.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+from typer.main import get_group
+
+from rtolap import __version__
+from rtolap.cli.output import console, errors
+from rtolap.cli.running_stack import adopt_running_stack
+
+
+@dataclass(frozen=True)
+class Mount:
+    """`module`'s typer application, or one command of it; `adopt`: serve a running local stack by default."""
+
+    module: str
+    help: str
+    command: str | None = None
+    adopt: bool = True
+
+
+MOUNTS: dict[str, Mount] = {
+    "stack": Mount("rtolap.cli.stack", "Start, stop and look at the local stack.", adopt=False),
+}
+
+
+def load(name: str) -> Any:
+    """The command behind a name."""
+    mount = MOUNTS[name]
+    group = get_group(importlib.import_module(mount.module).app)
+    command: Any = group if mount.command is None else group.commands[mount.command]
+    command.name = name
+    return command
+
+
+class MountingGroup(TyperGroup):
+    """Lists the mounted names with their help, and loads the one that is used."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        if args and args[0] in MOUNTS:
+            if MOUNTS[args[0]].adopt and not ctx.resilient_parsing:
+                adopt_running_stack()
+            return args[0], load(args[0]), args[1:]
+        return super().resolve_command(ctx, args)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        console.print(f"rtolap {__version__}", highlight=False)
+        raise typer.Exit
+
+
+app = typer.Typer(
+    name="rtolap",
+    cls=MountingGroup,
+    help="Real-time OLAP on Kafka, orchestrated by Airflow, built by Spark.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.callback()
+def root(
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
+    ),
+) -> None:
+    """Options of `rtolap` itself."""
+
+
+def _unmounted() -> None:
+    raise AssertionError("MountingGroup resolves every mounted name before this")
+
+
+for _name, _mount in MOUNTS.items():
+    app.command(_name, help=_mount.help)(_unmounted)
+
+
+def main() -> None:
+    with errors():
+        app()
+
+
+if __name__ == "__main__":
+    main()

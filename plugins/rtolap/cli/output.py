@@ -1,0 +1,69 @@
+"""Printing for people and for programs, and the exit code of errors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from rtolap.base.errors import RtolapError
+
+EXIT_ERROR = 1
+EXIT_INTERRUPTED = 130
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+
+console = Console()
+error_console = Console(stderr=True)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document on stdout. Structs, dates, decimals, paths and sets are understood."""
+    encoded = msgspec.json.encode(value, enc_hook=str)
+    sys.stdout.write(msgspec.json.format(encoded, indent=2).decode() + "\n")
+    sys.stdout.flush()
+
+
+def print_table(
+    columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None, as_json: bool = False
+) -> None:
+    """A table; with `as_json` a list of objects with the columns' names as keys. Numbers stand right."""
+    materialized = [tuple(row) for row in rows]
+    if as_json:
+        print_json([dict(zip(columns, row, strict=True)) for row in materialized])
+        return
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for index, column in enumerate(columns):
+        values = [row[index] for row in materialized if row[index] is not None]
+        numeric = bool(values) and all(isinstance(value, int | float) for value in values)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in materialized:
+        table.add_row(*("" if value is None else escape(str(value)) for value in row))
+    console.print(table)
+
+
+def success(message: str) -> None:
+    console.print(f"[green]✓[/green] {escape(message)}", highlight=False)
+
+
+def warn(message: str) -> None:
+    error_console.print(f"[yellow]![/yellow] {escape(message)}", highlight=False)
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """Turn an RtolapError into its message on stderr and exit code 1; other errors are bugs and surface."""
+    try:
+        yield
+    except RtolapError as error:
+        error_console.print(f"[red]error:[/red] {escape(str(error))}", highlight=False, soft_wrap=True)
+        raise SystemExit(EXIT_ERROR) from None
+    except KeyboardInterrupt:
+        raise SystemExit(EXIT_INTERRUPTED) from None

@@ -1,0 +1,83 @@
+"""Airflow's four components, on one SQLite database that is migrated once and kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from rtolap.base.errors import ProcessFailed
+from rtolap.base.files import write_atomic
+from rtolap.stack.environment import HOST, airflow_env, airflow_url
+from rtolap.stack.layout import StackLayout
+from rtolap.stack.probes import airflow_missing
+from rtolap.stack.process import ProcessSpec
+
+_MIGRATION_TIMEOUT_S = 180
+_READY_TIMEOUT_S = 120
+_STOP_TIMEOUT_S = 15  # now and then the scheduler hangs in joining its workers; then its session is killed
+_migration = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Part:
+    """`health`: the part's name in Airflow's health page."""
+
+    name: str
+    command: str
+    health: str
+
+
+API = Part("airflow-api", "api-server", "metadatabase")
+SCHEDULER = Part("airflow-scheduler", "scheduler", "scheduler")
+DAG_PROCESSOR = Part("airflow-dag-processor", "dag-processor", "dag_processor")
+TRIGGERER = Part("airflow-triggerer", "triggerer", "triggerer")
+
+
+def airflow_spec(
+    part: Part, layout: StackLayout, settings: Mapping[str, str], ports: Mapping[str, int]
+) -> ProcessSpec:
+    env = airflow_env(layout, settings, ports)
+    return ProcessSpec(
+        name=part.name,
+        folder=layout.run(part.name),
+        address=f"{HOST}:{ports['airflow']}" if part is API else "",
+        argv=(str(Path(sys.executable).with_name("airflow")), part.command),
+        env=env,
+        prepare=lambda: migrate(layout, env),
+        ready=lambda started_s: airflow_missing(airflow_url(ports), part.health, started_s),
+        ready_timeout_s=_READY_TIMEOUT_S,
+        stop_timeout_s=_STOP_TIMEOUT_S,
+    )
+
+
+def migrate(layout: StackLayout, env: Mapping[str, str]) -> None:
+    """Create or upgrade the database, once per version of Airflow and its Spark provider.
+
+    1. `airflow db migrate`        crash: the marker is missing, the next start migrates again (idempotent)
+    2. write the marker
+    """
+    home = layout.airflow_home
+    marker = home / "migrated"
+    wanted = version("apache-airflow")
+    with _migration:
+        if marker.is_file() and marker.read_text() == wanted:
+            return
+        home.mkdir(parents=True, exist_ok=True)
+        done = subprocess.run(
+            [str(Path(sys.executable).with_name("airflow")), "db", "migrate"],
+            env={**os.environ, **env},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_MIGRATION_TIMEOUT_S,
+        )
+        if done.returncode != 0:
+            raise ProcessFailed("Airflow's database could not be migrated", found=done.stdout[-3000:])
+        write_atomic(marker, wanted.encode())

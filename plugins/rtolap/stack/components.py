@@ -1,0 +1,118 @@
+"""The parts of a stack: what each needs first, the ports it owns, and its spec.
+
+zookeeper ──▶ coordinator ──▶ query
+kafka ────────────▲  │
+                     └─────▶ agent
+airflow-api ──▶ airflow-scheduler, airflow-dag-processor, airflow-triggerer
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from rtolap.stack import airflow
+from rtolap.stack.artifacts import java_artifacts
+from rtolap.stack.environment import HOST, service_env
+from rtolap.stack.kafka import kafka_spec
+from rtolap.stack.layout import StackLayout
+from rtolap.stack.probes import http_missing, mysql_missing
+from rtolap.stack.process import ProcessSpec
+from rtolap.stack.zookeeper import zookeeper_spec
+
+# Taken when they are free. Receivers count up from theirs; the agent gives each its own.
+DEFAULT_PORTS: dict[str, int] = {
+    "zookeeper": 2181,
+    "kafka": 9092,
+    "kafka-controller": 9093,
+    "coordinator": 7070,
+    "receiver": 7080,
+    "query-http": 7090,
+    "query-mysql": 7306,
+    "agent": 7060,
+    "airflow": 8080,
+    "airflow-worker-log": 8793,
+    "airflow-trigger-log": 8794,
+}
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a spec is made from."""
+
+    layout: StackLayout
+    ports: Mapping[str, int]
+    settings: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Component:
+    """`needs`: components that must answer before this one is started."""
+
+    name: str
+    needs: tuple[str, ...]
+    spec: Callable[[Surroundings], ProcessSpec]
+
+
+def _zookeeper(around: Surroundings) -> ProcessSpec:
+    return zookeeper_spec(java_artifacts(), around.layout.run("zookeeper"), around.ports["zookeeper"])
+
+
+def _kafka(around: Surroundings) -> ProcessSpec:
+    ports = around.ports
+    return kafka_spec(java_artifacts(), around.layout.run("kafka"), ports["kafka"], ports["kafka-controller"])
+
+
+def _service(
+    name: str, port_name: str, missing: Callable[[Mapping[str, int]], str | None], around: Surroundings
+) -> ProcessSpec:
+    return ProcessSpec(
+        name=name,
+        folder=around.layout.run(name),
+        address=f"{HOST}:{around.ports[port_name]}",
+        argv=(sys.executable, "-m", "rtolap.cli.main", name, "serve"),
+        env=service_env(around.layout, around.settings),
+        ready=lambda _: missing(around.ports),
+        stop_timeout_s=20,
+    )
+
+
+def _health(port_name: str) -> Callable[[Mapping[str, int]], str | None]:
+    return lambda ports: http_missing(f"http://{HOST}:{ports[port_name]}/health")
+
+
+def _query_missing(ports: Mapping[str, int]) -> str | None:
+    return _health("query-http")(ports) or mysql_missing(HOST, ports["query-mysql"])
+
+
+def _airflow(part: airflow.Part, around: Surroundings) -> ProcessSpec:
+    return airflow.airflow_spec(part, around.layout, around.settings, around.ports)
+
+
+COMPONENTS: dict[str, Component] = {
+    component.name: component
+    for component in (
+        Component("zookeeper", (), _zookeeper),
+        Component("kafka", (), _kafka),
+        Component(
+            "coordinator",
+            ("zookeeper", "kafka"),
+            partial(_service, "coordinator", "coordinator", _health("coordinator")),
+        ),
+        Component("agent", (), partial(_service, "agent", "agent", _health("agent"))),
+        Component(
+            "query", ("zookeeper", "coordinator"), partial(_service, "query", "query-http", _query_missing)
+        ),
+        Component("airflow-api", (), partial(_airflow, airflow.API)),
+        Component("airflow-scheduler", ("airflow-api",), partial(_airflow, airflow.SCHEDULER)),
+        Component("airflow-dag-processor", ("airflow-api",), partial(_airflow, airflow.DAG_PROCESSOR)),
+        Component("airflow-triggerer", ("airflow-api",), partial(_airflow, airflow.TRIGGERER)),
+    )
+}
+
+
+def needed_first(names: set[str]) -> dict[str, frozenset[str]]:
+    """For each of the names, those of the names that must answer before it."""
+    return {name: frozenset(COMPONENTS[name].needs) & names for name in COMPONENTS if name in names}

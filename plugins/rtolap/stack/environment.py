@@ -1,0 +1,128 @@
+"""Variables that the stack gives to its services, to Airflow, and to shells (`env.sh`)."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from rtolap.base.files import write_atomic
+from rtolap.stack.artifacts import project_root
+from rtolap.stack.layout import StackLayout
+from rtolap.stack.secrets import SQL_USER, read_secret
+
+# In the environment of everything the stack starts, and so of what those start: `down` finds them by it.
+STACK_MARK = "RTOLAP_STACK_ID"
+HOST = "127.0.0.1"
+
+
+def project_dir() -> Path:
+    """Where dags/, include/ and spark_jobs/ are: the checkout, or the working folder of an installed rtolap."""
+    return project_root() or Path.cwd()
+
+
+def rtolap_settings(layout: StackLayout, ports: Mapping[str, int]) -> dict[str, str]:
+    """`RTOLAP_*` variables: how everything finds everything. They name files of secrets, never secrets."""
+    return {
+        "RTOLAP_HOST": HOST,
+        "RTOLAP_ZOOKEEPER": f"{HOST}:{ports['zookeeper']}",
+        "RTOLAP_KAFKA": f"{HOST}:{ports['kafka']}",
+        "RTOLAP_COORDINATOR_PORT": str(ports["coordinator"]),
+        "RTOLAP_RECEIVER_PORT": str(ports["receiver"]),
+        "RTOLAP_QUERY_HTTP_PORT": str(ports["query-http"]),
+        "RTOLAP_QUERY_MYSQL_PORT": str(ports["query-mysql"]),
+        "RTOLAP_AGENT_PORT": str(ports["agent"]),
+        "RTOLAP_DATA_DIR": str(layout.data),
+        "RTOLAP_OBJECT_STORE": layout.store.as_uri(),
+        "RTOLAP_TOKEN_FILE": str(layout.secret("token")),
+        "RTOLAP_USERS_FILE": str(layout.secret("users")),
+        "RTOLAP_INCLUDE_DIR": str(project_dir() / "include"),
+        "RTOLAP_SPARK_JOBS_DIR": str(project_dir() / "spark_jobs"),
+    }
+
+
+def service_env(layout: StackLayout, settings: Mapping[str, str]) -> dict[str, str]:
+    """For every process of the stack; the interpreter's folder leads the PATH, for spark-submit and airflow."""
+    scripts = str(Path(sys.executable).parent)
+    return {
+        **settings,
+        STACK_MARK: str(layout.root),
+        "PATH": os.pathsep.join([scripts, os.environ.get("PATH", os.defpath)]),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": HOST,
+        "PYTHONUNBUFFERED": "1",
+    }
+
+
+def airflow_env(layout: StackLayout, settings: Mapping[str, str], ports: Mapping[str, int]) -> dict[str, str]:
+    home = layout.airflow_home
+    url = airflow_url(ports)
+    project = project_dir()
+    return {
+        **service_env(layout, settings),
+        "AIRFLOW_HOME": str(home),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(project / "dags"),
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(project / "plugins"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__PARALLELISM": "4",
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__CORE__FERNET_KEY": read_secret(layout, "airflow-fernet"),
+        # everybody who reaches the page is an admin: it listens on loopback only
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+        "AIRFLOW__API__HOST": HOST,
+        "AIRFLOW__API__PORT": str(ports["airflow"]),
+        "AIRFLOW__API__BASE_URL": url,
+        "AIRFLOW__API__WORKERS": "1",
+        "AIRFLOW__API__SECRET_KEY": read_secret(layout, "airflow-api"),
+        "AIRFLOW__API_AUTH__JWT_SECRET": read_secret(layout, "airflow-jwt"),
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
+        "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
+        "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
+        # the servers that workers and the triggerer open for log reading
+        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(ports["airflow-worker-log"]),
+        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(ports["airflow-trigger-log"]),
+        **airflow_connections(layout, ports),
+    }
+
+
+def airflow_url(ports: Mapping[str, int]) -> str:
+    return f"http://{HOST}:{ports['airflow']}"
+
+
+def airflow_connections(layout: StackLayout, ports: Mapping[str, int]) -> dict[str, str]:
+    rtolap = {
+        "conn_type": "rtolap",
+        "host": HOST,
+        "port": ports["coordinator"],
+        "password": read_secret(layout, "token"),
+        "extra": {
+            "agent_url": f"http://{HOST}:{ports['agent']}",
+            "query_url": f"http://{HOST}:{ports['query-http']}",
+        },
+    }
+    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": f"{HOST}:{ports['kafka']}"}}
+    spark = {"conn_type": "spark", "host": "local[2]"}
+    return {
+        "AIRFLOW_CONN_RTOLAP_DEFAULT": json.dumps(rtolap),
+        "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(kafka),
+        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(spark),
+    }
+
+
+def mysql_line(layout: StackLayout, ports: Mapping[str, int]) -> str:
+    """Ready to paste; the shell reads the password from its file, the line itself holds none."""
+    password = shlex.quote(str(layout.secret("sql-password")))
+    return f'MYSQL_PWD="$(cat {password})" mysql -h {HOST} -P {ports["query-mysql"]} -u {SQL_USER}'
+
+
+def write_env_file(layout: StackLayout, settings: Mapping[str, str], ports: Mapping[str, int]) -> None:
+    """For `. .stack/env.sh`: rtolap's settings and Airflow's, so that `rtolap` and `airflow` work in a shell."""
+    base = {"PATH", "PYTHONUNBUFFERED", STACK_MARK}
+    values = {name: value for name, value in airflow_env(layout, settings, ports).items() if name not in base}
+    text = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(values.items()))
+    write_atomic(layout.env_file, text.encode(), mode=0o600)

@@ -1,0 +1,57 @@
+"""Whether a service answers: a word of its own protocol, not just an open port."""
+
+from __future__ import annotations
+
+import datetime
+import socket
+from typing import Any
+
+import httpx
+
+_TIMEOUT_S = 3.0
+_AIRFLOW_HEARTBEAT = {
+    "scheduler": "latest_scheduler_heartbeat",
+    "triggerer": "latest_triggerer_heartbeat",
+    "dag_processor": "latest_dag_processor_heartbeat",
+}
+
+
+def http_missing(url: str) -> str | None:
+    """None when GET answers 200."""
+    try:
+        answer = httpx.get(url, timeout=_TIMEOUT_S, follow_redirects=False, trust_env=False)
+    except httpx.HTTPError as error:
+        return f"GET {url}: {error or type(error).__name__}"
+    return None if answer.status_code == httpx.codes.OK else f"GET {url}: {answer.status_code}"
+
+
+def mysql_missing(host: str, port: int) -> str | None:
+    """None when the server greets with a protocol version 10 handshake."""
+    try:
+        with socket.create_connection((host, port), timeout=_TIMEOUT_S) as connection:
+            greeting = connection.recv(5)
+    except OSError as error:
+        return f"MySQL protocol on {host}:{port}: {error}"
+    return None if greeting[4:5] == b"\x0a" else f"MySQL protocol on {host}:{port}: no greeting"
+
+
+def airflow_missing(api_url: str, part: str, started_s: float) -> str | None:
+    """None when the part has sent a heartbeat since its start.
+
+    Airflow calls a part healthy for half a minute after its last heartbeat, so a status left by the process
+    before is told from this one's by time.
+    """
+    url = f"{api_url}/api/v2/monitor/health"
+    try:
+        answer = httpx.get(url, timeout=_TIMEOUT_S, trust_env=False)
+        health: dict[str, Any] = answer.raise_for_status().json()
+    except (httpx.HTTPError, ValueError) as error:
+        return f"GET {url}: {error or type(error).__name__}"
+    if part == "metadatabase":
+        status = health["metadatabase"]["status"]
+        return None if status == "healthy" else f"metadata database: {status}"
+    heartbeat = health[part].get(_AIRFLOW_HEARTBEAT[part])
+    if heartbeat is None or datetime.datetime.fromisoformat(heartbeat).timestamp() < started_s:
+        return f"{part}: no heartbeat yet"
+    status = health[part]["status"]
+    return None if status == "healthy" else f"{part}: {status}"

@@ -1,0 +1,41 @@
+"""Secrets of a stack: made once, kept in files that only their owner reads."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+
+from rtolap.base.files import write_atomic
+from rtolap.stack.layout import StackLayout
+
+SQL_USER = "rtolap"
+
+
+def ensure_secrets(layout: StackLayout) -> None:
+    """Make what is missing. The users file follows the SQL password, so it can be changed by hand."""
+    layout.secrets.mkdir(parents=True, exist_ok=True)
+    layout.secrets.chmod(0o700)
+    _ensure(layout, "token", secrets.token_urlsafe(32))
+    _ensure(layout, "sql-password", secrets.token_urlsafe(18))
+    _ensure(layout, "airflow-jwt", secrets.token_hex(64))  # Airflow asks for at least 64 bytes
+    _ensure(layout, "airflow-api", secrets.token_hex(32))
+    _ensure(layout, "airflow-fernet", base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())
+    if not layout.secret("users").exists():
+        line = f"{SQL_USER}:{password_hash(read_secret(layout, 'sql-password'))}\n"
+        write_atomic(layout.secret("users"), line.encode(), mode=0o600)
+
+
+def read_secret(layout: StackLayout, name: str) -> str:
+    return layout.secret(name).read_text().strip()
+
+
+def password_hash(password: str) -> str:
+    """What the MySQL door checks `caching_sha2_password` against."""
+    return hashlib.sha256(hashlib.sha256(password.encode()).digest()).hexdigest()
+
+
+def _ensure(layout: StackLayout, name: str, value: str) -> None:
+    path = layout.secret(name)
+    if not path.exists():
+        write_atomic(path, value.encode() + b"\n", mode=0o600)
