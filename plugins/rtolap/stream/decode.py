@@ -1,23 +1,41 @@
-"""JSON records → typed Arrow columns."""
+"""A batch of JSON records → typed Arrow columns, and a named reason for each record that is refused.
+
+Nothing is lost on the way in: numbers that a column cannot hold exactly, broken bytes and unreadable times are
+rejects, never wrong values, and one bad record never costs its batch. Only columns that the cube uses are read and
+checked. Numbers may be written as strings; doubles take the nearest double, as JSON numbers do.
+
+The order of checks (and so the reason given when a record has several faults): size, bytes and JSON, types, unknown
+columns, dates and timestamps, event time.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rtolap.format.schema import EVENT_MS as EVENT_MS, OFFSET as OFFSET, PARTITION as PARTITION
+from rtolap.format.schema import EVENT_MS, OFFSET, PARTITION, arrow_type
 from rtolap.model.cube import Schema
+from rtolap.stream.classify import Classifier, Leaf, Problem
+from rtolap.stream.event_time import EventTimeParser, Instants, lenient
+from rtolap.stream.json_reader import JsonReader
+from rtolap.stream.lossy import LossScreen
+from rtolap.stream.plan import ReadPlan
 
+Places = NDArray[np.int64]
+_SHOWN_CHARS_MAX = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Rejects:
-    """Refused records, as parallel sequences: position in the input, reason, detail for people."""
+    """Refused records, ordered by their position in the input: `index`, reason, detail for people."""
 
-    index: NDArray[np.int64]
+    index: Places
     reason: list[str]
     detail: list[str]
 
@@ -34,8 +52,19 @@ class Decoded:
 
 
 class EventDecoder:
+    """One per cube and thread (the pattern parser is not thread-safe)."""
+
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
+        time = schema.table.time
+        self._times = EventTimeParser(time.format, time.zone)
+        self._instants = EventTimeParser("iso8601", "UTC")
+        self._plan = ReadPlan(schema, self._times)
+        self._reader = JsonReader(self._plan.arrow_schema)
+        self._screen = LossScreen(self._plan.strict())
+        self._classifier = Classifier(self._plan.leaves, self._plan.known)
+        self._known_only = _strict_object(self._plan.known)
+        self._types = {name: arrow_type(schema.table.column(name).column_type) for name in schema.source_columns}
 
     def decode(
         self,
@@ -45,4 +74,197 @@ class EventDecoder:
         *,
         now_ms: int,
     ) -> Decoded:
-        raise NotImplementedError
+        """`values[i]` was read from `partitions[i]` at `offsets[i]`; `now_ms` bounds how far ahead a time may be."""
+        problems: dict[int, Problem] = {}
+        records, places = self._sized(values, problems)
+        rows, places = self._rows(records, places, values, problems)
+        columns, keep = self._columns(rows, places, values, now_ms, problems)
+        if not keep.all():
+            chosen = pa.array(np.flatnonzero(keep))
+            columns = {name: column.take(chosen) for name, column in columns.items()}
+            places = places[keep]
+        columns[PARTITION] = pa.array(np.asarray(partitions, np.int32)[places])
+        columns[OFFSET] = pa.array(np.asarray(offsets, np.int64)[places])
+        return Decoded(pa.table(columns), _rejects(problems))
+
+    def _sized(
+        self, values: Sequence[bytes | None], problems: dict[int, Problem]
+    ) -> tuple[list[bytes], Places]:
+        """Leave out tombstones and records that are too large before anything parses them."""
+        bytes_max = self._schema.table.record_bytes_max
+        for place, value in enumerate(values) if None in values else ():
+            if value is None:
+                problems[place] = Problem("tombstone", "a record without a value")
+        present = [value for value in values if value is not None] if problems else list(values)
+        places = np.arange(len(values))
+        if problems:
+            places = np.delete(places, list(problems))
+        records: list[bytes] = [value for value in present if value is not None] if problems else present  # type: ignore[assignment]
+        if records and max(map(len, records)) > bytes_max:
+            lengths = np.fromiter(map(len, records), np.int64, len(records))
+            for position in np.flatnonzero(lengths > bytes_max):
+                detail = f"{lengths[position]} bytes, expected at most {bytes_max}"
+                problems[int(places[position])] = Problem("too_large", detail)
+            fits = np.flatnonzero(lengths <= bytes_max)
+            records, places = [records[position] for position in fits], places[fits]
+        return records, places
+
+    def _rows(
+        self, records: list[bytes], places: Places, values: Sequence[bytes | None], problems: dict[int, Problem]
+    ) -> tuple[pa.StructArray, Places]:
+        """Parse; what the reader refuses is named by the classifier. Rows come in input order."""
+        empty = pa.array([], pa.struct(list(self._plan.arrow_schema)))
+        if not records:
+            return empty, places
+        text = self._reader.text(records)
+        rows = self._reader.parse(text, len(records))
+        if rows is None:
+            taken, chunks = self._reader.salvage(records, self._classifier.problem)
+            for position in np.setdiff1d(np.arange(len(records)), np.array(taken, np.int64)):
+                problem = self._classifier.problem(records[position])
+                problems[int(places[position])] = problem or Problem(
+                    "malformed_json", "the columnar reader refuses it"
+                )
+            records, places = [records[position] for position in taken], places[taken]
+            rows = pa.concat_arrays(chunks) if chunks else empty
+            text = self._reader.text(records)
+        doubtful = self._doubtful(records, text, rows)
+        if len(doubtful) == 0:
+            return rows, places
+        refused = []
+        for position in doubtful:
+            problem = self._classifier.problem(records[position])
+            if problem is not None:
+                problems[int(places[position])] = problem
+                refused.append(position)
+        kept = np.delete(np.arange(len(records)), refused)
+        return rows.take(pa.array(kept)), places[kept]
+
+    def _doubtful(self, records: list[bytes], text: bytes, rows: pa.StructArray) -> Places:
+        """Rows that parsed but may have lost something, or hold what the table does not allow."""
+        doubts = [np.zeros(0, np.int64)]
+        if rows.null_count:
+            doubts.append(np.flatnonzero(rows.is_null().to_numpy(zero_copy_only=False)))
+        suspects = self._screen.suspects(text)
+        if len(suspects):
+            starts = np.array(self._reader.starts([len(record) for record in records]))
+            doubts.append(np.searchsorted(starts, suspects, side="right") - 1)
+        for leaf in self._plan.leaves:
+            if leaf.type.kind == "double":
+                column = _at(rows, leaf.path)
+                if not pc.all(pc.is_finite(column), min_count=0).as_py():
+                    odd = pc.fill_null(pc.invert(pc.is_finite(column)), False)
+                    doubts.append(np.flatnonzero(odd.to_numpy(zero_copy_only=False)))
+        if self._known_only is not None and records:
+            doubts.append(_unknown(self._known_only, records))
+        return np.unique(np.concatenate(doubts))
+
+    def _columns(
+        self,
+        rows: pa.StructArray,
+        places: Places,
+        values: Sequence[bytes | None],
+        now_ms: int,
+        problems: dict[int, Problem],
+    ) -> tuple[dict[str, pa.Array], NDArray[np.bool_]]:
+        keep = np.ones(len(rows), bool)
+        columns: dict[str, pa.Array] = {}
+        times: Instants | None = None
+        time_raw = pa.nulls(0)
+        for leaf in self._plan.leaves:
+            raw = _at(rows, leaf.path)
+            if leaf.is_time:
+                times, time_raw = self._times.parse(raw), raw
+                columns[leaf.name] = self._time_column(leaf, raw, times)
+                continue
+            column = self._parsed(leaf, raw)
+            if column.null_count > raw.null_count:
+                lost = pc.and_(column.is_null(), raw.is_valid()).to_numpy(zero_copy_only=False)
+                for row in np.flatnonzero(lost & keep):
+                    found = raw[int(row)].as_py()[:_SHOWN_CHARS_MAX]
+                    detail = f"column {leaf.name}: expected {self._types[leaf.name]}, found {found!r}"
+                    problems[int(places[row])] = Problem("wrong_type", detail)
+                keep &= ~lost
+            columns[leaf.name] = column
+        assert times is not None, "source columns hold the event time"
+        event_ms = times.micros // 1000
+        limit_ms = now_ms + self._schema.table.future_max_ms
+        ahead = event_ms > limit_ms
+        if times.missing.any() or times.invalid.any() or ahead.any():
+            for row in np.flatnonzero((times.missing | times.invalid | ahead) & keep):
+                problems[int(places[row])] = self._time_problem(times, int(row), time_raw, limit_ms)
+            keep &= ~(times.missing | times.invalid | ahead)
+        columns[EVENT_MS] = pa.array(event_ms)
+        return columns, keep
+
+    def _parsed(self, leaf: Leaf, raw: pa.Array) -> pa.Array:
+        """Dates and timestamps from their strings, null where they are none; everything else as it is."""
+        wanted = self._types[leaf.name]
+        if raw.type == wanted:
+            return raw
+        if pa.types.is_date(wanted):
+            encoded = raw.dictionary_encode()
+            days = lenient(lambda part: part.cast(wanted), encoded.dictionary)
+            return days.take(encoded.indices)
+        found = self._instants.parse(raw)
+        return pa.array(found.micros, mask=found.missing | found.invalid).cast(wanted)
+
+    def _time_column(self, leaf: Leaf, raw: pa.Array, times: Instants) -> pa.Array:
+        """The event time as its declared type: an instant for timestamps, otherwise as it was written."""
+        wanted = self._types[leaf.name]
+        if raw.type == wanted:
+            return raw
+        if pa.types.is_timestamp(wanted):
+            return pa.array(times.micros).cast(wanted)
+        if pa.types.is_date(wanted):
+            return lenient(lambda part: part.cast(wanted), pc.utf8_slice_codeunits(raw, 0, 10))
+        return lenient(lambda part: part.cast(wanted), raw)
+
+    def _time_problem(self, times: Instants, row: int, raw: pa.Array, limit_ms: int) -> Problem:
+        name, time_format = self._schema.table.time.column, self._schema.table.time.format
+        found = str(raw[row].as_py())[:_SHOWN_CHARS_MAX]
+        if times.missing[row]:
+            return Problem("missing_time", f"column {name} is absent or null")
+        if times.invalid[row]:
+            return Problem("invalid_time", f"column {name}: expected {time_format}, found {found!r}")
+        return Problem("time_in_future", f"column {name}: {found} is beyond {limit_ms} ms")
+
+
+def _at(rows: pa.StructArray, path: tuple[str, ...]) -> pa.Array:
+    """The leaf column; null below a null parent."""
+    column: pa.Array = rows
+    for part in path:
+        place = column.type.get_field_index(part)
+        column = column.flatten()[place] if column.null_count else column.field(place)
+    return column
+
+
+def _strict_object(known: frozenset[str] | None) -> msgspec.json.Decoder[object] | None:
+    """A decoder that refuses names other than `known`, without building any value."""
+    if known is None:
+        return None
+    fields = [(f"f{place}", msgspec.Raw, msgspec.field(name=name, default=msgspec.Raw())) for place, name in enumerate(sorted(known))]
+    shape = msgspec.defstruct("Known", fields, forbid_unknown_fields=True)
+    return msgspec.json.Decoder(list[shape])  # type: ignore[valid-type]
+
+
+def _unknown(decoder: msgspec.json.Decoder[object], records: list[bytes]) -> Places:
+    """Records that may hold an unknown name: halves of the batch until they are found."""
+    try:
+        decoder.decode(b"[" + b",".join(records) + b"]")
+    except (msgspec.MsgspecError, RecursionError):
+        if len(records) == 1:
+            return np.zeros(1, np.int64)
+        middle = len(records) // 2
+        right = _unknown(decoder, records[middle:]) + middle
+        return np.concatenate((_unknown(decoder, records[:middle]), right))
+    return np.zeros(0, np.int64)
+
+
+def _rejects(problems: dict[int, Problem]) -> Rejects:
+    order = sorted(problems)
+    return Rejects(
+        np.array(order, np.int64),
+        [problems[place].reason for place in order],
+        [problems[place].detail for place in order],
+    )

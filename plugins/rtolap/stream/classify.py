@@ -1,0 +1,149 @@
+"""One record, parsed strictly, to say what is wrong with it. Slow; only refused and suspicious records come here."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Sequence
+from decimal import Decimal, InvalidOperation
+from typing import Any, Literal, NamedTuple
+
+from rtolap.model.types import ColumnType
+
+Reason = Literal[
+    "tombstone",
+    "empty",
+    "too_large",
+    "invalid_utf8",
+    "malformed_json",
+    "not_an_object",
+    "wrong_type",
+    "nested_value",
+    "unknown_column",
+    "invalid_time",
+    "missing_time",
+    "time_in_future",
+]
+
+_WHOLE = re.compile(r"[+-]?\d+")
+_INT_RANGE = {"int": 1 << 31, "bigint": 1 << 63}
+_EXACT_DOUBLE = 10**15
+_FOUND_CHARS_MAX = 80
+
+
+class Problem(NamedTuple):
+    reason: Reason
+    detail: str
+
+
+class Leaf(NamedTuple):
+    """A column as it is read: `type` string for dates, timestamps and written times."""
+
+    name: str
+    path: tuple[str, ...]
+    type: ColumnType
+    is_time: bool
+
+
+class Classifier:
+    """`known`: names allowed at the top level, or None when any are."""
+
+    def __init__(self, leaves: Sequence[Leaf], known: frozenset[str] | None) -> None:
+        self._leaves = tuple(leaves)
+        self._known = known
+
+    def problem(self, record: bytes) -> Problem | None:
+        """What a strict reading finds first, in this order: bytes, JSON, shape, columns; None when all is well."""
+        if not record.strip():
+            return Problem("empty", f"{len(record)} bytes without a value")
+        try:
+            text = record.decode("utf-8")
+        except UnicodeDecodeError as error:
+            return Problem("invalid_utf8", f"byte {error.start}: {error.reason}")
+        try:
+            value = json.loads(text, parse_float=Decimal, parse_constant=_no_constant)
+        except json.JSONDecodeError as error:
+            return Problem("malformed_json", f"character {error.pos}: {error.msg}")
+        except (ValueError, RecursionError, InvalidOperation) as error:
+            return Problem("malformed_json", str(error)[:200])
+        if not isinstance(value, dict):
+            return Problem("not_an_object", f"expected a JSON object, found {_show(value)}")
+        for leaf in self._leaves:
+            problem = _leaf_problem(leaf, value)
+            if problem is not None:
+                return problem
+        return self._unknown(value)
+
+    def _unknown(self, value: dict[str, Any]) -> Problem | None:
+        if self._known is not None:
+            for name in value:
+                if name not in self._known:
+                    return Problem("unknown_column", f"the table has no column for {name!r}")
+        return None
+
+
+def _leaf_problem(leaf: Leaf, record: dict[str, Any]) -> Problem | None:
+    value: Any = record
+    for depth, part in enumerate(leaf.path):
+        if value is None:
+            return None
+        if not isinstance(value, dict):
+            inside = ".".join(leaf.path[:depth])
+            return _wrong(leaf, f"an object at {inside}", value)
+        value = value.get(part)
+    if value is None or _accepts(leaf.type, value):
+        return None
+    if isinstance(value, (dict, list)):
+        return Problem("nested_value", f"column {leaf.name}: expected {leaf.type}, found {_show(value)}")
+    return _wrong(leaf, str(leaf.type), value)
+
+
+def _wrong(leaf: Leaf, expected: str, value: Any) -> Problem:
+    detail = f"column {leaf.name}: expected {expected}, found {_show(value)}"
+    return Problem("invalid_time" if leaf.is_time else "wrong_type", detail)
+
+
+def _accepts(kind: ColumnType, value: Any) -> bool:
+    """Whether the value fits without loss. Numbers may be written as strings."""
+    if kind.kind == "string":
+        return isinstance(value, str)
+    if kind.kind == "boolean":
+        return isinstance(value, bool)
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
+        return False
+    try:
+        number = Decimal(value) if isinstance(value, str) else value
+        if kind.kind == "double":
+            return math.isfinite(float(number))
+        if not Decimal(number).is_finite():
+            return False
+        if kind.kind == "decimal":
+            return _fits_decimal(Decimal(number), kind)
+        limit = _INT_RANGE[kind.kind]
+        exact = isinstance(value, int) or (isinstance(value, str) and _WHOLE.fullmatch(value) is not None)
+        if not exact and abs(number) >= _EXACT_DOUBLE:
+            return False  # the columnar reader goes through a double here
+        return number == int(number) and -limit <= number < limit
+    except (InvalidOperation, OverflowError, ValueError):
+        return False
+
+
+def _fits_decimal(number: Decimal, kind: ColumnType) -> bool:
+    _, digits, exponent = number.as_tuple()
+    assert isinstance(exponent, int), "finite"
+    stripped = len(digits)
+    while stripped > 1 and exponent < 0 and digits[stripped - 1] == 0:
+        stripped, exponent = stripped - 1, exponent + 1
+    return -exponent <= kind.scale and number.adjusted() < kind.precision - kind.scale or number == 0
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, Decimal):
+        return str(value)[:_FOUND_CHARS_MAX]
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= _FOUND_CHARS_MAX else text[:_FOUND_CHARS_MAX] + "…"
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

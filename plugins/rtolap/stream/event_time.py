@@ -1,0 +1,130 @@
+"""Event times, vectorised: a column as read from JSON → microseconds since the epoch.
+
+| format | written as |
+|---|---|
+| `epoch_s`, `epoch_ms`, `epoch_us` | a whole number, or one in a string |
+| `iso8601` | `2013-01-02`, `2013-01-02T10:00[:00[.123456]]` (or a space for the T), with `Z`, `+05`, `+05:00`, `+0500`, or without: then local time in the table's zone; digits beyond microseconds are cut |
+| a pattern | as strptime; `%f` fraction, `%z` offset |
+
+A local time that a zone has twice means the earlier instant; one that the clocks skipped means the last
+microsecond before the gap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rtolap.base.errors import DefinitionError
+
+_MICROS_PER_UNIT = {"epoch_s": 1_000_000, "epoch_ms": 1_000, "epoch_us": 1}
+_FIRST_US = -30_610_224_000_000_000  # year 1000: segment names have four digits for the year
+_LAST_US = 253_402_300_799_999_999  # year 9999
+_US = pa.timestamp("us")
+_US_UTC = pa.timestamp("us", "UTC")
+_HAS_OFFSET = r"[T ]\d\d.*(?:Z|[+-]\d\d(?::?\d\d)?)$"
+_LONG_FRACTION = r"(\.\d{6})\d+"
+
+
+class Instants(NamedTuple):
+    """`micros` counts only where `missing` and `invalid` are false; capped at the year 9999."""
+
+    micros: NDArray[np.int64]
+    missing: NDArray[np.bool_]
+    invalid: NDArray[np.bool_]
+
+
+class EventTimeParser:
+    """Raises DefinitionError for a zone or a pattern that does not exist. Not thread-safe."""
+
+    def __init__(self, time_format: str, zone: str) -> None:
+        self._format, self._zone = time_format, zone
+        self._connection: duckdb.DuckDBPyConnection | None = None
+        try:
+            self._to_instants(pa.array([0]).cast(_US))
+            if not self.is_epoch and time_format != "iso8601":
+                self._connection = duckdb.connect(config={"threads": 1})
+                self._by_pattern(pa.array([""]))
+        except (pa.ArrowException, duckdb.Error) as error:
+            raise DefinitionError(
+                "the event time cannot be parsed",
+                expected="epoch_s, epoch_ms, epoch_us, iso8601 or a strptime pattern, and an IANA zone",
+                found=f"format {time_format!r}, zone {zone!r}: {error}",
+            ) from error
+
+    @property
+    def is_epoch(self) -> bool:
+        """Whether times are numbers."""
+        return self._format in _MICROS_PER_UNIT
+
+    def parse(self, raw: pa.Array) -> Instants:
+        """`raw`: int64, or strings."""
+        missing = raw.is_null().to_numpy(zero_copy_only=False)
+        if self.is_epoch:
+            return self._epoch(raw, missing)
+        found = self._iso(raw) if self._format == "iso8601" else self._by_pattern(raw)
+        invalid = found.is_null().to_numpy(zero_copy_only=False) & ~missing
+        micros = found.cast(pa.int64()).fill_null(0).to_numpy()
+        return Instants(np.minimum(micros, _LAST_US), missing, invalid | (micros < _FIRST_US))
+
+    def _epoch(self, raw: pa.Array, missing: NDArray[np.bool_]) -> Instants:
+        unit_us = _MICROS_PER_UNIT[self._format]
+        invalid = np.zeros(len(raw), bool)
+        if not pa.types.is_int64(raw.type):
+            raw = lenient(lambda part: part.cast(pa.int64()), raw)
+            invalid = raw.is_null().to_numpy(zero_copy_only=False) & ~missing
+        numbers = raw.fill_null(0).to_numpy() if raw.null_count else raw.to_numpy()
+        micros = np.clip(numbers, _FIRST_US // unit_us, _LAST_US // unit_us) * unit_us
+        return Instants(micros, missing, invalid | (numbers < _FIRST_US // unit_us))
+
+    def _iso(self, raw: pa.Array) -> pa.Array:
+        for attempt in (self._iso_local, _iso_zoned):  # a batch is mostly of one kind
+            try:
+                return attempt(raw)
+            except pa.ArrowInvalid:
+                continue
+        raw = pc.replace_substring_regex(raw, _LONG_FRACTION, r"\1")
+        zoned = pc.match_substring_regex(raw, _HAS_OFFSET)
+        nothing = pa.scalar(None, pa.string())
+        with_offset = lenient(_iso_zoned, pc.if_else(zoned, raw, nothing))
+        without = lenient(self._iso_local, pc.if_else(zoned, nothing, raw))
+        return pc.coalesce(with_offset, without)
+
+    def _iso_local(self, raw: pa.Array) -> pa.Array:
+        return self._to_instants(raw.cast(_US))
+
+    def _by_pattern(self, raw: pa.Array) -> pa.Array:
+        assert self._connection is not None, "patterns are parsed by the embedded engine"
+        self._connection.register("raw", pa.table({"v": raw}))
+        sql = "SELECT try_strptime(v, $pattern) AS t FROM raw"
+        relation = self._connection.execute(sql, {"pattern": self._format})
+        found = relation.to_arrow_table().column(0)
+        column = pa.concat_arrays(found.chunks) if found.num_chunks else pa.nulls(0, found.type)
+        return column.cast(_US_UTC).cast(_US) if column.type.tz else self._to_instants(column.cast(_US))
+
+    def _to_instants(self, local: pa.Array) -> pa.Array:
+        if self._zone == "UTC":
+            return local
+        zoned = pc.assume_timezone(local, self._zone, ambiguous="earliest", nonexistent="earliest")
+        return zoned.cast(_US_UTC).cast(_US)
+
+
+def _iso_zoned(raw: pa.Array) -> pa.Array:
+    return raw.cast(_US_UTC).cast(_US)
+
+
+def lenient(cast: Callable[[pa.Array], pa.Array], values: pa.Array) -> pa.Array:
+    """`cast`, with null where a value alone would fail. Halves around the failing ones."""
+    try:
+        return cast(values)
+    except pa.ArrowInvalid:
+        if len(values) == 1:
+            return cast(pa.nulls(1, values.type))
+    middle = len(values) // 2
+    return pa.concat_arrays([lenient(cast, values[:middle]), lenient(cast, values[middle:])])

@@ -1,0 +1,148 @@
+"""Finds numbers that the JSON reader would take with loss: 1.5 as an int, 1.555 as a decimal(10,2).
+
+The reader truncates silently. This looks at the raw text of a batch, vectorised: every '.' or 'e' that
+could belong to a number is walked back to its key, and only those under a column that cannot hold it are
+reported. A report is a suspicion: the caller parses that record strictly and decides. No report is a proof,
+for a key without escapes is compared as it stands, and one with an escape near its end is always reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bytes = NDArray[np.uint8]
+Places = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+_WALK_MAX = 400  # characters; a longer number, or more white space, is reported unseen
+_WHOLE_DIGITS_MAX = 15  # beyond, the reader goes through a double for numbers with a point
+_BLOCK_BYTES = 1 << 17
+_DOT, _QUOTE, _COLON, _ZERO, _BACKSLASH, _E = 46, 34, 58, 48, 92, 101
+_LOWER = np.uint8(32)
+
+
+class Strict(NamedTuple):
+    """A column that must not lose digits. `scale`: digits allowed behind the point; None for whole numbers."""
+
+    key: str
+    scale: int | None
+
+
+class LossScreen:
+    def __init__(self, columns: Sequence[Strict]) -> None:
+        self._columns = [(_suffix(column.key), column.scale) for column in columns]
+
+    def suspects(self, text: bytes) -> Places:
+        """Positions in `text` of suspicious points and exponents. The first 16 bytes must be padding."""
+        if not self._columns:
+            return np.zeros(0, np.int64)
+        chars = np.frombuffer(text, np.uint8)
+        at = _marks(chars)
+        if len(at) == 0:
+            return at
+        number, endless = _back(chars, at - 1, _of_number)
+        end, lost = _to_key(chars, number)
+        has_key = ~(endless | lost) & (chars[end] == _QUOTE)
+        reported = [at[endless | lost]]
+        at, number, end = at[has_key], number[has_key], end[has_key]
+        words = np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))
+        last = words[end - 7]
+        for (value, mask), scale in self._columns:
+            hit = np.flatnonzero((last & mask) == value)
+            if len(hit):
+                reported.append(at[hit][_loses(chars, at[hit], number[hit], scale)])
+        if b"\\" in text:
+            escaped = _has_backslash(last) | _has_backslash(words[end - 15])
+            reported.append(at[escaped])
+        return np.unique(np.concatenate(reported))
+
+
+def _suffix(key: str) -> tuple[np.uint64, np.uint64]:
+    """Last 8 bytes of `"key"` as a little-endian word, and which of them count."""
+    raw = f'"{key}"'.encode()[-8:]
+    value = int.from_bytes(raw.rjust(8, b"\0"), "little")
+    mask = int.from_bytes((b"\xff" * len(raw)).rjust(8, b"\0"), "little")
+    return np.uint64(value), np.uint64(mask)
+
+
+def _marks(chars: Bytes) -> Places:
+    """Every point before a digit, and every e or E behind a digit or a point, block by block (cache-sized)."""
+    found = []
+    for first in range(0, len(chars), _BLOCK_BYTES):
+        block = chars[first : first + _BLOCK_BYTES]
+        dots = np.flatnonzero(block == _DOT) + first
+        found.append(dots[_is_digit(chars[np.minimum(dots + 1, len(chars) - 1)])])
+        exponents = np.flatnonzero((block | _LOWER) == _E) + first
+        found.append(exponents[_of_number(chars[exponents - 1])])
+    return np.concatenate(found)
+
+
+def _is_digit(chars: Bytes) -> Flags:
+    return (chars - np.uint8(_ZERO)) < 10
+
+
+def _is_zero(chars: Bytes) -> Flags:
+    return chars == _ZERO
+
+
+def _of_number(chars: Bytes) -> Flags:
+    return _is_digit(chars) | (chars == _DOT)
+
+
+def _is_space(chars: Bytes) -> Flags:
+    return (chars == 32) | (chars == 10) | (chars == 13) | (chars == 9)
+
+
+def _back(chars: Bytes, at: Places, inside: Callable[[Bytes], Flags]) -> tuple[Places, Flags]:
+    """Walk back while `inside`; (first position outside, whether the walk was given up)."""
+    at = at.copy()
+    live = np.arange(len(at))
+    for _ in range(_WALK_MAX):
+        live = live[inside(chars[at[live]])]
+        if len(live) == 0:
+            break
+        at[live] -= 1
+    given_up = np.zeros(len(at), bool)
+    given_up[live] = True
+    return at, given_up
+
+
+def _to_key(chars: Bytes, at: Places) -> tuple[Places, Flags]:
+    """From before a number, over sign, quote, white space and colon to where a key's quote should be.
+
+    Without a colon the position comes back on something that is no quote: the text then is no member's value.
+    """
+    at = at - ((chars[at] == 45) | (chars[at] == 43))
+    at = at - (chars[at] == _QUOTE)
+    at, lost = _back(chars, at, _is_space)
+    colon = chars[at] == _COLON
+    key, lost_again = _back(chars, at - 1, _is_space)
+    return np.where(colon, key, 0), (lost | (colon & lost_again)) & (at >= 16)
+
+
+def _loses(chars: Bytes, at: Places, number: Places, scale: int | None) -> Flags:
+    """Whether digits behind the point (or an exponent) exceed what the column holds."""
+    is_exponent = chars[at] != _DOT
+    forward = at + 1
+    wanted = _is_zero if scale is None else _is_digit
+    live = np.arange(len(at))
+    for _ in range(_WALK_MAX):
+        live = live[wanted(chars[forward[live]])]
+        if len(live) == 0:
+            break
+        forward[live] += 1
+    follows = chars[forward]
+    more = _is_digit(follows) | ((follows | _LOWER) == _E)
+    too_long = at - number - 1 > _WHOLE_DIGITS_MAX if scale is None else forward - at - 1 > scale
+    return is_exponent | more | too_long
+
+
+def _has_backslash(words: NDArray[np.uint64]) -> Flags:
+    """Whether any of a word's eight bytes is a backslash."""
+    x = words ^ np.uint64(0x0101010101010101 * _BACKSLASH)
+    low, high = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
+    return ((x - low) & ~x & high) != 0

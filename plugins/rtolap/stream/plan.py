@@ -1,0 +1,91 @@
+"""How a cube's source columns are read from JSON: which paths, as which Arrow types, and what to watch.
+
+Dates and timestamps are read as strings and parsed afterwards, because the reader would take bare numbers
+for them. Two columns may read one path if they read it as the same type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from rtolap.base.errors import DefinitionError
+from rtolap.format.schema import arrow_type
+from rtolap.model.cube import Schema
+from rtolap.model.types import BIGINT, STRING, ColumnType
+from rtolap.stream.classify import Leaf
+from rtolap.stream.event_time import EventTimeParser
+from rtolap.stream.lossy import Strict
+
+_EPOCH_TYPES = ("int", "bigint", "timestamp", "string")
+_WRITTEN_TYPES = ("string", "timestamp", "date")
+
+
+class ReadPlan:
+    """`leaves` in the order of `Schema.source_columns`. Raises DefinitionError for what cannot be read."""
+
+    def __init__(self, schema: Schema, times: EventTimeParser) -> None:
+        self.time_column = schema.table.time.column
+        self.leaves = tuple(self._leaf(schema, name, times) for name in schema.source_columns)
+        self.arrow_schema = pa.schema(_fields(_tree(self.leaves)))
+        self.known = (
+            frozenset(column.json_path[0] for column in schema.table.columns)
+            if schema.table.unknown_columns == "reject"
+            else None
+        )
+
+    def strict(self) -> list[Strict]:
+        """Columns whose digits must not be lost on reading, by the last part of their path."""
+        watched = []
+        for leaf in self.leaves:
+            if leaf.type.kind in ("int", "bigint"):
+                watched.append(Strict(leaf.path[-1], None))
+            elif leaf.type.kind == "decimal":
+                watched.append(Strict(leaf.path[-1], leaf.type.scale))
+        return watched
+
+    def _leaf(self, schema: Schema, name: str, times: EventTimeParser) -> Leaf:
+        column = schema.table.column(name)
+        declared = column.column_type
+        is_time = name == self.time_column
+        read = STRING if declared.kind in ("date", "timestamp") else declared
+        if is_time:
+            allowed = _EPOCH_TYPES if times.is_epoch else _WRITTEN_TYPES
+            if declared.kind not in allowed:
+                raise DefinitionError(
+                    f"table {schema.table.name}: the event time {name} cannot be read",
+                    expected=f"type {', '.join(allowed)} for format {schema.table.time.format}",
+                    found=str(declared),
+                )
+            read = BIGINT if times.is_epoch and declared.kind != "string" else STRING
+        return Leaf(name, column.json_path, read, is_time)
+
+
+def _tree(leaves: tuple[Leaf, ...]) -> dict[str, Any]:
+    root: dict[str, Any] = {}
+    for leaf in leaves:
+        node = root
+        for part in leaf.path[:-1]:
+            node = node.setdefault(part, {})
+            if not isinstance(node, dict):
+                raise _conflict(leaf)
+        present: object = node.setdefault(leaf.path[-1], leaf.type)
+        if not isinstance(present, ColumnType) or present != leaf.type:
+            raise _conflict(leaf)
+    return root
+
+
+def _fields(tree: dict[str, Any]) -> list[pa.Field]:
+    return [
+        pa.field(name, pa.struct(_fields(node)) if isinstance(node, dict) else arrow_type(node))
+        for name, node in tree.items()
+    ]
+
+
+def _conflict(leaf: Leaf) -> DefinitionError:
+    return DefinitionError(
+        f"column {leaf.name} reads the path {'.'.join(leaf.path)}",
+        expected="a path read by one column, or by columns of one type",
+        found="another column that reads it, or something around or inside it, as another type",
+    )
