@@ -66,14 +66,16 @@ class ClusterMetadata(Definitions):
                 return record
             return WatermarkRecord(low_watermark_ms)
 
-        after = update(self.store, paths.cube_watermark(cube), WatermarkRecord, changed)
+        after = update(
+            self.store, paths.cube_watermark(cube), WatermarkRecord, changed, lambda: self._exists(cube)
+        )
         assert after is not None, "`changed` never removes the record"
         return after.low_watermark_ms
 
     def set_replay_from(self, cube: str, replica_set: str, offsets: Offsets) -> None:
-        update(
-            self.store, paths.replay_from(cube, replica_set), ReplayFrom, lambda _: ReplayFrom(dict(offsets))
-        )
+        record = ReplayFrom(dict(offsets))
+        path = paths.replay_from(cube, replica_set)
+        update(self.store, path, ReplayFrom, lambda _: record, lambda: self._exists(cube))
 
     def replay_from(self, cube: str) -> Offsets:
         """Per partition the smallest offset that history may still need.
@@ -151,6 +153,11 @@ class ClusterMetadata(Definitions):
             removed,
             lambda: (self._log_change(cube, name),),
         )
+
+    def _exists(self, cube: str) -> tuple[Operation, ...]:
+        """The requirement that the cube is still there, lest a late writer leave half a cube behind."""
+        self.control(cube)
+        return (Check(paths.cube_control(cube), -1),)
 
     def _not_purged(self, cube: str, window: SegmentRange) -> Operation:
         """The requirement under which a record may be made: the horizon read here still stands."""

@@ -35,7 +35,7 @@ class Delete(msgspec.Struct, frozen=True):
 
 
 class Check(msgspec.Struct, frozen=True):
-    """A requirement: the node exists with that version."""
+    """A requirement: the node exists with that version (-1: with any)."""
 
     path: str
     version: int

@@ -1,0 +1,12 @@
+"""The coordinator: one leader, any number of standbys, REST in front (`wire.coordinator`).
+
+`service` wires it, `rest` is its door, `leadership` says who leads and runs the leader's duties. The work:
+`cubes` (create, enable, …), `assigners` and `assignment` (who consumes what), `builds` (queue, attempts,
+promotion in order), `purge` (horizon, retention, clean-up), `heartbeats` (what receivers said),
+`watermark` (a pure rule) with `watermarks` (its publication), `checks` (what needs a human).
+
+Nothing that must survive is kept here: it is all in `metadata` and the object store, so a standby takes over
+by starting to answer. Heartbeats are the one thing in memory; they are new within a second.
+
+It never moves data and never decides what a segment holds: that is in the segment's record, by version check.
+"""

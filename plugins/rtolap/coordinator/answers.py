@@ -1,0 +1,34 @@
+"""Records as the messages that travel: nothing but translation."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rtolap.metadata.records import BuildAttempt, SegmentRecord, StagedPart
+from rtolap.wire import coordinator as wire
+
+
+def part_info(part: StagedPart) -> wire.PartInfo:
+    return wire.PartInfo.model_validate(msgspec.to_builtins(part))
+
+
+def build_info(build: BuildAttempt | None) -> wire.BuildInfo | None:
+    return None if build is None else wire.BuildInfo.model_validate(msgspec.to_builtins(build))
+
+
+def segment_info(record: SegmentRecord) -> wire.SegmentInfo:
+    return wire.SegmentInfo(
+        cube=record.cube,
+        segment=record.name,
+        start_ms=record.start_ms,
+        end_ms=record.end_ms,
+        state=record.state.value,
+        version=record.version,
+        location=record.location,
+        covered=record.covered,
+        target=record.target,
+        parts=tuple(part_info(part) for part in record.parts),
+        build=build_info(record.build),
+        events=record.events,
+        story=tuple(wire.StoryEntry.model_validate(msgspec.to_builtins(line)) for line in record.story),
+    )

@@ -1,0 +1,16 @@
+"""Who consumes which partitions: pure functions of a snapshot, chosen by name.
+
+Both are published by Apache Kylin; the docstring of each gives its algorithm. Whatever they answer is
+validated (`validate_plan`) before it is committed: the original loses partitions at times.
+"""
+
+from __future__ import annotations
+
+from rtolap.coordinator.assigners.default import assign as assign_default
+from rtolap.coordinator.assigners.plan import Assigner, Plan, ReplicaSetLoad, validate_plan
+from rtolap.coordinator.assigners.round_robin import assign as assign_round_robin
+
+ASSIGNERS: dict[str, Assigner] = {"default": assign_default, "round_robin": assign_round_robin}
+DEFAULT_ASSIGNER = "default"
+
+__all__ = ["ASSIGNERS", "DEFAULT_ASSIGNER", "Assigner", "Plan", "ReplicaSetLoad", "validate_plan"]

@@ -1,0 +1,131 @@
+"""Assigning a cube's partitions and fixing where each begins."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from rtolap.base.errors import CommitConflict, Refused
+from rtolap.coordinator.assigners import ASSIGNERS, DEFAULT_ASSIGNER, Plan, ReplicaSetLoad, validate_plan
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import CubeControl
+from rtolap.metadata.updates import retrying
+from rtolap.model.offsets import Offsets
+
+
+class Topics(Protocol):
+    """The part of `stream.consumer.TopicAdmin` that the coordinator needs."""
+
+    def partitions(self, topic: str) -> list[int]:
+        """NotFound when there is no such topic, Unavailable when no broker answers."""
+        ...
+
+    def offsets(self, topic: str, which: str) -> Offsets: ...
+
+
+class Assignments:
+    def __init__(self, metadata: ClusterMetadata, topics: Topics) -> None:
+        self._metadata = metadata
+        self._topics = topics
+
+    def enable(self, cube: str, assigner: str | None = None) -> CubeControl:
+        """Switch the cube on; the first time, assign all partitions and fix their first offsets.
+
+        A partition that is met later begins at offset 0, so that none of its events is missed. Raises
+        Refused where no replica set has a receiver, NotFound for a missing topic; nothing is changed then.
+        """
+        schema = self._metadata.schema(cube)
+        partitions = self._topics.partitions(schema.table.topic)
+        which = "earliest" if schema.cube.start == "earliest" else "latest"
+        offsets = self._topics.offsets(schema.table.topic, which)
+        name = assigner or DEFAULT_ASSIGNER
+        if name not in ASSIGNERS:
+            raise Refused("no such assigner", expected=sorted(ASSIGNERS), found=name)
+
+        def attempt() -> CubeControl:
+            control = self._metadata.control(cube)
+            if control.assignment:
+                grown = self._grown(control, partitions)
+            else:
+                plan = ASSIGNERS[name](partitions, schema.cube.consumer_tasks_max, self._loads(cube))
+                self._validate(plan, partitions)
+                grown = msgspec.structs.replace(
+                    control,
+                    assignment=plan,
+                    assignment_epoch=control.assignment_epoch + 1,
+                    first_offsets={p: offsets[p] for p in partitions},
+                )
+            return self._commit(cube, control, msgspec.structs.replace(grown, enabled=True))
+
+        return retrying(attempt)
+
+    def extend(self, cube: str, partitions: Sequence[int]) -> CubeControl:
+        """Assign partitions that were added to the topic. Nothing is written if there are none."""
+
+        def attempt() -> CubeControl:
+            control = self._metadata.control(cube)
+            return self._commit(cube, control, self._grown(control, partitions))
+
+        return retrying(attempt)
+
+    def _grown(self, control: CubeControl, partitions: Sequence[int]) -> CubeControl:
+        """New partitions go to the replica set of the cube that has the fewest, one after the other."""
+        known = {p for assigned in control.assignment.values() for p in assigned}
+        fresh = sorted(set(partitions) - known)
+        if not fresh:
+            return control
+        replica_sets = self._metadata.replica_sets()
+        plan = {name: list(assigned) for name, assigned in control.assignment.items()}
+        open_sets = [name for name in plan if name in replica_sets and replica_sets[name].receivers]
+        if not open_sets:
+            raise Refused(
+                f"partitions {fresh} cannot be assigned",
+                expected="a replica set of the cube that has receivers",
+                action="start a receiver in one of them",
+            )
+        for partition in fresh:
+            smallest = min(open_sets, key=lambda name: (len(plan[name]), name))
+            plan[smallest].append(partition)
+        whole: Plan = {name: tuple(assigned) for name, assigned in plan.items()}
+        self._validate(whole, known | set(fresh))
+        return msgspec.structs.replace(
+            control,
+            assignment=whole,
+            assignment_epoch=control.assignment_epoch + 1,
+            first_offsets={**dict.fromkeys(fresh, 0), **control.first_offsets},
+        )
+
+    def _commit(self, cube: str, seen: CubeControl, wanted: CubeControl) -> CubeControl:
+        """Replace `seen` by `wanted`. CommitConflict if somebody else changed it meanwhile."""
+
+        def change(control: CubeControl) -> CubeControl:
+            if control == wanted:
+                return control
+            if control != seen:
+                raise CommitConflict(f"the control of cube {cube} has changed")
+            return wanted
+
+        return self._metadata.update_control(cube, change)
+
+    def _loads(self, cube: str) -> list[ReplicaSetLoad]:
+        """Replica sets that have receivers, by name, with what they hold of other cubes."""
+        others = [self._metadata.control(name) for name in self._metadata.cubes() if name != cube]
+        loads = []
+        for name, replica_set in sorted(self._metadata.replica_sets().items()):
+            held = [control.assignment[name] for control in others if control.assignment.get(name)]
+            if replica_set.receivers:
+                loads.append(ReplicaSetLoad(name, len(held), sum(map(len, held))))
+        if not loads:
+            raise Refused(
+                f"cube {cube} cannot be assigned",
+                expected="a replica set with at least one receiver",
+                found="none",
+                action="start a receiver first",
+            )
+        return loads
+
+    def _validate(self, plan: Plan, partitions: Sequence[int] | set[int]) -> None:
+        replica_sets = self._metadata.replica_sets()
+        validate_plan(plan, partitions, {name: record.receivers for name, record in replica_sets.items()})

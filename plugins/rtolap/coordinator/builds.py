@@ -1,0 +1,230 @@
+"""From REMOTE_PERSISTED to READY: the queue, attempts, promotion in order."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from rtolap.base.errors import Corrupted, NotFound, NotYet, Refused
+from rtolap.coordinator.answers import build_info, part_info
+from rtolap.coordinator.views import Views
+from rtolap.format.manifest import MANIFEST_NAME, HistoryManifest, decode
+from rtolap.format.object_store import ObjectStore
+from rtolap.metadata import segments
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import BuildAttempt, SegmentRecord
+from rtolap.model.segment import parse_segment_name
+from rtolap.model.segment_states import SegmentState
+from rtolap.wire import coordinator as wire
+
+BUILDING_MAX = 10
+ATTEMPT_MAX_MS = 6 * 3_600_000  # an attempt that never reported back stops counting as under way
+
+
+class Builds:
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        views: Views,
+        store: ObjectStore,
+        object_store_uri: str,
+        *,
+        building_max: int = BUILDING_MAX,
+    ) -> None:
+        self._metadata = metadata
+        self._views = views
+        self._store = store
+        self._uri = object_store_uri
+        self._building_max = building_max
+
+    def queue(self) -> wire.Queue:
+        """REMOTE_PERSISTED segments of all cubes by start."""
+        entries: list[wire.QueueEntry] = []
+        for cube in self._metadata.cubes():
+            _, records = self._views.fresh(cube)
+            entries += [
+                wire.QueueEntry(
+                    cube=cube,
+                    segment=record.name,
+                    start_ms=record.start_ms,
+                    end_ms=record.end_ms,
+                    version=record.version + 1,
+                    parts=len(record.parts),
+                    events=expected_events(record),
+                    building=self._building(record),
+                    build=build_info(record.build),
+                    waits_for=earlier_unfinished(records, record),
+                )
+                for record in records.values()
+                if record.state is SegmentState.REMOTE_PERSISTED
+            ]
+        return wire.Queue(entries=tuple(sorted(entries, key=lambda entry: (entry.start_ms, entry.cube))))
+
+    def start(self, cube: str, segment: str) -> wire.BuildSpec:
+        """Begin an attempt; an earlier one of this segment loses the right to be promoted.
+
+        Raises NotYet while `building_max` other segments are being built.
+        """
+        record = self._record(cube, segment)
+        others = [
+            entry
+            for entry in self.queue().entries
+            if entry.building and (entry.cube, entry.segment) != (cube, segment)
+        ]
+        if len(others) >= self._building_max:
+            raise NotYet(
+                f"segment {cube}/{segment} has to wait",
+                expected=f"less than {self._building_max} builds under way",
+                found=len(others),
+            )
+        schema = self._metadata.schema(cube)
+        build_id = uuid.uuid4().hex[:16]
+        version = record.version + 1
+        attempt = BuildAttempt(
+            build_id=build_id,
+            version=version,
+            started_ms=self._metadata.clock.now_ms(),
+            location=f"history/{cube}/{segment}/v{version}-{build_id}",
+        )
+        started = self._metadata.update_segment(
+            cube, record.range, lambda before: segments.start_build(before, attempt)
+        )
+        return wire.BuildSpec(
+            build_id=build_id,
+            cube=cube,
+            segment=segment,
+            start_ms=started.start_ms,
+            end_ms=started.end_ms,
+            version=version,
+            table_definition=msgspec.to_builtins(schema.table),
+            cube_definition=msgspec.to_builtins(schema.cube),
+            parts=tuple(part_info(part) for part in started.parts),
+            previous_location=started.location,
+            previous_covered=started.covered,
+            first_offsets=self._metadata.control(cube).first_offsets,
+            covered=covered_to_be(started),
+            object_store=self._uri,
+            location=attempt.location,
+        )
+
+    def promote(self, cube: str, segment: str, build_id: str) -> SegmentRecord:
+        """Make the attempt's folder the READY version, after a look at its manifest.
+
+        1. look whether it is promoted already       then nothing is left to do
+        2. look whether it is this segment's turn    NotYet: earlier segments first
+        3. verify the manifest                       the folder is whole and holds what the record expects
+        4. commit version, location and vector       crash before: ask again; after: step 1 ends it
+        """
+        record = self._record(cube, segment)
+        if _is_promoted(record, build_id):
+            return record
+        if record.build is None or record.build.build_id != build_id:
+            return segments.promote(record, build_id, events=0, now_ms=0)  # raises, saying why
+        if record.state is SegmentState.REMOTE_PERSISTED:
+            _, records = self._views.fresh(cube)
+            earlier = earlier_unfinished(records, record)
+            if earlier is not None:
+                raise NotYet(
+                    f"segment {cube}/{segment} has to wait",
+                    expected=f"{earlier} promoted first",
+                    found=records[earlier].state.value,
+                    action="build that one, then ask again",
+                )
+            events = self._verified(record, record.build)
+        else:
+            events = record.events
+        return self._metadata.update_segment(
+            cube,
+            record.range,
+            lambda before: segments.promote(
+                before, build_id, events=events, now_ms=self._metadata.clock.now_ms()
+            ),
+        )
+
+    def fail(self, cube: str, segment: str, build_id: str, error: str) -> SegmentRecord:
+        record = self._record(cube, segment)
+        return self._metadata.update_segment(
+            cube, record.range, lambda before: segments.fail_build(before, build_id, error)
+        )
+
+    def requeue(self, cube: str, segment: str) -> SegmentRecord:
+        record = self._record(cube, segment)
+        now_ms = self._metadata.clock.now_ms()
+        return self._metadata.update_segment(
+            cube, record.range, lambda before: segments.requeue(before, now_ms=now_ms, by="requeued")
+        )
+
+    def _record(self, cube: str, segment: str) -> SegmentRecord:
+        parse_segment_name(segment)
+        record = self._metadata.segment(cube, segment)
+        if record is None:
+            self._metadata.cube(cube)
+            raise NotFound(
+                f"segment {cube}/{segment} has no record", action="it is ACTIVE, or never had events"
+            )
+        return record
+
+    def _building(self, record: SegmentRecord) -> bool:
+        build = record.build
+        return (
+            record.state is SegmentState.REMOTE_PERSISTED
+            and build is not None
+            and build.version == record.version + 1
+            and build.error is None
+            and self._metadata.clock.now_ms() - build.started_ms < ATTEMPT_MAX_MS
+        )
+
+    def _verified(self, record: SegmentRecord, build: BuildAttempt) -> int:
+        """Events of the new version. Raises Refused without a manifest, Corrupted with a wrong one."""
+        path = f"{build.location}/{MANIFEST_NAME}"
+        try:
+            data = self._store.read(path)
+        except NotFound as error:
+            raise Refused(
+                f"build {build.build_id} of {record.cube}/{record.name} is not finished",
+                expected=f"a manifest at {path}",
+                found="none",
+                action="start a new build",
+            ) from error
+        manifest = decode(data, HistoryManifest, path)
+        expected = (record.cube, record.name, build.version, build.build_id, covered_to_be(record))
+        found = (manifest.cube, manifest.segment, manifest.version, manifest.build_id, manifest.covered)
+        if found != expected:
+            raise Corrupted(f"manifest {path} is of another build", expected=expected, found=found)
+        if manifest.events != expected_events(record):
+            raise Corrupted(
+                f"manifest {path} does not hold the events of its sources",
+                expected=f"{record.events} of version {record.version} + the staged parts' "
+                f"{expected_events(record) - record.events}",
+                found=manifest.events,
+                action="start a new build; if it happens again, verify the staged parts",
+            )
+        return manifest.events
+
+
+def covered_to_be(record: SegmentRecord) -> dict[int, int]:
+    return {**record.covered, **record.target}
+
+
+def expected_events(record: SegmentRecord) -> int:
+    return record.events + sum(part.events for part in record.parts)
+
+
+def earlier_unfinished(records: Mapping[str, SegmentRecord], record: SegmentRecord) -> str | None:
+    """The first segment before this one that is closed and has no history yet."""
+    waiting: Iterable[SegmentRecord] = (
+        other
+        for other in records.values()
+        if other.start_ms < record.start_ms
+        and other.version == 0
+        and other.state in (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED)
+    )
+    return min((other.name for other in waiting), default=None)
+
+
+def _is_promoted(record: SegmentRecord, build_id: str) -> bool:
+    return (
+        record.state is SegmentState.READY and record.build is not None and record.build.build_id == build_id
+    )

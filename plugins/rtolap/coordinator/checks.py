@@ -1,0 +1,86 @@
+"""What needs a human: looked for now and then by the leader, shown as the cube's `problem`."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from rtolap.base.errors import NotFound, RtolapError
+from rtolap.coordinator.assignment import Assignments, Topics
+from rtolap.metadata.cubes import ClusterMetadata
+
+log = logging.getLogger(__name__)
+
+
+class Checks:
+    """Finds added partitions, a missing topic, offsets that Kafka no longer holds, empty replica sets."""
+
+    def __init__(self, metadata: ClusterMetadata, topics: Topics, assignments: Assignments) -> None:
+        self._metadata = metadata
+        self._topics = topics
+        self._assignments = assignments
+        self._lock = threading.Lock()
+        self._problems: dict[str, str] = {}
+
+    def problem(self, cube: str) -> str | None:
+        with self._lock:
+            return self._problems.get(cube)
+
+    def run(self, cube: str) -> None:
+        """Look at one cube. What is wrong with it becomes its problem, never an exception."""
+        try:
+            found = self._look(cube)
+        except RtolapError as error:
+            found = [str(error)]
+        text = "; ".join(found)
+        with self._lock:
+            if text and self._problems.get(cube) != text:
+                log.warning("cube %s: %s", cube, text)
+            if text:
+                self._problems[cube] = text
+            else:
+                self._problems.pop(cube, None)
+
+    def keep_only(self, cubes: tuple[str, ...]) -> None:
+        with self._lock:
+            self._problems = {cube: text for cube, text in self._problems.items() if cube in cubes}
+
+    def _look(self, cube: str) -> list[str]:
+        control = self._metadata.control(cube)
+        if not control.enabled:
+            return []
+        topic = self._metadata.schema(cube).table.topic
+        try:
+            partitions = self._topics.partitions(topic)
+        except NotFound:
+            return [f"topic {topic} is missing: create it again, or drop the cube"]
+        control = self._assignments.extend(cube, partitions)
+        found = []
+        gone = sorted(p for held in control.assignment.values() for p in held if p not in partitions)
+        if gone:
+            found.append(f"topic {topic} has lost partitions {gone}: was it deleted and created anew?")
+        found += self._replay_problems(cube, topic)
+        replica_sets = self._metadata.replica_sets()
+        found += [
+            f"replica set {name} has no receiver for partitions {list(held)}"
+            for name, held in sorted(control.assignment.items())
+            if held and (name not in replica_sets or not replica_sets[name].receivers)
+        ]
+        return found
+
+    def _replay_problems(self, cube: str, topic: str) -> list[str]:
+        replay_from = self._metadata.replay_from(cube)
+        starts, ends = self._topics.offsets(topic, "earliest"), self._topics.offsets(topic, "latest")
+        found = []
+        for partition, offset in sorted(replay_from.items()):
+            if starts.get(partition, 0) > offset:
+                found.append(
+                    f"{topic}/{partition} begins at offset {starts[partition]}, but a replay needs {offset}: "
+                    "raise the topic's retention; a receiver that is lost now loses events"
+                )
+            if partition in ends and ends[partition] < offset:
+                found.append(
+                    f"{topic}/{partition} ends at offset {ends[partition]}, before {offset} that was read: "
+                    "was the topic deleted and created anew?"
+                )
+        return found

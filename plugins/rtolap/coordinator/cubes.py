@@ -1,0 +1,193 @@
+"""Definitions and the switches of a cube: create, enable, pause, close, drop, and its status."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TypeVar
+
+import msgspec
+
+from rtolap.base.errors import DefinitionError, NotFound
+from rtolap.coordinator.answers import segment_info
+from rtolap.coordinator.assignment import Assignments
+from rtolap.coordinator.checks import Checks
+from rtolap.coordinator.heartbeats import Heartbeats
+from rtolap.coordinator.purge import Purge
+from rtolap.coordinator.views import Views
+from rtolap.coordinator.watermarks import Watermarks
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.model.cube import Cube, Schema
+from rtolap.model.segment import SegmentRange, parse_segment_name
+from rtolap.model.segment_states import SegmentState
+from rtolap.model.table import Lookup, Table
+from rtolap.model.validate import validate_lookup, validate_schema, validate_table
+from rtolap.wire import coordinator as wire
+
+D = TypeVar("D", Table, Lookup, Cube)
+
+
+class Cubes:
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        views: Views,
+        assignments: Assignments,
+        checks: Checks,
+        heartbeats: Heartbeats,
+        watermarks: Watermarks,
+        purge: Purge,
+    ) -> None:
+        self._metadata = metadata
+        self._views = views
+        self._assignments = assignments
+        self._checks = checks
+        self._heartbeats = heartbeats
+        self._watermarks = watermarks
+        self._purge = purge
+
+    def create_table(self, definition: wire.Definition) -> None:
+        table = _parse(definition, Table)
+        validate_table(table)
+        self._metadata.create_table(table)
+
+    def create_lookup(self, definition: wire.Definition) -> None:
+        lookup = _parse(definition, Lookup)
+        validate_lookup(lookup)
+        self._metadata.create_lookup(lookup)
+
+    def create_cube(self, definition: wire.Definition) -> None:
+        cube = _parse(definition, Cube)
+        try:
+            table = self._metadata.table(cube.table)
+        except NotFound as error:
+            raise DefinitionError(
+                f"cube {cube.name} reads table {cube.table}, which does not exist",
+                expected=f"one of {', '.join(self._metadata.tables()) or 'none yet'}",
+                action="create the table first",
+            ) from error
+        validate_schema(Schema(table, cube))
+        self._metadata.create_cube(cube)
+
+    def table_definition(self, name: str) -> wire.Definition:
+        definition: wire.Definition = msgspec.to_builtins(self._metadata.table(name))
+        return definition
+
+    def lookup_definition(self, name: str) -> wire.Definition:
+        definition: wire.Definition = msgspec.to_builtins(self._metadata.lookup(name))
+        return definition
+
+    def drop_cube(self, name: str) -> None:
+        """The metadata first: a crash before the files go leaves files that nobody refers to."""
+        self._metadata.drop_cube(name)
+        self._views.forget(name)
+        self._watermarks.forget(name)
+        self._purge.delete_all(name)
+
+    def enable(self, name: str, assigner: str | None) -> wire.CubeStatus:
+        self._assignments.enable(name, assigner)
+        self._checks.run(name)
+        return self.status(name)
+
+    def switch(
+        self, name: str, *, enabled: bool | None = None, paused: bool | None = None
+    ) -> wire.CubeStatus:
+        def switched(control: CubeControl) -> CubeControl:
+            return msgspec.structs.replace(
+                control,
+                enabled=control.enabled if enabled is None else enabled,
+                paused=control.paused if paused is None else paused,
+            )
+
+        self._metadata.update_control(name, switched)
+        return self.status(name)
+
+    def close_before(self, cube: str, segment: str) -> wire.SegmentInfo:
+        """Ask the leaders to close this segment and those before it; see `records.CubeControl`."""
+        self.segment(cube, segment)  # raises if it is none of this cube
+        window = parse_segment_name(segment)
+
+        def asked(control: CubeControl) -> CubeControl:
+            before_ms = window.end_ms
+            if control.close_before_ms is not None:
+                before_ms = max(before_ms, control.close_before_ms)
+            return msgspec.structs.replace(
+                control, close_before_ms=before_ms, close_epoch=control.close_epoch + 1
+            )
+
+        self._metadata.update_control(cube, asked)
+        return self.segment(cube, segment)
+
+    def status(self, name: str) -> wire.CubeStatus:
+        definition = self._metadata.cube(name)
+        control, records = self._views.fresh(name)
+        counts = Counter(record.state.value for record in records.values())
+        unrecorded = self._heartbeats.active_segments(name) - set(records)
+        if unrecorded:
+            counts[SegmentState.ACTIVE.value] += len(unrecorded)
+        return wire.CubeStatus(
+            name=name,
+            definition=msgspec.to_builtins(definition),
+            enabled=control.enabled,
+            paused=control.paused,
+            horizon_ms=control.horizon_ms,
+            first_offsets=control.first_offsets,
+            assignment=control.assignment,
+            assignment_epoch=control.assignment_epoch,
+            replay_from=self._metadata.replay_from(name),
+            low_watermark_ms=self._watermarks.published_ms(name),
+            segments={state.value: counts[state.value] for state in SegmentState},
+            problem=self._checks.problem(name),
+        )
+
+    def statuses(self) -> list[wire.CubeStatus]:
+        return [self.status(name) for name in self._metadata.cubes()]
+
+    def segment(self, cube: str, segment: str) -> wire.SegmentInfo:
+        """The record, or an ACTIVE one without history while there is none."""
+        window = parse_segment_name(segment)
+        record = self._metadata.segment(cube, segment)
+        if record is None:
+            window_ms = self._metadata.cube(cube).segment.window_ms
+            if window.start_ms % window_ms or window.end_ms - window.start_ms != window_ms:
+                raise NotFound(
+                    f"{segment} is not a segment of cube {cube}", expected=f"{window_ms} ms windows"
+                )
+            record = _fresh(cube, window)
+        return segment_info(record)
+
+    def segments(
+        self, cube: str, *, state: str | None, start_ms: int | None, end_ms: int | None
+    ) -> list[wire.SegmentInfo]:
+        if state is not None and state not in SegmentState.__members__:
+            raise DefinitionError("no such state", expected=", ".join(SegmentState), found=state)
+        _, records = self._views.fresh(cube)
+        known = dict(records)
+        for name in self._heartbeats.active_segments(cube) - set(records):
+            known[name] = _fresh(cube, parse_segment_name(name))
+        return [
+            segment_info(record)
+            for _, record in sorted(known.items())
+            if (state is None or record.state == state)
+            and (end_ms is None or record.start_ms < end_ms)
+            and (start_ms is None or record.end_ms > start_ms)
+        ]
+
+    def watermark(self, cube: str) -> wire.WatermarkInfo:
+        self._metadata.cube(cube)
+        return wire.WatermarkInfo(
+            cube=cube,
+            low_watermark_ms=self._watermarks.published_ms(cube),
+            partitions=self._heartbeats.partitions(cube),
+        )
+
+
+def _fresh(cube: str, window: SegmentRange) -> SegmentRecord:
+    return SegmentRecord(cube=cube, start_ms=window.start_ms, end_ms=window.end_ms)
+
+
+def _parse(definition: wire.Definition, kind: type[D]) -> D:
+    try:
+        return msgspec.convert(definition, kind)
+    except msgspec.ValidationError as error:
+        raise DefinitionError(f"not a {kind.__name__.lower()} definition", found=str(error)) from error

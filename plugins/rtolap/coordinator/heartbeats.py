@@ -1,0 +1,120 @@
+"""What the receivers said last, in memory, and the health that follows from it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+
+import msgspec
+
+from rtolap.base.clock import Clock
+from rtolap.coordinator.watermark import Observation
+from rtolap.metadata.records import CubeControl, ReceiverRecord
+from rtolap.wire.coordinator import HeartbeatRequest, PartitionWatermark, ReceiverHealth
+
+SILENT_AFTER_MS = 5_000
+LAG_WARN_MS = 300_000  # event time behind the replica that is furthest
+
+
+class Heard(msgspec.Struct, frozen=True):
+    request: HeartbeatRequest
+    at_ms: int
+
+
+class Heartbeats:
+    """Bounded by the number of registered receivers: `keep_only` forgets the others. Thread-safe."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._since_ms = clock.now_ms()
+        self._heard: dict[str, Heard] = {}
+
+    def clear(self) -> None:
+        """Begin anew, as a fresh leader does."""
+        with self._lock:
+            self._heard.clear()
+            self._since_ms = self._clock.now_ms()
+
+    def take(self, request: HeartbeatRequest) -> None:
+        with self._lock:
+            self._heard[request.receiver_id] = Heard(request, self._clock.now_ms())
+
+    def keep_only(self, receivers: Mapping[str, ReceiverRecord]) -> None:
+        with self._lock:
+            for name in [name for name in self._heard if name not in receivers]:
+                del self._heard[name]
+
+    def heard(self) -> dict[str, Heard]:
+        with self._lock:
+            return dict(self._heard)
+
+    def observations(self, cube: str) -> dict[int, list[Observation]]:
+        now_ms = self._clock.now_ms()
+        found: dict[int, list[Observation]] = {}
+        for heard in self.heard().values():
+            report = heard.request.cubes.get(cube)
+            for partition, said in (report.partitions if report else {}).items():
+                fresh = now_ms - heard.at_ms <= SILENT_AFTER_MS
+                seen = Observation(said.position, said.watermark_ms, said.idle, fresh)
+                found.setdefault(partition, []).append(seen)
+        return found
+
+    def partitions(self, cube: str) -> dict[int, PartitionWatermark]:
+        """For people: per partition the word of the receiver that has read furthest."""
+        found: dict[int, PartitionWatermark] = {}
+        for receiver_id, heard in sorted(self.heard().items()):
+            report = heard.request.cubes.get(cube)
+            for partition, said in (report.partitions if report else {}).items():
+                if partition not in found or said.position > found[partition].position:
+                    found[partition] = PartitionWatermark(
+                        watermark_ms=said.watermark_ms,
+                        idle=said.idle,
+                        position=said.position,
+                        log_end=said.log_end,
+                        receiver_id=receiver_id,
+                        reported_ms=heard.at_ms,
+                    )
+        return dict(sorted(found.items()))
+
+    def active_segments(self, cube: str) -> set[str]:
+        reports = (heard.request.cubes.get(cube) for heard in self.heard().values())
+        return {name for report in reports if report is not None for name in report.active}
+
+    def health(
+        self, record: ReceiverRecord, *, live: bool, controls: Mapping[str, CubeControl]
+    ) -> tuple[ReceiverHealth, str]:
+        """HEALTHY, WARN (with the reason), UNREACHABLE (its session lives, it is silent) or DOWN."""
+        now_ms = self._clock.now_ms()
+        heard = self.heard().get(record.receiver_id)
+        if heard is None or now_ms - heard.at_ms > SILENT_AFTER_MS:
+            if not live:
+                return "DOWN", "no session and no heartbeat"
+            if heard is None and now_ms - self._since_ms <= SILENT_AFTER_MS:
+                return "WARN", "this coordinator has just begun to lead and waits for a heartbeat"
+            return "UNREACHABLE", f"no heartbeat for {SILENT_AFTER_MS} ms although its session lives"
+        reasons = [] if live else ["its ZooKeeper session is lost"]
+        for cube, control in sorted(controls.items()):
+            reasons += self._cube_reasons(cube, control, heard.request)
+        return ("WARN", "; ".join(reasons)) if reasons else ("HEALTHY", "")
+
+    def _cube_reasons(self, cube: str, control: CubeControl, said: HeartbeatRequest) -> list[str]:
+        assigned = set(control.assignment.get(said.replica_set, ()))
+        report = said.cubes.get(cube)
+        if not control.enabled or not assigned:
+            return []
+        if report is None:
+            return [f"{cube}: assigned, but not consumed"]
+        reasons = []
+        if report.state == "FAILED" or (report.state == "PAUSED" and not control.paused):
+            reasons.append(f"{cube}: {report.state} {report.reason}".rstrip())
+        if report.partitions and set(report.partitions) != assigned:
+            reasons.append(
+                f"{cube}: consumes {sorted(report.partitions)} where {sorted(assigned)} are assigned"
+            )
+        newest = self.partitions(cube)
+        for partition, mine in sorted(report.partitions.items()):
+            best = newest[partition].watermark_ms if partition in newest else None
+            if best is not None and mine.watermark_ms is not None and best - mine.watermark_ms >= LAG_WARN_MS:
+                reasons.append(f"{cube}/{partition}: {best - mine.watermark_ms} ms behind its replica")
+        return reasons

@@ -1,0 +1,82 @@
+"""Who leads, and the thread that does the leader's duties."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+from rtolap.base.errors import RtolapError
+from rtolap.metadata import paths
+from rtolap.metadata.store import MetadataStore
+
+log = logging.getLogger(__name__)
+
+TICK_S = 1.0
+
+
+class Leadership:
+    """Stands for election as `url`. `begin` is called when leadership is gained, `tick` about each second
+    while it lasts. Both run on one thread; their RtolapErrors are logged and the next tick tries again."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        url: str,
+        *,
+        begin: Callable[[], None],
+        tick: Callable[[], None],
+        tick_s: float = TICK_S,
+    ) -> None:
+        self.url = url
+        self._begin = begin
+        self._tick = tick
+        self._tick_s = tick_s
+        self._led = False
+        self._stop = threading.Event()
+        self._wake = threading.Event()
+        self._election = store.elect(paths.ELECTION, url, self._wake.set)
+        self._thread = threading.Thread(target=self._run, name="coordinator-duties", daemon=True)
+        self._thread.start()
+
+    def is_leader(self) -> bool:
+        return self._election.is_leader()
+
+    def leader_url(self) -> str | None:
+        """None while nobody leads, as far as this coordinator knows."""
+        if self.is_leader():
+            return self.url
+        leader = self._election.leader()
+        return None if leader == self.url else leader
+
+    def close(self) -> None:
+        """Withdraw, so that a standby takes over at once."""
+        self._stop.set()
+        self._wake.set()
+        self._thread.join(timeout=30)
+        try:
+            self._election.close()
+        except RtolapError as error:
+            log.warning("the candidacy ends with its session: %s", error)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            self._wake.wait(self._tick_s)
+            self._wake.clear()
+            if not self._stop.is_set():
+                self._turn()
+
+    def _turn(self) -> None:
+        leads = self.is_leader()
+        if leads != self._led:
+            log.info("coordinator %s %s", self.url, "leads" if leads else "no longer leads")
+        try:
+            if leads and not self._led:
+                self._begin()
+            self._led = leads
+            if leads:
+                self._tick()
+        except RtolapError as error:
+            log.warning("duties of the leader failed and are tried again: %s", error)
+        except Exception:  # a bug in one duty must not end the others for good
+            log.exception("duties of the leader failed")

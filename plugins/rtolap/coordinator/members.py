@@ -1,0 +1,74 @@
+"""Receivers and replica sets as people see them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rtolap.base.errors import NotFound, Refused
+from rtolap.coordinator.heartbeats import Heartbeats
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.wire import coordinator as wire
+
+
+class Members:
+    def __init__(self, metadata: ClusterMetadata, heartbeats: Heartbeats) -> None:
+        self._metadata = metadata
+        self._heartbeats = heartbeats
+
+    def receivers(self) -> list[wire.ReceiverInfo]:
+        records = self._metadata.receivers()
+        self._heartbeats.keep_only(records)
+        live = set(self._metadata.live_receivers())
+        controls = {cube: self._metadata.control(cube) for cube in self._metadata.cubes()}
+        heard = self._heartbeats.heard()
+        answer = []
+        for name, record in sorted(records.items()):
+            health, reason = self._heartbeats.health(record, live=name in live, controls=controls)
+            said = heard.get(name)
+            answer.append(
+                wire.ReceiverInfo(
+                    receiver_id=name,
+                    host=record.host,
+                    port=record.port,
+                    replica_set=record.replica_set,
+                    health=health,
+                    reason=reason,
+                    is_leader=said.request.is_leader if said and health in ("HEALTHY", "WARN") else False,
+                    last_seen_ms=said.at_ms if said else None,
+                    cubes=said.request.cubes if said else {},
+                )
+            )
+        return answer
+
+    def replica_sets(self) -> list[wire.ReplicaSetInfo]:
+        return [self.replica_set(name) for name in sorted(self._metadata.replica_sets())]
+
+    def replica_set(self, name: str) -> wire.ReplicaSetInfo:
+        record = self._metadata.replica_sets().get(name)
+        if record is None:
+            raise NotFound(f"replica set {name} does not exist")
+        return wire.ReplicaSetInfo(
+            name=name, receivers=record.receivers, leader=self._metadata.replica_set_leader(name)
+        )
+
+    def put_replica_set(self, name: str, receivers: Sequence[str]) -> wire.ReplicaSetInfo:
+        """Say which receivers form the set. One that still has partitions must keep a receiver."""
+        members = tuple(sorted(set(receivers)))
+        holding = [
+            cube for cube in self._metadata.cubes() if self._metadata.control(cube).assignment.get(name)
+        ]
+        if not members and holding:
+            raise Refused(
+                f"replica set {name} cannot be emptied", found=f"partitions of {', '.join(holding)}"
+            )
+        elsewhere = {
+            receiver: other.name
+            for other in self._metadata.replica_sets().values()
+            if other.name != name
+            for receiver in other.receivers
+            if receiver in members
+        }
+        if elsewhere:
+            raise Refused(f"a receiver is in one replica set only, but {elsewhere} are in others")
+        self._metadata.put_replica_set(name, members)
+        return self.replica_set(name)

@@ -1,0 +1,140 @@
+"""What goes away: purged segments, staged files of promoted versions, superseded history."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from rtolap.base.errors import DefinitionError
+from rtolap.coordinator.views import Views
+from rtolap.format.object_store import ObjectStore
+from rtolap.metadata import segments
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.model.segment import parse_segment_name
+from rtolap.model.segment_states import SegmentEvent, SegmentState
+from rtolap.wire.coordinator import CleanupResult, PurgeResult
+
+GRACE_MS = 600_000  # queries that began before a promotion or a purge may read the old folder so long
+
+_VERSION = re.compile(r"v(\d+)(?:-.+)?")
+
+
+class Purge:
+    def __init__(
+        self, metadata: ClusterMetadata, views: Views, store: ObjectStore, *, grace_ms: int = GRACE_MS
+    ) -> None:
+        self._metadata = metadata
+        self._views = views
+        self._store = store
+        self._grace_ms = grace_ms
+
+    def purge(self, cube: str, before_ms: int) -> PurgeResult:
+        """Drop for ever all segments that end at or below `before_ms`.
+
+        1. raise the horizon     crash: receivers and queries leave those segments out already
+        2. mark each record      crash: the next purge, retention or clean-up goes on
+        """
+
+        def raised(control: CubeControl) -> CubeControl:
+            horizon_ms = before_ms if control.horizon_ms is None else max(control.horizon_ms, before_ms)
+            return msgspec.structs.replace(control, horizon_ms=horizon_ms)
+
+        horizon_ms = self._metadata.update_control(cube, raised).horizon_ms
+        return PurgeResult(horizon_ms=horizon_ms, segments=tuple(self._mark(cube)))
+
+    def retention(self, cube: str) -> PurgeResult:
+        """Purge what the cube's policy says is too old, by the low watermark and never by the wall clock."""
+        after_ms = self._metadata.cube(cube).retention.after_ms
+        watermark_ms = self._metadata.published_watermark_ms(cube)
+        if after_ms is None or watermark_ms is None:
+            return PurgeResult(horizon_ms=self._metadata.control(cube).horizon_ms)
+        return self.purge(cube, watermark_ms - after_ms)
+
+    def cleanup(self, cube: str) -> CleanupResult:
+        """Delete folders that nobody may need any more, then records of purged segments without folders.
+
+        The folders are listed before the records are read: whatever is uploaded or begun has its record
+        first, so a folder that is listed and has no use in the records read afterwards has none at all.
+        """
+        staged = list(self._folders(f"staged/{cube}"))
+        history = list(self._folders(f"history/{cube}"))
+        self._mark(cube)
+        _, records = self._views.fresh(cube)
+        useless = [path for path, name, version in staged if self._staged_useless(records.get(name), version)]
+        useless += [
+            path for path, name, version in history if self._history_useless(records.get(name), path, version)
+        ]
+        for path in useless:
+            self._store.delete_tree(path)
+        kept = {name for path, name, _ in (*staged, *history) if path not in set(useless)}
+        gone = [
+            record.name
+            for record in records.values()
+            if record.state is SegmentState.PURGED and record.name not in kept and self._aged(record)
+        ]
+        for name in gone:
+            for root in ("staged", "history"):
+                self._store.delete_tree(f"{root}/{cube}/{name}")
+            self._metadata.remove_segment(cube, name)
+        return CleanupResult(folders=tuple(useless), records=tuple(gone))
+
+    def delete_all(self, cube: str) -> None:
+        """Everything that a dropped cube left in the object store."""
+        for root in ("staged", "history"):
+            self._store.delete_tree(f"{root}/{cube}")
+
+    def _mark(self, cube: str) -> list[str]:
+        """Names of the segments below the horizon that were not marked before."""
+        control, records = self._views.fresh(cube)
+        now_ms = self._metadata.clock.now_ms()
+
+        def purged(record: SegmentRecord) -> SegmentRecord:
+            return segments.purge(record, now_ms=now_ms, by="below the horizon")
+
+        below = [
+            record
+            for record in records.values()
+            if control.horizon_ms is not None
+            and record.end_ms <= control.horizon_ms
+            and record.state is not SegmentState.PURGED
+        ]
+        for record in below:
+            self._metadata.update_segment(cube, record.range, purged)
+        return [record.name for record in below]
+
+    def _folders(self, root: str) -> Iterator[tuple[str, str, int]]:
+        """(path, segment, version) of every version's folder; what is named otherwise is left alone."""
+        for name in self._store.folders(root):
+            try:
+                parse_segment_name(name)
+            except DefinitionError:
+                continue
+            for folder in self._store.folders(f"{root}/{name}"):
+                match = _VERSION.fullmatch(folder)
+                if match:
+                    yield f"{root}/{name}/{folder}", name, int(match[1])
+
+    def _staged_useless(self, record: SegmentRecord | None, version: int) -> bool:
+        """Parts of a version that is promoted, or of a segment that is purged or was never recorded."""
+        return record is None or record.state is SegmentState.PURGED or version <= record.version
+
+    def _history_useless(self, record: SegmentRecord | None, path: str, version: int) -> bool:
+        if record is None:
+            return True
+        if record.state is SegmentState.PURGED:
+            return self._aged(record)
+        if path == record.location:
+            return False
+        if record.build is not None and record.build.location == path and version > record.version:
+            return False  # the newest attempt may still be writing
+        superseded = version < record.version
+        return self._aged(record) if superseded else True
+
+    def _aged(self, record: SegmentRecord) -> bool:
+        """Is the last promotion or purge so long ago that no query reads what was before it?"""
+        ended = (SegmentEvent.PROMOTE.value, SegmentEvent.PURGE.value)
+        at_ms = max((line.at_ms for line in record.story if line.event in ended), default=0)
+        return self._metadata.clock.now_ms() - at_ms >= self._grace_ms

@@ -1,0 +1,139 @@
+"""Wiring: everything a coordinator is made of, given its stores and its clock."""
+
+from __future__ import annotations
+
+import socket
+import time
+from urllib.parse import urlsplit
+
+from rtolap.base.errors import NotFound, NotLeader
+from rtolap.coordinator.assignment import Assignments, Topics
+from rtolap.coordinator.builds import BUILDING_MAX, Builds
+from rtolap.coordinator.checks import Checks
+from rtolap.coordinator.cubes import Cubes
+from rtolap.coordinator.heartbeats import Heartbeats
+from rtolap.coordinator.leadership import TICK_S, Leadership
+from rtolap.coordinator.members import Members
+from rtolap.coordinator.purge import GRACE_MS, Purge
+from rtolap.coordinator.views import Views
+from rtolap.coordinator.watermarks import Watermarks
+from rtolap.format.object_store import open_store
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.wire import coordinator as wire
+
+CHECK_EVERY_TICKS = 10  # topics are looked at about every ten seconds
+PROBE_S = 0.5
+
+
+class Coordinator:
+    """Starts to stand for election when it is made; `close` withdraws. The store stays the caller's."""
+
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        topics: Topics,
+        *,
+        object_store_uri: str,
+        url: str,
+        building_max: int = BUILDING_MAX,
+        grace_ms: int = GRACE_MS,
+        tick_s: float = TICK_S,
+    ) -> None:
+        self.metadata = metadata
+        self.url = url.rstrip("/")
+        store = open_store(object_store_uri)
+        self._views = Views(metadata)
+        self.heartbeats = Heartbeats(metadata.clock)
+        self.watermarks = Watermarks(metadata, self.heartbeats)
+        self.assignments = Assignments(metadata, topics)
+        self.checks = Checks(metadata, topics, self.assignments)
+        self.purge = Purge(metadata, self._views, store, grace_ms=grace_ms)
+        self.builds = Builds(metadata, self._views, store, object_store_uri, building_max=building_max)
+        self.members = Members(metadata, self.heartbeats)
+        self.cubes = Cubes(
+            metadata,
+            self._views,
+            self.assignments,
+            self.checks,
+            self.heartbeats,
+            self.watermarks,
+            self.purge,
+        )
+        self._ticks = 0
+        self.leadership = Leadership(
+            metadata.store, self.url, begin=self._begin, tick=self.tick, tick_s=tick_s
+        )
+
+    def close(self) -> None:
+        self.leadership.close()
+        self._views.close()
+
+    def health(self) -> wire.Health:
+        return wire.Health(
+            role="leader" if self.leadership.is_leader() else "standby",
+            url=self.url,
+            leader_url=self.leadership.leader_url(),
+            zookeeper=self.metadata.store.connected(),
+        )
+
+    def cluster(self) -> wire.ClusterInfo:
+        return wire.ClusterInfo(
+            leader_url=self.url,
+            coordinators=self.metadata.coordinators(),
+            receivers=tuple(self.members.receivers()),
+            replica_sets=tuple(self.members.replica_sets()),
+            cubes=tuple(self.cubes.statuses()),
+        )
+
+    def heartbeat(self, request: wire.HeartbeatRequest) -> wire.HeartbeatResponse:
+        self.heartbeats.take(request)
+        return wire.HeartbeatResponse(low_watermark_ms=self.watermarks.all_published_ms())
+
+    def require_leader(self) -> None:
+        """Raises NotLeader, with the leader's address where there is one."""
+        if self.leadership.is_leader():
+            return
+        leader = self.leadership.leader_url()
+        if leader is None:
+            raise NotLeader(f"coordinator {self.url} is a standby and knows of no leader; ask again soon")
+        raise NotLeader(f"coordinator {self.url} is a standby, {leader} leads", leader_url=leader)
+
+    def tick(self) -> None:
+        """The leader's duties, about once a second."""
+        cubes = self.metadata.cubes()
+        for cube in cubes:
+            try:
+                self.watermarks.tick(cube)
+            except NotFound:
+                self.watermarks.forget(cube)  # dropped meanwhile
+        if self._ticks % CHECK_EVERY_TICKS == 0:
+            self.heartbeats.keep_only(self.metadata.receivers())
+            self.checks.keep_only(cubes)
+            for cube in cubes:
+                self.checks.run(cube)
+        self._ticks += 1
+
+    def _begin(self) -> None:
+        self.heartbeats.clear()
+        self.watermarks.clear()
+        self._ticks = 0
+
+
+class LeaderProbe:
+    """Does the leader's port answer? Asked before a request is sent there; remembered for a second."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str, bool, float] = ("", False, 0.0)
+
+    def reachable(self, url: str) -> bool:
+        known, answer, until_s = self._last
+        if known == url and time.monotonic() < until_s:
+            return answer
+        parts = urlsplit(url)
+        try:
+            socket.create_connection((parts.hostname or "", parts.port or 80), timeout=PROBE_S).close()
+            answer = True
+        except OSError:
+            answer = False
+        self._last = (url, answer, time.monotonic() + 1.0)
+        return answer
