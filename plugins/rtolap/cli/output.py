@@ -50,11 +50,11 @@ def print_table(
 
 
 def success(message: str) -> None:
-    console.print(f"[green]✓[/green] {escape(message)}", highlight=False)
+    console.print(f"[green]✓[/green] {escape(message)}", highlight=False, soft_wrap=True)
 
 
 def warn(message: str) -> None:
-    error_console.print(f"[yellow]![/yellow] {escape(message)}", highlight=False)
+    error_console.print(f"[yellow]![/yellow] {escape(message)}", highlight=False, soft_wrap=True)
 
 
 @contextmanager

@@ -3,7 +3,8 @@
 zookeeper ──▶ coordinator ──▶ query
 kafka ────────────▲  │
                      └─────▶ agent
-airflow-api ──▶ airflow-scheduler, airflow-dag-processor, airflow-triggerer
+airflow-api, airflow-scheduler, airflow-dag-processor, airflow-triggerer: only their database, which the
+first of them migrates; tasks reach the API server later
 """
 
 from __future__ import annotations
@@ -66,13 +67,17 @@ def _kafka(around: Surroundings) -> ProcessSpec:
 
 
 def _service(
-    name: str, port_name: str, missing: Callable[[Mapping[str, int]], str | None], around: Surroundings
+    name: str,
+    port_name: str,
+    missing: Callable[[Mapping[str, int]], str | None],
+    around: Surroundings,
+    arguments: tuple[str, ...] = (),
 ) -> ProcessSpec:
     return ProcessSpec(
         name=name,
         folder=around.layout.run(name),
         address=f"{HOST}:{around.ports[port_name]}",
-        argv=(sys.executable, "-m", "rtolap.cli.main", name, "serve"),
+        argv=(sys.executable, "-m", "rtolap.cli.main", name, "serve", *arguments),
         env=service_env(around.layout, around.settings),
         ready=lambda _: missing(around.ports),
         stop_timeout_s=20,
@@ -85,6 +90,11 @@ def _health(port_name: str) -> Callable[[Mapping[str, int]], str | None]:
 
 def _query_missing(ports: Mapping[str, int]) -> str | None:
     return _health("query-http")(ports) or mysql_missing(HOST, ports["query-mysql"])
+
+
+def _agent(around: Surroundings) -> ProcessSpec:
+    arguments = ("--jobs-dir", around.settings["RTOLAP_SPARK_JOBS_DIR"])
+    return _service("agent", "agent", _health("agent"), around, arguments)
 
 
 def _airflow(part: airflow.Part, around: Surroundings) -> ProcessSpec:
@@ -101,14 +111,14 @@ COMPONENTS: dict[str, Component] = {
             ("zookeeper", "kafka"),
             partial(_service, "coordinator", "coordinator", _health("coordinator")),
         ),
-        Component("agent", (), partial(_service, "agent", "agent", _health("agent"))),
+        Component("agent", (), _agent),
         Component(
             "query", ("zookeeper", "coordinator"), partial(_service, "query", "query-http", _query_missing)
         ),
         Component("airflow-api", (), partial(_airflow, airflow.API)),
-        Component("airflow-scheduler", ("airflow-api",), partial(_airflow, airflow.SCHEDULER)),
-        Component("airflow-dag-processor", ("airflow-api",), partial(_airflow, airflow.DAG_PROCESSOR)),
-        Component("airflow-triggerer", ("airflow-api",), partial(_airflow, airflow.TRIGGERER)),
+        Component("airflow-scheduler", (), partial(_airflow, airflow.SCHEDULER)),
+        Component("airflow-dag-processor", (), partial(_airflow, airflow.DAG_PROCESSOR)),
+        Component("airflow-triggerer", (), partial(_airflow, airflow.TRIGGERER)),
     )
 }
 

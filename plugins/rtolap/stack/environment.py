@@ -20,7 +20,7 @@ HOST = "127.0.0.1"
 
 
 def project_dir() -> Path:
-    """Where dags/, include/ and spark_jobs/ are: the checkout, or the working folder of an installed rtolap."""
+    """Where dags/, include/ and spark_jobs/ are: the checkout, or else the working folder."""
     return project_root() or Path.cwd()
 
 
@@ -45,7 +45,7 @@ def rtolap_settings(layout: StackLayout, ports: Mapping[str, int]) -> dict[str, 
 
 
 def service_env(layout: StackLayout, settings: Mapping[str, str]) -> dict[str, str]:
-    """For every process of the stack; the interpreter's folder leads the PATH, for spark-submit and airflow."""
+    """For every process. The interpreter's folder leads the PATH: spark-submit and airflow are there."""
     scripts = str(Path(sys.executable).parent)
     return {
         **settings,
@@ -121,8 +121,9 @@ def mysql_line(layout: StackLayout, ports: Mapping[str, int]) -> str:
 
 
 def write_env_file(layout: StackLayout, settings: Mapping[str, str], ports: Mapping[str, int]) -> None:
-    """For `. .stack/env.sh`: rtolap's settings and Airflow's, so that `rtolap` and `airflow` work in a shell."""
+    """To be sourced: rtolap's settings and Airflow's, so that `rtolap` and `airflow` work in a shell."""
     base = {"PATH", "PYTHONUNBUFFERED", STACK_MARK}
-    values = {name: value for name, value in airflow_env(layout, settings, ports).items() if name not in base}
+    everything = airflow_env(layout, settings, ports)
+    values = {name: value for name, value in everything.items() if name not in base}
     text = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(values.items()))
     write_atomic(layout.env_file, text.encode(), mode=0o600)

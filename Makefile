@@ -1,0 +1,50 @@
+# `make` alone lists the targets.
+.DEFAULT_GOAL := help
+SHELL := /bin/sh
+BIN := .venv/bin
+PYTEST_FLAGS ?=
+
+.PHONY: help setup demo test test-unit test-integration lint format lock bench wheel clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Virtual environment, locked dependencies, Kafka's jars
+	@scripts/setup
+
+demo: setup ## Start the stack, replay real events, compare answers (EXIT=1: stop by itself, exit code tells)
+	@$(BIN)/rtolap demo $(if $(filter 1,$(EXIT)),--exit)
+
+test: setup ## Everything: unit, contract, integration on the real servers, end-to-end recount
+	@$(BIN)/pytest $(PYTEST_FLAGS) tests
+
+test-unit: setup ## The quick part, without servers
+	@$(BIN)/pytest -m "not integration and not e2e" $(PYTEST_FLAGS) tests
+
+test-integration: setup ## The part on the real servers
+	@$(BIN)/pytest -m "integration or e2e" $(PYTEST_FLAGS) tests
+
+lint: setup ## Format, style, types and the arrows between the rooms
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy plugins/rtolap plugins/rtolap_plugin.py $(wildcard spark_jobs/*.py)
+	$(BIN)/lint-imports
+
+format: setup ## Format the code and mend what the linter can
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+lock: setup ## Resolve the dependencies anew into requirements.lock
+	$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-annotate --no-header \
+	    -o requirements.lock
+
+bench: setup ## Ingest and freshness
+	$(BIN)/python -m benchmarks.ingest
+	$(BIN)/python -m benchmarks.freshness
+
+wheel: setup ## Build the wheel into dist/
+	$(BIN)/uv build --quiet --wheel --no-build-isolation --python $(BIN)/python
+
+clean: ## Stop the stack and remove everything that was made, except .cache
+	@if [ -x $(BIN)/rtolap ] && [ -f .stack/stack.json ]; then $(BIN)/rtolap stack down; fi
+	rm -rf .venv .stack dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
