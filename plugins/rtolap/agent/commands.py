@@ -8,6 +8,7 @@ options that cannot load code from elsewhere. There is no shell anywhere.
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -84,6 +85,17 @@ class Commands:
                     expected="RTOLAP_*, AWS_*, KAFKA_*, HADOOP_*, SPARK_LOCAL_*, TZ, LANG or LC_ALL",
                     found=repr(name),
                 )
+
+    def environment(self) -> dict[str, str]:
+        """For every child: this interpreter and this package, whatever the agent was started from."""
+        package_root = str(Path(__file__).parents[2])
+        known = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
+        return {
+            "PYTHONPATH": os.pathsep.join(dict.fromkeys((package_root, *known))),
+            "PYTHONUNBUFFERED": "1",
+            "PYSPARK_PYTHON": sys.executable,
+            "PYSPARK_DRIVER_PYTHON": sys.executable,
+        }
 
     def _spark(self, arguments: Sequence[str]) -> tuple[str, ...]:
         options: list[str] = []

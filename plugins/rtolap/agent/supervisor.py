@@ -219,10 +219,9 @@ class Supervisor:
     def _spawn(self, record: ProcessRecord, argv: tuple[str, ...]) -> ProcessRecord:
         """The record is on disk as PENDING; see `_recover` for a crash from here on."""
         spec = record.spec
+        env = {**self._commands.environment(), **spec.env}
         try:
-            handle = self._processes.spawn(
-                record.key, record.generation, argv, spec.env, one_shot=spec.one_shot
-            )
+            handle = self._processes.spawn(record.key, record.generation, argv, env, one_shot=spec.one_shot)
         except ProcessFailed as error:
             return self._ledger.step(record, ProcessEvent.GAVE_UP, str(error))
         return self._started(record, handle)

@@ -1,0 +1,40 @@
+"""Runs the declared receivers, one never-ending task each.
+
+Unpausing the DAG starts them; pausing changes nothing; marking a task failed stops its receiver; clearing a
+task restarts it. The processes outlive Airflow's own: see docs/airflow.md.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pendulum
+from airflow.sdk import DAG, Variable, task
+from rtolap.airflow.process import ReceiverOperator
+from rtolap.airflow.receivers import VARIABLE, declared_receivers
+from rtolap.base.settings import Settings
+
+with DAG(
+    dag_id="rtolap_receivers",
+    schedule="@continuous",
+    start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
+    max_active_runs=1,
+    catchup=False,
+    tags=["rtolap"],
+    doc_md=__doc__,
+):
+
+    @task
+    def declared() -> list[dict[str, Any]]:
+        variable = Variable.get(VARIABLE, default=None, deserialize_json=True)
+        return declared_receivers(variable, Settings().include_dir)
+
+    ReceiverOperator.partial(
+        task_id="receiver",
+        # After the agent has given up on a crashing receiver: try for about a day before a human is needed.
+        retries=100,
+        retry_delay=timedelta(seconds=20),
+        retry_exponential_backoff=True,
+        max_retry_delay=timedelta(minutes=15),
+    ).expand_kwargs(declared())

@@ -1,0 +1,38 @@
+"""Builds and promotes the segments that are REMOTE_PERSISTED.
+
+The asset event only says that the queue is not empty; the queue itself, kept by the coordinator, says what
+is to do, and one run drains it. Safe to clear, to retry, to mark failed and to run twice.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pendulum
+from airflow.sdk import DAG, task
+from rtolap.airflow.assets import REMOTE_PERSISTED
+from rtolap.airflow.build import SparkBuildOperator
+from rtolap.airflow.hook import RtolapHook
+
+with DAG(
+    dag_id="rtolap_segment_build",
+    schedule=[REMOTE_PERSISTED],
+    start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
+    max_active_runs=1,
+    catchup=False,
+    tags=["rtolap"],
+    doc_md=__doc__,
+):
+
+    @task(retries=5, retry_delay=timedelta(seconds=5))
+    def queued_cubes() -> list[str]:
+        with RtolapHook().coordinator() as coordinator:
+            return sorted({entry.cube for entry in coordinator.queue().entries})
+
+    SparkBuildOperator.partial(
+        task_id="build",
+        retries=3,
+        retry_delay=timedelta(seconds=5),
+        retry_exponential_backoff=True,
+        max_active_tis_per_dag=2,  # Spark sessions at a time, whatever the number of cubes
+    ).expand(cube=queued_cubes())

@@ -1,0 +1,56 @@
+"""Where coordinator and agent are, and with which token: read from a connection, completed by Settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from rtolap.base.errors import DefinitionError
+from rtolap.base.settings import Settings
+
+CONN_TYPE = "rtolap"
+DEFAULT_CONN_ID = "rtolap_default"
+
+
+class ConnectionLike(Protocol):
+    host: str | None
+    port: int | None
+    password: str | None
+
+    @property
+    def extra_dejson(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Endpoints:
+    coordinator_urls: tuple[str, ...]
+    agent_url: str
+    token: str = field(repr=False)
+
+
+def from_settings(settings: Settings) -> Endpoints:
+    return Endpoints(
+        coordinator_urls=(f"http://{settings.host}:{settings.coordinator_port}",),
+        agent_url=f"http://{settings.host}:{settings.agent_port}",
+        token=settings.token(),
+    )
+
+
+def from_connection(connection: ConnectionLike, settings: Settings) -> Endpoints:
+    """Host and port name a coordinator, extra `coordinator_urls` several (separated by commas).
+
+    What the connection leaves out is taken from the settings, the token too (from `token_file`).
+    """
+    extra: Mapping[str, Any] = connection.extra_dejson
+    host = connection.host or settings.host
+    urls = tuple(url.strip() for url in str(extra.get("coordinator_urls") or "").split(",") if url.strip())
+    if not urls:
+        urls = (f"http://{host}:{connection.port or settings.coordinator_port}",)
+    agent_url = str(extra.get("agent_url") or f"http://{host}:{settings.agent_port}")
+    for url in (*urls, agent_url):
+        if not url.startswith(("http://", "https://")):
+            raise DefinitionError(
+                "the rtolap connection has a wrong address", expected="http://host:port", found=repr(url)
+            )
+    return Endpoints(urls, agent_url, connection.password or settings.token())

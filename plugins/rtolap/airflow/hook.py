@@ -1,0 +1,77 @@
+"""RtolapHook: clients for the coordinator and the agent that a connection names."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from rtolap.airflow.connection import (
+    CONN_TYPE,
+    DEFAULT_CONN_ID,
+    Endpoints,
+    from_connection,
+    from_settings,
+)
+from rtolap.base.errors import RtolapError
+from rtolap.base.settings import Settings
+from rtolap.wire.agent_client import AgentClient, AsyncAgentClient
+from rtolap.wire.coordinator_client import AsyncCoordinatorClient, CoordinatorClient
+
+
+class RtolapHook(BaseHook):
+    """Reads the connection once. The default connection may be missing: RTOLAP_* variables serve then."""
+
+    conn_name_attr = "rtolap_conn_id"
+    default_conn_name = DEFAULT_CONN_ID
+    conn_type = CONN_TYPE
+    hook_name = "rtolap"
+
+    def __init__(self, rtolap_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rtolap_conn_id = rtolap_conn_id
+
+    @cached_property
+    def endpoints(self) -> Endpoints:
+        try:
+            connection = self.get_connection(self.rtolap_conn_id)
+        except AirflowNotFoundException:
+            if self.rtolap_conn_id != DEFAULT_CONN_ID:
+                raise
+            return from_settings(Settings())
+        return from_connection(connection, Settings())
+
+    async def load(self) -> None:
+        """Read the connection without blocking; triggers call it before they ask for a client."""
+        try:
+            connection = await self.aget_connection(self.rtolap_conn_id)
+        except AirflowNotFoundException:
+            if self.rtolap_conn_id != DEFAULT_CONN_ID:
+                raise
+            self.endpoints = from_settings(Settings())
+        else:
+            self.endpoints = from_connection(connection, Settings())
+
+    def coordinator(self) -> CoordinatorClient:
+        return CoordinatorClient(self.endpoints.coordinator_urls, self.endpoints.token)
+
+    def agent(self) -> AgentClient:
+        return AgentClient(self.endpoints.agent_url, self.endpoints.token)
+
+    def async_coordinator(self) -> AsyncCoordinatorClient:
+        return AsyncCoordinatorClient(self.endpoints.coordinator_urls, self.endpoints.token)
+
+    def async_agent(self) -> AsyncAgentClient:
+        return AsyncAgentClient(self.endpoints.agent_url, self.endpoints.token)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """For the connection form: do coordinator and agent answer with this token?"""
+        try:
+            with self.coordinator() as coordinator, self.agent() as agent:
+                cluster = coordinator.cluster()
+                running = sum(status.is_live for status in agent.processes())
+        except RtolapError as error:
+            return False, str(error)
+        return True, f"leader {cluster.leader_url}, {len(cluster.cubes)} cubes, {running} processes running"

@@ -1,0 +1,46 @@
+"""Pages behind the task links: a process's log and a cube's segments, as the coordinator gives them.
+
+Airflow mounts plugin applications without authentication: every route here asks for the right to read the
+task logs of the DAG that it is reached from. The cluster's token stays on the server.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity
+from airflow.api_fastapi.core_api.security import requires_access_dag
+from fastapi import Depends, FastAPI, Request
+from fastapi.responses import JSONResponse, PlainTextResponse
+
+from rtolap.airflow.hook import RtolapHook
+from rtolap.base.errors import RtolapError
+from rtolap.wire.agent import LOG_BYTES_MAX, check_key
+
+app = FastAPI(title="rtolap", docs_url=None, redoc_url=None, openapi_url=None)
+
+_READER = [Depends(requires_access_dag("GET", DagAccessEntity.TASK_LOGS))]
+
+
+@app.exception_handler(RtolapError)
+async def failed(_request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RtolapError)
+    return JSONResponse(error.to_dict(), status_code=error.http_status)
+
+
+@app.get("/dags/{dag_id}/processes/{key}/log", dependencies=_READER)
+def process_log(dag_id: str, key: str) -> PlainTextResponse:
+    with RtolapHook().agent() as agent:
+        return PlainTextResponse(agent.log(check_key(key), LOG_BYTES_MAX))
+
+
+@app.get("/dags/{dag_id}/cubes/{cube}/segments", dependencies=_READER)
+def segments(dag_id: str, cube: str) -> list[dict[str, Any]]:
+    with RtolapHook().coordinator() as coordinator:
+        return [segment.model_dump(mode="json") for segment in coordinator.segments(cube)]
+
+
+@app.get("/dags/{dag_id}/cubes/{cube}/segments/{segment}", dependencies=_READER)
+def one_segment(dag_id: str, cube: str, segment: str) -> dict[str, Any]:
+    with RtolapHook().coordinator() as coordinator:
+        return coordinator.segment(cube, segment).model_dump(mode="json")

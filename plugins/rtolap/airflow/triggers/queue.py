@@ -1,0 +1,84 @@
+"""Waits for segments that are REMOTE_PERSISTED. Feeds the asset watcher and the queue sensor."""
+
+# mypy: disable-error-code="no-untyped-call"
+# (Airflow's trigger classes carry no annotations.)
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow.triggers.base import BaseEventTrigger, TriggerEvent
+
+from rtolap.airflow.connection import DEFAULT_CONN_ID
+from rtolap.airflow.hook import RtolapHook
+from rtolap.base.errors import RtolapError
+from rtolap.wire.coordinator import Queue
+
+ENTRIES_IN_EVENT_MAX = 100  # an event is a signal; the queue itself is read by whoever acts on it
+
+
+class QueueTrigger(BaseEventTrigger):
+    """Fires when something new stands in the queue, and again every `repeat_s` while it is not empty.
+
+    The repetition covers what a failed run left behind. `cube` None means all cubes; `segment` narrows it
+    further. A coordinator that does not answer is waited for without end: a watcher has nobody to report to.
+    """
+
+    def __init__(
+        self,
+        *,
+        cube: str | None = None,
+        segment: str | None = None,
+        poll_s: float = 2.0,
+        repeat_s: float = 300.0,
+        rtolap_conn_id: str = DEFAULT_CONN_ID,
+    ) -> None:
+        super().__init__()
+        self.cube = cube
+        self.segment = segment
+        self.poll_s = poll_s
+        self.repeat_s = repeat_s
+        self.rtolap_conn_id = rtolap_conn_id
+        self._hook = RtolapHook(rtolap_conn_id)
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return f"{__name__}.QueueTrigger", {
+            "cube": self.cube,
+            "segment": self.segment,
+            "poll_s": self.poll_s,
+            "repeat_s": self.repeat_s,
+            "rtolap_conn_id": self.rtolap_conn_id,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        await self._hook.load()
+        known: frozenset[tuple[str, str, int]] = frozenset()
+        signalled_s = time.monotonic()
+        async with self._hook.async_coordinator() as coordinator:
+            while True:
+                try:
+                    found = self.wanted(await coordinator.queue())
+                except RtolapError as error:
+                    self.log.warning("the queue cannot be read: %s", error)
+                    await asyncio.sleep(self.poll_s)
+                    continue
+                overdue = bool(found) and time.monotonic() - signalled_s > self.repeat_s
+                if found - known or overdue:
+                    signalled_s = time.monotonic()
+                    yield self._event(found)
+                known = found
+                await asyncio.sleep(self.poll_s)
+
+    def wanted(self, queue: Queue) -> frozenset[tuple[str, str, int]]:
+        return frozenset(
+            (entry.cube, entry.segment, entry.version)
+            for entry in queue.entries
+            if self.cube in (None, entry.cube) and self.segment in (None, entry.segment)
+        )
+
+    def _event(self, found: frozenset[tuple[str, str, int]]) -> TriggerEvent:
+        named = sorted(found)[:ENTRIES_IN_EVENT_MAX]
+        entries = [{"cube": cube, "segment": segment, "version": version} for cube, segment, version in named]
+        return TriggerEvent({"waiting": len(found), "entries": entries})

@@ -1,0 +1,51 @@
+"""Which segments go into one spark-submit, and what its log says about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rtolap.airflow import batch
+from rtolap.airflow.batch import Build, Outcome
+from rtolap.wire.agent import ProcessStatus
+from rtolap.wire.coordinator import QueueEntry
+
+
+def entry(segment: str, cube: str = "c", waits_for: str | None = None) -> QueueEntry:
+    fields: dict[str, Any] = {"start_ms": 0, "end_ms": 1, "version": 1, "parts": 1, "events": 1}
+    return QueueEntry(cube=cube, segment=segment, waits_for=waits_for, **fields)
+
+
+def test_a_batch_takes_the_oldest_segments_of_its_cube() -> None:
+    entries = [
+        entry("1"),
+        entry("1", cube="d"),
+        entry("2", waits_for="1"),
+        entry("3", waits_for="2"),
+        entry("4"),
+    ]
+    assert [chosen.segment for chosen in batch.choose(entries, "c", 3)] == ["1", "2", "3"]
+
+
+def test_a_batch_ends_at_a_segment_that_waits_for_one_outside() -> None:
+    entries = [entry("2"), entry("4", waits_for="3"), entry("5", waits_for="4")]
+    assert [chosen.segment for chosen in batch.choose(entries, "c", 8)] == ["2"]
+    assert batch.choose(entries[1:], "c", 8) == []
+
+
+def test_labels_bring_the_builds_back() -> None:
+    builds = [Build("c", "s1", 1, "b1"), Build("c", "s2", 3, "b2")]
+    status = ProcessStatus(key="build.c", generation=1, state="RUNNING", labels=batch.labels(builds))
+    assert batch.builds_of(status) == builds
+    assert batch.builds_of(ProcessStatus(key="x", generation=1, state="RUNNING")) == []
+
+
+def test_the_log_says_what_was_built() -> None:
+    log = (
+        'b1"}\nWARN something\n'
+        'rtolap-progress: {"event":"verified","build_id":"b1"}\n'
+        'rtolap-progress: {"event":"built","build_id":"b1","rows":3}\n'
+        'rtolap-progress: {"event":"failed","build_id":"b2","error":"no disk"}\n'
+        'rtolap-progress: {"event":"verified","build_id":"b3"}\n'
+        'rtolap-progress: {"event":"bui'
+    )
+    assert batch.outcomes(log) == {"b1": Outcome(built=True), "b2": Outcome(error="no disk")}

@@ -1,0 +1,72 @@
+"""The DAG files parse quickly, without errors, and say what they should."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.dag_processing.dagbag import DagBag
+
+DAGS = Path(__file__).resolve().parents[2] / "dags"
+IDS = {
+    "rtolap_receivers",
+    "rtolap_segment_build",
+    "rtolap_purge",
+    "rtolap_retention",
+    "rtolap_cleanup",
+    "rtolap_backfill",
+}
+
+
+@pytest.fixture(scope="module")
+def dag_bag() -> Any:
+    return DagBag(str(DAGS))
+
+
+def test_there_are_no_import_errors(dag_bag: Any) -> None:
+    assert dag_bag.import_errors == {}
+    assert set(dag_bag.dags) >= IDS
+
+
+def test_the_whole_folder_parses_in_a_second(dag_bag: Any) -> None:
+    """Imports are warm after the first time, as in a DAG processor that has parsed one of the files."""
+    started = time.perf_counter()
+    again = DagBag(str(DAGS))
+    assert time.perf_counter() - started < 1.0
+    assert again.import_errors == {}
+
+
+def test_parsing_loads_nothing_heavy() -> None:
+    script = (
+        "import sys\n"
+        f"sys.path.insert(0, {str(DAGS)!r})\n"
+        "import receivers, segment_build, purge, retention, cleanup, backfill\n"
+        "print([name for name in ('pyarrow', 'pyspark', 'confluent_kafka', 'kazoo', 'duckdb', 'pandas') "
+        "if name in sys.modules])"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert answer.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_a_run_of_the_build_is_started_by_the_queue_and_never_beside_another(dag_bag: Any) -> None:
+    dag = dag_bag.dags["rtolap_segment_build"]
+    assert dag.max_active_runs == 1
+    assert [asset.name for asset in dag.timetable.asset_condition.objects] == ["rtolap_remote_persisted"]
+
+
+def test_receivers_run_once_and_without_end(dag_bag: Any) -> None:
+    dag = dag_bag.dags["rtolap_receivers"]
+    assert dag.max_active_runs == 1
+    assert dag.get_task("receiver").partial_kwargs["retries"] >= 10
+
+
+def test_backfill_has_daily_intervals_and_catches_nothing_up(dag_bag: Any) -> None:
+    dag = dag_bag.dags["rtolap_backfill"]
+    assert dag.catchup is False
+    assert type(dag.timetable).__name__ == "CronDataIntervalTimetable"

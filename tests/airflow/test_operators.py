@@ -1,0 +1,285 @@
+"""Operators against a real agent: generations across executions, adoption, builds and their promotion."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+from collections.abc import Callable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+from rtolap.airflow.build import SparkBuildOperator
+from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.process import ManagedProcessOperator, ReceiverOperator
+from rtolap.base.errors import Refused
+from rtolap.testing.agent_harness import RunningAgent, running_agent
+from rtolap.wire.coordinator import BuildInfo, BuildSpec, Queue, QueueEntry, SegmentInfo
+
+
+class SparkScript:
+    """Stands in for spark-submit: a shell script that tests set."""
+
+    script = "exit 0"
+
+    def __call__(self, arguments: Sequence[str]) -> tuple[str, ...]:
+        return ("/bin/sh", "-c", self.script, *arguments[-1:])
+
+
+SPARK = SparkScript()
+
+
+class FakeCoordinator:
+    """The coordinator's answers to an operator, from two dictionaries."""
+
+    def __init__(self, *segments: str) -> None:
+        self.waiting = list(segments)
+        self.newest: dict[str, str] = {}
+        self.promoted: list[str] = []
+        self.failed: dict[str, str] = {}
+        self.attempts = 0
+        self.refusals = 0
+
+    def __enter__(self) -> FakeCoordinator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def queue(self) -> Queue:
+        fields: dict[str, Any] = {"start_ms": 0, "end_ms": 1, "version": 1, "parts": 1, "events": 1}
+        return Queue(
+            entries=tuple(
+                QueueEntry(cube="c", segment=name, waits_for=before, **fields)
+                for before, name in zip((None, *self.waiting), self.waiting, strict=False)
+            )
+        )
+
+    def start_build(self, cube: str, segment: str) -> BuildSpec:
+        self.attempts += 1
+        self.newest[segment] = f"b{self.attempts}"
+        fields: dict[str, Any] = {"cube": cube, "segment": segment, "build_id": self.newest[segment]}
+        return BuildSpec.model_construct(version=1, **fields)
+
+    def promote(self, cube: str, segment: str, build_id: str) -> None:
+        if self.newest[segment] != build_id:
+            raise Refused("a later attempt replaced this one")
+        if self.refusals:
+            self.refusals -= 1
+            raise Refused("an earlier segment comes first")
+        self.waiting.remove(segment)
+        self.promoted.append(segment)
+
+    def fail_build(self, cube: str, segment: str, build_id: str, error: str) -> None:
+        self.failed[segment] = error
+
+    def segment(self, cube: str, segment: str) -> SegmentInfo:
+        state = "REMOTE_PERSISTED" if segment in self.waiting else "READY"
+        build = BuildInfo(build_id=self.newest[segment], version=1, started_ms=0, location="")
+        return SegmentInfo(
+            cube=cube, segment=segment, start_ms=0, end_ms=1, state=state, version=0, build=build
+        )
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAgent]:
+    with running_agent(tmp_path_factory.mktemp("agent"), extra={"spark-submit": SPARK}) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def connection(agent: RunningAgent, monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"agent_url": agent.url, "coordinator_urls": "http://127.0.0.1:1"}
+    value = {"conn_type": "rtolap", "password": agent.token, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_RTOLAP_DEFAULT", json.dumps(value))
+
+
+@pytest.fixture
+def coordinator(monkeypatch: pytest.MonkeyPatch) -> FakeCoordinator:
+    fake = FakeCoordinator("s1", "s2", "s3")
+    monkeypatch.setattr(RtolapHook, "coordinator", lambda _hook: fake)
+    return fake
+
+
+def context() -> Any:
+    class Store(dict[str, Any]):
+        def set(self, key: str, value: Any, *, retention: Any) -> None:
+            self[key] = value
+
+    ti = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1)
+    return {"ti": ti, "task_state_store": Store()}
+
+
+def deferred(call: Callable[[], Any]) -> Any:
+    with pytest.raises(TaskDeferred) as caught:
+        call()
+    return caught.value
+
+
+def event_of(deferral: Any) -> Any:
+    """Run the trigger until it fires."""
+
+    async def first() -> Any:
+        async with asyncio.timeout(20):
+            async for event in deferral.trigger.run():
+                return event.payload
+        raise AssertionError("the trigger ended without an event")
+
+    deferral.trigger.poll_s = 0.05
+    return asyncio.run(first())
+
+
+def process(key: str, script: str, **more: Any) -> ManagedProcessOperator:
+    return ManagedProcessOperator(task_id="t", argv=["sh", script], process_key=key, poll_s=0.05, **more)
+
+
+def test_each_execution_raises_the_generation_and_replaces_the_process(agent: RunningAgent) -> None:
+    operator, ctx = process("p1", "sleep 60"), context()
+    first = deferred(lambda: operator.execute(ctx))
+    assert first.method_name == "process_ended"
+    with agent.client() as client:
+        old = client.get("p1")
+        second = deferred(lambda: operator.execute(ctx))
+        new = client.get("p1")
+    assert (first.trigger.generation, second.trigger.generation) == (1, 2)
+    assert ctx["task_state_store"]["generation"] == 2
+    assert new.pid != old.pid
+
+
+def test_a_run_without_memory_still_takes_the_process_over(agent: RunningAgent) -> None:
+    deferred(lambda: process("p2", "sleep 60").execute(context()))
+    taken = deferred(lambda: process("p2", "sleep 60").execute(context()))
+    assert taken.trigger.generation == 2
+
+
+def test_a_long_running_process_that_ends_has_failed(agent: RunningAgent) -> None:
+    operator, ctx = process("p3", "echo lost the topic; exit 0", restarts_max=0), context()
+    event = event_of(deferred(lambda: operator.execute(ctx)))
+    with pytest.raises(AirflowException, match=r"(?s)FAILED.*lost the topic"):
+        operator.process_ended(ctx, event)
+
+
+def test_a_task_whose_process_was_taken_over_does_not_fight_back(agent: RunningAgent) -> None:
+    operator, ctx = process("p4", "sleep 60"), context()
+    waiting = deferred(lambda: operator.execute(ctx))
+    deferred(lambda: process("p4", "sleep 60").execute(context()))
+    with pytest.raises(AirflowFailException, match="replaced"):
+        operator.process_ended(ctx, event_of(waiting))
+
+
+def test_a_one_shot_returns_its_exit_code_and_is_acknowledged(agent: RunningAgent) -> None:
+    operator, ctx = process("p5", "exit 0", one_shot=True), context()
+    assert operator.process_ended(ctx, event_of(deferred(lambda: operator.execute(ctx)))) == 0
+    with agent.client() as client:
+        assert "p5" not in [status.key for status in client.processes()]
+
+
+def test_a_one_shot_that_is_executed_again_is_adopted(agent: RunningAgent) -> None:
+    operator, ctx = process("p6", "sleep 60", one_shot=True), context()
+    first = deferred(lambda: operator.execute(ctx))
+    again = deferred(lambda: operator.execute(ctx))
+    assert first.trigger.generation == again.trigger.generation == 1
+
+
+def test_a_failed_one_shot_is_started_anew_by_the_retry(agent: RunningAgent) -> None:
+    operator, ctx = process("p7", "exit 5", one_shot=True), context()
+    event = event_of(deferred(lambda: operator.execute(ctx)))
+    with pytest.raises(AirflowException, match="exit code 5"):
+        operator.process_ended(ctx, event)
+    assert deferred(lambda: operator.execute(ctx)).trigger.generation == 2
+
+
+def test_a_receiver_is_a_command_of_the_allow_list() -> None:
+    operator = ReceiverOperator(task_id="t", receiver_id="r0", replica_set="rs-0", port=7080)
+    assert shlex.join(operator.argv) == "rtolap receiver serve --id r0 --replica-set rs-0 --port 7080"
+    assert operator.process_key == "receiver.r0"
+
+
+def build(**more: Any) -> SparkBuildOperator:
+    return SparkBuildOperator(
+        task_id="t", cube="c", segments_max=2, poll_s=0.05, spark_master="local[1]", **more
+    )
+
+
+def drain(operator: SparkBuildOperator, ctx: Any) -> list[str]:
+    """Execute, then follow deferrals until the operator returns."""
+    step: Callable[[], Any] = lambda: operator.execute(ctx)  # noqa: E731
+    for _ in range(10):
+        try:
+            result = step()
+        except TaskDeferred as deferral:
+            event = event_of(deferral)
+            step = lambda event=event: operator.process_ended(ctx, event)  # noqa: E731
+        else:
+            assert isinstance(result, list)
+            return result
+    raise AssertionError("the queue was not drained in 10 steps")
+
+
+def test_a_build_drains_the_queue_in_batches_and_promotes_in_order(coordinator: FakeCoordinator) -> None:
+    SPARK.script = 'grep -q build_id "$0"'
+    drain(build(), context())
+    assert coordinator.promoted == ["s1", "s2", "s3"]
+    assert coordinator.attempts == 3
+
+
+def test_a_build_executed_again_waits_for_the_one_that_runs(
+    coordinator: FakeCoordinator, agent: RunningAgent
+) -> None:
+    SPARK.script = f"while [ ! -e {agent.folder}/go ]; do sleep 0.05; done"
+    first = deferred(lambda: build().execute(context()))
+    again = deferred(lambda: build().execute(context()))
+    assert first.trigger.generation == again.trigger.generation
+    assert coordinator.attempts == 2  # the batch of two was attempted once each
+    (agent.folder / "go").touch()
+    operator, ctx = build(), context()
+    deferred(lambda: operator.process_ended(ctx, event_of(again)))
+    assert coordinator.promoted == ["s1", "s2"]
+    # The first task wakes up late: its result was read already, and nothing is built twice.
+    late = deferred(lambda: operator.process_ended(ctx, event_of(first)))
+    assert coordinator.attempts == 3
+    operator.process_ended(ctx, event_of(late))
+    assert coordinator.promoted == ["s1", "s2", "s3"]
+
+
+def test_a_failed_build_is_reported_and_the_retry_builds_again(coordinator: FakeCoordinator) -> None:
+    said = 'rtolap-progress: {"event":"%s","build_id":"%s","error":"no space"}'
+    SPARK.script = f"echo '{said % ('built', 'b1')}'; echo '{said % ('failed', 'b2')}'; exit 4"
+    operator, ctx = build(), context()
+    event = event_of(deferred(lambda: operator.execute(ctx)))
+    with pytest.raises(AirflowException, match="s2: no space"):
+        operator.process_ended(ctx, event)
+    assert coordinator.promoted == ["s1"]
+    assert coordinator.failed == {"s2": "no space"}
+    SPARK.script = "exit 0"
+    drain(operator, ctx)
+    assert coordinator.promoted == ["s1", "s2", "s3"]
+
+
+def test_promotion_waits_for_an_earlier_segment(coordinator: FakeCoordinator) -> None:
+    SPARK.script = "exit 0"
+    coordinator.refusals = 1
+    drain(build(), context())
+    assert coordinator.promoted == ["s1", "s2", "s3"]
+
+
+def test_an_attempt_that_was_replaced_is_passed_over(
+    coordinator: FakeCoordinator, agent: RunningAgent
+) -> None:
+    SPARK.script = "exit 0"
+    operator, ctx = build(), context()
+    event = event_of(deferred(lambda: operator.execute(ctx)))
+    coordinator.newest["s1"] = "somebody-elses"
+    coordinator.refusals = 0
+    again = deferred(lambda: operator.process_ended(ctx, event))
+    assert coordinator.promoted == ["s2"]
+    with agent.client() as client:
+        client.stop("build.c", again.trigger.generation)
+        client.acknowledge("build.c", again.trigger.generation)
+
+
+def test_an_empty_queue_is_no_build(coordinator: FakeCoordinator) -> None:
+    coordinator.waiting.clear()
+    assert build().execute(context()) == []

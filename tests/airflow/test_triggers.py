@@ -1,0 +1,197 @@
+"""Triggers round-trip through serialize(), and do their work against a real agent."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.triggers.base import BaseTrigger
+from rtolap.airflow.triggers.process import ProcessTrigger
+from rtolap.airflow.triggers.queue import QueueTrigger
+from rtolap.airflow.triggers.watermark import WatermarkTrigger
+from rtolap.testing.agent_harness import RunningAgent, running_agent
+from rtolap.wire.agent import ProcessSpec
+from rtolap.wire.coordinator import Queue, QueueEntry
+
+NON_DEFAULT: list[BaseTrigger] = [
+    ProcessTrigger(
+        process_key="receiver.r7",
+        generation=3,
+        dag_id="d",
+        run_id="r",
+        task_id="t",
+        map_index=4,
+        one_shot=True,
+        poll_s=0.5,
+        agent_silence_s=7.0,
+        rtolap_conn_id="other",
+    ),
+    QueueTrigger(cube="c", segment="s", poll_s=0.5, repeat_s=9.0, rtolap_conn_id="other"),
+    WatermarkTrigger(cube="c", at_least_ms=5, poll_s=0.5, silence_s=9.0, rtolap_conn_id="other"),
+]
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAgent]:
+    with running_agent(tmp_path_factory.mktemp("agent")) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def connection(agent: RunningAgent, monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"agent_url": agent.url, "coordinator_urls": "http://127.0.0.1:1"}
+    value = {"conn_type": "rtolap", "password": agent.token, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_RTOLAP_DEFAULT", json.dumps(value))
+
+
+@pytest.mark.parametrize("trigger", NON_DEFAULT, ids=lambda trigger: type(trigger).__name__)
+def test_a_trigger_survives_serialization(trigger: BaseTrigger) -> None:
+    path, arguments = trigger.serialize()
+    module, _, name = path.rpartition(".")
+    again = getattr(importlib.import_module(module), name)(**json.loads(json.dumps(arguments)))
+    assert again.serialize() == (path, arguments)
+
+
+def trigger_for(key: str, generation: int = 1, **more: Any) -> ProcessTrigger:
+    arguments = {"dag_id": "d", "run_id": "r", "task_id": "t", "poll_s": 0.05, **more}
+    return ProcessTrigger(process_key=key, generation=generation, **arguments)
+
+
+async def first_event(trigger: BaseTrigger, timeout_s: float = 10.0) -> Any:
+    async with asyncio.timeout(timeout_s):
+        async for event in trigger.run():
+            return event.payload
+    raise AssertionError("the trigger ended without an event")
+
+
+def test_the_end_of_a_process_fires(agent: RunningAgent) -> None:
+    with agent.client() as client:
+        client.ensure("t1", ProcessSpec(generation=1, argv=("sh", "exit 0"), one_shot=True))
+    event = asyncio.run(first_event(trigger_for("t1", one_shot=True)))
+    assert (event["state"], event["generation"]) == ("SUCCEEDED", 1)
+
+
+def test_waiting_keeps_the_lease_alive(agent: RunningAgent) -> None:
+    with agent.client() as client:
+        client.ensure("t2", ProcessSpec(generation=1, argv=("sh", "sleep 60"), lease_s=1.0))
+        with pytest.raises(TimeoutError):
+            asyncio.run(first_event(trigger_for("t2"), timeout_s=2.5))
+        assert client.get("t2").state == "RUNNING"
+
+
+def test_a_replaced_generation_fires_superseded(agent: RunningAgent) -> None:
+    with agent.client() as client:
+        client.ensure("t3", ProcessSpec(generation=1, argv=("sh", "sleep 60")))
+        client.ensure("t3", ProcessSpec(generation=2, argv=("sh", "sleep 60")))
+    assert asyncio.run(first_event(trigger_for("t3")))["state"] == "SUPERSEDED"
+
+
+def test_an_unknown_process_and_a_silent_agent_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert asyncio.run(first_event(trigger_for("never")))["state"] == "LOST"
+    value = {"conn_type": "rtolap", "password": "x", "extra": {"agent_url": "http://127.0.0.1:1"}}
+    monkeypatch.setenv("AIRFLOW_CONN_RTOLAP_DEFAULT", json.dumps(value))
+    event = asyncio.run(first_event(trigger_for("t", agent_silence_s=0.2)))
+    assert event["state"] == "LOST"
+    assert "silent" in event["reason"]
+
+
+@pytest.mark.parametrize(
+    ("state", "one_shot", "stopped"),
+    [
+        ("deferred", False, False),  # a stalled triggerer: nobody acted
+        ("failed", False, True),
+        ("success", False, True),
+        (None, False, True),  # cleared: the next generation wants it gone
+        ("scheduled", False, True),
+        ("failed", True, True),
+        (None, True, False),  # a cleared build is left for the next execution to adopt
+        ("queued", True, False),
+    ],
+)
+def test_a_kill_stops_the_process_only_if_its_task_has_ended(
+    agent: RunningAgent, monkeypatch: pytest.MonkeyPatch, state: str | None, one_shot: bool, stopped: bool
+) -> None:
+    key = f"k-{state}-{one_shot}"
+    trigger = trigger_for(key, one_shot=one_shot)
+
+    async def known() -> str | None:
+        return state
+
+    monkeypatch.setattr(trigger, "task_state", known)
+    with agent.client() as client:
+        client.ensure(key, ProcessSpec(generation=1, argv=("sh", "sleep 60")))
+        asyncio.run(trigger.on_kill())
+        assert client.get(key).state == ("STOPPED" if stopped else "RUNNING")
+
+
+def test_a_kill_that_is_cut_off_still_stops_the_process(
+    agent: RunningAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trigger = trigger_for("k-cut")
+
+    async def failed() -> str:
+        return "failed"
+
+    async def scenario() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(trigger.on_kill(), timeout=0.1)
+        deadline_s = time.monotonic() + 10
+        while (await asyncio.to_thread(client.get, "k-cut")).state != "STOPPED":
+            assert time.monotonic() < deadline_s
+            await asyncio.sleep(0.05)
+
+    monkeypatch.setattr(trigger, "task_state", failed)
+    with agent.client() as client:
+        script = "trap 'sleep 0.5; exit 0' TERM; touch ready; sleep 60 & wait"
+        ready = Path("ready")
+        client.ensure(
+            "k-cut", ProcessSpec(generation=1, argv=("sh", script.replace("ready", f"{agent.folder}/ready")))
+        )
+        deadline_s = time.monotonic() + 10
+        while not (agent.folder / ready).exists():
+            assert time.monotonic() < deadline_s
+            time.sleep(0.02)
+        asyncio.run(scenario())
+
+
+def test_a_kill_does_not_touch_the_next_generation(
+    agent: RunningAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trigger = trigger_for("k-next", generation=1)
+
+    async def running() -> str:
+        return "running"
+
+    monkeypatch.setattr(trigger, "task_state", running)
+    with agent.client() as client:
+        client.ensure("k-next", ProcessSpec(generation=2, argv=("sh", "sleep 60")))
+        asyncio.run(trigger.on_kill())
+        assert client.get("k-next").state == "RUNNING"
+
+
+def entry(cube: str, segment: str, **more: Any) -> QueueEntry:
+    return QueueEntry(
+        **{
+            "cube": cube,
+            "segment": segment,
+            "start_ms": 0,
+            "end_ms": 1,
+            "version": 1,
+            "parts": 1,
+            "events": 1,
+            **more,
+        }
+    )
+
+
+def test_the_queue_trigger_looks_at_what_it_was_asked_for() -> None:
+    queue = Queue(entries=(entry("a", "s1"), entry("a", "s2"), entry("b", "s1")))
+    assert len(QueueTrigger().wanted(queue)) == 3
+    assert QueueTrigger(cube="a").wanted(queue) == {("a", "s1", 1), ("a", "s2", 1)}
+    assert QueueTrigger(cube="a", segment="s2").wanted(queue) == {("a", "s2", 1)}
