@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+from sqlglot.tokens import TokenType
 
 from rtolap.base.errors import QueryError
 from rtolap.query.dialect import RtolapSql
@@ -33,6 +34,7 @@ def parse(sql: str) -> Statement:
     explain = _EXPLAIN.match(sql)
     body = sql[explain.end() :] if explain else sql
     try:
+        body, positional = _name_question_marks(body)
         trees = [tree for tree in sqlglot.parse(body, dialect=RtolapSql) if tree is not None]
     except (SqlglotError, RecursionError) as error:
         text = _MARKUP.sub("", str(error).splitlines()[0]) if str(error) else "too deeply nested"
@@ -44,15 +46,28 @@ def parse(sql: str) -> Statement:
         raise QueryError(
             "unsupported statement", expected="SELECT, WITH, UNION or EXPLAIN SELECT", found=tree.key.upper()
         )
-    return Statement(tree, explain is not None, _name_parameters(tree))
+    return Statement(tree, explain is not None, _parameters(tree, positional))
 
 
-def _name_parameters(tree: exp.Expression) -> tuple[str, ...]:
-    """Replace `?` by `$p1`, …, left to right, so that moving or dropping one does not shift the others."""
-    names: dict[str, None] = {}
-    # Depth first is the order of the text for everything but LIMIT a, b: sort by what the parser met.
-    for count, node in enumerate(list(tree.find_all(exp.Placeholder, bfs=False)), start=1):
-        name = str(node.this) if node.this else f"p{count}"
-        names[name] = None
+def _name_question_marks(sql: str) -> tuple[str, tuple[str, ...]]:
+    """`?` → `:p1`, `:p2`, … by their place in the text, so that moving one in the tree does not shift others."""
+    marks = [t.start for t in RtolapSql().tokenize(sql) if t.token_type is TokenType.PLACEHOLDER]
+    pieces, at = [], 0
+    for count, start in enumerate(marks, start=1):
+        pieces += [sql[at:start], f":p{count}"]
+        at = start + 1
+    return "".join(pieces) + sql[at:], tuple(f"p{count}" for count in range(1, len(marks) + 1))
+
+
+def _parameters(tree: exp.Expression, positional: tuple[str, ...]) -> tuple[str, ...]:
+    """Turn placeholders into the engine's `$name`; their names, positional ones in order."""
+    if any(tree.find_all(exp.Parameter)):
+        raise QueryError("user variables (@name) are not supported", action="bind a parameter instead")
+    names = dict.fromkeys(positional)
+    for node in list(tree.find_all(exp.Placeholder)):
+        name = str(node.this)
+        if positional and name not in names:
+            raise QueryError("mixed parameters", expected="either ? or :name", found=f":{name}")
+        names.setdefault(name)
         node.replace(exp.Parameter(this=exp.var(name)))
     return tuple(names)

@@ -1,0 +1,158 @@
+"""Conditions as SQL trees → `model.predicate` trees, where that says exactly the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+
+from sqlglot import exp
+
+from rtolap.model.cube import Schema
+from rtolap.model.predicate import And, Compare, CompareOp, In, IsNull, Like, Not, Or, Predicate, Scalar
+from rtolap.model.types import ColumnType
+from rtolap.query.timeline import as_datetime, text
+
+_OPS: dict[type[exp.Expression], CompareOp] = {
+    exp.EQ: "eq",
+    exp.NEQ: "ne",
+    exp.LT: "lt",
+    exp.LTE: "le",
+    exp.GT: "gt",
+    exp.GTE: "ge",
+}
+_FLIPPED: dict[CompareOp, CompareOp] = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+_INT_RANGE = {"int": 2**31, "bigint": 2**63}
+
+
+class FilterBuilder:
+    """`build` gives None for anything that it cannot say: the engine then does it."""
+
+    def __init__(self, schema: Schema, alias: str, fold: Callable[[exp.Expression], object]) -> None:
+        self.schema = schema
+        self.alias = alias
+        self.fold = fold
+
+    def build(self, node: exp.Expression) -> Predicate | None:
+        match node:
+            case exp.Paren():
+                return self.build(node.this)
+            case exp.And() | exp.Or():
+                left, right = self.build(node.this), self.build(node.expression)
+                if left is None or right is None:
+                    return None
+                return And((left, right)) if isinstance(node, exp.And) else Or((left, right))
+            case exp.Not():
+                term = self.build(node.this)
+                return None if term is None else Not(term)
+            case exp.Between():
+                return self._between(node)
+            case exp.In():
+                return self._in(node)
+            case exp.Is() if isinstance(node.expression, exp.Null):
+                column = self._column(node.this)
+                return None if column is None else IsNull(column)
+            case exp.Like():
+                return self._like(node)
+            case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
+                return self._compare(node.this, _OPS[type(node)], node.expression)
+        return None
+
+    def _compare(self, left: exp.Expression, op: CompareOp, right: exp.Expression) -> Predicate | None:
+        column, constant = self._column(left), right
+        if column is None:
+            column, constant, op = self._column(right), left, _FLIPPED[op]
+        if column is None:
+            return None
+        value = self._value(column, constant)
+        return None if value is None else Compare(column, op, value)
+
+    def _between(self, node: exp.Between) -> Predicate | None:
+        low = self._compare(node.this, "ge", node.args["low"])
+        high = self._compare(node.this, "le", node.args["high"])
+        return None if low is None or high is None or node.args.get("symmetric") else And((low, high))
+
+    def _in(self, node: exp.In) -> Predicate | None:
+        column = self._column(node.this)
+        if column is None or node.args.get("query") is not None or not node.expressions:
+            return None
+        values = [self._value(column, item) for item in node.expressions]
+        kept = tuple(value for value in values if value is not None)
+        return In(column, kept) if len(kept) == len(values) else None
+
+    def _like(self, node: exp.Like) -> Predicate | None:
+        column = self._column(node.this)
+        if column is None or self.schema.dimension_type(column).kind != "string":
+            return None
+        pattern = self._constant(node.expression)
+        return Like(column, pattern) if isinstance(pattern, str) and "\\" not in pattern else None
+
+    def _column(self, node: exp.Expression) -> str | None:
+        node = node.unnest()
+        if isinstance(node, exp.Cast) and node.to.this is exp.DataType.Type.DATE:
+            inner = self._column(node.this)  # DATE(day_start) is day_start: both begin at midnight
+            return inner if inner in ("day_start", "week_start", "month_start", "quarter_start", "year_start") else None
+        if isinstance(node, exp.TsOrDsToDate | exp.Date) and isinstance(node.this, exp.Column):
+            return self._column(exp.cast(node.this.copy(), exp.DataType.Type.DATE))
+        if isinstance(node, exp.Column) and node.table == self.alias:
+            return node.name if node.name in self.schema.cube.all_dimensions else None
+        return None
+
+    def _constant(self, node: exp.Expression) -> object:
+        if node.find(exp.Column, exp.Query, exp.Rand):
+            return None
+        try:
+            return self.fold(node)
+        except LookupError:
+            return None
+
+    def _value(self, column: str, node: exp.Expression) -> Scalar:
+        """The constant in the column's own terms; None if it has none, NULL included."""
+        value = self._constant(node)
+        return None if value is None else in_terms_of(self.schema.dimension_type(column), value)
+
+
+def in_terms_of(kind: ColumnType, value: object) -> Scalar:
+    """The value as the wire writes it for a column of this type; None if it cannot be held exactly."""
+    match kind.kind:
+        case "string":
+            return value if isinstance(value, str) else None
+        case "boolean":
+            return value if isinstance(value, bool) else None
+        case "int" | "bigint":
+            whole = _whole(value)
+            bound = _INT_RANGE[kind.kind]
+            return whole if whole is not None and -bound <= whole < bound else None
+        case "double":
+            if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+                return None
+            number = float(value)
+            return number if number == value else None
+        case "decimal":
+            return _decimal(kind, value)
+        case "date":
+            instant = as_datetime(value)
+            midnight = instant is not None and instant == datetime(instant.year, instant.month, instant.day)
+            return instant.date().isoformat() if instant is not None and midnight else None
+        case "timestamp":
+            instant = as_datetime(value)
+            return None if instant is None else text(instant)
+    return None
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        return None
+    return int(value) if value == int(value) else None
+
+
+def _decimal(kind: ColumnType, value: object) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        return None
+    number = Decimal(value)
+    if not number.is_finite():
+        return None
+    scaled = number.scaleb(kind.scale)
+    if scaled != scaled.to_integral_value() or abs(scaled) >= Decimal(10) ** kind.precision:
+        return None
+    return f"{number:f}"

@@ -1,0 +1,46 @@
+"""SQL over events → SQL over partial aggregates: an ordered tuple of small functions.
+
+Each rule takes the tree and the context and gives the tree back; each is exact on its own:
+
+| rule | does |
+|---|---|
+| `names` | spells tables and columns as they are defined, refuses what is unknown, drops zones and locks |
+| `qualify` | gives every column its table, expands stars, aliases and positions |
+| `single_events` | refuses SELECTs that would show single events, which no cube keeps |
+| `event_time` | puts the coarsest sufficient derived dimension in the place of the event time |
+| `aggregates` | replaces aggregates over events by aggregates over partials |
+| `pushdown` | takes from WHERE what receivers and history can filter, and notes what each cube has to give |
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from rtolap.query.dialect import engine_sql
+from rtolap.query.plan import Rewritten
+from rtolap.query.rules.aggregates import aggregates
+from rtolap.query.rules.context import Context, Rule
+from rtolap.query.rules.event_time import event_time
+from rtolap.query.rules.names import names, qualify
+from rtolap.query.rules.pushdown import pushdown
+from rtolap.query.rules.single_events import single_events
+
+RULES: tuple[Rule, ...] = (names, qualify, single_events, event_time, aggregates, pushdown)
+
+
+def rewrite(tree: exp.Expression, context: Context) -> Rewritten:
+    """Raises QueryError naming what a cube cannot answer. `tree` is not changed."""
+    rewritten = tree.copy()
+    for rule in RULES:
+        rewritten = rule(rewritten, context)
+    return Rewritten(
+        tree=rewritten,
+        sql=engine_sql(rewritten),
+        reads=context.reads,
+        lookups=tuple(sorted(context.lookups)),
+        information=tuple(sorted(context.information)),
+        parameters=tuple(dict.fromkeys(str(node.name) for node in rewritten.find_all(exp.Parameter))),
+    )
+
+
+__all__ = ["RULES", "Context", "rewrite"]

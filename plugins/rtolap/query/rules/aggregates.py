@@ -1,0 +1,111 @@
+"""Aggregates over events → aggregates over partial rows. See `totals` for the algebra."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from rtolap.base.errors import QueryError
+from rtolap.model.types import ColumnType
+from rtolap.query.catalogue import not_a_dimension
+from rtolap.query.dialect import user_sql
+from rtolap.query.rules.context import Context, CubeScope, cube_scopes, is_aggregated, own_aggregates
+from rtolap.query.rules.totals import Totals
+
+HLL_ESTIMATE = "hll_estimate"  # registered in the engine: a list of sketches → the number of distinct values
+_OVER = Callable[[exp.Expression], exp.Expression]
+
+
+def aggregates(tree: exp.Expression, context: Context) -> exp.Expression:
+    for cube in list(cube_scopes(tree, context)):
+        if is_aggregated(cube):
+            for node in own_aggregates(cube):
+                _replace(node, cube)
+    for cube in cube_scopes(tree, context):
+        partials = {partial.name for partial in cube.schema.partials}
+        for column in cube.columns():
+            if cube.is_measure(column) and column.name not in partials:
+                raise not_a_dimension(column.name, cube.schema)
+    return tree
+
+
+def _replace(node: exp.Expression, cube: CubeScope) -> None:
+    totals = Totals(cube)
+    target: exp.Expression = node
+    condition: exp.Expression | None = None
+    if isinstance(node.parent, exp.Filter):
+        target, condition = node.parent, node.parent.expression
+        for column in condition.find_all(exp.Column):
+            if cube.is_measure(column):
+                raise not_a_dimension(column.name, cube.schema)
+
+    def filtered(aggregate: exp.Expression) -> exp.Expression:
+        if condition is None:
+            return aggregate
+        return exp.Filter(this=aggregate, expression=condition.copy())
+
+    target.replace(_translate(node, totals, filtered))
+
+
+def _translate(node: exp.Expression, totals: Totals, filtered: _OVER) -> exp.Expression:
+    argument = node.this
+    distinct = isinstance(argument, exp.Distinct)
+    match node:
+        case exp.Count() if distinct:
+            return _count_distinct(node, argument.expressions, totals, filtered)
+        case exp.ApproxDistinct():
+            return _count_distinct(node, [argument], totals, filtered)
+        case exp.Count():
+            if len(node.expressions) > 0:
+                raise QueryError(f"{user_sql(node)} needs DISTINCT")
+            total = filtered(exp.Sum(this=totals.count(argument or exp.Star())))
+            return exp.cast(exp.func("COALESCE", total, exp.Literal.number(0)), exp.DataType.Type.BIGINT)
+        case exp.Sum() if not distinct:
+            total = filtered(exp.Sum(this=totals.sum(argument)))
+            return _as_declared(total, argument, totals)
+        case exp.Avg() if not distinct:
+            total = exp.cast(filtered(exp.Sum(this=totals.sum(argument))), exp.DataType.Type.DOUBLE)
+            number = filtered(exp.Sum(this=totals.count(argument)))
+            return exp.paren(exp.Div(this=total, expression=exp.func("NULLIF", number, exp.Literal.number(0))))
+        case exp.Min() | exp.Max() if not distinct:
+            suffix = "min" if isinstance(node, exp.Min) else "max"
+            return filtered(type(node)(this=totals.pick(argument, suffix, suffix.upper())))
+        case exp.Sum() | exp.Avg() | exp.Min() | exp.Max() | exp.LogicalAnd() | exp.LogicalOr():
+            _only_dimensions(node, totals)  # repeating a row changes none of these
+            return filtered(node.copy())
+    raise QueryError(
+        f"cube {totals.cube.schema.cube.name} cannot answer {user_sql(node)}",
+        expected="COUNT, SUM, MIN, MAX, AVG, COUNT(DISTINCT …) or APPROX_COUNT_DISTINCT",
+        action="partial aggregates do not hold what this function needs",
+    )
+
+
+def _count_distinct(
+    node: exp.Expression, arguments: list[exp.Expression], totals: Totals, filtered: _OVER
+) -> exp.Expression:
+    if not any(totals.has_measure(argument) for argument in arguments):
+        distinct = exp.Count(this=exp.Distinct(expressions=[a.copy() for a in arguments]))
+        return filtered(distinct)
+    if len(arguments) != 1:
+        _only_dimensions(node, totals)
+    picked = totals.pick(arguments[0], "hll", "APPROX_DISTINCT")
+    sketches = filtered(exp.Anonymous(this="LIST", expressions=[picked]))
+    estimate = exp.Anonymous(this=HLL_ESTIMATE, expressions=[sketches])
+    return exp.cast(estimate, exp.DataType.Type.BIGINT)
+
+
+def _as_declared(total: exp.Expression, argument: exp.Expression, totals: Totals) -> exp.Expression:
+    """A sum of 32-bit values is declared to fit 64 bits: say so, instead of the engine's 128."""
+    column = argument.unnest()
+    if isinstance(column, exp.Column) and column.table == totals.cube.alias:
+        partial = totals.known.get(f"{column.name}__sum")
+        if partial is not None and partial.type == ColumnType("bigint"):
+            return exp.cast(total, exp.DataType.Type.BIGINT)
+    return total
+
+
+def _only_dimensions(node: exp.Expression, totals: Totals) -> None:
+    for column in node.find_all(exp.Column):
+        if totals.cube.is_measure(column):
+            raise not_a_dimension(column.name, totals.cube.schema)

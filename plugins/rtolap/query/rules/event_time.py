@@ -1,0 +1,188 @@
+"""The event time itself is not kept: what is asked of it is asked of a derived time dimension, where exact.
+
+`ts >= '2013-01-02'` becomes `day_start >= '2013-01-02'` because the instant is the start of a day;
+`date_trunc('day', ts)`, `DATE(ts)`, `YEAR(ts)` and the like read the coarsest dimension that determines them.
+The event time reads as local time in the table's zone, as the derived dimensions do.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import cast
+
+from sqlglot import exp
+
+from rtolap.base.errors import QueryError
+from rtolap.model.cube import TIME_UNITS, TimeUnit
+from rtolap.query.dialect import user_sql
+from rtolap.query.rules.context import Context, CubeScope, cube_scopes
+from rtolap.query.timeline import as_datetime, coarsest_for, floor, text
+
+_MICROSECOND = timedelta(microseconds=1)
+_FLIPPED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
+_PARTS: dict[type[exp.Expression], TimeUnit] = {
+    exp.Year: "year",
+    exp.Quarter: "quarter",
+    exp.Month: "month",
+    exp.Day: "day",
+    exp.DayOfMonth: "day",
+    exp.DayOfWeek: "day",
+    exp.DayOfYear: "day",
+    exp.Week: "day",
+    exp.WeekOfYear: "day",
+    exp.Hour: "hour",
+    exp.Minute: "minute",
+}
+_FORMATS: dict[str, TimeUnit] = {
+    **dict.fromkeys("Yy", "year"),
+    **dict.fromkeys("mbB", "month"),
+    **dict.fromkeys("djaAuwUWV", "day"),
+    **dict.fromkeys("HIkl", "hour"),
+    "M": "minute",
+}
+
+
+def event_time(tree: exp.Expression, context: Context) -> exp.Expression:
+    for cube in list(cube_scopes(tree, context)):
+        name = cube.schema.table.time.column
+        if name in cube.schema.cube.all_dimensions:
+            continue
+        for column in cube.columns():
+            if column.name == name:
+                _rewrite(column, cube, context)
+    return tree
+
+
+def _rewrite(column: exp.Column, cube: CubeScope, context: Context) -> None:
+    node: exp.Expression = column
+    as_date = False
+    while isinstance(node.parent, exp.Paren | exp.TsOrDsToDate | exp.TsOrDsToTimestamp | exp.Date | exp.Cast):
+        node = node.parent
+        if isinstance(node, exp.Cast):
+            if node.to.this not in exp.DataType.TEMPORAL_TYPES:
+                break
+            as_date = as_date or node.to.this in (exp.DataType.Type.DATE, exp.DataType.Type.DATE32)
+        elif isinstance(node, exp.TsOrDsToDate | exp.Date):
+            as_date = True
+    parent = node.parent
+    if isinstance(parent, exp.Count | exp.Min | exp.Max):
+        return  # a measure, or an error: the next rule says
+    if isinstance(parent, exp.Distinct):
+        raise _unanswerable(parent, cube)
+    if isinstance(parent, exp.DateTrunc | exp.TimestampTrunc):
+        _truncate(parent, column, cube)
+        return
+    unit = _unit_of(parent)
+    if unit is None and as_date:
+        unit = "day"
+    if unit is not None:
+        column.replace(cube.column(_column_for(unit, parent or node, cube)))
+        return
+    if isinstance(parent, exp.Between) and parent.this is node:
+        low = exp.GTE(this=parent.this.copy(), expression=parent.args["low"].copy())
+        high = exp.LTE(this=parent.this.copy(), expression=parent.args["high"].copy())
+        parent.replace(
+            exp.paren(exp.and_(_compare(low, True, cube, context), _compare(high, True, cube, context)))
+        )
+        return
+    if isinstance(parent, exp.GT | exp.GTE | exp.LT | exp.LTE):
+        parent.replace(_compare(parent, parent.this is node, cube, context))
+        return
+    raise _unanswerable(parent or node, cube)
+
+
+def _compare(
+    comparison: exp.Expression, column_left: bool, cube: CubeScope, context: Context
+) -> exp.Expression:
+    kind = type(comparison) if column_left else _FLIPPED[type(comparison)]
+    constant = comparison.expression if column_left else comparison.this
+    if constant.find(exp.Column, exp.Query):
+        raise _unanswerable(comparison, cube)
+    try:
+        value = context.fold(constant)
+    except LookupError:  # only described, not executed: any kept unit has the right type
+        finest = cube.schema.cube.time_columns
+        return exp.GTE(this=cube.column(finest[0]), expression=exp.Null()) if finest else exp.null()
+    instant = as_datetime(value)
+    if instant is None:
+        raise QueryError(
+            f"{user_sql(comparison)} compares the event time with something else",
+            expected="a timestamp such as '2013-01-02 10:00:00'",
+            found=repr(value),
+        )
+    if kind in (exp.GT, exp.LTE):  # event times are whole microseconds: > x is >= x + 1 µs
+        kind = exp.GTE if kind is exp.GT else exp.LT
+        instant += _MICROSECOND
+    unit = _aligned_unit(instant, cube)
+    if unit is None:
+        finest_unit = cube.schema.cube.finest_unit
+        raise QueryError(
+            f"cube {cube.schema.cube.name} keeps time by the {finest_unit or 'segment only'}: "
+            f"{user_sql(comparison)} cannot be answered exactly",
+            expected=f">= or < the start of a {finest_unit}" if finest_unit else "no condition on the event time",
+            found=text(instant),
+            action="align the instant, or add a finer time dimension to the cube",
+        )
+    literal = exp.cast(exp.Literal.string(text(instant)), exp.DataType.Type.TIMESTAMP)
+    return cast(exp.Expression, kind(this=cube.column(f"{unit}_start"), expression=literal))
+
+
+def _aligned_unit(instant: datetime, cube: CubeScope) -> TimeUnit | None:
+    """The coarsest kept unit that begins at the instant: it is in the smallest cuboids."""
+    for unit in reversed(TIME_UNITS):
+        if unit in cube.schema.cube.time_dimensions and floor(instant, unit) == instant:
+            return unit
+    return None
+
+
+def _truncate(function: exp.Expression, column: exp.Column, cube: CubeScope) -> None:
+    unit = _named_unit(function.args["unit"])
+    if unit is None:
+        raise _unanswerable(function, cube)
+    name = _column_for(unit, function, cube)
+    if name == f"{unit}_start":
+        function.replace(cube.column(name))
+    else:
+        column.replace(cube.column(name))
+
+
+def _unit_of(function: exp.Expression | None) -> TimeUnit | None:
+    if function is None:
+        return None
+    if isinstance(function, exp.Extract):
+        part = str(function.this.name).lower()
+        return _named_unit(function.this) or ("day" if part.startswith(("dow", "doy", "isodow")) else None)
+    if isinstance(function, exp.TimeToStr):
+        pattern = function.args["format"]
+        if not isinstance(pattern, exp.Literal):
+            return None
+        letters = str(pattern.this).replace("%-", "%").split("%")[1:]
+        units = [_FORMATS.get(piece[:1]) for piece in letters]
+        if not units or None in units:
+            return None
+        known = [unit for unit in units if unit is not None]
+        finest = min(known, key=TIME_UNITS.index)
+        return finest
+    return _PARTS.get(type(function))
+
+
+def _named_unit(node: exp.Expression) -> TimeUnit | None:
+    name = str(node.name).lower().removesuffix("s")
+    return next((unit for unit in TIME_UNITS if unit == name), None)
+
+
+def _column_for(unit: TimeUnit, function: exp.Expression, cube: CubeScope) -> str:
+    found = coarsest_for(unit, cube.schema.cube.time_dimensions)
+    if found is None:
+        raise _unanswerable(function, cube, needed=unit)
+    return f"{found}_start"
+
+
+def _unanswerable(node: exp.Expression, cube: CubeScope, needed: TimeUnit | None = None) -> QueryError:
+    kept = ", ".join(cube.schema.cube.time_columns) or "no time dimension"
+    return QueryError(
+        f"cube {cube.schema.cube.name} cannot answer {user_sql(node)}: it keeps the event time as {kept}",
+        expected=f"a time dimension of a {needed} or finer" if needed else "a derived time dimension, "
+        "date_trunc, a part of the date, or a comparison with the start of one",
+        action="use a derived dimension, or add a finer one to the cube",
+    )

@@ -1,0 +1,140 @@
+"""Names as they are defined, and nothing that the engine should not be asked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.qualify import qualify as resolve
+from sqlglot.optimizer.scope import traverse_scope
+
+from rtolap.base.errors import QueryError
+from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, unknown_column, unknown_table
+from rtolap.query.dialect import RtolapSql, user_sql
+from rtolap.query.rules.context import Context, cube_scopes
+
+# Functions that would show the engine's insides instead of data.
+_FORBIDDEN_PREFIXES = ("duckdb_", "pragma_", "read_", "sniff_", "glob", "getenv", "current_setting", "nextval")
+_ZONED = frozenset(("TIMESTAMPTZ", "TIMESTAMPLTZ"))
+
+
+def names(tree: exp.Expression, context: Context) -> exp.Expression:
+    """Check tables and functions; spell names as defined; timestamps have no zone; names for nameless columns."""
+    _check_tables(tree, context)
+    _spell_columns(tree, context)
+    for function in tree.find_all(exp.Anonymous):
+        if str(function.this).lower().startswith(_FORBIDDEN_PREFIXES):
+            raise QueryError(f"function {function.this} is not available")
+    if any(tree.find_all(exp.Into, exp.Placeholder)):
+        raise QueryError("unsupported SQL", found="INTO" if tree.find(exp.Into) else "a bare placeholder")
+    for kind in tree.find_all(exp.DataType):
+        if kind.this.name in _ZONED:
+            kind.set("this", exp.DataType.Type.TIMESTAMP)
+    for select in tree.find_all(exp.Select):
+        select.set("locks", None)  # FOR UPDATE has no meaning here: nothing can be written
+        _roll_up(select)
+        _label(select)
+    for now in list(tree.find_all(exp.CurrentTimestamp)):
+        now.replace(exp.cast(now.copy(), exp.DataType.Type.TIMESTAMP))
+    return tree
+
+
+def qualify(tree: exp.Expression, context: Context) -> exp.Expression:
+    """Every column with its table. Raises QueryError for unknown or ambiguous columns."""
+    schema: dict[str, Any] = {
+        name: {column: str(kind.kind) for column, kind in context.catalogue.columns(name).items()}
+        for name in context.catalogue.relation_names()
+    }
+    if context.information:
+        schema = {}  # tables of two databases: stars over information_schema are left to the engine
+    try:
+        tree = resolve(
+            tree,
+            dialect=RtolapSql,
+            schema=schema or None,
+            validate_qualify_columns=False,
+            quote_identifiers=True,
+            identify=True,
+        )
+    except SqlglotError as error:
+        raise QueryError(f"bad SQL: {str(error).splitlines()[0]}") from error
+    for cube in cube_scopes(tree, context):
+        known = context.catalogue.columns(cube.schema.cube.name)
+        for column in cube.columns():
+            if column.name not in known:
+                raise unknown_column(column.name, f"cube {cube.schema.cube.name}", known)
+        for column in cube.scope.unqualified_columns:
+            aliases = {name.lower() for name in cube.select.named_selects}
+            late = column.find_ancestor(exp.Order, exp.Having, exp.Qualify, exp.Group, exp.Select)
+            if isinstance(late, exp.Select) or column.name.lower() not in aliases:
+                raise unknown_column(column.name, f"cube {cube.schema.cube.name}", known)
+    return tree
+
+
+def _check_tables(tree: exp.Expression, context: Context) -> None:
+    for scope in traverse_scope(tree):
+        for node in scope.tables:
+            if isinstance(node.this, exp.Func):
+                raise QueryError(f"table functions are not available: {user_sql(node)}")
+            if not node.db and node.name in scope.cte_sources:
+                continue
+            if node.db.lower() == INFORMATION_SCHEMA:
+                if node.name.lower() not in context.information_tables:
+                    raise unknown_table(f"{INFORMATION_SCHEMA}.{node.name}", context.catalogue)
+                name = node.name.lower()
+                context.information.add(name)
+                _rename(node, f"__information_{name}")
+                continue
+            if node.db and node.db.lower() != DATABASE:
+                raise QueryError(f"unknown database {node.db!r}", expected=DATABASE)
+            spelled = context.catalogue.spelled(node.name)
+            if spelled is None:
+                raise unknown_table(node.name, context.catalogue)
+            if spelled in context.catalogue.lookups:
+                context.lookups.add(spelled)
+            _rename(node, spelled)
+
+
+def _rename(node: exp.Table, name: str) -> None:
+    if not node.alias:
+        node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
+    node.set("db", None)
+    node.set("catalog", None)
+    node.set("this", exp.to_identifier(name, quoted=True))
+
+
+def _spell_columns(tree: exp.Expression, context: Context) -> None:
+    spellings: dict[str, set[str]] = {}
+    for relation in context.catalogue.relation_names():
+        for name in context.catalogue.columns(relation):
+            spellings.setdefault(name.lower(), set()).add(name)
+    aliases = {node.alias for node in tree.find_all(exp.Alias, exp.TableAlias)}
+    for column in tree.find_all(exp.Column):
+        known = spellings.get(column.name.lower(), set())
+        if column.name not in known and len(known) == 1 and column.name not in aliases:
+            column.this.set("this", next(iter(known)))
+        if column.args.get("db") is not None:
+            column.set("db", None)
+
+
+def _roll_up(select: exp.Select) -> None:
+    """GROUP BY a, b WITH ROLLUP → GROUP BY ROLLUP (a, b), which is how the engine says it."""
+    group = select.args.get("group")
+    if group is None:
+        return
+    for rollup in group.args.get("rollup") or ():
+        if isinstance(rollup, exp.Rollup) and not rollup.expressions:
+            rollup.set("expressions", group.expressions)
+            group.set("expressions", [])
+
+
+def _label(select: exp.Select) -> None:
+    """A projection without a name is called by its text, as MySQL's clients expect."""
+    labelled = []
+    for projection in select.expressions:
+        nameless = not isinstance(projection, exp.Alias | exp.Column | exp.Star)
+        labelled.append(
+            exp.alias_(projection, user_sql(projection)[:256], quoted=True) if nameless else projection
+        )
+    select.set("expressions", labelled)

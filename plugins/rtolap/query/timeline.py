@@ -1,0 +1,95 @@
+"""Calendar arithmetic of derived time dimensions. Local time in the table's zone, without a zone."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+from rtolap.model.cube import TIME_UNITS, TimeUnit
+
+_COARSER: dict[TimeUnit, tuple[TimeUnit, ...]] = {
+    "minute": TIME_UNITS,
+    "hour": ("hour", "day", "week", "month", "quarter", "year"),
+    "day": ("day", "week", "month", "quarter", "year"),
+    "week": ("week",),
+    "month": ("month", "quarter", "year"),
+    "quarter": ("quarter", "year"),
+    "year": ("year",),
+}
+_DAYS_MAX: dict[TimeUnit, timedelta] = {
+    "minute": timedelta(minutes=1),
+    "hour": timedelta(hours=1),
+    "day": timedelta(days=1),
+    "week": timedelta(days=7),
+    "month": timedelta(days=31),
+    "quarter": timedelta(days=92),
+    "year": timedelta(days=366),
+}
+EPOCH = datetime(1970, 1, 1)
+
+
+def refines(fine: TimeUnit, coarse: TimeUnit) -> bool:
+    """Does the start of the fine unit determine the start of the coarse one?"""
+    return coarse in _COARSER[fine]
+
+
+def coarsest_for(unit: TimeUnit, kept: tuple[TimeUnit, ...]) -> TimeUnit | None:
+    """The coarsest of the kept units that still determines `unit`."""
+    fitting = [known for known in TIME_UNITS if known in kept and refines(known, unit)]
+    return fitting[-1] if fitting else None
+
+
+def floor(value: datetime, unit: TimeUnit) -> datetime:
+    day = value.replace(hour=0, minute=0, second=0, microsecond=0)
+    match unit:
+        case "minute":
+            return value.replace(second=0, microsecond=0)
+        case "hour":
+            return value.replace(minute=0, second=0, microsecond=0)
+        case "day":
+            return day
+        case "week":
+            return day - timedelta(days=day.weekday())
+        case "month":
+            return day.replace(day=1)
+        case "quarter":
+            return day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1)
+        case "year":
+            return day.replace(month=1, day=1)
+
+
+def as_datetime(value: object) -> datetime | None:
+    """A constant as a timestamp without a zone; None if it is not one."""
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None) if value.tzinfo is None else None
+    if isinstance(value, date):
+        return datetime(value.year, value.month, value.day)
+    if isinstance(value, str):
+        try:
+            parsed = datetime.fromisoformat(value.strip())
+        except ValueError:
+            return None
+        return parsed if parsed.tzinfo is None else None
+    return None
+
+
+def text(value: datetime) -> str:
+    """As predicates and SQL literals write it."""
+    return value.strftime("%Y-%m-%d %H:%M:%S.%f") if value.year >= 1000 else value.isoformat(" ")
+
+
+def unit_end_max(value: datetime, unit: TimeUnit) -> datetime:
+    """An instant at or beyond the end of the unit that begins at `value`."""
+    return value + _DAYS_MAX[unit]
+
+
+def to_utc_ms(local: datetime, zone: str, *, latest: bool) -> int:
+    """Local time → milliseconds UTC. An hour that clocks repeat gives its first or its last occurrence.
+
+    Rounds down for the earliest, up for the latest, so that a range made of both is never too small.
+    """
+    info = ZoneInfo(zone)
+    instants = [local.replace(tzinfo=info, fold=fold).astimezone(UTC).replace(tzinfo=None) for fold in (0, 1)]
+    chosen = max(instants) if latest else min(instants)
+    micros = (chosen - EPOCH) // timedelta(microseconds=1)
+    return -(-micros // 1000) if latest else micros // 1000
