@@ -1,8 +1,7 @@
 """The parts of a stack: what each needs first, the ports it owns, and its spec.
 
-zookeeper ──▶ coordinator ──▶ query
-kafka ────────────▲  │
-                     └─────▶ agent
+zookeeper, kafka ──▶ coordinator ──▶ query
+agent: nothing
 airflow-api, airflow-scheduler, airflow-dag-processor, airflow-triggerer: only their database, which the
 first of them migrates; tasks reach the API server later
 """
