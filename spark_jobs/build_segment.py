@@ -185,6 +185,9 @@ class Builder:
     def _files(self, folder: str) -> tuple[FileEntry, ...]:
         location = self._spec.location
         names = [file.path.removeprefix(f"{location}/") for file in self._store.list(f"{location}/{folder}")]
+        for name in names:
+            if not name.endswith(".parquet"):  # Hadoop's own checksums, on a local disk
+                self._store.delete(f"{location}/{name}")
         parquet = [name for name in names if name.endswith(".parquet")]
         return tuple(history.describe_file(self._store, location, name) for name in parquet)
 

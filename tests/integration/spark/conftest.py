@@ -1,0 +1,69 @@
+"""An object store of a test's own, and spark-submit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+import pytest
+from rtolap.format.object_store import open_store
+from rtolap.model.build_spec import BuildSpec
+from rtolap.testing.staging import Staging
+
+PROJECT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> Staging:
+    uri = (tmp_path / "store").as_uri()
+    return Staging(open_store(uri), uri, tmp_path / "store")
+
+
+class Submitted(NamedTuple):
+    exit_code: int
+    progress: list[dict[str, Any]]
+    errors: str
+
+    def last(self, build_id: str) -> dict[str, Any]:
+        return [line for line in self.progress if line["build_id"] == build_id][-1]
+
+
+@pytest.fixture
+def submit_command() -> Callable[..., tuple[list[str], dict[str, str]]]:
+    return spark_submit
+
+
+def spark_submit(*arguments: str) -> tuple[list[str], dict[str, str]]:
+    submit = Path(sys.executable).parent / "spark-submit"
+    command = [str(submit), "--master", "local[2]", "--driver-memory", "700m"]
+    command += ["--conf", "spark.ui.enabled=false", "--conf", "spark.driver.bindAddress=127.0.0.1"]
+    command += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.sql.shuffle.partitions=2"]
+    command += [str(PROJECT / "spark_jobs" / "build_segment.py"), *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT / "plugins"), "PYSPARK_PYTHON": sys.executable}
+    return command, environment
+
+
+def progress_lines(output: str) -> list[dict[str, Any]]:
+    mark = "rtolap-progress: "
+    return [msgspec.json.decode(line[len(mark) :]) for line in output.splitlines() if line.startswith(mark)]
+
+
+@pytest.fixture
+def submit(tmp_path: Path) -> Callable[..., Submitted]:
+    """Build a list of specs in one spark-submit."""
+
+    def run(*specs: BuildSpec) -> Submitted:
+        file = tmp_path / "specs.json"
+        file.write_bytes(msgspec.json.encode(specs))
+        command, environment = spark_submit(str(file))
+        done = subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+        )
+        return Submitted(done.returncode, progress_lines(done.stdout), (done.stdout + done.stderr)[-4000:])
+
+    return run

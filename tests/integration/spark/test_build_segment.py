@@ -1,0 +1,174 @@
+"""Builds through a real spark-submit, against a recount of the raw rows by DuckDB."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from rtolap.base.errors import NotFound
+from rtolap.format import history
+from rtolap.format.manifest import HistoryManifest
+from rtolap.model.build_spec import BuildPart, BuildSpec
+from rtolap.model.cube import cuboids
+from rtolap.model.offsets import PartRange
+from rtolap.testing.staging import CUBE, SCHEMA, Staging, estimate, raw_events, roll_up
+
+SEED = 20130101
+Command = Callable[..., tuple[list[str], dict[str, str]]]
+
+
+def comparable(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Rows in a stable order, nulls included, sketches as their estimates."""
+    rows = table.to_pylist()
+    plain = [tuple(estimate(v) if k.endswith("__hll") else v for k, v in row.items()) for row in rows]
+    return sorted(plain, key=repr)
+
+
+def stored(staging: Staging, spec: BuildSpec, manifest: HistoryManifest, position: int) -> pa.Table:
+    entry = manifest.cuboids[position]
+    files = [staging.folder / spec.location / file.name for file in entry.files]
+    return pa.concat_tables([pq.read_table(file, partitioning=None) for file in files])
+
+
+def assert_recount(staging: Staging, spec: BuildSpec, raw: pa.Table) -> HistoryManifest:
+    manifest = history.verify(staging.store, spec.location, SCHEMA)
+    assert manifest.events == raw.num_rows
+    assert [entry.dimensions for entry in manifest.cuboids] == [c.dimensions for c in cuboids(CUBE)]
+    for position, cuboid in enumerate(cuboids(CUBE)):
+        expected = roll_up(raw, cuboid.dimensions)
+        assert comparable(stored(staging, spec, manifest, position)) == comparable(expected), cuboid.name
+    return manifest
+
+
+def two_versions(staging: Staging) -> tuple[BuildSpec, pa.Table, BuildSpec, pa.Table]:
+    """Version 1 from two replica sets over three partitions; version 2 adds late events to two of them."""
+    p0, p1a = raw_events(SEED, 0, 100, 500), raw_events(SEED, 1, 0, 300)
+    p1b, p2 = raw_events(SEED, 1, 300, 350), raw_events(SEED, 2, 7, 407)
+    late = pa.concat_tables([raw_events(SEED, 0, 500, 520), raw_events(SEED, 2, 407, 410)])
+    one = staging.part(1, "rs1", pa.concat_tables([p0, p1a]), PartRange(0, 100, 500), PartRange(1, 0, 300))
+    two = staging.part(1, "rs2", pa.concat_tables([p1b, p2]), PartRange(1, 300, 350), PartRange(2, 7, 407))
+    none = staging.part(1, "rs3", p0.slice(0, 0), PartRange(2, 407, 409))
+    covered = {0: 500, 1: 350, 2: 409}
+    first = staging.spec("b1", one, two, none, covered=covered, first_offsets={0: 100, 1: 0, 2: 7})
+    delta = staging.part(2, "rs1", late, PartRange(0, 500, 520), PartRange(2, 409, 410))
+    second = staging.spec(
+        "b2",
+        delta,
+        version=2,
+        previous_location=first.location,
+        previous_covered=covered,
+        covered={0: 520, 1: 350, 2: 410},
+    )
+    raw = pa.concat_tables([p0, p1a, p1b, p2])
+    return first, raw, second, pa.concat_tables([raw, late])
+
+
+def test_both_versions_equal_a_recount_and_a_repeated_build_changes_nothing(
+    staging: Staging, submit: Callable[..., Any]
+) -> None:
+    first, raw, second, all_raw = two_versions(staging)
+    done = submit(first, second)
+    assert done.exit_code == 0, done.errors
+    assert_recount(staging, first, raw)
+    assert_recount(staging, second, all_raw)
+    names = [file.path for file in staging.store.list("history")]
+    assert all(name.endswith((".parquet", "/manifest.json")) for name in names)
+    manifest = staging.store.read(history.manifest_path(first.location))
+
+    rebuilt = msgspec.structs.replace(  # a version built anew from itself alone
+        second, build_id="b3", version=3, parts=(), previous_location=second.location,
+        previous_covered=second.covered, location=second.location.replace("v2-b2", "v3-b3"),
+    )  # fmt: skip
+    again = submit(first, rebuilt)
+    assert again.exit_code == 0, again.errors
+    assert again.last("b1")["event"] == "built"
+    assert staging.store.read(history.manifest_path(first.location)) == manifest
+    assert [file.path for file in staging.store.list("history")][: len(names)] == names
+    assert_recount(staging, rebuilt, all_raw)
+
+
+def test_a_bad_input_fails_its_own_build_only_and_promotes_nothing(
+    staging: Staging, submit: Callable[..., Any]
+) -> None:
+    def part(name: str, start: int, end: int) -> BuildPart:
+        return staging.part(1, name, raw_events(SEED, 0, start, end), PartRange(0, start, end))
+
+    good = part("good", 0, 60)
+    flipped, missing, cut = part("flipped", 0, 50), part("missing", 0, 50), part("cut", 0, 50)
+    file = staging.folder / flipped.path / "part-0.parquet"
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    (staging.folder / missing.path / "part-0.parquet").unlink()
+    manifest = staging.folder / cut.path / "manifest.json"
+    manifest.write_bytes(manifest.read_bytes()[:-20])
+    wrong = {
+        "flipped": (staging.spec("flipped", flipped, covered={0: 50}), "does not match its checksum"),
+        "missing": (staging.spec("missing", missing, covered={0: 50}), "part-0.parquet is missing"),
+        "cut": (staging.spec("cut", cut, covered={0: 50}), "does not match its checksum"),
+        "gap": (staging.spec("gap", good, part("late", 61, 70), covered={0: 70}), "a gap"),
+        "overlap": (staging.spec("overlap", good, part("twice", 59, 70), covered={0: 70}), "an overlap"),
+        "short": (staging.spec("short", good, covered={0: 61}), "parts up to offset 61"),
+        "gone": (
+            staging.spec("gone", version=2, previous_location="history/x/y/v1-z", covered={}),
+            "no file history/x/y/v1-z/manifest.json",
+        ),
+    }
+    done = submit(*(spec for spec, _ in wrong.values()), staging.spec("fine", good, covered={0: 60}))
+    assert done.exit_code == 3, done.errors
+    for build_id, (spec, message) in wrong.items():
+        line = done.last(build_id)
+        assert line["event"] == "failed"
+        assert line["retry"] is False
+        assert message in line["error"]
+        with pytest.raises(NotFound):
+            history.read_manifest(staging.store, spec.location)
+    assert done.last("fine")["event"] == "built"
+
+
+def test_a_killed_build_leaves_no_version_and_is_built_whole_afterwards(
+    staging: Staging, submit: Callable[..., Any], submit_command: Command, tmp_path: Path
+) -> None:
+    first, raw, _, _ = two_versions(staging)
+    file = tmp_path / "killed.json"
+    file.write_bytes(msgspec.json.encode(first))
+    command, environment = submit_command(str(file))
+    with subprocess.Popen(
+        command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        for line in process.stdout:
+            if '"event":"cuboid"' in line:
+                os.killpg(process.pid, signal.SIGKILL)
+                break
+        process.stdout.read()
+    assert staging.store.list(first.location)
+    with pytest.raises(NotFound):
+        history.read_manifest(staging.store, first.location)
+
+    assert submit(first).exit_code == 0
+    manifest = assert_recount(staging, first, raw)
+    kept = {f"{first.location}/{file.name}" for entry in manifest.cuboids for file in entry.files}
+    assert {file.path for file in staging.store.list("history")} == kept | {
+        history.manifest_path(first.location)
+    }
+
+
+def test_an_unreadable_spec_is_a_usage_error(submit_command: Command, tmp_path: Path) -> None:
+    file = tmp_path / "spec.json"
+    file.write_text('{"build_id": "b"}')
+    command, environment = submit_command(str(file))
+    done = subprocess.run(
+        command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert "is not a build specification" in done.stdout  # spark-submit joins the two streams of its child
