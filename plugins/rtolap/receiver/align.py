@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -88,7 +89,7 @@ def pieces(vectors: Vectors, ranges: Ranges, owned: Collection[int]) -> tuple[Pi
             continue
         first, second = vectors.cuts(partition)
         edges = sorted({start, end, *(cut for cut in (first, second) if start < cut < end)})
-        for left, right in zip(edges, edges[1:], strict=False):
+        for left, right in pairwise(edges):
             rank = vectors.rank(partition, left)
             version = vectors.version + rank if rank else 0
             if found and (found[-1].partition, found[-1].version) == (partition, version):
@@ -145,7 +146,9 @@ def split_batch(
     late = np.zeros(len(segment_ms), np.bool_)
     dropped = np.zeros(len(segment_ms), np.bool_)
     for start_ms in known:
-        _rank_segment(vectors[start_ms], np.flatnonzero(segment_ms == start_ms), partition, offset, ranks, late, dropped)
+        _rank_segment(
+            vectors[start_ms], np.flatnonzero(segment_ms == start_ms), partition, offset, ranks, late, dropped
+        )
     if below_horizon:
         assert horizon_ms is not None
         gone = segment_ms + window_ms <= horizon_ms

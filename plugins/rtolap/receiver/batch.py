@@ -14,10 +14,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from rtolap.format.aggregate import aggregate_events
+from rtolap.format.schema import EVENT_MS, OFFSET, PARTITION
 from rtolap.model.cube import ROWS, Schema
 from rtolap.receiver.align import NO_VECTORS, Int64s, Ranges, Vectors, split_batch
 from rtolap.receiver.tables import LocalTable
-from rtolap.stream.decode import EVENT_MS, OFFSET, PARTITION
 
 RANKS = (1, 2)
 

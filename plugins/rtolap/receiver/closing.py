@@ -64,15 +64,17 @@ def decide(
 ) -> tuple[Closing, ...]:
     """`local`: segments that have local data. Ordered by segment start."""
     found: list[Closing] = []
-    for start_ms in sorted({*local, *_open_elsewhere(records), *force}):
+    for start_ms in sorted({*local, *_open_elsewhere(records)}):
         record = records.get(start_ms)
         vector = _missing(record, positions)
         if not vector or not _may_close(record, vector):
             continue
         end_ms = start_ms + cube.segment.window_ms
-        if start_ms in force or (force_before_ms is not None and end_ms <= force_before_ms):
+        first = record is None or record.version == 0
+        asked = first and force_before_ms is not None and end_ms <= force_before_ms
+        if asked or (start_ms in force and (start_ms in local or (record is not None and record.target))):
             why: str | None = "forced"
-        elif record is not None and record.version > 0:
+        elif record is not None and not first:
             why = _late_delta(cube, start_ms, record, start_ms in local, marks, now_ms)
         else:
             why = _first_version(cube, start_ms, end_ms, marks, low_watermark_ms, caught_up)
@@ -128,9 +130,7 @@ def _first_version(
     return None
 
 
-def low_watermark(
-    published_ms: int | None, own: Mapping[int, tuple[int | None, bool]]
-) -> int | None:
+def low_watermark(published_ms: int | None, own: Mapping[int, tuple[int | None, bool]]) -> int | None:
     """The published low watermark, held back by this receiver's own partitions.
 
     `own`: partition → (largest event time seen, idle). A receiver that replays has less than its peer, whose

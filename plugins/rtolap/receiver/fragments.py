@@ -44,7 +44,7 @@ class MergeJob:
 
 
 def merge_job(segments: Mapping[int, LocalSegment], *, fragments_max: int, rows_max: int) -> MergeJob | None:
-    """The first run of more than `fragments_max` fragments; only as many of its smallest neighbours as fit."""
+    """The first run of more than `fragments_max` fragments; as many neighbours as fit."""
     for segment in segments.values():
         for run in runs(segment, lambda table: not table.in_memory):
             if len(run) > fragments_max:

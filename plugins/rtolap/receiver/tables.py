@@ -179,7 +179,7 @@ def runs(segment: LocalSegment, wanted: Callable[[LocalTable], bool]) -> list[li
 def substituted(
     segment: LocalSegment, old: Sequence[LocalTable], new: Sequence[LocalTable]
 ) -> LocalSegment | None:
-    """Put `new` where the last of `old` stood; None when one of `old` is no longer there (the work is void)."""
+    """Put `new` where the last of `old` stood; None when one of `old` is gone (the work is void)."""
     present = {id(table) for table in segment.tables}
     if not old or any(id(table) not in present for table in old):
         return None

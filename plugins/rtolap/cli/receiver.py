@@ -1,0 +1,74 @@
+"""`rtolap receiver`: the process that consumes, answers and uploads."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rtolap.base.clock import SystemClock
+from rtolap.base.settings import Settings
+from rtolap.format.object_store import open_store
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.zookeeper import ZooKeeperStore
+from rtolap.receiver.service import ReceiverService
+from rtolap.receiver.settings import ReceiverSettings
+from rtolap.stream.kafka import KafkaConsumer, KafkaProducer
+
+app = typer.Typer(no_args_is_help=True, help="Receivers.")
+_DEFAULTS = ReceiverSettings()
+
+
+@app.callback()
+def root() -> None:
+    """Receivers consume partitions, answer for what history does not hold, and upload closed segments."""
+
+
+@app.command()
+def serve(
+    receiver_id: Annotated[str, typer.Option("--id", help="Unique name of this receiver.")],
+    replica_set: Annotated[str, typer.Option(help="Replica set it belongs to.")],
+    port: Annotated[int | None, typer.Option(help="Flight port; 0 takes a free one.")] = None,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of its fragments and checkpoints.")] = None,
+    checkpoint_interval_s: Annotated[float, typer.Option(min=0.1)] = _DEFAULTS.checkpoint_interval_s,
+    flush_rows: Annotated[int, typer.Option(min=1)] = _DEFAULTS.flush_rows,
+    unbuilt_segments_max: Annotated[int, typer.Option(min=1)] = _DEFAULTS.unbuilt_segments_max,
+    idle_after_s: Annotated[float, typer.Option(min=0.1)] = _DEFAULTS.idle_after_s,
+) -> None:
+    """Run a receiver until SIGTERM; it then writes a checkpoint and ends."""
+    settings = Settings()
+    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    clock = SystemClock()
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    store = ZooKeeperStore(
+        settings.zookeeper, root=settings.zookeeper_root, session_timeout_s=settings.session_timeout_s
+    )
+    service = ReceiverService(
+        receiver_id=receiver_id,
+        replica_set=replica_set,
+        host=settings.host,
+        port=settings.receiver_port if port is None else port,
+        token=settings.token(),
+        data_dir=data_dir or settings.data_dir / "receivers" / receiver_id,
+        metadata=ClusterMetadata(store, clock),
+        store=open_store(settings.object_store),
+        open_consumer=lambda topic: KafkaConsumer(settings.kafka, topic, client_id=f"rtolap-{receiver_id}"),
+        producer=KafkaProducer(settings.kafka, client_id=f"rtolap-{receiver_id}"),
+        clock=clock,
+        settings=ReceiverSettings(
+            checkpoint_interval_s=checkpoint_interval_s,
+            flush_rows=flush_rows,
+            unbuilt_segments_max=unbuilt_segments_max,
+            idle_after_s=idle_after_s,
+        ),
+    )
+    service.start()
+    stopping.wait()
+    service.stop()
+    store.close()

@@ -1,0 +1,87 @@
+"""Counters and clocks of a cube's partitions, as stats, heartbeats, closing and the checkpoint need them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import msgspec
+
+from rtolap.receiver.batch import BatchTables
+from rtolap.receiver.checkpoint import Checkpoint, PartitionCounters
+from rtolap.receiver.closing import Marks
+from rtolap.receiver.tables import LocalState
+
+_NONE = PartitionCounters()
+
+
+class Progress:
+    """Owned by the core thread; other threads read whole values (`counters`, `marks`)."""
+
+    def __init__(self, idle_after_s: float) -> None:
+        self._idle_after_s = idle_after_s
+        self.counters: Mapping[int, PartitionCounters] = {}
+        self.log_ends: Mapping[int, int] = {}
+        self.mark_ms: int | None = None
+        self._arrivals: dict[int, int] = {}
+        self._late_since: dict[int, int] = {}
+        self._silent_since_s: dict[int, float] = {}
+
+    def recover(self, checkpoint: Checkpoint) -> None:
+        self.counters = dict(checkpoint.counters)
+        self.mark_ms = checkpoint.mark_ms
+        self._arrivals = dict(checkpoint.arrivals)
+
+    def arrivals(self) -> dict[int, int]:
+        return dict(self._arrivals)
+
+    def took(self, batch: BatchTables, now_s: float) -> None:
+        """A batch has been swapped in."""
+        counters = dict(self.counters)
+        for partition, seen in batch.seen.items():
+            before = counters.get(partition, _NONE)
+            watermark_ms = seen.watermark_ms
+            if before.watermark_ms is not None:
+                watermark_ms = max(watermark_ms, before.watermark_ms)
+            counters[partition] = msgspec.structs.replace(
+                before,
+                events=before.events + seen.events,
+                late=before.late + seen.late,
+                dropped=before.dropped + seen.dropped,
+                watermark_ms=watermark_ms,
+            )
+            self._silent_since_s[partition] = now_s
+            self.mark_ms = watermark_ms if self.mark_ms is None else max(self.mark_ms, watermark_ms)
+        self.counters = counters
+        if self.mark_ms is not None:
+            self._arrivals.update(dict.fromkeys(batch.tables, self.mark_ms))
+
+    def refused(self, partition: int, reason: str, count: int = 1) -> None:
+        before = self.counters.get(partition, _NONE)
+        rejected = {**before.rejected, reason: before.rejected.get(reason, 0) + count}
+        self.counters = {**self.counters, partition: msgspec.structs.replace(before, rejected=rejected)}
+
+    def assigned(self, partitions: Collection[int], now_s: float) -> None:
+        for partition in partitions:
+            self._silent_since_s.setdefault(partition, now_s)
+
+    def marks(self, state: LocalState, now_ms: int) -> Marks:
+        """Late deltas wait from the first time they are seen here without a target."""
+        late = {
+            start
+            for start in state.segments
+            if (vectors := state.vectors.get(start)) is not None
+            and vectors.version > 0
+            and not vectors.target
+        }
+        self._late_since = {start: self._late_since.get(start, now_ms) for start in late}
+        self._arrivals = {start: at for start, at in self._arrivals.items() if start in state.segments}
+        return Marks(self.mark_ms, dict(self._arrivals), dict(self._late_since))
+
+    def at_end(self, positions: Mapping[int, int], partition: int) -> bool:
+        end = self.log_ends.get(partition)
+        return end is not None and positions.get(partition, -1) >= end
+
+    def idle(self, positions: Mapping[int, int], partition: int, now_s: float) -> bool:
+        """At the log's end, and silent for a while."""
+        silent_s = now_s - self._silent_since_s.get(partition, now_s)
+        return silent_s >= self._idle_after_s and self.at_end(positions, partition)

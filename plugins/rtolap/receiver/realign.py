@@ -1,0 +1,118 @@
+"""Read a bounded offset range again, for one segment, and cut it at the vectors.
+
+Runs beside the core: it takes immutable values, and the core decides whether the result still fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import Unavailable
+from rtolap.format.aggregate import aggregate_events, merge_tables
+from rtolap.format.schema import EVENT_MS, OFFSET, PARTITION
+from rtolap.model.cube import Schema
+from rtolap.receiver.align import NO_VECTORS, Piece, pieces
+from rtolap.receiver.batch import sum_of_rows
+from rtolap.receiver.tables import LocalState, LocalTable, union
+from rtolap.stream.consumer import StreamConsumer
+from rtolap.stream.decode import EventDecoder
+
+READ_TIMEOUT_S = 120.0  # without progress; then the job is given up and tried again later
+
+
+@dataclass(frozen=True)
+class RealignJob:
+    start_ms: int
+    table: LocalTable
+    pieces: tuple[Piece, ...]
+
+
+def realign_job(state: LocalState, owned: Collection[int]) -> RealignJob | None:
+    """The first table that straddles; those that keep a segment from answering go first."""
+    waiting = [(s, t) for s, segment in state.segments.items() for t in segment.tables if t.straddles]
+    if not waiting:
+        return None
+    start_ms, table = min(waiting, key=lambda one: (not one[1].unsettled, one[0]))
+    vectors = state.vectors.get(start_ms, NO_VECTORS)
+    return RealignJob(start_ms, table, pieces(vectors, table.ranges, owned))
+
+
+class RangeReader:
+    """`open_consumer` gives a consumer of the table's topic that nobody else uses."""
+
+    def __init__(
+        self, schema: Schema, open_consumer: Callable[[], StreamConsumer], clock: Clock, records_max: int
+    ) -> None:
+        self._schema = schema
+        self._open = open_consumer
+        self._clock = clock
+        self._records_max = records_max
+        self._decoder = EventDecoder(schema)
+
+    def read(self, start_ms: int, wanted: Sequence[Piece]) -> tuple[LocalTable, ...]:
+        """One table a version, ascending; none where there is no event. Pieces of version 0 are left out.
+
+        OffsetsGone: retention took the range. Unavailable: the broker gives nothing.
+        """
+        kept = [piece for piece in wanted if piece.version]
+        ends: dict[int, int] = {}
+        begins: dict[int, int] = {}
+        for piece in kept:
+            ends[piece.partition] = max(ends.get(piece.partition, 0), piece.end)
+            begins[piece.partition] = min(begins.get(piece.partition, piece.start), piece.start)
+        found: dict[int, list[LocalTable]] = {}
+        consumer = self._open()
+        try:
+            consumer.assign(begins)
+            deadline_s = self._clock.monotonic_s() + READ_TIMEOUT_S
+            while any(consumer.position()[part] < end for part, end in ends.items()):
+                batch = consumer.poll(self._records_max, 0.2)
+                if len(batch):
+                    deadline_s = self._clock.monotonic_s() + READ_TIMEOUT_S
+                    decoded = self._decoder.decode(
+                        batch.values, batch.partitions, batch.offsets, now_ms=self._clock.now_ms()
+                    )
+                    for table in self._cut(start_ms, kept, decoded.table):
+                        found.setdefault(table.version, []).append(table)
+                elif self._clock.monotonic_s() > deadline_s:
+                    raise Unavailable(
+                        f"{consumer.topic} gave no record of a range to be read again",
+                        found=consumer.broker_trouble,
+                        action="it is tried again",
+                    )
+        finally:
+            consumer.close()
+        return tuple(self._one(tables) for _, tables in sorted(found.items()))
+
+    def _cut(self, start_ms: int, kept: Sequence[Piece], events: pa.Table) -> list[LocalTable]:
+        if not events.num_rows:
+            return []
+        window_ms = self._schema.cube.segment.window_ms
+        event_ms = events.column(EVENT_MS).to_numpy()
+        partition, offset = events.column(PARTITION).to_numpy(), events.column(OFFSET).to_numpy()
+        inside = event_ms // window_ms * window_ms == start_ms
+        found: list[LocalTable] = []
+        for piece in kept:
+            mask = inside & (partition == piece.partition) & (offset >= piece.start) & (offset < piece.end)
+            at = np.flatnonzero(mask)
+            if not len(at):
+                continue
+            table = aggregate_events(self._schema, events.filter(pa.array(mask)))[start_ms]
+            ranges = {piece.partition: (int(offset[at].min()), int(offset[at].max()) + 1)}
+            found.append(LocalTable(table, sum_of_rows(table), ranges, (piece.version,)))
+        return found
+
+    def _one(self, tables: Sequence[LocalTable]) -> LocalTable:
+        if len(tables) == 1:
+            return tables[0]
+        return LocalTable(
+            table=merge_tables(self._schema, [one.table for one in tables]),
+            events=sum(one.events for one in tables),
+            ranges=union(one.ranges for one in tables),
+            versions=tables[0].versions,
+        )

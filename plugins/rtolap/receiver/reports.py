@@ -1,0 +1,88 @@
+"""What a receiver says of itself: stats for people, the heartbeat for the coordinator."""
+
+from __future__ import annotations
+
+from rtolap.base.clock import Clock
+from rtolap.model.segment import SegmentRange
+from rtolap.receiver.checkpoint import PartitionCounters
+from rtolap.receiver.ingest import CubeReceiver
+from rtolap.receiver.tables import LocalSegment
+from rtolap.wire.coordinator import CubeReport, PartitionReport
+from rtolap.wire.receiver import CubeStats, LocalSegmentStats, PartitionStats
+
+_NONE = PartitionCounters()
+
+
+def cube_stats(core: CubeReceiver, clock: Clock, *, is_leader: bool) -> CubeStats:
+    state, progress = core.state, core.progress
+    now_s = clock.monotonic_s()
+    partitions = tuple(
+        PartitionStats(
+            partition=part,
+            position=position,
+            log_end=progress.log_ends.get(part),
+            watermark_ms=counters.watermark_ms,
+            idle=progress.idle(state.positions, part, now_s),
+            events=counters.events,
+            rejected=dict(counters.rejected),
+            late=counters.late,
+            dropped=counters.dropped,
+        )
+        for part, position in sorted(state.positions.items())
+        for counters in (progress.counters.get(part, _NONE),)
+    )
+    segments = tuple(
+        stats for _, segment in sorted(state.segments.items()) for stats in _segment_stats(core, segment)
+    )
+    return CubeStats(
+        cube=core.schema.cube.name,
+        state=core.consumer_state.value,
+        reason=core.reason,
+        is_leader=is_leader,
+        partitions=partitions,
+        segments=segments,
+    )
+
+
+def _segment_stats(core: CubeReceiver, segment: LocalSegment) -> list[LocalSegmentStats]:
+    """One line a version. ACTIVE: not closed here; IMMUTABLE: its vector is known; STRADDLING: to be cut."""
+    name = SegmentRange(segment.start_ms, segment.start_ms + core.schema.cube.segment.window_ms).name
+    vectors = core.state.vectors.get(segment.start_ms)
+    found: list[LocalSegmentStats] = []
+    for version in sorted({table.version for table in segment.tables}):
+        tables = [table for table in segment.tables if table.version == version]
+        closed = vectors is not None and version == vectors.version + 1 and bool(vectors.target)
+        state = "IMMUTABLE" if closed else "ACTIVE"
+        if any(table.straddles for table in tables):
+            state = "STRADDLING"
+        found.append(
+            LocalSegmentStats(
+                segment=name,
+                version=version,
+                state=state,
+                events=sum(table.events for table in tables),
+                memory_rows=sum(table.rows for table in tables if table.in_memory),
+                fragments=sum(not table.in_memory for table in tables),
+                bytes=sum(table.nbytes for table in tables),
+            )
+        )
+    return found
+
+
+def cube_report(core: CubeReceiver, clock: Clock) -> CubeReport:
+    now_s = clock.monotonic_s()
+    state, progress = core.state, core.progress
+    return CubeReport(
+        state=core.consumer_state.value,
+        reason=core.reason,
+        assignment_epoch=core.assignment_epoch,
+        partitions={
+            part: PartitionReport(
+                position=position,
+                log_end=progress.log_ends.get(part),
+                watermark_ms=progress.counters.get(part, _NONE).watermark_ms,
+                idle=progress.idle(state.positions, part, now_s),
+            )
+            for part, position in state.positions.items()
+        },
+    )

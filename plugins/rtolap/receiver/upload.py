@@ -1,0 +1,145 @@
+"""The leader's way from local tables to the object store: one staged part per closed version.
+
+  1. choose: the segment's vector is persisted, this receiver has consumed up to it, nothing straddles
+  2. write the part's files, manifest last     crash: a folder that no record names; cleanup removes it
+  3. add the part to the record, by CAS        crash or CommitUnknown: repeated, and a part whose ranges
+                                               are there already changes nothing
+
+A deposed leader may do the same at the same time: whoever comes second changes nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rtolap.format.aggregate import merge_tables, to_plain
+from rtolap.format.object_store import ObjectStore
+from rtolap.format.staged import write_staged_part
+from rtolap.metadata import segments
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.model.cube import Schema
+from rtolap.model.offsets import PartRange
+from rtolap.model.segment import SegmentRange
+from rtolap.model.segment_states import SegmentState
+from rtolap.receiver.align import Piece
+from rtolap.receiver.realign import RangeReader
+from rtolap.receiver.tables import LocalSegment, LocalState, LocalTable
+
+
+@dataclass(frozen=True)
+class UploadJob:
+    """`tables` is None where local tables hold more than `ranges`, which are then read from Kafka."""
+
+    window: SegmentRange
+    version: int
+    ranges: tuple[PartRange, ...]
+    tables: tuple[LocalTable, ...] | None
+
+
+def upload_job(
+    schema: Schema, state: LocalState, control: CubeControl, records: Mapping[int, SegmentRecord]
+) -> UploadJob | None:
+    """The earliest closed segment that lacks this replica set's part and is ready for it."""
+    if schema.cube.retention.policy == "PURGE" or not state.positions:
+        return None
+    for start_ms, record in sorted(records.items()):
+        if record.state is SegmentState.IMMUTABLE:
+            job = _job(state, control, record, state.segments.get(start_ms, LocalSegment(start_ms)))
+            if job is not None:
+                return job
+    return None
+
+
+def _job(
+    state: LocalState, control: CubeControl, record: SegmentRecord, segment: LocalSegment
+) -> UploadJob | None:
+    mine = sorted(state.positions)
+    known = state.vectors.get(record.start_ms)
+    if known is None or (known.version, known.target) != (record.version, record.target):
+        return None  # not aligned with this very record yet
+    if any(part not in record.target or state.positions[part] < record.target[part] for part in mine):
+        return None
+    if any(table.straddles for table in segment.tables):
+        return None
+    there = {piece.partition for part in record.parts for piece in part.ranges}
+    ranges = tuple(
+        PartRange(part, record.covered.get(part, control.first_offsets.get(part, 0)), record.target[part])
+        for part in mine
+        if part not in there
+    )
+    if not ranges:
+        return None
+    version = record.version + 1
+    tables = segment.of_version(version) if len(ranges) == len(mine) else None
+    return UploadJob(record.range, version, ranges, tables)
+
+
+class Uploader:
+    def __init__(
+        self,
+        schema: Schema,
+        *,
+        replica_set: str,
+        metadata: ClusterMetadata,
+        store: ObjectStore,
+        reader: RangeReader,
+    ) -> None:
+        self._schema = schema
+        self._replica_set = replica_set
+        self._metadata = metadata
+        self._store = store
+        self._reader = reader
+
+    def upload(self, job: UploadJob, control: CubeControl) -> SegmentRecord:
+        """Repeatable. Raises Unavailable or CommitUnknown: try again; Refused: the record has moved on."""
+        tables = job.tables
+        if tables is None:
+            wanted = [Piece(r.partition, r.start, r.end, job.version) for r in job.ranges]
+            tables = self._reader.read(job.window.start_ms, wanted)
+        cube = self._schema.cube
+        plain = (
+            [to_plain(self._schema, merge_tables(self._schema, [one.table for one in tables]))]
+            if tables
+            else []
+        )
+        part = write_staged_part(
+            self._store,
+            schema=self._schema,
+            cube=cube.name,
+            segment=job.window.name,
+            version=job.version,
+            replica_set=self._replica_set,
+            ranges=job.ranges,
+            tables=plain,
+            events=sum(one.events for one in tables),
+            unique=uuid.uuid4().hex[:12],
+        )
+        partitions = {p for assigned in control.assignment.values() for p in assigned}
+
+        def added(record: SegmentRecord) -> SegmentRecord:
+            if record.version + 1 != job.version or record.state is not SegmentState.IMMUTABLE:
+                return record  # promoted or purged meanwhile: the files are garbage
+            return segments.add_part(
+                record,
+                part,
+                partitions=partitions,
+                first=control.first_offsets,
+                now_ms=self._metadata.clock.now_ms(),
+            )
+
+        return self._metadata.update_segment(cube.name, job.window, added)
+
+
+def close_segment(
+    metadata: ClusterMetadata, schema: Schema, start_ms: int, vector: dict[int, int], *, by: str
+) -> SegmentRecord:
+    """Persist a closing vector. Whoever was first for a partition has decided; the record says what."""
+    window = SegmentRange(start_ms, start_ms + schema.cube.segment.window_ms)
+    return metadata.update_segment(
+        schema.cube.name,
+        window,
+        lambda record: segments.close(record, vector, now_ms=metadata.clock.now_ms(), by=by),
+    )
