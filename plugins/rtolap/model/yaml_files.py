@@ -21,6 +21,7 @@ from rtolap.model.validate_cube import cube_problems
 from rtolap.model.yaml_nodes import INVALID, NodeReader
 
 KINDS: dict[str, type[Table] | type[Cube] | type[Lookup]] = {"table": Table, "cube": Cube, "lookup": Lookup}
+OTHER_FILES = frozenset(("receivers.yaml",))  # beside the definitions, but read by the receivers' DAG
 _SUFFIXES = (".yaml", ".yml")
 _FILE_BYTES_MAX = 1 << 20
 _KIND_KEY = frozenset(("kind",))
@@ -68,7 +69,8 @@ def read_definitions(path: Path) -> Definitions:
 def definition_files(path: Path) -> tuple[Path, ...]:
     """Raises DefinitionError if there is nothing to read."""
     if path.is_dir():
-        files = tuple(sorted(each for each in path.rglob("*") if each.suffix in _SUFFIXES and each.is_file()))
+        found = [each for each in path.rglob("*") if each.suffix in _SUFFIXES and each.is_file()]
+        files = tuple(sorted(each for each in found if each.name not in OTHER_FILES))
         if not files:
             raise DefinitionError(f"no definitions in {path}", expected="*.yaml files", found="none")
         return files

@@ -1,0 +1,181 @@
+"""`rtolap validate | create | describe | drop`: definitions, from files to the coordinator and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+from rich.markup import escape
+
+from rtolap.base.errors import NotFound
+from rtolap.base.settings import Settings
+from rtolap.cli.output import JsonOption, console, print_json, print_table, success
+from rtolap.model.cube import Cube, Schema, cuboids
+from rtolap.model.durations import format_duration
+from rtolap.model.table import Lookup, Table
+from rtolap.model.yaml_files import Definitions, read_definitions
+from rtolap.wire.coordinator_client import CoordinatorClient
+
+app = typer.Typer(no_args_is_help=True, help="Tables, cubes and lookups.")
+
+PathArgument = Annotated[
+    Path | None, typer.Argument(help="A YAML file or a folder of them; by default RTOLAP_INCLUDE_DIR.")
+]
+NameArgument = Annotated[str, typer.Argument(help="Name of a table, cube or lookup.")]
+
+
+def coordinator(settings: Settings) -> CoordinatorClient:
+    return CoordinatorClient([f"http://{settings.host}:{settings.coordinator_port}"], settings.token())
+
+
+@app.command()
+def validate(path: PathArgument = None, as_json: JsonOption = False) -> None:
+    """Check definitions; every problem is shown with its file and line."""
+    source = path or Settings().include_dir
+    definitions = read_definitions(source)
+    rows = [("table", name, f"topic {table.topic}") for name, table in definitions.tables.items()]
+    rows += [("lookup", name, lookup.file) for name, lookup in definitions.lookups.items()]
+    rows += [(kind, name, _summary(definitions, name)) for kind, name in _cubes(definitions)]
+    print_table(("kind", "name", "summary"), rows, as_json=as_json)
+    if not as_json:
+        success(f"{len(rows)} definitions in {source} are sound")
+
+
+@app.command()
+def create(
+    path: PathArgument = None,
+    enable: Annotated[bool, typer.Option("--enable", help="Start consuming at once.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Create what the files define: tables, then lookups, then cubes. Repeating it changes nothing."""
+    settings = Settings()
+    definitions = read_definitions(path or settings.include_dir)
+    with coordinator(settings) as client:
+        created = create_all(client, definitions, enable=enable)
+    if as_json:
+        print_json(created)
+        return
+    for kind, name in created:
+        success(f"{kind} {name}")
+
+
+def create_all(client: CoordinatorClient, definitions: Definitions, *, enable: bool) -> list[tuple[str, str]]:
+    """(kind, name) of everything in the order of creation."""
+    created: list[tuple[str, str]] = []
+    for name, table in definitions.tables.items():
+        client.create_table(msgspec.to_builtins(table))
+        created.append(("table", name))
+    for name, lookup in definitions.lookups.items():
+        client.create_lookup(msgspec.to_builtins(lookup))
+        created.append(("lookup", name))
+    for name, cube in definitions.cubes.items():
+        client.create_cube(msgspec.to_builtins(cube))
+        if enable:
+            client.enable_cube(name)
+        created.append(("cube", name))
+    return created
+
+
+@app.command()
+def describe(name: NameArgument, as_json: JsonOption = False) -> None:
+    """Show a definition as the cluster has it."""
+    with coordinator(Settings()) as client:
+        kind, definition = _find(client, name)
+        table = client.table(str(definition["table"])) if kind == "cube" else None
+    if as_json:
+        print_json({"kind": kind, **definition})
+        return
+    if table is not None:
+        schema = Schema(msgspec.convert(table, Table), msgspec.convert(definition, Cube))
+        _describe_cube(schema)
+        return
+    described = _read(kind, definition)
+    source = f"topic {described.topic}" if isinstance(described, Table) else described.file
+    console.print(f"[bold]{kind} {escape(name)}[/bold]  {escape(source)}")
+    if isinstance(described, Table):
+        time = described.time
+        console.print(f"event time {escape(time.column)}, {escape(time.format)}, {escape(time.zone)}")
+    print_table(
+        ("column", "type", "path"), [(column.name, column.type, column.path) for column in described.columns]
+    )
+
+
+@app.command()
+def drop(
+    name: NameArgument,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    disable: Annotated[bool, typer.Option("--disable", help="Stop a cube's receivers first.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Drop a cube, a lookup or a table that no cube uses."""
+    with coordinator(Settings()) as client:
+        kind, _ = _find(client, name)
+        if not yes and not typer.confirm(f"Drop {kind} {name}?"):
+            raise typer.Exit(1)
+        if kind == "cube" and disable:
+            client.disable_cube(name)
+        {"table": client.drop_table, "lookup": client.drop_lookup, "cube": client.drop_cube}[kind](name)
+    if as_json:
+        print_json({"dropped": name, "kind": kind})
+    else:
+        success(f"{kind} {name} dropped")
+
+
+def _find(client: CoordinatorClient, name: str) -> tuple[str, dict[str, Any]]:
+    """Cubes before lookups before tables, as SQL sees them."""
+    for cube in client.cubes():
+        if cube.name == name:
+            return "cube", cube.definition
+    if name in client.lookups():
+        return "lookup", client.lookup(name)
+    tables = client.tables()
+    if name in tables:
+        return "table", client.table(name)
+    raise NotFound(f"no cube, lookup or table is named {name!r}")
+
+
+def _read(kind: str, definition: dict[str, Any]) -> Table | Lookup:
+    if kind == "table":
+        return msgspec.convert(definition, Table)
+    return msgspec.convert(definition, Lookup)
+
+
+def _cubes(definitions: Definitions) -> list[tuple[str, str]]:
+    return [("cube", name) for name in definitions.cubes]
+
+
+def _summary(definitions: Definitions, name: str) -> str:
+    cube = definitions.cubes[name]
+    window = format_duration(cube.segment.window_ms)
+    return (
+        f"{len(cube.all_dimensions)} dimensions, {len(cube.measures)} measures, "
+        f"{len(cuboids(cube))} cuboids, segments of {window}"
+    )
+
+
+def _describe_cube(schema: Schema) -> None:
+    cube = schema.cube
+    segment, retention = cube.segment, cube.retention
+    after = "" if retention.after_ms is None else f" after {format_duration(retention.after_ms)}"
+    console.print(f"[bold]cube {escape(cube.name)}[/bold]  of table {escape(cube.table)}")
+    window, lateness = format_duration(segment.window_ms), format_duration(segment.allowed_lateness_ms)
+    console.print(
+        f"segments of {window}, closed {lateness} behind the low watermark; "
+        f"{retention.policy}{after}; late events: {cube.late.policy}"
+    )
+    print_table(
+        ("dimension", "type"), [(name, str(schema.dimension_type(name))) for name in cube.all_dimensions]
+    )
+    print_table(
+        ("measure", "columns"),
+        [
+            (
+                f"{measure.function}({measure.column or '*'})",
+                ", ".join(f"{partial.name} {partial.type}" for partial in schema.partials_of(measure)),
+            )
+            for measure in cube.measures
+        ],
+    )
+    print_table(("cuboid",), [(cuboid.name,) for cuboid in cuboids(cube)])

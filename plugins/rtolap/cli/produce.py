@@ -1,0 +1,54 @@
+"""`rtolap produce`: records into a topic, out of a file or of the demonstration's flights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from rtolap.base.errors import NotFound
+from rtolap.base.settings import Settings
+from rtolap.cli.output import JsonOption, error_console, print_json, success
+from rtolap.demo.flights import DAYS_MAX, Replay, ReplayPlan
+from rtolap.demo.produce import Sender, file_batches
+
+app = typer.Typer(help="Send records.")
+
+
+@app.command()
+def produce(
+    source: Annotated[str, typer.Argument(help="A file with one JSON document a line, or `flights`.")],
+    topic: Annotated[str | None, typer.Option(help="By default `flights`, or the file's stem.")] = None,
+    rate: Annotated[
+        float | None, typer.Option(min=0.1, help="Records per second; as fast as it goes.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="At most so many records.")] = None,
+    days: Annotated[int, typer.Option(min=1, max=DAYS_MAX, help="Days of the flights.")] = DAYS_MAX,
+    as_json: JsonOption = False,
+) -> None:
+    """Send records to a topic that exists, and wait until they are stored."""
+    settings = Settings()
+    is_flights = source == "flights"
+    path = Path(source)
+    if not is_flights and not path.is_file():
+        raise NotFound(f"no file {source}", expected="a file of JSON lines, or flights")
+    sender = Sender(settings.kafka, topic or ("flights" if is_flights else path.stem))
+    partitions = sorted(sender.first)
+    if is_flights:
+        replay = Replay(ReplayPlan(partitions=len(partitions), days=days))
+        total: int | None = min(replay.records, limit or replay.records)
+        batches = replay.batches(end=limit)
+    else:
+        total = limit
+        batches = file_batches(path, partitions, limit)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=error_console, transient=True) as progress:
+        task = progress.add_task(f"producing to {sender.topic}", total=total)
+        sent = sender.send(batches, rate=rate, progress=lambda done: progress.update(task, completed=done))
+        ends = sender.finish()
+    if as_json:
+        print_json({"topic": sender.topic, "records": sent, "end_offsets": ends})
+    else:
+        success(f"{sent} records stored in {sender.topic}")
