@@ -50,13 +50,17 @@ def merge_tables(
     target = physical_schema(schema, dimensions, partials, plain=False)
     chosen = select_partials(schema, partials)
     names = target.names[: len(target) - len(chosen)]
-    together = pa.concat_tables([table.select(target.names) for table in tables]) if tables else target.empty_table()
+    together = (
+        pa.concat_tables([table.select(target.names) for table in tables]) if tables else target.empty_table()
+    )
     if together.num_rows == 0:
         return target.empty_table()
     keys = [code(single_chunk(together.column(name))) for name in names]
     groups = group(keys, together.num_rows)
     arrays = [keys_of_groups(key, groups) for key in keys]
-    arrays += [_merged(schema, partial, single_chunk(together.column(partial.name)), groups) for partial in chosen]
+    arrays += [
+        _merged(schema, partial, single_chunk(together.column(partial.name)), groups) for partial in chosen
+    ]
     return pa.Table.from_arrays(arrays, schema=target)
 
 
@@ -82,7 +86,9 @@ def _initial(schema: Schema, partial: Partial, columns: dict[str, pa.Array], gro
         case "count":
             return reduce.count_valid(column, groups.ids, groups.count)
         case "hll":
-            return reduce.distinct_coupons(coupons(column), groups.ids, groups.count, schema.lg_k[partial.name])
+            return reduce.distinct_coupons(
+                coupons(column), groups.ids, groups.count, schema.lg_k[partial.name]
+            )
         case "min" | "max":
             return reduce.extreme(column, groups.ids, groups.count, partial.initial)
         case _:

@@ -57,7 +57,9 @@ def _evaluate(table: pa.Table, predicate: Predicate) -> pa.BooleanArray:
 
 def _column(table: pa.Table, name: str) -> pa.Array:
     if name not in table.column_names:
-        raise QueryError(f"a filter names the column {name}", expected=f"one of {', '.join(table.column_names)}")
+        raise QueryError(
+            f"a filter names the column {name}", expected=f"one of {', '.join(table.column_names)}"
+        )
     return single_chunk(table.column(name))
 
 
@@ -70,7 +72,9 @@ def _leaf(column: pa.Array, predicate: Compare | In | Like) -> pa.BooleanArray:
             return pc.invert(found) if negated else found
         case Like(pattern=pattern, negated=negated):
             if not pa.types.is_string(column.type):
-                raise QueryError(f"LIKE on {predicate.column}", expected="a string column", found=str(column.type))
+                raise QueryError(
+                    f"LIKE on {predicate.column}", expected="a string column", found=str(column.type)
+                )
             found = pc.match_substring_regex(column, like_regex(pattern))
             return pc.invert(found) if negated else found
 

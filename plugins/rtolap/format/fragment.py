@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import xxhash
@@ -82,7 +83,7 @@ class Fragment:
         candidates = self._index.candidates(predicate)
         if candidates is None or len(candidates) == rows:
             return Selection(self.table.filter(mask(self.table, predicate)), rows, 0)
-        some = self.table.take(pa.array(candidates.to_array() if hasattr(candidates, "to_array") else list(candidates), pa.uint32()))
+        some = self.table.take(pa.array(np.frombuffer(candidates.to_array(), np.uint32)))
         return Selection(some.filter(mask(some, predicate)), some.num_rows, rows - some.num_rows)
 
 
@@ -94,7 +95,9 @@ def write_fragment(folder: Path, name: str, table: pa.Table, schema: Schema) -> 
     """
     expected = physical_schema(schema, plain=False)
     if not table.schema.equals(expected):
-        raise DefinitionError(f"fragment {name} has other columns", expected=str(expected), found=str(table.schema))
+        raise DefinitionError(
+            f"fragment {name} has other columns", expected=str(expected), found=str(table.schema)
+        )
     columns = {column: single_chunk(table.column(column)) for column in table.column_names}
     whole = pa.record_batch(list(columns.values()), schema=expected)
     digest, arrow_bytes = _write_arrow(folder / (name + ARROW_SUFFIX), whole)

@@ -28,7 +28,9 @@ def hash_longs(values: NDArray[np.int64]) -> tuple[U64, U64]:
     return _finish(h1, h2, np.full(len(values), 8, np.uint64))
 
 
-def hash_strings(data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> tuple[U64, U64]:
+def hash_strings(
+    data: NDArray[np.uint8], starts: NDArray[np.int64], lengths: NDArray[np.int64]
+) -> tuple[U64, U64]:
     """(h1, h2) of each byte string `data[start : start + length]`."""
     h1 = np.empty(len(starts), np.uint64)
     h2 = np.empty(len(starts), np.uint64)

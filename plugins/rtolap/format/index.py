@@ -74,7 +74,10 @@ def build(columns: dict[str, pa.Array]) -> Built:
 
 class InvertedIndex:
     def __init__(
-        self, directory: dict[str, list[Entry]], types: dict[str, pa.DataType], read: Callable[[int, int], bytes]
+        self,
+        directory: dict[str, list[Entry]],
+        types: dict[str, pa.DataType],
+        read: Callable[[int, int], bytes],
     ) -> None:
         self._entries = {
             name: {_key(value, types[name]): (offset, length) for value, offset, length in entries}

@@ -7,6 +7,7 @@ becomes a *place* between two values the column can hold, and the comparison mov
 from __future__ import annotations
 
 import math
+import sys
 from datetime import date, datetime
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, NamedTuple
@@ -43,7 +44,7 @@ def place(value: Scalar, kind: pa.DataType) -> Place:
             largest = Decimal(10**kind.precision - 1).scaleb(-kind.scale)
             return _numeric(_decimal(value), quantum, -largest, largest, lambda found: found)
         if pa.types.is_floating(kind):
-            return _double(_decimal(value))
+            return _double(value)
         if pa.types.is_boolean(kind) and isinstance(value, bool):
             return Place(value, True)
         if isinstance(value, str):
@@ -61,7 +62,7 @@ def place(value: Scalar, kind: pa.DataType) -> Place:
 def _decimal(value: Scalar) -> Decimal:
     if isinstance(value, bool) or value is None:
         raise ValueError(value)
-    found = Decimal(value)  # exact for floats too: the double that was written
+    found = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
     if found.is_nan():
         raise ValueError(value)
     return found
@@ -79,16 +80,16 @@ def _numeric(value: Decimal, quantum: Decimal, lowest: Decimal, highest: Decimal
     return Place(cast(floor), floor == value)
 
 
-def _double(value: Decimal) -> Place:
-    if value.is_infinite():
-        return Place(float(value), True)
-    nearest = float(value)
-    if math.isinf(nearest):
-        return Place(math.copysign(1.7976931348623157e308, nearest), False, above_all=nearest > 0)
-    if Decimal(nearest) > value:
-        nearest = math.nextafter(nearest, -math.inf)
-        return Place(nearest, False)
-    return Place(nearest, Decimal(nearest) == value)
+def _double(value: Scalar) -> Place:
+    """A written number means its nearest double, as it would in the column; whole numbers stay exact."""
+    exact = _decimal(value)
+    nearest = float(exact)
+    if math.isinf(nearest) and not exact.is_infinite():
+        return Place(math.copysign(sys.float_info.max, nearest), False, above_all=nearest > 0)
+    if isinstance(value, int) and Decimal(nearest) != exact:
+        below = nearest if Decimal(nearest) < exact else math.nextafter(nearest, -math.inf)
+        return Place(below, False)
+    return Place(nearest, True)
 
 
 def _date(text: str) -> Place:
@@ -105,5 +106,3 @@ def _timestamp(text: str) -> datetime:
         except ValueError:
             continue
     raise ValueError(text)
-
-

@@ -131,7 +131,9 @@ class ObjectStore:
         The root itself is refused.
         """
         if not path:
-            raise DefinitionError("the root of the object store is not deleted", action="name a folder below it")
+            raise DefinitionError(
+                "the root of the object store is not deleted", action="name a folder below it"
+            )
         target = self.absolute(path)
         try:
             kind = self._info(path).type

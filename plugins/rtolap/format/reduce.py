@@ -66,9 +66,7 @@ def extreme(column: pa.Array, ids: Ids, groups: int, op: str) -> pa.Array:
     found = table.group_by("group", use_threads=False).aggregate([("value", op)])
     places = np.full(groups, len(found), np.int64)
     places[found.column("group").to_numpy()] = np.arange(len(found))
-    return pa.concat_arrays(
-        [*found.column(f"value_{op}").chunks, pa.nulls(1, kind)]
-    ).take(pa.array(places))
+    return pa.concat_arrays([*found.column(f"value_{op}").chunks, pa.nulls(1, kind)]).take(pa.array(places))
 
 
 def distinct_coupons(coupons: pa.Array, ids: Ids, groups: int, lg_k: int) -> pa.ListArray:
@@ -105,7 +103,9 @@ def _words(column: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | N
         return column.cast(pa.int64()).to_numpy().view(np.uint64), None
     if len(column) == 0:
         return np.zeros(0, np.uint64), None
-    words = np.frombuffer(column.buffers()[1], "<u8").reshape(-1, 2)[column.offset : column.offset + len(column)]
+    words = np.frombuffer(column.buffers()[1], "<u8").reshape(-1, 2)[
+        column.offset : column.offset + len(column)
+    ]
     low = np.ascontiguousarray(words[:, 0])
     return low, None if column.type.precision <= 18 else np.ascontiguousarray(words[:, 1])
 

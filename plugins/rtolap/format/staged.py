@@ -29,7 +29,9 @@ def staged_folder(cube: str, segment: str, version: int, replica_set: str, uniqu
     """Relative to the object store's root. DefinitionError for names that are no path parts."""
     for part in (cube, segment, replica_set, unique):
         if not _NAME.fullmatch(part) or part in (".", ".."):
-            raise DefinitionError("not a name for a path", expected="letters, digits, _ . -", found=repr(part))
+            raise DefinitionError(
+                "not a name for a path", expected="letters, digits, _ . -", found=repr(part)
+            )
     return f"staged/{cube}/{segment}/v{version}/{replica_set}-{unique}"
 
 
@@ -59,7 +61,9 @@ def write_staged_part(
             part = table.slice(start, FILE_ROWS_MAX)
             if part.column_names != expected.names:
                 raise DefinitionError(
-                    f"part of {cube} {segment} has other columns", expected=expected.names, found=part.column_names
+                    f"part of {cube} {segment} has other columns",
+                    expected=expected.names,
+                    found=part.column_names,
                 )
             files.append(_write_file(store, folder, f"part-{len(files):05}.parquet", part.cast(expected)))
     manifest = StagedManifest(
@@ -101,7 +105,9 @@ def verify_staged(store: ObjectStore, path: str) -> StagedManifest:
         data = _checked(store, path, entry)
         rows = pq.read_metadata(pa.BufferReader(data)).num_rows
         if rows != entry.rows:
-            raise Corrupted(f"staged file {path}/{entry.name} has other rows", expected=entry.rows, found=rows)
+            raise Corrupted(
+                f"staged file {path}/{entry.name} has other rows", expected=entry.rows, found=rows
+            )
     return manifest
 
 

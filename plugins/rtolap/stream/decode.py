@@ -64,7 +64,9 @@ class EventDecoder:
         self._screen = LossScreen(self._plan.strict())
         self._classifier = Classifier(self._plan.leaves, self._plan.known)
         self._known_only = _strict_object(self._plan.known)
-        self._types = {name: arrow_type(schema.table.column(name).column_type) for name in schema.source_columns}
+        self._types = {
+            name: arrow_type(schema.table.column(name).column_type) for name in schema.source_columns
+        }
 
     def decode(
         self,
@@ -110,7 +112,11 @@ class EventDecoder:
         return records, places
 
     def _rows(
-        self, records: list[bytes], places: Places, values: Sequence[bytes | None], problems: dict[int, Problem]
+        self,
+        records: list[bytes],
+        places: Places,
+        values: Sequence[bytes | None],
+        problems: dict[int, Problem],
     ) -> tuple[pa.StructArray, Places]:
         """Parse; what the reader refuses is named by the classifier. Rows come in input order."""
         empty = pa.array([], pa.struct(list(self._plan.arrow_schema)))
@@ -243,7 +249,10 @@ def _strict_object(known: frozenset[str] | None) -> msgspec.json.Decoder[object]
     """A decoder that refuses names other than `known`, without building any value."""
     if known is None:
         return None
-    fields = [(f"f{place}", msgspec.Raw, msgspec.field(name=name, default=msgspec.Raw())) for place, name in enumerate(sorted(known))]
+    fields = [
+        (f"f{place}", msgspec.Raw, msgspec.field(name=name, default=msgspec.Raw()))
+        for place, name in enumerate(sorted(known))
+    ]
     shape = msgspec.defstruct("Known", fields, forbid_unknown_fields=True)
     return msgspec.json.Decoder(list[shape])  # type: ignore[valid-type]
 

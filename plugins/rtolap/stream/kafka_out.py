@@ -1,0 +1,165 @@
+"""Kafka through confluent-kafka: the producer and the small administration that the product needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+
+from rtolap.base.errors import DefinitionError, NotFound, Refused, RtolapError, Unavailable
+from rtolap.model.offsets import Offsets
+from rtolap.stream.consumer import OutRecord
+
+_FULL_QUEUE_WAIT_S = 60.0
+_REQUEST_TIMEOUT_S = 15.0
+_GONE_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+
+
+class KafkaProducer:
+    """StreamProducer: idempotent, acks=all, at most 200 000 records or 64 MiB waiting."""
+
+    def __init__(self, bootstrap: str, *, client_id: str = "rtolap") -> None:
+        self._failed: KafkaError | None = None
+        self._producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "client.id": client_id,
+                "enable.idempotence": True,
+                "acks": "all",
+                "linger.ms": 2,
+                "compression.type": "lz4",
+                "message.max.bytes": 4 << 20,
+                "queue.buffering.max.messages": 200_000,
+                "queue.buffering.max.kbytes": 65_536,
+                "allow.auto.create.topics": False,
+                "on_delivery": self._on_delivery,
+                "log_level": 2,
+            }
+        )
+
+    def produce(self, topic: str, records: Sequence[OutRecord]) -> None:
+        for record in records:
+            options: dict[str, Any] = {}
+            if record.partition is not None:
+                options["partition"] = record.partition
+            if record.timestamp_ms is not None:
+                options["timestamp"] = record.timestamp_ms
+            if record.headers:
+                options["headers"] = list(record.headers.items())
+            self._queue(topic, record, options)
+        self._producer.poll(0)
+        self._raise_failed()
+
+    def flush(self, timeout_s: float) -> None:
+        left = self._producer.flush(timeout_s)
+        self._raise_failed()
+        if left:
+            raise Unavailable(
+                "Kafka has not acknowledged everything",
+                expected="0 records waiting",
+                found=left,
+                action="retry",
+            )
+
+    def close(self) -> None:
+        """Give up what is still queued after a short flush."""
+        self._producer.flush(5.0)
+
+    def _queue(self, topic: str, record: OutRecord, options: dict[str, Any]) -> None:
+        deadline = time.monotonic() + _FULL_QUEUE_WAIT_S
+        while True:
+            try:
+                self._producer.produce(topic, value=record.value, key=record.key, **options)
+                return
+            except BufferError as error:
+                if time.monotonic() > deadline:
+                    raise Unavailable(
+                        f"the producer's queue stayed full for {_FULL_QUEUE_WAIT_S:.0f} s", found=topic
+                    ) from error
+                self._producer.poll(0.1)
+            except KafkaException as error:
+                raise _translated("produce", topic, error) from error
+
+    def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self._failed = error
+
+    def _raise_failed(self) -> None:
+        if self._failed is not None:
+            error, self._failed = self._failed, None
+            raise _translated("produce", "a topic", KafkaException(error))
+
+
+class KafkaAdmin:
+    """TopicAdmin."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+
+    def create_topic(
+        self, topic: str, partitions: int, *, replication: int = 1, config: Mapping[str, str] | None = None
+    ) -> bool:
+        new = NewTopic(topic, partitions, replication, config=dict(config or {}))
+        futures = self._admin.create_topics([new], request_timeout=_REQUEST_TIMEOUT_S)
+        try:
+            futures[topic].result(_REQUEST_TIMEOUT_S)
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return False
+            raise _translated("create", topic, error) from error
+        return True
+
+    def delete_topic(self, topic: str) -> None:
+        self._wait(
+            self._admin.delete_topics([topic], request_timeout=_REQUEST_TIMEOUT_S)[topic], "delete", topic
+        )
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        new = NewPartitions(topic, total)
+        futures = self._admin.create_partitions([new], request_timeout=_REQUEST_TIMEOUT_S)
+        self._wait(futures[topic], "grow", topic)
+
+    def partitions(self, topic: str) -> list[int]:
+        described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_REQUEST_TIMEOUT_S)
+        found = self._wait(described[topic], "describe", topic)
+        return sorted(partition.id for partition in found.partitions)
+
+    def offsets(self, topic: str, which: str) -> Offsets:
+        specs = {"earliest": OffsetSpec.earliest(), "latest": OffsetSpec.latest()}
+        if which not in specs:
+            raise DefinitionError("no such offset", expected="earliest or latest", found=repr(which))
+        asked = {TopicPartition(topic, partition): specs[which] for partition in self.partitions(topic)}
+        futures = self._admin.list_offsets(asked, request_timeout=_REQUEST_TIMEOUT_S)
+        return {
+            where.partition: int(self._wait(future, "list offsets of", topic).offset)
+            for where, future in futures.items()
+        }
+
+    def delete_records(self, topic: str, before: Offsets) -> None:
+        asked = [TopicPartition(topic, partition, offset) for partition, offset in before.items()]
+        for future in self._admin.delete_records(asked, request_timeout=_REQUEST_TIMEOUT_S).values():
+            self._wait(future, "trim", topic)
+
+    def close(self) -> None:
+        """The client has nothing to close; its threads end with the object."""
+
+    def _wait(self, future: Future[Any], verb: str, topic: str) -> Any:
+        try:
+            return future.result(_REQUEST_TIMEOUT_S)
+        except KafkaException as error:
+            raise _translated(verb, topic, error) from error
+        except TimeoutError as error:
+            raise Unavailable(f"cannot {verb} {topic}", found="no answer in time", action="retry") from error
+
+
+def _translated(verb: str, topic: str, error: KafkaException) -> RtolapError:
+    reason = error.args[0]
+    if reason.code() in _GONE_TOPIC:
+        return NotFound(f"cannot {verb} {topic}: there is no such topic")
+    if reason.retriable() or reason.code() < 0:
+        return Unavailable(f"cannot {verb} {topic}", found=reason.str(), action="retry")
+    return Refused(f"Kafka refuses to {verb} {topic}", found=reason.str())
