@@ -27,6 +27,10 @@ class Settings(BaseSettings):
     data_dir: Path = Path("/var/lib/rtolap")
     host: str = Field(default="127.0.0.1", description="address to bind to and to announce")
     coordinator_port: int = 7070
+    coordinators: str = Field(
+        default="",
+        description="base URLs of all coordinators, comma-separated; empty: host and coordinator_port",
+    )
     receiver_port: int = 7080
     query_http_port: int = 7090
     query_mysql_port: int = 7306
@@ -37,6 +41,11 @@ class Settings(BaseSettings):
     spark_jobs_dir: Path = Path("spark_jobs")
     spark_master: str = "local[2]"
     log_level: str = "INFO"
+
+    def coordinator_urls(self) -> tuple[str, ...]:
+        """Where clients look for the leader."""
+        named = tuple(url.strip().rstrip("/") for url in self.coordinators.split(",") if url.strip())
+        return named or (f"http://{self.host}:{self.coordinator_port}",)
 
     def token(self) -> str:
         """The cluster's bearer token."""

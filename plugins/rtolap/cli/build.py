@@ -1,0 +1,53 @@
+"""`rtolap build`: what waits to be built, and how builds fare."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from rtolap.cli.coordinator_access import coordinator_client
+from rtolap.cli.output import JsonOption, print_json, print_table
+
+app = typer.Typer(no_args_is_help=True, help="Builds of closed segments.")
+
+
+@app.command()
+def queue(as_json: JsonOption = False) -> None:
+    """Segments that wait for a build, in order."""
+    with coordinator_client() as client:
+        entries = client.queue().entries
+    if as_json:
+        print_json([entry.model_dump(mode="json") for entry in entries])
+        return
+    print_table(
+        ("cube", "segment", "version", "parts", "events", "building", "waits for"),
+        [
+            (e.cube, e.segment, e.version, e.parts, e.events, "yes" if e.building else "", e.waits_for)
+            for e in entries
+        ],
+    )
+
+
+@app.command()
+def status(
+    cube: Annotated[str, typer.Argument(help="Name of the cube.")], as_json: JsonOption = False
+) -> None:
+    """The newest build of each segment of a cube."""
+    with coordinator_client() as client:
+        built = [segment for segment in client.segments(cube) if segment.build is not None]
+    if as_json:
+        print_json([segment.model_dump(mode="json") for segment in built])
+        return
+    rows = []
+    for segment in built:
+        build = segment.build
+        assert build is not None, "filtered above"
+        started = datetime.fromtimestamp(build.started_ms / 1000, UTC).isoformat(timespec="seconds")
+        if segment.version >= build.version:
+            outcome = "promoted"
+        else:
+            outcome = f"failed: {build.error}" if build.error else "running"
+        rows.append((segment.segment, segment.state, build.build_id, build.version, started, outcome))
+    print_table(("segment", "state", "build", "version", "started", "outcome"), rows)

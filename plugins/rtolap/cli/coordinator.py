@@ -1,0 +1,57 @@
+"""`rtolap coordinator`: run one, and ask who leads."""
+
+from __future__ import annotations
+
+import logging
+
+import typer
+
+from rtolap.base.errors import Unavailable
+from rtolap.base.settings import Settings
+from rtolap.cli.coordinator_access import coordinator_client
+from rtolap.cli.output import JsonOption, print_json, print_table
+from rtolap.coordinator.server import run
+from rtolap.stream.kafka import KafkaAdmin
+
+app = typer.Typer(no_args_is_help=True, help="The coordinator: cubes, segments, builds, watermarks.")
+
+
+@app.command()
+def serve() -> None:
+    """Run a coordinator until SIGTERM; start several, one of them leads."""
+    settings = Settings()
+    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("kazoo").setLevel(logging.WARNING)
+    run(settings, KafkaAdmin)
+
+
+@app.command()
+def status(as_json: JsonOption = False) -> None:
+    """Who leads, and what the cluster holds."""
+    with coordinator_client() as client:
+        rows: list[tuple[object, ...]] = []
+        for url in Settings().coordinator_urls():
+            try:
+                health = client.health(url)
+                rows.append((url, health.role, health.leader_url, health.zookeeper))
+            except Unavailable:
+                rows.append((url, "unreachable", None, None))
+        if as_json:
+            print_json(client.cluster().model_dump(mode="json"))
+            return
+        print_table(("coordinator", "role", "leader", "zookeeper"), rows)
+        cluster = client.cluster()
+    print_table(
+        ("cube", "enabled", "paused", "low_watermark_ms", "segments", "problem"),
+        [
+            (
+                cube.name,
+                cube.enabled,
+                cube.paused,
+                cube.low_watermark_ms,
+                ", ".join(f"{count} {state}" for state, count in cube.segments.items() if count),
+                cube.problem,
+            )
+            for cube in cluster.cubes
+        ],
+    )

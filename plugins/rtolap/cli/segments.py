@@ -1,0 +1,139 @@
+"""`rtolap segments`: look at a cube's segments, close, build anew, purge."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from rtolap.base.errors import DefinitionError
+from rtolap.cli.coordinator_access import coordinator_client
+from rtolap.cli.output import JsonOption, print_json, print_table, success
+from rtolap.wire.coordinator import SegmentInfo
+
+app = typer.Typer(no_args_is_help=True, help="Segments of a cube.")
+
+Cube = Annotated[str, typer.Argument(help="Name of the cube.")]
+Segment = Annotated[str, typer.Argument(help="Name of the segment: YYYYMMDDhhmmss_YYYYMMDDhhmmss, UTC.")]
+
+
+def instant_ms(text: str) -> int:
+    """`2013-01-31`, `2013-01-31T10:00` (UTC unless it says otherwise) or milliseconds → milliseconds."""
+    if text.lstrip("-").isdigit():
+        return int(text)
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError as error:
+        raise DefinitionError(
+            "not an instant", expected="2013-01-31, 2013-01-31T10:00 or milliseconds", found=repr(text)
+        ) from error
+    if instant.tzinfo is None:
+        instant = instant.replace(tzinfo=UTC)
+    return int(instant.timestamp() * 1000)
+
+
+@app.command("list")
+def list_segments(
+    cube: Cube,
+    state: Annotated[str | None, typer.Option(help="Only those in this state.")] = None,
+    start: Annotated[str | None, typer.Option("--from", help="Only those that end after it.")] = None,
+    end: Annotated[str | None, typer.Option("--to", help="Only those that begin before it.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List segments by event time."""
+    with coordinator_client() as client:
+        found = client.segments(
+            cube,
+            state=state.upper() if state else None,
+            start_ms=instant_ms(start) if start else None,
+            end_ms=instant_ms(end) if end else None,
+        )
+    if as_json:
+        print_json([segment.model_dump(mode="json") for segment in found])
+        return
+    print_table(
+        ("segment", "state", "version", "events", "parts", "build"),
+        [(s.segment, s.state, s.version, s.events, len(s.parts), _build(s)) for s in found],
+    )
+
+
+@app.command()
+def show(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
+    """Everything about one segment, with its story."""
+    with coordinator_client() as client:
+        found = client.segment(cube, segment)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+        return
+    rows: list[tuple[str, object]] = [
+        ("state", found.state),
+        ("version", found.version),
+        ("location", found.location),
+        ("events", found.events),
+        ("covered", found.covered),
+        ("target", found.target),
+        ("build", _build(found)),
+        *(("part", f"{part.replica_set}: {part.events} events, {part.path}") for part in found.parts),
+    ]
+    print_table(("", f"{cube}/{segment}"), rows)
+    print_table(
+        ("at", "event", "state", "note"),
+        [(_utc(line.at_ms), line.event, line.state, line.note) for line in found.story],
+    )
+
+
+@app.command()
+def close(cube: Cube, segment: Segment) -> None:
+    """Close this segment and all before it now, without waiting for the watermark."""
+    with coordinator_client() as client:
+        found = client.close_segment(cube, segment)
+    success(f"the leaders are asked to close {cube} up to {segment} (now {found.state})")
+
+
+@app.command()
+def requeue(cube: Cube, segment: Segment) -> None:
+    """Build a READY segment anew."""
+    with coordinator_client() as client:
+        found = client.requeue(cube, segment)
+    success(f"{cube}/{segment} is {found.state} and waits for a build of version {found.version + 1}")
+
+
+@app.command()
+def purge(
+    cube: Cube,
+    before: Annotated[str, typer.Option(help="Instant; segments that end at or before it go for ever.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Drop old segments for ever: a replay does not bring them back."""
+    before_ms = instant_ms(before)
+    if not yes:
+        typer.confirm(f"Drop everything of {cube} before {_utc(before_ms)} for ever?", abort=True)
+    with coordinator_client() as client:
+        result = client.purge(cube, before_ms)
+    if as_json:
+        print_json(result.model_dump(mode="json"))
+        return
+    success(f"{len(result.segments)} segments of {cube} are purged")
+
+
+@app.command()
+def cleanup(cube: Cube, as_json: JsonOption = False) -> None:
+    """Delete files in the object store that nothing needs any more."""
+    with coordinator_client() as client:
+        result = client.cleanup(cube)
+    if as_json:
+        print_json(result.model_dump(mode="json"))
+        return
+    success(f"{len(result.folders)} folders and {len(result.records)} records are deleted")
+
+
+def _build(segment: SegmentInfo) -> str:
+    if segment.build is None:
+        return ""
+    return f"{segment.build.build_id}{' failed: ' + segment.build.error if segment.build.error else ''}"
+
+
+def _utc(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")

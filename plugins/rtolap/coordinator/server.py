@@ -1,0 +1,62 @@
+"""Runs one coordinator: connects, stands for election, serves, and withdraws on SIGTERM."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+import uvicorn
+
+from rtolap.base.clock import SystemClock
+from rtolap.base.errors import Unavailable
+from rtolap.base.settings import Settings
+from rtolap.coordinator.assignment import Topics
+from rtolap.coordinator.rest import build_app
+from rtolap.coordinator.service import Coordinator
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.zookeeper import ZooKeeperStore
+
+log = logging.getLogger(__name__)
+
+GRACEFUL_S = 5
+
+
+def run(settings: Settings, open_topics: Callable[[str], Topics]) -> None:
+    """Serve until SIGTERM or SIGINT. `open_topics`: bootstrap servers → topic catalogue.
+
+    On the way out: 1. requests under way are answered (at most `GRACEFUL_S`), 2. the candidacy is withdrawn,
+    so that a standby takes over at once, 3. the session ends. A coordinator that is killed instead is
+    replaced when its session times out.
+    """
+    token = settings.token()
+    store = ZooKeeperStore(
+        settings.zookeeper, root=settings.zookeeper_root, session_timeout_s=settings.session_timeout_s
+    )
+    try:
+        coordinator = Coordinator(
+            ClusterMetadata(store, SystemClock()),
+            open_topics(settings.kafka),
+            object_store_uri=settings.object_store,
+            url=f"http://{settings.host}:{settings.coordinator_port}",
+        )
+        try:
+            config = uvicorn.Config(
+                build_app(coordinator, token),
+                host=settings.host,
+                port=settings.coordinator_port,
+                log_level="warning",
+                access_log=False,
+                timeout_graceful_shutdown=GRACEFUL_S,
+            )
+            server = uvicorn.Server(config)
+            server.run()
+            if not server.started:
+                raise Unavailable(
+                    f"the coordinator cannot serve on {settings.host}:{settings.coordinator_port}",
+                    action="free the port, or set RTOLAP_COORDINATOR_PORT",
+                )
+        finally:
+            coordinator.close()
+    finally:
+        store.close()
+        log.info("coordinator ended")
