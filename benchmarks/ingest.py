@@ -1,0 +1,160 @@
+"""Events/s to a queryable roll-up on one core, beside the bare loop that only consumes and parses.
+
+    python -m benchmarks.ingest [--events 2000000] [--rounds 3] [--json]
+
+Both workers run in turn on the same pinned core over the same topic of a real Kafka (4 partitions, 200-byte JSON,
+10 columns): `bare` is consume → arro3 JSON → Arrow, the limit of this path; `rtolap` is the receiver's whole
+core: decode with checks, aggregate, keep, checkpoint, and at the end a partial query whose count is compared
+with the number of events. The ratio is of medians; memory is the peak resident size of the worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pyarrow as pa
+from arro3.io import read_json
+
+from benchmarks import events
+from benchmarks.servers import fill, kafka
+from rtolap.base.clock import SystemClock
+from rtolap.metadata.records import CubeControl
+from rtolap.receiver.ingest import CubeReceiver
+from rtolap.receiver.query_service import answer
+from rtolap.receiver.settings import ReceiverSettings
+from rtolap.receiver.view import CubeView
+from rtolap.stream.kafka import KafkaConsumer, KafkaProducer
+from rtolap.wire.receiver import PartialQuery, Snapshot
+
+TOPIC = "bench"
+PARTITIONS = 4
+BASE_EVENTS = 500_000
+BATCH = 50_000
+JSON_TYPES = pa.schema(
+    [
+        ("ts", pa.int64()),
+        ("country", pa.string()),
+        ("device", pa.string()),
+        ("page", pa.string()),
+        ("campaign", pa.string()),
+        ("user_id", pa.int64()),
+        ("duration_ms", pa.int32()),
+        ("bytes_sent", pa.int64()),
+        ("price", pa.decimal128(10, 2)),
+        ("is_new", pa.bool_()),
+    ]
+)
+
+
+def bare(bootstrap: str, total: int) -> int:
+    """Consume and parse, nothing else. Returns the rows seen."""
+    consumer = KafkaConsumer(bootstrap, TOPIC)
+    consumer.assign(dict.fromkeys(range(PARTITIONS), 0))
+    rows = 0
+    while rows < total:
+        batch = consumer.poll(BATCH, 1.0)
+        if len(batch):
+            stream = b"\n".join(batch.values)  # type: ignore[arg-type]
+            rows += sum(len(part) for part in read_json(pa.BufferReader(stream), JSON_TYPES, batch_size=BATCH))
+    consumer.close()
+    return rows
+
+
+def rtolap(bootstrap: str, total: int) -> int:
+    """The receiver's core from Kafka to an answer. Returns the rows counted by a query."""
+    schema = events.schema(TOPIC)
+    with tempfile.TemporaryDirectory() as folder:
+        core = CubeReceiver(
+            schema,
+            replica_set="rs",
+            consumer=KafkaConsumer(bootstrap, TOPIC),
+            producer=KafkaProducer(bootstrap),
+            folder=Path(folder),
+            clock=SystemClock(),
+            settings=ReceiverSettings(),
+        )
+        partitions = tuple(range(PARTITIONS))
+        view = CubeView(
+            control=CubeControl(enabled=True, assignment={"rs": partitions}, assignment_epoch=1),
+            start_offsets=dict.fromkeys(partitions, 0),
+        )
+        while sum(core.state.positions.values()) < total:
+            core.step(view, 1.0)
+        query = PartialQuery(schema.cube.name, ("country",), ("__rows", "price__sum"), Snapshot())
+        found = answer(schema, core.state, query, owned=partitions, receiver_id="bench")
+        core.close()
+    return int(sum(found.column("__rows").to_pylist()))
+
+
+WORKERS = {"bare": bare, "rtolap": rtolap}
+
+
+def work(name: str, bootstrap: str, total: int) -> None:
+    """In a process of its own: pinned, timed, its peak memory its own."""
+    os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
+    started_s = time.perf_counter()
+    rows = WORKERS[name](bootstrap, total)
+    seconds = time.perf_counter() - started_s
+    if rows != total:
+        raise SystemExit(f"{name} counted {rows} of {total} events")
+    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    print(json.dumps({"events_per_s": total / seconds, "peak_bytes": peak_bytes}))
+
+
+def run(name: str, bootstrap: str, total: int) -> dict[str, float]:
+    command = [sys.executable, "-m", "benchmarks.ingest", "--worker", name, bootstrap, "--events", str(total)]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    result: dict[str, float] = json.loads(printed.splitlines()[-1])
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--events", type=int, default=4 * BASE_EVENTS)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--worker", nargs=2, metavar=("NAME", "BOOTSTRAP"), help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.worker:
+        work(*arguments.worker, arguments.events)
+        return
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in WORKERS}
+    with kafka() as bootstrap:
+        values = events.values(BASE_EVENTS, seed=1)
+        total = fill(bootstrap, TOPIC, values, partitions=PARTITIONS, times=max(1, arguments.events // BASE_EVENTS))
+        for _ in range(arguments.rounds):
+            for name in WORKERS:
+                runs[name].append(run(name, bootstrap, total))
+    rate = {name: statistics.median(one["events_per_s"] for one in found) for name, found in runs.items()}
+    peak = {name: max(one["peak_bytes"] for one in found) for name, found in runs.items()}
+    ratio = rate["rtolap"] / rate["bare"]
+    print(f"{total} events of {sum(map(len, values)) / len(values):.0f} bytes, one core, {arguments.rounds} rounds")
+    for name in WORKERS:
+        print(f"  {name:7} {rate[name] / 1e3:8.0f} k events/s   peak {peak[name] / (1 << 20):6.0f} MiB")
+    print(f"  ratio   {ratio:8.2f} of the bare consume-and-parse loop")
+    if arguments.json:
+        print(
+            json.dumps(
+                {
+                    "benchmark": "ingest",
+                    "ratio": round(ratio, 3),
+                    "events": total,
+                    "events_per_s": round(rate["rtolap"]),
+                    "bare_events_per_s": round(rate["bare"]),
+                    "peak_bytes": int(peak["rtolap"]),
+                }
+            )
+        )
+
+
+if __name__ == "__main__":
+    main()
