@@ -31,7 +31,19 @@ class Mount:
 
 
 MOUNTS: dict[str, Mount] = {
+    "agent": Mount("rtolap.cli.agent", "The agent of this host and its processes."),
+    "airflow-settings": Mount(
+        "rtolap.cli.airflow_settings", "Apply airflow_settings.yaml to any Airflow.", adopt=False
+    ),
     "stack": Mount("rtolap.cli.stack", "Start, stop and look at the local stack.", adopt=False),
+    "validate": Mount("rtolap.cli.definitions", "Check definitions without a cluster.", "validate"),
+    "create": Mount("rtolap.cli.definitions", "Create tables, lookups and cubes.", "create"),
+    "describe": Mount("rtolap.cli.definitions", "Show a table, lookup or cube.", "describe"),
+    "drop": Mount("rtolap.cli.definitions", "Drop a table, lookup or cube.", "drop"),
+    "produce": Mount("rtolap.cli.produce", "Send records to a topic.", "produce"),
+    "dead-letters": Mount("rtolap.cli.dead_letters", "Records that were refused, and why."),
+    "receiver": Mount("rtolap.cli.receiver", "Run a receiver."),
+    "agent": Mount("rtolap.cli.agent", "The agent of this host and its processes."),
 }
 
 
