@@ -35,8 +35,8 @@ class DeadLetter(NamedTuple):
     value: str | None
 
 
-@app.command("dead-letters")
-def dead_letters(
+@app.command("list")
+def list_records(
     table: Annotated[str, typer.Argument(help="The table whose topic refused them.")],
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many, the oldest first.")] = 50,
     reason: Annotated[str | None, typer.Option(help="Only those with this reason.")] = None,
