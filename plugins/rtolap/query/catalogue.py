@@ -60,9 +60,7 @@ def unknown_column(name: str, owner: str, columns: Mapping[str, object]) -> Quer
 
 def not_a_dimension(name: str, schema: Schema) -> QueryError:
     """A column that the stream table has but that the cube keeps only inside measures."""
-    declared = sorted(
-        f"{measure.function}({measure.column or '*'})" for measure in schema.cube.measures
-    )
+    declared = sorted(f"{measure.function}({measure.column or '*'})" for measure in schema.cube.measures)
     return QueryError(
         f"cube {schema.cube.name} does not keep column {name!r} as a dimension",
         expected=f"one of its dimensions ({', '.join(schema.cube.all_dimensions)}) or an aggregate that it "
@@ -72,9 +70,7 @@ def not_a_dimension(name: str, schema: Schema) -> QueryError:
 
 
 def missing_measure(function: str, column: str, schema: Schema) -> QueryError:
-    declared = sorted(
-        f"{measure.function}({measure.column or '*'})" for measure in schema.cube.measures
-    )
+    declared = sorted(f"{measure.function}({measure.column or '*'})" for measure in schema.cube.measures)
     return QueryError(
         f"cube {schema.cube.name} cannot answer {function}({column}): the measure is not declared",
         expected=f"one of {', '.join(declared) or 'COUNT(*)'}",

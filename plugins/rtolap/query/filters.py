@@ -21,7 +21,14 @@ _OPS: dict[type[exp.Expression], CompareOp] = {
     exp.GT: "gt",
     exp.GTE: "ge",
 }
-_FLIPPED: dict[CompareOp, CompareOp] = {"eq": "eq", "ne": "ne", "lt": "gt", "le": "ge", "gt": "lt", "ge": "le"}
+_FLIPPED: dict[CompareOp, CompareOp] = {
+    "eq": "eq",
+    "ne": "ne",
+    "lt": "gt",
+    "le": "ge",
+    "gt": "lt",
+    "ge": "le",
+}
 _INT_RANGE = {"int": 2**31, "bigint": 2**63}
 
 
@@ -91,7 +98,11 @@ class FilterBuilder:
         node = node.unnest()
         if isinstance(node, exp.Cast) and node.to.this is exp.DataType.Type.DATE:
             inner = self._column(node.this)  # DATE(day_start) is day_start: both begin at midnight
-            return inner if inner in ("day_start", "week_start", "month_start", "quarter_start", "year_start") else None
+            return (
+                inner
+                if inner in ("day_start", "week_start", "month_start", "quarter_start", "year_start")
+                else None
+            )
         if isinstance(node, exp.TsOrDsToDate | exp.Date) and isinstance(node.this, exp.Column):
             return self._column(exp.cast(node.this.copy(), exp.DataType.Type.DATE))
         if isinstance(node, exp.Column) and node.table == self.alias:

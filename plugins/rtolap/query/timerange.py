@@ -5,12 +5,12 @@ Never too small: a condition that says nothing of time is unbounded.
 
 from __future__ import annotations
 
-from rtolap.model.cube import TIME_UNITS, Schema
+from rtolap.model.cube import TIME_UNITS, Schema, TimeUnit
 from rtolap.model.predicate import And, Compare, In, Or, Predicate
 from rtolap.query.plan import TimeRange
-from rtolap.query.timeline import as_datetime, to_utc_ms, unit_end_max
+from rtolap.query.timeline import as_datetime, floor, to_utc_ms, unit_end_max
 
-_UNITS = {f"{unit}_start": unit for unit in TIME_UNITS}
+_UNITS: dict[str, TimeUnit] = {f"{unit}_start": unit for unit in TIME_UNITS}
 
 
 def time_range(predicate: Predicate | None, schema: Schema) -> TimeRange:
@@ -47,5 +47,6 @@ def _compared(column: str, op: str, value: object, schema: Schema) -> TimeRange:
     start = to_utc_ms(instant, zone, latest=False) if op in ("eq", "gt", "ge") else None
     end = None
     if op in ("eq", "le", "lt"):
-        end = to_utc_ms(unit_end_max(instant, unit), zone, latest=True) + 1
+        aligned = op == "lt" and floor(instant, unit) == instant
+        end = to_utc_ms(instant if aligned else unit_end_max(instant, unit), zone, latest=True)
     return TimeRange(start, end)

@@ -67,7 +67,9 @@ def _translate(node: exp.Expression, totals: Totals, filtered: _OVER) -> exp.Exp
         case exp.Avg() if not distinct:
             total = exp.cast(filtered(exp.Sum(this=totals.sum(argument))), exp.DataType.Type.DOUBLE)
             number = filtered(exp.Sum(this=totals.count(argument)))
-            return exp.paren(exp.Div(this=total, expression=exp.func("NULLIF", number, exp.Literal.number(0))))
+            return exp.paren(
+                exp.Div(this=total, expression=exp.func("NULLIF", number, exp.Literal.number(0)))
+            )
         case exp.Min() | exp.Max() if not distinct:
             suffix = "min" if isinstance(node, exp.Min) else "max"
             return filtered(type(node)(this=totals.pick(argument, suffix, suffix.upper())))

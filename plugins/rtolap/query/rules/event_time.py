@@ -119,7 +119,9 @@ def _compare(
         raise QueryError(
             f"cube {cube.schema.cube.name} keeps time by the {finest_unit or 'segment only'}: "
             f"{user_sql(comparison)} cannot be answered exactly",
-            expected=f">= or < the start of a {finest_unit}" if finest_unit else "no condition on the event time",
+            expected=f">= or < the start of a {finest_unit}"
+            if finest_unit
+            else "no condition on the event time",
             found=text(instant),
             action="align the instant, or add a finer time dimension to the cube",
         )
@@ -182,7 +184,9 @@ def _unanswerable(node: exp.Expression, cube: CubeScope, needed: TimeUnit | None
     kept = ", ".join(cube.schema.cube.time_columns) or "no time dimension"
     return QueryError(
         f"cube {cube.schema.cube.name} cannot answer {user_sql(node)}: it keeps the event time as {kept}",
-        expected=f"a time dimension of a {needed} or finer" if needed else "a derived time dimension, "
+        expected=f"a time dimension of a {needed} or finer"
+        if needed
+        else "a derived time dimension, "
         "date_trunc, a part of the date, or a comparison with the start of one",
         action="use a derived dimension, or add a finer one to the cube",
     )

@@ -15,7 +15,16 @@ from rtolap.query.dialect import RtolapSql, user_sql
 from rtolap.query.rules.context import Context, cube_scopes
 
 # Functions that would show the engine's insides instead of data.
-_FORBIDDEN_PREFIXES = ("duckdb_", "pragma_", "read_", "sniff_", "glob", "getenv", "current_setting", "nextval")
+_FORBIDDEN_PREFIXES = (
+    "duckdb_",
+    "pragma_",
+    "read_",
+    "sniff_",
+    "glob",
+    "getenv",
+    "current_setting",
+    "nextval",
+)
 _ZONED = frozenset(("TIMESTAMPTZ", "TIMESTAMPLTZ"))
 
 
@@ -35,8 +44,8 @@ def names(tree: exp.Expression, context: Context) -> exp.Expression:
         select.set("locks", None)  # FOR UPDATE has no meaning here: nothing can be written
         _roll_up(select)
         _label(select)
-    for now in list(tree.find_all(exp.CurrentTimestamp)):
-        now.replace(exp.cast(now.copy(), exp.DataType.Type.TIMESTAMP))
+    for now in list(tree.find_all(exp.CurrentTimestamp)):  # the engine's clock stands in UTC
+        now.replace(exp.cast(exp.CurrentTimestamp(), exp.DataType.Type.TIMESTAMP))
     return tree
 
 

@@ -1,0 +1,113 @@
+"""The embedded engine: what stands above the partial aggregates runs here, in memory, with no way out.
+
+No files, no network, no extensions, no Python objects by name, a locked configuration, a limit on memory.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from duckdb import sqltypes
+from sqlglot import exp
+
+from rtolap.base.errors import Corrupted, QueryError, Unavailable
+from rtolap.query.dialect import engine_sql
+from rtolap.query.rules.aggregates import HLL_ESTIMATE
+from rtolap.query.sketches import hll_estimate
+
+BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
+
+# The reader of a cursor makes one copy of a batch: bounded by BATCH_ROWS, and the price of bound parameters.
+warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
+
+
+class Engine:
+    """One database for all queries, so that the memory limit holds for their sum."""
+
+    def __init__(self, *, memory_limit_bytes: int, threads: int) -> None:
+        self._lock = threading.Lock()
+        self._connection = duckdb.connect(
+            ":memory:",
+            config={
+                "memory_limit": f"{memory_limit_bytes}B",
+                "threads": str(threads),
+                "enable_external_access": "false",
+                "python_enable_replacements": "false",
+                "autoload_known_extensions": "false",
+                "autoinstall_known_extensions": "false",
+            },
+        )
+        self._connection.execute("SET TimeZone = 'UTC'")
+        self._connection.create_function(
+            HLL_ESTIMATE,
+            hll_estimate,
+            [duckdb.list_type(sqltypes.BLOB)],
+            sqltypes.DOUBLE,
+            type="arrow",
+            null_handling="special",
+        )
+        self._connection.execute("SET lock_configuration = true")
+
+    def session(self) -> EngineSession:
+        with self._lock:
+            return EngineSession(self._connection.cursor())
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class EngineSession:
+    """One query's own connection: what it registers is seen by nobody else."""
+
+    def __init__(self, cursor: Any) -> None:
+        self._cursor = cursor
+
+    def register(self, name: str, table: pa.Table) -> None:
+        self._cursor.register(name, table)
+
+    def fold(self, expression: exp.Expression, parameters: Mapping[str, object]) -> object:
+        """The value of a constant expression. LookupError if it holds a parameter without a value."""
+        if isinstance(expression, exp.Literal):
+            return expression.to_py()
+        needed = {str(node.name) for node in expression.find_all(exp.Parameter)}
+        values = {name: parameters[name] for name in needed}
+        try:
+            rows = self._cursor.execute(f"SELECT {engine_sql(expression)}", values).fetchall()
+        except duckdb.Error as error:
+            raise _translated(error) from error
+        return rows[0][0]
+
+    def run(self, sql: str, parameters: Mapping[str, object]) -> pa.RecordBatchReader:
+        try:
+            self._cursor.execute(sql, dict(parameters))
+            return self._cursor.to_arrow_reader(BATCH_ROWS)
+        except duckdb.Error as error:
+            raise _translated(error) from error
+
+    def interrupt(self) -> None:
+        self._cursor.interrupt()
+
+    def close(self) -> None:
+        self._cursor.close()
+
+
+def translated(error: Exception) -> Exception:
+    """An engine's error, also out of a result's stream, in our tree."""
+    return _translated(error)
+
+
+def _translated(error: Exception) -> Exception:
+    text = str(error).strip()
+    text = text.splitlines()[0] if text else type(error).__name__
+    if isinstance(error, duckdb.InterruptException) or "INTERRUPT" in text:
+        return QueryError("the query was interrupted")
+    if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in text:
+        return Unavailable("the query needs more memory than it may have", found=text, action="group by less")
+    if isinstance(error, duckdb.InternalException | duckdb.FatalException):
+        return Corrupted("the embedded engine failed", found=text)
+    return QueryError(text.replace("__relation_", ""))

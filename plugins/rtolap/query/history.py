@@ -1,0 +1,179 @@
+"""History: READY versions in the object store. The engine that reads them is a seam.
+
+`EmbeddedHistory` reads the smallest cuboid that holds the dimensions asked for and filtered by, prunes row
+groups by the filter, and groups each segment to what was asked for.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from rtolap.base.errors import Corrupted, NotFound
+from rtolap.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry, HistoryManifest, decode
+from rtolap.format.object_store import ObjectStore
+from rtolap.format.schema import physical_schema
+from rtolap.metadata.records import SegmentRecord
+from rtolap.model.predicate import columns_of
+from rtolap.query.arrow_filter import arrow_filter
+from rtolap.query.cancel import Cancellation
+from rtolap.query.merge import group_partials
+from rtolap.query.plan import CubeRead, ReadStats
+
+MANIFESTS_KEPT = 2000  # a few kilobytes each
+FILES_KEPT = 20_000  # names of files whose checksum was found right
+
+
+class HistoryEngine(Protocol):
+    def read(
+        self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
+    ) -> pa.Table:
+        """Plain partials of the segments' versions that pass the read's filter; fills in `stats`.
+
+        Raises Corrupted for a manifest or file that is missing or not what it should be.
+        """
+        ...
+
+
+class EmbeddedHistory:
+    """Thread-safe. A file's checksum is taken once, when this process first opens it."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self._store = store
+        self._lock = threading.Lock()
+        self._manifests: OrderedDict[str, HistoryManifest] = OrderedDict()
+        self._verified: OrderedDict[str, None] = OrderedDict()
+
+    def read(
+        self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
+    ) -> pa.Table:
+        tables = []
+        for segment in segments:
+            cancellation.check()
+            tables.append(self._read_segment(read, segment, stats))
+        empty = physical_schema(read.schema, read.dimensions, read.partials, plain=True).empty_table()
+        return pa.concat_tables([empty, *tables])
+
+    def _read_segment(self, read: CubeRead, segment: SegmentRecord, stats: ReadStats) -> pa.Table:
+        location = segment.location
+        if location is None:
+            raise Corrupted(
+                f"{read.cube}/{segment.name} is at version {segment.version} without a location",
+                action="queue the segment to be built again",
+            )
+        manifest = self._manifest(location, segment)
+        cuboid = choose_cuboid(manifest, read)
+        stats.cuboids[cuboid.name] = stats.cuboids.get(cuboid.name, 0) + 1
+        for file in cuboid.files:
+            self._verify(f"{location}/{file.name}", file)
+        needed = (*read.dimensions, *sorted(columns_of(read.filter) - set(read.dimensions)))
+        schema = physical_schema(read.schema, needed, read.partials, plain=True)
+        paths = [self._store.absolute(f"{location}/{file.name}") for file in cuboid.files]
+        condition = None if read.filter is None else arrow_filter(read.filter, read.schema)
+        try:
+            dataset = ds.dataset(paths, schema=schema, format="parquet", filesystem=self._store.fs)
+            kept = _rows_kept(dataset, condition)
+            columns = [*read.dimensions, *read.partials]
+            table = dataset.to_table(columns=columns, filter=condition, use_threads=True)
+        except (OSError, pa.ArrowException) as error:
+            raise Corrupted(
+                f"history of {read.cube}/{segment.name} cannot be read",
+                found=str(error),
+                action="restore the file, or queue the segment to be built again",
+            ) from error
+        stats.rows_read += kept
+        stats.rows_pruned += cuboid.rows - kept
+        return group_partials(read, table)
+
+    def _manifest(self, location: str, segment: SegmentRecord) -> HistoryManifest:
+        with self._lock:
+            if location in self._manifests:
+                self._manifests.move_to_end(location)
+                return self._manifests[location]
+        path = f"{location}/{MANIFEST_NAME}"
+        try:
+            manifest = decode(self._store.read(path), HistoryManifest, path)
+        except NotFound as error:
+            raise _missing(path) from error
+        if (manifest.cube, manifest.segment, manifest.version) != (
+            segment.cube,
+            segment.name,
+            segment.version,
+        ):
+            raise Corrupted(
+                f"manifest {path} belongs to another version",
+                expected=f"{segment.cube}/{segment.name} v{segment.version}",
+                found=f"{manifest.cube}/{manifest.segment} v{manifest.version}",
+            )
+        with self._lock:
+            self._manifests[location] = manifest
+            while len(self._manifests) > MANIFESTS_KEPT:
+                self._manifests.popitem(last=False)
+        return manifest
+
+    def _verify(self, path: str, file: FileEntry) -> None:
+        try:
+            size = self._store.size_bytes(path)
+        except NotFound as error:
+            raise _missing(path) from error
+        if size != file.bytes:
+            raise _damaged(path, f"{file.bytes} bytes", f"{size} bytes")
+        with self._lock:
+            if path in self._verified:
+                return
+        digest = hashlib.sha256()
+        with self._store.fs.open_input_stream(self._store.absolute(path), compression=None) as stream:
+            while chunk := stream.read(1 << 20):
+                digest.update(chunk)
+        if digest.hexdigest() != file.sha256:
+            raise _damaged(path, f"sha256 {file.sha256}", digest.hexdigest())
+        with self._lock:
+            self._verified[path] = None
+            while len(self._verified) > FILES_KEPT:
+                self._verified.popitem(last=False)
+
+
+def choose_cuboid(manifest: HistoryManifest, read: CubeRead) -> CuboidEntry:
+    """The one with the fewest rows that holds every dimension asked for or filtered by."""
+    needed = {*read.dimensions, *columns_of(read.filter)}
+    fitting = [cuboid for cuboid in manifest.cuboids if needed <= set(cuboid.dimensions)]
+    if not fitting:
+        raise Corrupted(
+            f"history of {manifest.cube}/{manifest.segment} v{manifest.version} has no fitting cuboid",
+            expected=f"one with {', '.join(sorted(needed))}",
+            found=", ".join(cuboid.name for cuboid in manifest.cuboids) or "none",
+            action="queue the segment to be built again",
+        )
+    return min(fitting, key=lambda cuboid: (cuboid.rows, len(cuboid.dimensions)))
+
+
+def _rows_kept(dataset: ds.Dataset, condition: ds.Expression | None) -> int:
+    """Rows of the row groups that statistics do not rule out."""
+    kept = 0
+    for fragment in dataset.get_fragments():
+        chosen = fragment if condition is None else fragment.subset(condition, schema=dataset.schema)
+        kept += sum(group.num_rows for group in chosen.row_groups)
+    return kept
+
+
+def _missing(path: str) -> Corrupted:
+    return Corrupted(
+        f"{path} is missing from the object store",
+        expected="a file that the READY version names",
+        action="restore it, or queue the segment to be built again",
+    )
+
+
+def _damaged(path: str, expected: str, found: str) -> Corrupted:
+    return Corrupted(
+        f"{path} is damaged",
+        expected=expected,
+        found=found,
+        action="restore it, or queue the segment to be built again",
+    )

@@ -1,0 +1,51 @@
+"""Partial rows of several sources → one table. Merging is associative, so leaving rows apart is exact too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rtolap.format.schema import physical_schema, select_partials
+from rtolap.query.plan import CubeRead
+
+
+def group_partials(read: CubeRead, table: pa.Table) -> pa.Table:
+    """One row per combination of dimensions, where no sketch is asked for; sketches stay as they are.
+
+    A read without dimensions over no rows stays empty.
+    """
+    schema = physical_schema(read.schema, read.dimensions, read.partials, plain=True)
+    partials = select_partials(read.schema, read.partials)
+    if any(partial.op == "hll" for partial in partials) or table.num_rows < 2:
+        return table.select(schema.names).cast(schema)
+    grouped = table.group_by(list(read.dimensions), use_threads=True).aggregate(
+        [(partial.name, partial.op) for partial in partials]
+    )
+    renamed = grouped.rename_columns(
+        [name if name in read.dimensions else name.rsplit("_", 1)[0] for name in grouped.column_names]
+    )
+    return renamed.select(schema.names).cast(schema)
+
+
+def merge(read: CubeRead, tables: Iterable[pa.Table]) -> pa.Table:
+    """All tables under the read's schema. Raises pyarrow.ArrowInvalid for columns of another type."""
+    schema = physical_schema(read.schema, read.dimensions, read.partials, plain=True)
+    merged = pa.concat_tables(
+        [schema.empty_table(), *(table.select(schema.names).cast(schema) for table in tables)]
+    )
+    return _localised(read, merged)
+
+
+def _localised(read: CubeRead, table: pa.Table) -> pa.Table:
+    """Partials of the event time hold instants in UTC; SQL sees the event time in the table's zone."""
+    time = read.schema.table.time
+    if time.zone == "UTC" or time.column in read.schema.cube.dimensions:
+        return table
+    for name in (f"{time.column}__min", f"{time.column}__max"):
+        if name in table.column_names:
+            instants = pc.assume_timezone(table.column(name), "UTC").cast(pa.timestamp("us", time.zone))
+            position = table.column_names.index(name)
+            table = table.set_column(position, table.schema.field(name), pc.local_timestamp(instants))
+    return table

@@ -1,0 +1,122 @@
+"""Real time: one request per replica set, to the preferred receiver, to the next one when it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import msgspec
+import pyarrow as pa
+
+from rtolap.base.errors import RtolapError, StaleSnapshot, Unauthorized, Unavailable
+from rtolap.query.cancel import Cancellation
+from rtolap.query.plan import CubeRead, ReadStats, ReplicaSetPlan
+from rtolap.wire.receiver import PartialAnswer, PartialQuery, Snapshot
+from rtolap.wire.receiver_client import ReceiverClients
+
+CALLS_MAX = 64  # receiver calls at the same time, over all queries; more wait for a free thread
+ATTEMPT_MS_MAX = 30_000  # what one receiver gets before the next is asked
+
+CancelHook = Callable[[Callable[[], None]], None]
+
+
+class RealtimeSource(Protocol):
+    """Where a receiver's partials come from: Flight, or memory in tests."""
+
+    def ask(
+        self, receiver_id: str, address: str, query: PartialQuery, on_start: CancelHook
+    ) -> tuple[pa.Table, PartialAnswer]: ...
+
+
+class FlightSource:
+    def __init__(self, clients: ReceiverClients) -> None:
+        self._clients = clients
+
+    def ask(
+        self, receiver_id: str, address: str, query: PartialQuery, on_start: CancelHook
+    ) -> tuple[pa.Table, PartialAnswer]:
+        return self._clients.at(address).query(query, on_start=on_start)
+
+
+class Realtime:
+    def __init__(self, source: RealtimeSource) -> None:
+        self._source = source
+        self._pool = ThreadPoolExecutor(CALLS_MAX, thread_name_prefix="receiver-call")
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    def read(
+        self,
+        read: CubeRead,
+        snapshot: Snapshot,
+        sets: tuple[ReplicaSetPlan, ...],
+        at_least: dict[int, int],
+        stats: ReadStats,
+        cancellation: Cancellation,
+    ) -> list[pa.Table]:
+        """One table per replica set. Raises StaleSnapshot, or Unavailable naming the replica set."""
+        query = PartialQuery(
+            cube=read.cube,
+            dimensions=read.dimensions,
+            partials=read.partials,
+            snapshot=snapshot,
+            filter=read.filter,
+        )
+        futures = [
+            self._pool.submit(self._ask_set, query, replica_set, at_least, cancellation)
+            for replica_set in sets
+        ]
+        tables: list[pa.Table] = []
+        errors: list[RtolapError] = []
+        for replica_set, future in zip(sets, futures, strict=True):
+            try:
+                receiver, table, answer = future.result()
+            except RtolapError as error:
+                errors.append(error)
+                continue
+            tables.append(table)
+            stats.receivers[replica_set.replica_set] = receiver
+            stats.realtime_segments = tuple(sorted({*stats.realtime_segments, *answer.segments}))
+            stats.rows_read += answer.rows_scanned
+            stats.rows_pruned += answer.rows_pruned
+            stats.positions.update({p: o for p, o in answer.positions.items() if p in replica_set.partitions})
+        cancellation.check()
+        if errors:  # a stale snapshot can be mended, so it is told first
+            raise next((e for e in errors if isinstance(e, StaleSnapshot)), errors[0])
+        return tables
+
+    def _ask_set(
+        self, query: PartialQuery, plan: ReplicaSetPlan, at_least: dict[int, int], cancellation: Cancellation
+    ) -> tuple[str, pa.Table, PartialAnswer]:
+        failures = []
+        for count, (receiver, address) in enumerate(plan.receivers):
+            cancellation.check()
+            left = len(plan.receivers) - count
+            request = msgspec.structs.replace(
+                query,
+                at_least={p: o for p, o in at_least.items() if p in plan.partitions},
+                timeout_ms=max(1, min(ATTEMPT_MS_MAX, cancellation.remaining_ms() // left)),
+            )
+            try:
+                table, answer = self._source.ask(receiver, address, request, cancellation.on_cancel)
+                _check_positions(receiver, plan, answer)
+                return receiver, table, answer
+            except (Unavailable, Unauthorized) as error:
+                failures.append(f"{receiver}: {error}")
+        raise Unavailable(
+            f"replica set {plan.replica_set} does not answer for {query.cube}, "
+            f"partitions {list(plan.partitions)}",
+            expected="one live receiver",
+            found="; ".join(failures) or "none is live",
+            action="start a receiver of the replica set: `rtolap receivers` shows their state",
+        )
+
+
+def _check_positions(receiver: str, plan: ReplicaSetPlan, answer: PartialAnswer) -> None:
+    missing = [p for p in plan.partitions if p not in answer.positions]
+    if missing:
+        raise Unavailable(
+            f"receiver {receiver} does not consume partitions {missing} of {plan.replica_set} yet"
+        )

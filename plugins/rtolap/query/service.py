@@ -1,0 +1,256 @@
+"""One statement from text to a stream of batches. The doors call this and nothing else."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import QueryError, Unavailable
+from rtolap.query.cancel import Cancellation
+from rtolap.query.catalogue import Catalogue
+from rtolap.query.cluster import Cluster
+from rtolap.query.engine import Engine, EngineSession, translated
+from rtolap.query.explain import explain_table
+from rtolap.query.fetch import Fetcher
+from rtolap.query.history import HistoryEngine
+from rtolap.query.information_schema import INFORMATION_TABLES, information_table
+from rtolap.query.lookups import Lookups
+from rtolap.query.merge import merge
+from rtolap.query.parser import Statement, parse
+from rtolap.query.plan import ReadStats, Rewritten
+from rtolap.query.realtime import Realtime, RealtimeSource
+from rtolap.query.rules import Context, rewrite
+
+Parameters = Sequence[object] | Mapping[str, object]
+TIMEOUT_MS_DEFAULT = 60_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one query service spends. `queue_wait_s`: how long a query waits for its turn before it is refused."""
+
+    memory_bytes: int = 1 << 30
+    threads: int = 2
+    queries_max: int = 16
+    queue_wait_s: float = 2.0
+
+
+@dataclass
+class Outcome:
+    """A running result: iterate `batches` once, or `close`. `positions`: cube → partition → next offset."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    stats: list[ReadStats] = field(default_factory=list)
+
+    @property
+    def positions(self) -> dict[str, dict[int, int]]:
+        return {stats.cube: dict(sorted(stats.positions.items())) for stats in self.stats}
+
+    def table(self) -> pa.Table:
+        return pa.Table.from_batches(list(self.batches), self.schema)
+
+    def close(self) -> None:
+        """Give back what the query holds; harmless when it was read to its end."""
+        closer = getattr(self.batches, "close", None)
+        if closer is not None:
+            closer()
+
+
+class QueryService:
+    """Thread-safe. `execute` blocks its caller; bounded by `limits`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        history: HistoryEngine,
+        source: RealtimeSource,
+        lookups: Lookups,
+        clock: Clock,
+        limits: Limits = Limits(),
+    ) -> None:
+        self.clock = clock
+        self._cluster = cluster
+        self._lookups = lookups
+        self._limits = limits
+        self._realtime = Realtime(source)
+        self._fetcher = Fetcher(cluster, history, self._realtime)
+        self._engine = Engine(memory_limit_bytes=limits.memory_bytes, threads=limits.threads)
+        self._turns = threading.BoundedSemaphore(limits.queries_max)
+
+    def close(self) -> None:
+        self._realtime.close()
+        self._cluster.close()
+        self._engine.close()
+
+    def catalogue(self) -> Catalogue:
+        return self._cluster.catalogue()
+
+    def cancellation(self, timeout_ms: int | None = None) -> Cancellation:
+        return Cancellation(self.clock, timeout_ms or TIMEOUT_MS_DEFAULT)
+
+    def execute(
+        self, sql: str | Statement, parameters: Parameters = (), cancellation: Cancellation | None = None
+    ) -> Outcome:
+        """Raises QueryError and whatever stops a cube from answering; see `query.__init__`."""
+        statement = parse(sql) if isinstance(sql, str) else sql
+        values = bind(statement, parameters)
+        ending = cancellation or self.cancellation()
+        if not self._turns.acquire(timeout=self._limits.queue_wait_s):
+            ending.close()
+            raise Unavailable(
+                "too many queries",
+                expected=f"at most {self._limits.queries_max} at a time",
+                action="ask again later",
+            )
+        session = self._engine.session()
+        try:
+            ending.on_cancel(session.interrupt)
+            return self._start(statement, values, session, ending)
+        except BaseException as error:
+            self._finish(session, ending)
+            stopped = ending.error()
+            if stopped is not None and isinstance(error, QueryError | Unavailable):
+                raise stopped from error
+            raise
+
+    def describe(self, sql: str | Statement) -> tuple[pa.Schema, tuple[str, ...]]:
+        """Result columns and parameter names, without asking receivers or history."""
+        statement = parse(sql) if isinstance(sql, str) else sql
+        if statement.explain:
+            return pa.schema([("item", pa.string()), ("value", pa.string())]), statement.parameters
+        session = self._engine.session()
+        try:
+            rewritten, catalogue = self._rewrite(statement, {}, session)
+            for read in rewritten.reads:
+                session.register(read.relation, merge(read, ()))
+            for name in rewritten.lookups:
+                session.register(f"__relation_{name}", self._lookups.empty(catalogue.lookups[name]))
+            self._register_information(rewritten, catalogue, session)
+            nothing = {name: None for name in rewritten.parameters}
+            # LIMIT outside: a parameter in the statement's own LIMIT may be NULL here.
+            reader = session.run(f"SELECT * FROM ({rewritten.sql}) AS described LIMIT 0", nothing)
+            return reader.schema, statement.parameters
+        finally:
+            session.close()
+
+    def _start(
+        self, statement: Statement, values: dict[str, object], session: EngineSession, ending: Cancellation
+    ) -> Outcome:
+        rewritten, catalogue = self._rewrite(statement, values, session)
+        stats = []
+        for read in rewritten.reads:
+            ending.check()
+            table, done = self._fetcher.fetch(read, ending)
+            stats.append(done)
+            session.register(read.relation, table)
+        for name in rewritten.lookups:
+            session.register(f"__relation_{name}", self._lookups.read(catalogue.lookups[name]))
+        self._register_information(rewritten, catalogue, session)
+        used = {name: values[name] for name in rewritten.parameters}
+        ending.check()
+        reader = session.run(rewritten.sql, used)
+        if statement.explain:
+            table = explain_table(rewritten, stats)
+            reader.close()
+            return Outcome(table.schema, self._stream(table.to_reader(), session, ending), stats)
+        return Outcome(reader.schema, self._stream(reader, session, ending), stats)
+
+    def _rewrite(
+        self, statement: Statement, values: Mapping[str, object], session: EngineSession
+    ) -> tuple[Rewritten, Catalogue]:
+        catalogue = self._cluster.catalogue()
+        try:
+            return self._rewrite_for(catalogue, statement, values, session), catalogue
+        except QueryError:  # perhaps about a definition that is newer than the cached catalogue
+            fresh = self._cluster.catalogue(fresh=True)
+            if fresh == catalogue:
+                raise
+            self._fetcher.positions.keep(set(fresh.cubes))
+            return self._rewrite_for(fresh, statement, values, session), fresh
+
+    def _rewrite_for(
+        self, catalogue: Catalogue, statement: Statement, values: Mapping[str, object], session: EngineSession
+    ) -> Rewritten:
+        context = Context(
+            catalogue=catalogue,
+            fold=lambda expression: session.fold(expression, values),
+            information_tables=INFORMATION_TABLES,
+        )
+        return rewrite(statement.tree, context)
+
+    def _register_information(
+        self, rewritten: Rewritten, catalogue: Catalogue, session: EngineSession
+    ) -> None:
+        for name in rewritten.information:
+            session.register(f"__information_{name}", information_table(name, catalogue))
+
+    def _stream(
+        self, reader: pa.RecordBatchReader, session: EngineSession, ending: Cancellation
+    ) -> Iterator[pa.RecordBatch]:
+        return _Stream(reader, lambda: self._finish(session, ending), ending)
+
+    def _finish(self, session: EngineSession, ending: Cancellation) -> None:
+        ending.close()
+        session.close()
+        self._turns.release()
+
+
+class _Stream(Iterator[pa.RecordBatch]):
+    """Batches that give the query's turn back at the end, at an error, or when closed; once."""
+
+    def __init__(self, reader: pa.RecordBatchReader, finish: object, ending: Cancellation) -> None:
+        assert callable(finish)
+        self._reader = reader
+        self._finish = finish
+        self._ending = ending
+        self._open = True
+
+    def __next__(self) -> pa.RecordBatch:
+        if not self._open:
+            raise StopIteration
+        try:
+            self._ending.check()
+            return self._reader.read_next_batch()
+        except StopIteration:
+            self.close()
+            raise
+        except QueryError:
+            self.close()
+            raise
+        except (pa.ArrowException, OSError, RuntimeError) as error:
+            stopped = self._ending.error()
+            self.close()
+            raise (stopped or translated(error)) from error
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._reader.close()
+            self._finish()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def bind(statement: Statement, parameters: Parameters) -> dict[str, object]:
+    """Values by parameter name. Raises QueryError when there are too few or too many."""
+    if isinstance(parameters, Mapping):
+        given = {str(name): value for name, value in parameters.items()}
+    else:
+        given = dict(zip(statement.parameters, parameters, strict=False))
+        if len(parameters) != len(statement.parameters):
+            raise QueryError(
+                "wrong number of parameters", expected=len(statement.parameters), found=len(parameters)
+            )
+    if set(given) != set(statement.parameters):
+        raise QueryError(
+            "wrong parameters",
+            expected=", ".join(statement.parameters) or "none",
+            found=", ".join(given) or "none",
+        )
+    return given

@@ -1,0 +1,135 @@
+"""Arrow Flight client of a receiver: partial aggregates, stats and control. See `wire.receiver`.
+
+The one module of `wire` that imports pyarrow; DAGs never load it.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TypeVar
+
+import msgspec
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from rtolap.base.errors import Corrupted, RtolapError, Unauthorized, Unavailable, from_dict
+from rtolap.wire.receiver import ANSWER_KEY, ERROR_MARK, PartialAnswer, PartialQuery, ReceiverStats
+
+T = TypeVar("T")
+_DECODER = json.JSONDecoder()
+ACTION_TIMEOUT_S = 10.0
+GRACE_S = 1.0  # the receiver gives up by itself at `timeout_ms`: its words are better than a broken call
+
+
+class ReceiverClient:
+    """Thread-safe; connects on the first call. `address` is host:port, `ca` the PEM of a TLS authority.
+
+    Raises Unavailable when the receiver cannot be reached or does not answer in time, Unauthorized for a
+    wrong token, and whatever error of the tree the receiver names.
+    """
+
+    def __init__(self, address: str, token: str, *, ca: bytes | None = None) -> None:
+        self.address = address
+        scheme = "grpc+tls" if ca else "grpc+tcp"
+        self._headers = [(b"authorization", f"Bearer {token}".encode())]
+        options: dict[str, Any] = {"tls_root_certs": ca} if ca else {}
+        self._client = flight.FlightClient(f"{scheme}://{address}", **options)
+
+    def query(
+        self, query: PartialQuery, *, on_start: Callable[[Callable[[], None]], None] | None = None
+    ) -> tuple[pa.Table, PartialAnswer]:
+        """The partials and what they hold. `on_start` is given a function that cancels the call."""
+        options = self._options(query.timeout_ms / 1000 + GRACE_S)
+
+        def ask() -> tuple[pa.Table, PartialAnswer]:
+            reader = self._client.do_get(flight.Ticket(msgspec.json.encode(query)), options)
+            if on_start is not None:
+                on_start(reader.cancel)
+            table = reader.read_all()
+            metadata = table.schema.metadata or {}
+            if ANSWER_KEY not in metadata:
+                raise Corrupted(f"receiver {self.address} answered without saying what its answer holds")
+            answer = msgspec.json.decode(metadata[ANSWER_KEY], type=PartialAnswer)
+            return table.replace_schema_metadata(None), answer
+
+        return self._translate("query", ask)
+
+    def stats(self) -> ReceiverStats:
+        return msgspec.json.decode(self.action("stats"), type=ReceiverStats)
+
+    def action(self, name: str, body: Any = None) -> bytes:
+        """A control action; its result as JSON bytes."""
+        message = flight.Action(name, msgspec.json.encode({} if body is None else body))
+
+        def act() -> bytes:
+            results = list(self._client.do_action(message, self._options(ACTION_TIMEOUT_S)))
+            return bytes(results[0].body) if results else b"{}"
+
+        return self._translate(name, act)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def __enter__(self) -> ReceiverClient:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _options(self, timeout_s: float) -> flight.FlightCallOptions:
+        return flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
+
+    def _translate(self, operation: str, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except (flight.FlightError, pa.ArrowException, OSError) as error:
+            raise self._named(operation, error) from error
+
+    def _named(self, operation: str, error: Exception) -> RtolapError:
+        text = str(error)
+        _, mark, rest = text.partition(ERROR_MARK)
+        if mark:
+            try:
+                payload, _ = _decode_prefix(rest)
+            except ValueError:
+                return Corrupted(f"receiver {self.address} failed to {operation}", found=text[:500])
+            return from_dict(payload)
+        if isinstance(error, flight.FlightUnauthenticatedError | flight.FlightUnauthorizedError):
+            return Unauthorized(f"receiver {self.address} does not accept the cluster token")
+        return Unavailable(f"receiver {self.address} does not answer {operation}", found=text[:300])
+
+
+def _decode_prefix(text: str) -> tuple[dict[str, Any], int]:
+    """The JSON object at the beginning; gRPC adds words of its own behind it."""
+    payload, end = _DECODER.raw_decode(text.lstrip())
+    if not isinstance(payload, dict):
+        raise ValueError("not an object")
+    return payload, end
+
+
+class ReceiverClients:
+    """One client an address, made when first asked for. Thread-safe."""
+
+    def __init__(self, token: str, *, ca: bytes | None = None) -> None:
+        self._token = token
+        self._ca = ca
+        self._lock = threading.Lock()
+        self._clients: dict[str, ReceiverClient] = {}
+
+    def at(self, address: str) -> ReceiverClient:
+        with self._lock:
+            client = self._clients.get(address)
+            if client is None:
+                client = self._clients[address] = ReceiverClient(address, self._token, ca=self._ca)
+            return client
+
+    def close(self) -> None:
+        with self._lock:
+            clients, self._clients = list(self._clients.values()), {}
+        for client in clients:
+            client.close()
