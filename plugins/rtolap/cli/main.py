@@ -43,7 +43,6 @@ MOUNTS: dict[str, Mount] = {
     "produce": Mount("rtolap.cli.produce", "Send records to a topic.", "produce"),
     "dead-letters": Mount("rtolap.cli.dead_letters", "Records that were refused, and why."),
     "receiver": Mount("rtolap.cli.receiver", "Run a receiver."),
-    "agent": Mount("rtolap.cli.agent", "The agent of this host and its processes."),
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import MutableMapping
 from pathlib import Path
 
 from rtolap.base.settings import Settings
@@ -10,16 +11,16 @@ from rtolap.stack.layout import DEFAULT_DIR, StackLayout
 from rtolap.stack.state import load_state
 
 
-def adopt_running_stack() -> None:
+def adopt_running_stack(environ: MutableMapping[str, str] = os.environ) -> None:
     """Take the settings of the stack in `.stack/` of this folder or one above it.
 
     Only when not a single setting is given in the environment: settings of two clusters never mix.
     """
-    if any(f"RTOLAP_{name.upper()}" in os.environ for name in Settings.model_fields):
+    if any(f"RTOLAP_{name.upper()}" in environ for name in Settings.model_fields):
         return
     here = Path.cwd()
     for folder in (here, *here.parents):
         state = load_state(StackLayout(folder / DEFAULT_DIR))
         if state is not None:
-            os.environ.update(state.settings)
+            environ.update(state.settings)
             return

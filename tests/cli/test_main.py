@@ -1,0 +1,91 @@
+"""Wiring of the command line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rtolap.base.errors import NotFound
+from rtolap.cli import main
+from rtolap.cli.output import errors, print_table
+from rtolap.cli.running_stack import adopt_running_stack
+from rtolap.stack.components import DEFAULT_PORTS
+from rtolap.stack.environment import rtolap_settings
+from rtolap.stack.layout import StackLayout
+from rtolap.stack.state import StackState, save_state
+
+_HEAVY = ("pyarrow", "duckdb", "fastapi", "confluent_kafka", "kazoo", "airflow", "pyspark", "numpy")
+
+
+def _rtolap(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "rtolap.cli.main", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=60)
+
+
+@pytest.mark.parametrize("name", sorted(main.MOUNTS))
+def test_every_mounted_command_loads_and_has_help(name: str) -> None:
+    command = main.load(name)
+    assert command.name == name
+    assert command.help
+
+
+def test_help_lists_every_command_without_loading_libraries() -> None:
+    script = (
+        "import sys\nfrom rtolap.cli.main import app\n"
+        "try:\n    app(['--help'])\nexcept SystemExit:\n    pass\n"
+        f"print('LOADED', [name for name in {_HEAVY!r} if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    assert done.stdout.rstrip().endswith("LOADED []")
+    for name in main.MOUNTS:
+        assert name in done.stdout
+
+
+def test_wrong_usage_exits_with_2() -> None:
+    assert _rtolap("no-such-command").returncode == 2
+    assert _rtolap("stack", "up", "--no-such-option").returncode == 2
+
+
+def test_an_rtolap_error_exits_with_1_and_shows_no_traceback(tmp_path: Path) -> None:
+    done = _rtolap("stack", "status", "--dir", str(tmp_path / "none"))
+    assert done.returncode == 1
+    assert "there is no stack here" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_errors_turns_only_errors_raised_on_purpose_into_exit_codes() -> None:
+    with pytest.raises(SystemExit) as exit_info, errors():
+        raise NotFound("gone [bold]")
+    assert exit_info.value.code == 1
+    with pytest.raises(ZeroDivisionError), errors():
+        raise ZeroDivisionError
+
+
+def test_tables_print_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["name", "rows"], [("a", 1), ("b", None)], as_json=True)
+    assert json.loads(capsys.readouterr().out) == [{"name": "a", "rows": 1}, {"name": "b", "rows": None}]
+
+
+def test_a_running_stack_is_found_from_below(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = StackLayout(tmp_path / ".stack")
+    layout.root.mkdir()
+    ports = DEFAULT_PORTS | {"kafka": 19092}
+    save_state(layout, StackState(ports, ("kafka",), rtolap_settings(layout, ports)))
+    (tmp_path / "below").mkdir()
+    environment: dict[str, str] = {}
+    monkeypatch.chdir(tmp_path / "below")
+    adopt_running_stack(environment)
+    assert environment["RTOLAP_KAFKA"] == "127.0.0.1:19092"
+
+
+def test_a_given_setting_keeps_a_running_stack_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    layout = StackLayout(tmp_path / ".stack")
+    layout.root.mkdir()
+    save_state(layout, StackState(dict(DEFAULT_PORTS), (), rtolap_settings(layout, DEFAULT_PORTS)))
+    environment = {"RTOLAP_KAFKA": "elsewhere:9092"}
+    monkeypatch.chdir(tmp_path)
+    adopt_running_stack(environment)
+    assert environment == {"RTOLAP_KAFKA": "elsewhere:9092"}

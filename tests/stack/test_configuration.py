@@ -1,0 +1,115 @@
+"""What the stack writes: server configuration, variables, secrets."""
+
+from __future__ import annotations
+
+import json
+import stat
+import subprocess
+from pathlib import Path
+
+import pytest
+from rtolap.base.errors import DefinitionError
+from rtolap.base.settings import Settings
+from rtolap.stack.components import COMPONENTS, DEFAULT_PORTS, needed_first
+from rtolap.stack.environment import airflow_env, mysql_line, rtolap_settings, write_env_file
+from rtolap.stack.kafka import kafka_config
+from rtolap.stack.layout import StackLayout
+from rtolap.stack.lifecycle import checked_names
+from rtolap.stack.secrets import ensure_secrets, password_hash, read_secret
+from rtolap.stack.state import StackState, load_state, save_state
+from rtolap.stack.zookeeper import zookeeper_config
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> StackLayout:
+    made = StackLayout(tmp_path / "a stack")
+    ensure_secrets(made)
+    return made
+
+
+def test_servers_listen_on_loopback_only(tmp_path: Path) -> None:
+    assert "clientPortAddress=127.0.0.1\n" in zookeeper_config(tmp_path, "127.0.0.1", 1, 500)
+    config = kafka_config(tmp_path, "127.0.0.1", 1, 2, {})
+    assert "listeners=PLAINTEXT://127.0.0.1:1,CONTROLLER://127.0.0.1:2\n" in config
+
+
+def test_overrides_replace_kafka_settings(tmp_path: Path) -> None:
+    config = kafka_config(tmp_path, "127.0.0.1", 1, 2, {"offsets.topic.num.partitions": 1})
+    assert config.count("offsets.topic.num.partitions=") == 1
+    assert "offsets.topic.num.partitions=1\n" in config
+
+
+def test_secrets_are_made_once_and_private(layout: StackLayout) -> None:
+    token = read_secret(layout, "token")
+    ensure_secrets(layout)
+    assert read_secret(layout, "token") == token
+    assert len(read_secret(layout, "airflow-jwt")) >= 64
+    for path in layout.secrets.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path.name
+    assert stat.S_IMODE(layout.secrets.stat().st_mode) == 0o700
+
+
+def test_the_users_file_holds_the_double_hash_of_the_sql_password(layout: StackLayout) -> None:
+    expected = f"rtolap:{password_hash(read_secret(layout, 'sql-password'))}\n"
+    assert layout.secret("users").read_text() == expected
+    assert password_hash("a") == "bf5d3affb73efd2ec6c36ad3112dd933efed63c4e1cbffcfa88e2759c144f2d8"
+
+
+def test_settings_name_every_port_and_hold_no_secret(layout: StackLayout) -> None:
+    variables = rtolap_settings(layout, DEFAULT_PORTS)
+    values = {name.removeprefix("RTOLAP_").lower(): value for name, value in variables.items()}
+    settings = Settings(**values)  # type: ignore[arg-type]
+    assert settings.kafka == "127.0.0.1:9092"
+    assert settings.agent_port == 7060
+    assert settings.token() == read_secret(layout, "token")
+    assert set(values) <= set(Settings.model_fields)
+    for secret in ("token", "sql-password"):
+        assert read_secret(layout, secret) not in json.dumps(variables)
+
+
+def test_airflow_gets_one_secret_loopback_and_its_connections(layout: StackLayout) -> None:
+    env = airflow_env(layout, rtolap_settings(layout, DEFAULT_PORTS), DEFAULT_PORTS)
+    assert env["AIRFLOW__API__HOST"] == "127.0.0.1"
+    assert env["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:8080/execution/"
+    connection = json.loads(env["AIRFLOW_CONN_RTOLAP_DEFAULT"])
+    assert (connection["conn_type"], connection["port"]) == ("rtolap", 7070)
+    assert connection["password"] == read_secret(layout, "token")
+    assert connection["extra"]["agent_url"] == "http://127.0.0.1:7060"
+
+
+def test_the_env_file_gives_a_shell_the_same_values(layout: StackLayout) -> None:
+    settings = rtolap_settings(layout, DEFAULT_PORTS)
+    write_env_file(layout, settings, DEFAULT_PORTS)
+    assert stat.S_IMODE(layout.env_file.stat().st_mode) == 0o600
+    done = subprocess.run(
+        ["/bin/sh", "-c", '. "$0" && printf %s "$RTOLAP_DATA_DIR"', str(layout.env_file)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == settings["RTOLAP_DATA_DIR"]
+
+
+def test_the_mysql_line_names_the_password_file_and_not_the_password(layout: StackLayout) -> None:
+    line = mysql_line(layout, DEFAULT_PORTS)
+    assert read_secret(layout, "sql-password") not in line
+    assert "-P 7306 -u rtolap" in line
+
+
+def test_the_state_survives_a_round_trip(layout: StackLayout) -> None:
+    assert load_state(layout) is None
+    state = StackState(dict(DEFAULT_PORTS), ("zookeeper",), rtolap_settings(layout, DEFAULT_PORTS))
+    save_state(layout, state)
+    assert load_state(layout) == state
+
+
+def test_a_part_of_the_stack_waits_only_for_what_is_started_too() -> None:
+    assert needed_first({"kafka", "coordinator"})["coordinator"] == frozenset({"kafka"})
+    order = list(COMPONENTS)
+    for component in COMPONENTS.values():
+        assert all(order.index(need) < order.index(component.name) for need in component.needs)
+
+
+def test_an_unknown_component_is_refused_by_name() -> None:
+    with pytest.raises(DefinitionError, match="zookeper"):
+        checked_names(["zookeper"])
