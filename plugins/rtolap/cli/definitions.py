@@ -11,12 +11,14 @@ from rich.markup import escape
 
 from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
+from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success
 from rtolap.model.cube import Cube, Schema, cuboids
 from rtolap.model.durations import format_duration
 from rtolap.model.table import Lookup, Table
 from rtolap.model.yaml_files import Definitions, read_definitions
 from rtolap.wire.coordinator_client import CoordinatorClient
+from rtolap.wire.definitions import create_all
 
 app = typer.Typer(no_args_is_help=True, help="Tables, cubes and lookups.")
 
@@ -24,10 +26,6 @@ PathArgument = Annotated[
     Path | None, typer.Argument(help="A YAML file or a folder of them; by default RTOLAP_INCLUDE_DIR.")
 ]
 NameArgument = Annotated[str, typer.Argument(help="Name of a table, cube or lookup.")]
-
-
-def coordinator(settings: Settings) -> CoordinatorClient:
-    return CoordinatorClient([f"http://{settings.host}:{settings.coordinator_port}"], settings.token())
 
 
 @app.command()
@@ -50,9 +48,8 @@ def create(
     as_json: JsonOption = False,
 ) -> None:
     """Create what the files define: tables, then lookups, then cubes. Repeating it changes nothing."""
-    settings = Settings()
-    definitions = read_definitions(path or settings.include_dir)
-    with coordinator(settings) as client:
+    definitions = read_definitions(path or Settings().include_dir)
+    with coordinator_client() as client:
         created = create_all(client, definitions, enable=enable)
     if as_json:
         print_json(created)
@@ -61,27 +58,10 @@ def create(
         success(f"{kind} {name}")
 
 
-def create_all(client: CoordinatorClient, definitions: Definitions, *, enable: bool) -> list[tuple[str, str]]:
-    """(kind, name) of everything in the order of creation."""
-    created: list[tuple[str, str]] = []
-    for name, table in definitions.tables.items():
-        client.create_table(msgspec.to_builtins(table))
-        created.append(("table", name))
-    for name, lookup in definitions.lookups.items():
-        client.create_lookup(msgspec.to_builtins(lookup))
-        created.append(("lookup", name))
-    for name, cube in definitions.cubes.items():
-        client.create_cube(msgspec.to_builtins(cube))
-        if enable:
-            client.enable_cube(name)
-        created.append(("cube", name))
-    return created
-
-
 @app.command()
 def describe(name: NameArgument, as_json: JsonOption = False) -> None:
     """Show a definition as the cluster has it."""
-    with coordinator(Settings()) as client:
+    with coordinator_client() as client:
         kind, definition = _find(client, name)
         table = client.table(str(definition["table"])) if kind == "cube" else None
     if as_json:
@@ -110,7 +90,7 @@ def drop(
     as_json: JsonOption = False,
 ) -> None:
     """Drop a cube, a lookup or a table that no cube uses."""
-    with coordinator(Settings()) as client:
+    with coordinator_client() as client:
         kind, _ = _find(client, name)
         if not yes and not typer.confirm(f"Drop {kind} {name}?"):
             raise typer.Exit(1)

@@ -13,6 +13,7 @@ from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, error_console, print_json, success
 from rtolap.demo.flights import DAYS_MAX, Replay, ReplayPlan
 from rtolap.demo.produce import Sender, file_batches
+from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
 
 app = typer.Typer(help="Send records.")
 
@@ -34,7 +35,8 @@ def produce(
     path = Path(source)
     if not is_flights and not path.is_file():
         raise NotFound(f"no file {source}", expected="a file of JSON lines, or flights")
-    sender = Sender(settings.kafka, topic or ("flights" if is_flights else path.stem))
+    admin, producer = KafkaAdmin(settings.kafka), KafkaProducer(settings.kafka)
+    sender = Sender(producer, admin, topic or ("flights" if is_flights else path.stem))
     partitions = sorted(sender.first)
     if is_flights:
         replay = Replay(ReplayPlan(partitions=len(partitions), days=days))
@@ -48,6 +50,8 @@ def produce(
         task = progress.add_task(f"producing to {sender.topic}", total=total)
         sent = sender.send(batches, rate=rate, progress=lambda done: progress.update(task, completed=done))
         ends = sender.finish()
+    producer.close()
+    admin.close()
     if as_json:
         print_json({"topic": sender.topic, "records": sent, "end_offsets": ends})
     else:

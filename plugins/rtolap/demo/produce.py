@@ -10,15 +10,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from confluent_kafka import Consumer as OffsetReader
-from confluent_kafka import KafkaException, Producer, TopicPartition
-
-from rtolap.base.errors import NotFound, Refused, Unavailable
+from rtolap.base.errors import Refused
 from rtolap.demo.flights import ReplayBatch
+from rtolap.stream.consumer import OutRecord, StreamProducer, TopicAdmin
 
-QUEUE_RECORDS_MAX = 100_000  # the client's own buffer; `produce` waits when it is full
 _FLUSH_TIMEOUT_S = 60.0
-_METADATA_TIMEOUT_S = 10.0
 _SLICE_RECORDS = 500  # how finely a rate is kept
 
 Progress = Callable[[int], None]
@@ -27,21 +23,11 @@ Progress = Callable[[int], None]
 class Sender:
     """Sends to one topic. `sent` counts by partition; `first` is where each partition began."""
 
-    def __init__(self, bootstrap: str, topic: str) -> None:
+    def __init__(self, producer: StreamProducer, admin: TopicAdmin, topic: str) -> None:
         self.topic = topic
-        self._bootstrap = bootstrap
-        self._errors: list[str] = []
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "compression.type": "lz4",
-                "linger.ms": 5,
-                "queue.buffering.max.messages": QUEUE_RECORDS_MAX,
-                "delivery.timeout.ms": 60_000,
-            }
-        )
-        self.first = self.end_offsets()
+        self._producer = producer
+        self._admin = admin
+        self.first = admin.offsets(topic, "latest")
         self.sent: dict[int, int] = dict.fromkeys(self.first, 0)
 
     def send(
@@ -63,14 +49,9 @@ class Sender:
 
     def finish(self) -> dict[int, int]:
         """Wait until everything is stored. Partition → next offset, checked against the broker."""
-        left = self._producer.flush(_FLUSH_TIMEOUT_S)
-        if left or self._errors:
-            raise Unavailable(
-                f"{left + len(self._errors)} records were not stored in {self.topic}",
-                found="; ".join(self._errors[:3]) or "no acknowledgement",
-            )
+        self._producer.flush(_FLUSH_TIMEOUT_S)
         expected = {partition: self.first[partition] + sent for partition, sent in self.sent.items()}
-        found = self.end_offsets()
+        found = self._admin.offsets(self.topic, "latest")
         if found != expected:
             raise Refused(
                 f"somebody else writes to {self.topic}, so offsets are not known",
@@ -80,46 +61,12 @@ class Sender:
             )
         return expected
 
-    def end_offsets(self) -> dict[int, int]:
-        """Partition → next offset, by the broker. Raises NotFound or Unavailable."""
-        settings = {
-            "bootstrap.servers": self._bootstrap,
-            "group.id": "rtolap-produce",
-            "enable.auto.commit": False,
-        }
-        reader = OffsetReader(settings)
-        try:
-            metadata = reader.list_topics(self.topic, timeout=_METADATA_TIMEOUT_S).topics[self.topic]
-            if metadata.error is not None:
-                raise NotFound(f"topic {self.topic} does not exist", found=str(metadata.error))
-            return {
-                partition: reader.get_watermark_offsets(
-                    TopicPartition(self.topic, partition), timeout=_METADATA_TIMEOUT_S
-                )[1]
-                for partition in sorted(metadata.partitions)
-            }
-        except KafkaException as error:
-            raise Unavailable(f"Kafka at {self._bootstrap} does not answer", found=str(error)) from error
-        finally:
-            reader.close()
-
     def _send_slice(self, values: list[bytes | None], partitions: list[int]) -> int:
-        for value, partition in zip(values, partitions, strict=True):
-            while True:
-                try:
-                    self._producer.produce(
-                        self.topic, value=value, partition=partition, on_delivery=self._delivered
-                    )
-                    break
-                except BufferError:  # the queue is full: let deliveries happen
-                    self._producer.poll(0.1)
+        records = [OutRecord(v, partition=p) for v, p in zip(values, partitions, strict=True)]
+        self._producer.produce(self.topic, records)
+        for partition in partitions:
             self.sent[partition] += 1
-        self._producer.poll(0)
         return len(values)
-
-    def _delivered(self, error: object, _: object) -> None:
-        if error is not None:
-            self._errors.append(str(error))
 
 
 def file_batches(path: Path, partitions: list[int], limit: int | None = None) -> Iterator[ReplayBatch]:
