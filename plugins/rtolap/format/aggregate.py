@@ -1,7 +1,8 @@
 """From events to partial aggregates, and from partial aggregates to fewer of them.
 
 All in local form (see `schema`), one grouping for all segments of a batch. NULL as SQL has it: a null
-dimension is a group of its own, aggregates skip nulls, a SUM, MIN or MAX of nothing is null. AVG is kept as sum and count.
+dimension is a group of its own, aggregates skip nulls, a SUM, MIN or MAX of nothing is null. AVG is kept as
+sum and count. A sum that needs more than 38 digits is Refused, never wrapped.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from rtolap.model.cube import Partial, Schema
 
 
 def aggregate_events(schema: Schema, table: pa.Table) -> dict[int, pa.Table]:
-    """Decoded events → segment start in ms → local table of all dimensions and partials, smallest start first."""
+    """Decoded events → segment start in ms, ascending → local table of all dimensions and partials."""
     if table.num_rows == 0:
         return {}
     columns = {name: single_chunk(table.column(name)) for name in table.column_names}

@@ -1,6 +1,6 @@
 """Fragments: what a receiver has flushed to its disk. FORMAT.md has the bytes.
 
-A fragment is immutable. It is opened by memory map and may be deleted while it is read: the map keeps the bytes.
+A fragment is immutable, opened by memory map, and may be deleted while it is read: the map keeps the bytes.
 """
 
 from __future__ import annotations

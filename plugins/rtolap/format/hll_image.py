@@ -9,7 +9,7 @@
 | 5 | flags: 4 empty, 8 compact, 16 out of order | same | same |
 | 6 | count of coupons | 0 | smallest register (0 for HLL_8) |
 | 7 | mode (0 LIST, 1 SET, 2 HLL) + 4 × type (2 for HLL_8) | same | same |
-| 8 | coupons, u32 each | count u32, then coupons | HIP f64, kxq0 f64, kxq1 f64, zero registers u32, 0 u32, 2^lg_k bytes |
+| 8 | coupons, u32 each | count u32, coupons | f64 HIP, kxq0, kxq1; u32 zero registers, 0; 2^lg_k bytes |
 
 Little-endian. The mode follows from the number of distinct coupons alone, at the thresholds that DataSketches
 promotes at; so equal sets give equal bytes.
@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from itertools import pairwise
 
 import datasketches
 import numpy as np
@@ -33,6 +34,7 @@ U8 = NDArray[np.uint8]
 _EMPTY, _COMPACT, _OUT_OF_ORDER = 4, 8, 16
 _LIST, _SET, _HLL = 0, 1, 2
 _TYPE_HLL8 = 2
+_PREAMBLE_INTS = {_LIST: 2, _SET: 3, _HLL: 10}
 _LIST_MAX = 7  # an eighth coupon turns a list into a set
 _HLL_HEADER = 40
 _KEY_BITS = np.uint32(26)
@@ -51,15 +53,12 @@ def sketches_from_coupons(lists: pa.ListArray | pa.ChunkedArray, lg_k: int) -> p
     flat = lists.flatten().to_numpy(zero_copy_only=False)
     lengths = np.diff(lists.offsets.to_numpy()) if lists.null_count == 0 else _lengths(lists)
     bounds = np.concatenate(([0], np.cumsum(lengths)))
-    images = [
-        image_of_coupons(flat[start:end], lg_k) for start, end in zip(bounds[:-1], bounds[1:], strict=True)
-    ]
+    images = [image_of_coupons(flat[start:end], lg_k) for start, end in pairwise(bounds)]
     return pa.array(images, pa.binary())
 
 
 def _lengths(lists: pa.ListArray) -> NDArray[np.int64]:
-    lengths = np.array(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), np.int64)
-    return lengths
+    return np.array(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
 def image_of_coupons(found: U32, lg_k: int) -> bytes:
@@ -95,9 +94,8 @@ def merge_sketches(images: Iterable[bytes], lg_k: int | None = None) -> bytes:
     Raises ValueError for no image at all without an `lg_k`, Corrupted for bytes that are no HLL sketch.
     """
     parsed = [_parse(image) for image in images]
-    if lg_k is None:
-        if not parsed:
-            raise ValueError("a union of no sketches needs an lg_k")
+    if lg_k is None and not parsed:
+        raise ValueError("a union of no sketches needs an lg_k")
     smallest = min([size for size, _, _ in parsed] + ([lg_k] if lg_k is not None else []))
     listed = [found for _, found, _ in parsed if found is not None]
     distinct = np.unique(np.concatenate(listed)) if listed else np.zeros(0, np.uint32)
@@ -106,7 +104,7 @@ def merge_sketches(images: Iterable[bytes], lg_k: int | None = None) -> bytes:
         return _coupons_image(distinct, smallest)
     merged = registers_of(distinct, smallest)
     for _, registers in blocks:
-        # A register's number is the low bits of the key: a smaller sketch folds the larger one's ends together.
+        # A register's number is the low bits of the key: a smaller sketch folds a larger one together.
         folded = registers.reshape(-1, 1 << smallest).max(axis=0)
         np.maximum(merged, folded, out=merged)
     return _registers_image(merged, smallest)
@@ -158,6 +156,8 @@ def _parse(image: bytes) -> tuple[int, U32 | None, U8 | None]:
             "not a DataSketches HLL sketch", expected="serial version 1, family 7", found=image[:8].hex()
         )
     lg_k, mode, kind = image[3], image[7] & 3, image[7] >> 2 & 3
+    if image[0] != _PREAMBLE_INTS.get(mode):
+        raise Corrupted("an HLL sketch has an impossible header", found=image[:8].hex())
     if mode == _HLL and kind != _TYPE_HLL8:
         return _parse(_as_hll8(image, lg_k))
     if mode == _HLL:

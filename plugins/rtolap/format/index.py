@@ -1,7 +1,7 @@
 """The inverted index of a fragment: which rows hold which value, as roaring bitmaps.
 
-It answers with *supersets*: rows that may match. What it cannot judge (NOT, LIKE, ranges, columns without an index)
-counts as all rows, so that the filter afterwards decides alone about NULLs.
+It answers with *supersets*: rows that may match. What it cannot judge (NOT, LIKE, ranges, columns without an
+index) counts as all rows, so that the filter afterwards decides alone about NULLs.
 """
 
 from __future__ import annotations

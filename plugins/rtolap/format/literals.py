@@ -75,7 +75,7 @@ def _numeric(value: Decimal, quantum: Decimal, lowest: Decimal, highest: Decimal
         return Place(None, False)
     _, _, exponent = quantum.as_tuple()
     assert isinstance(exponent, int), "a quantum is finite"
-    scaled = int(math.floor(value.scaleb(-exponent, _WIDE)))
+    scaled = math.floor(value.scaleb(-exponent, _WIDE))
     floor = Decimal(scaled).scaleb(exponent, _WIDE)
     return Place(cast(floor), floor == value)
 

@@ -14,7 +14,7 @@ from rtolap.model.predicate import And, Compare, In, IsNull, Or, Predicate, Scal
 
 
 class ColumnRange(msgspec.Struct, frozen=True):
-    """Smallest and largest non-null value as predicate scalars (None: there is none), and the number of nulls."""
+    """Smallest and largest non-null value as predicate scalars (None: there is none); how many nulls."""
 
     min: Scalar
     max: Scalar

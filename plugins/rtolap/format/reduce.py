@@ -31,7 +31,7 @@ def count_valid(column: pa.Array, ids: Ids, groups: int) -> pa.Array:
 
 
 def sum_values(column: pa.Array, ids: Ids, groups: int, target: pa.DataType) -> pa.Array:
-    """Sum of the non-null values as `target`; null for a group without any. Refused when 38 digits overflow."""
+    """Sum of the non-null values as `target`; null for a group without any. Refused beyond 38 digits."""
     if column.null_count:
         keep = _valid(column)
         column, ids = column.filter(pa.array(keep)), ids[keep]
@@ -151,7 +151,7 @@ def _decimals(
 
 
 def _unscaled(value: object) -> int:
-    sign, digits, _ = value.as_tuple()  # type: ignore[attr-defined]
+    _, digits, _ = value.as_tuple()  # type: ignore[attr-defined]
     return int("".join(map(str, digits)))
 
 

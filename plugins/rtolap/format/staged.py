@@ -1,7 +1,7 @@
 """Staged parts: what a replica set uploads of a closed segment for Spark to build from.
 
-Files carry fresh names in a fresh folder (`unique`), so a repeated upload never touches an earlier one; the manifest,
-written last, makes the part exist.
+Files carry fresh names in a fresh folder (`unique`), so a repeated upload never touches an earlier one; the
+manifest, written last, makes the part exist.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def write_staged_part(
 ) -> StagedPart:
     """Plain tables of all physical columns → Parquet files, then the manifest.
 
-    `version` is the history version that the part becomes; `ranges` and `events` say what it holds. A crash before the
-    manifest leaves a folder that nobody reads.
+    `version` is the history version that the part becomes; `ranges` and `events` say what it holds. A crash
+    before the manifest leaves a folder that nobody reads.
     """
     folder = staged_folder(cube, segment, version, replica_set, unique)
     expected = physical_schema(schema, plain=True)

@@ -1,4 +1,4 @@
-"""One record, parsed strictly, to say what is wrong with it. Slow; only refused and suspicious records come here."""
+"""One record, parsed strictly, to say what is wrong with it. Slow: for refused and suspicious records only."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Classifier:
         self._known = known
 
     def problem(self, record: bytes) -> Problem | None:
-        """What a strict reading finds first, in this order: bytes, JSON, shape, columns; None when all is well."""
+        """What a strict reading finds first: bytes, JSON, shape, columns; None when all is well."""
         if not record.strip():
             return Problem("empty", f"{len(record)} bytes without a value")
         try:
@@ -135,7 +135,7 @@ def _fits_decimal(number: Decimal, kind: ColumnType) -> bool:
     stripped = len(digits)
     while stripped > 1 and exponent < 0 and digits[stripped - 1] == 0:
         stripped, exponent = stripped - 1, exponent + 1
-    return -exponent <= kind.scale and number.adjusted() < kind.precision - kind.scale or number == 0
+    return number == 0 or (-exponent <= kind.scale and number.adjusted() < kind.precision - kind.scale)
 
 
 def _show(value: Any) -> str:

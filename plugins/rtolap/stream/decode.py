@@ -1,11 +1,11 @@
 """A batch of JSON records → typed Arrow columns, and a named reason for each record that is refused.
 
-Nothing is lost on the way in: numbers that a column cannot hold exactly, broken bytes and unreadable times are
-rejects, never wrong values, and one bad record never costs its batch. Only columns that the cube uses are read and
-checked. Numbers may be written as strings; doubles take the nearest double, as JSON numbers do.
+Nothing is lost on the way in: numbers that a column cannot hold exactly, broken bytes and unreadable times
+are rejects, never wrong values, and one bad record never costs its batch. Only columns that the cube uses are
+read and checked. Numbers may be written as strings; doubles take the nearest double, as JSON numbers do.
 
-The order of checks (and so the reason given when a record has several faults): size, bytes and JSON, types, unknown
-columns, dates and timestamps, event time.
+The order of checks (and so the reason given when a record has several faults): size, bytes and JSON, types,
+unknown columns, dates and timestamps, event time.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class EventDecoder:
         *,
         now_ms: int,
     ) -> Decoded:
-        """`values[i]` was read from `partitions[i]` at `offsets[i]`; `now_ms` bounds how far ahead a time may be."""
+        """`values[i]` was read from `partitions[i]` at `offsets[i]`; `now_ms` bounds how far ahead a time is."""
         problems: dict[int, Problem] = {}
         records, places = self._sized(values, problems)
         rows, places = self._rows(records, places, values, problems)

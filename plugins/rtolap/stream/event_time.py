@@ -3,8 +3,11 @@
 | format | written as |
 |---|---|
 | `epoch_s`, `epoch_ms`, `epoch_us` | a whole number, or one in a string |
-| `iso8601` | `2013-01-02`, `2013-01-02T10:00[:00[.123456]]` (or a space for the T), with `Z`, `+05`, `+05:00`, `+0500`, or without: then local time in the table's zone; digits beyond microseconds are cut |
+| `iso8601` | `2013-01-02` or `2013-01-02T10:00[:00[.123456]]`, perhaps with `Z`, `+05`, `+05:00` or `+0500` |
 | a pattern | as strptime; `%f` fraction, `%z` offset |
+
+ISO 8601 allows a space for the T; digits beyond microseconds are cut. Without an offset, a time is local in the
+table's zone.
 
 A local time that a zone has twice means the earlier instant; one that the clocks skipped means the last
 microsecond before the gap.

@@ -7,7 +7,7 @@ Settings that matter, and why:
 | `fetch.queue.backoff.ms` | 5 | the default of 1000 lets a consumer sleep that has drained its queue |
 | `fetch.wait.max.ms` | 100 | a broker answers at once when it has data; this bounds only the idle wait |
 | `auto.offset.reset` | error | an offset outside the log is never skipped silently |
-| `enable.partition.eof` | true | at the log's end the position passes transaction markers and compaction gaps |
+| `enable.partition.eof` | true | at the log's end, positions pass transaction markers and compaction gaps |
 | `queued.max.messages.kbytes` | 65536 | bounds what is fetched ahead |
 | `isolation.level` | read_committed | aborted transactions are no events |
 """
@@ -115,10 +115,10 @@ class KafkaConsumer:
             raise self._unavailable("tell its partitions", error) from error
         described = topics.get(self.topic)
         if described is None or not described.partitions:
-            if described is not None and described.error is not None:
-                if described.error.code() not in _GONE_TOPIC:
-                    raise self._unavailable("tell its partitions", described.error)
-            raise self._no_topic()
+            reason = described.error if described is not None else None
+            if reason is None or reason.code() in _GONE_TOPIC:
+                raise self._no_topic()
+            raise self._unavailable("tell its partitions", reason)
         return sorted(described.partitions)
 
     def pause(self, partitions: Iterable[int] | None = None) -> None:
@@ -163,7 +163,7 @@ class KafkaConsumer:
         return Batch(list(map(Message.value, messages)), partitions, offsets, created)
 
     def _without_events(self, messages: list[Message]) -> list[Message]:
-        """Take note of ends of partitions and errors; an error is raised once the records before it are out."""
+        """Note ends of partitions and errors; an error is raised once the records before it are out."""
         records = [message for message in messages if message.error() is None]
         ends: Offsets = {}
         for message in messages:

@@ -16,6 +16,7 @@ from rtolap.stream.consumer import OutRecord
 
 _FULL_QUEUE_WAIT_S = 60.0
 _REQUEST_TIMEOUT_S = 15.0
+_NEW_PARTITION_WAIT_S = 5.0
 _GONE_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
@@ -70,19 +71,24 @@ class KafkaProducer:
         self._producer.flush(5.0)
 
     def _queue(self, topic: str, record: OutRecord, options: dict[str, Any]) -> None:
-        deadline = time.monotonic() + _FULL_QUEUE_WAIT_S
+        started = time.monotonic()
         while True:
             try:
                 self._producer.produce(topic, value=record.value, key=record.key, **options)
                 return
             except BufferError as error:
-                if time.monotonic() > deadline:
+                if time.monotonic() > started + _FULL_QUEUE_WAIT_S:
                     raise Unavailable(
                         f"the producer's queue stayed full for {_FULL_QUEUE_WAIT_S:.0f} s", found=topic
                     ) from error
                 self._producer.poll(0.1)
             except KafkaException as error:
-                raise _translated("produce", topic, error) from error
+                # A partition that was added a moment ago is not in the cached metadata yet.
+                is_new = error.args[0].code() == KafkaError._UNKNOWN_PARTITION
+                if not is_new or time.monotonic() > started + _NEW_PARTITION_WAIT_S:
+                    raise _translated("produce to", topic, error) from error
+                self._producer.list_topics(topic, timeout=_NEW_PARTITION_WAIT_S)
+                self._producer.poll(0.05)
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -91,7 +97,7 @@ class KafkaProducer:
     def _raise_failed(self) -> None:
         if self._failed is not None:
             error, self._failed = self._failed, None
-            raise _translated("produce", "a topic", KafkaException(error))
+            raise _translated("produce to", "a topic", KafkaException(error))
 
 
 class KafkaAdmin:

@@ -26,7 +26,7 @@ _LOWER = np.uint8(32)
 
 
 class Strict(NamedTuple):
-    """A column that must not lose digits. `scale`: digits allowed behind the point; None for whole numbers."""
+    """A column that must not lose digits. `scale`: digits allowed behind the point; None: whole numbers."""
 
     key: str
     scale: int | None
@@ -70,7 +70,7 @@ def _suffix(key: str) -> tuple[np.uint64, np.uint64]:
 
 
 def _marks(chars: Bytes) -> Places:
-    """Every point before a digit, and every e or E behind a digit or a point, block by block (cache-sized)."""
+    """Every point before a digit, every e or E behind a digit or a point; in blocks that fit a cache."""
     found = []
     for first in range(0, len(chars), _BLOCK_BYTES):
         block = chars[first : first + _BLOCK_BYTES]

@@ -1,7 +1,8 @@
 """Kafka's deterministic twin: logs in memory, shared by consumers, producers and admins of one broker.
 
-Single process, thread-safe. It knows what the contract suite knows: offsets with gaps, trimmed logs, deleted topics, added
-partitions, a broker that is down. Partition of a record: as given, else crc32 of the key, else in turn.
+Single process, thread-safe. It knows what the contract suite knows: offsets with gaps, trimmed logs, deleted
+topics, added partitions, a broker that is down. Partition of a record: as given, else crc32 of the key, else in
+turn.
 """
 
 from __future__ import annotations
@@ -92,7 +93,7 @@ class MemoryBroker:
 
 
 class MemoryConsumer:
-    """StreamConsumer over a MemoryBroker. Takes partitions in ascending order, each as far as the batch allows."""
+    """StreamConsumer over a MemoryBroker. Takes partitions in ascending order, each as far as it may."""
 
     def __init__(self, broker: MemoryBroker, topic: str, *, with_create_ms: bool = False) -> None:
         self.topic = topic

@@ -1,0 +1,234 @@
+"""What every implementation of the stream seam must do. Subclass it, give it a `world` fixture, run it with pytest.
+
+Waits are on conditions with a deadline, because a real broker answers when it can.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from rtolap.base.errors import NotFound, Refused
+from rtolap.stream.consumer import (
+    Batch,
+    OffsetsGone,
+    OutRecord,
+    StreamConsumer,
+    StreamProducer,
+    TopicAdmin,
+)
+
+DEADLINE_S = 30.0
+
+
+@dataclass
+class World:
+    """One broker. `topic` is an unused name; `gap` uses up offsets at the end of a partition without a record."""
+
+    topic: str
+    admin: TopicAdmin
+    producer: StreamProducer
+    consumer: Callable[[str], StreamConsumer]
+    gap: Callable[[str, int], None]
+
+    def produce(self, partition: int, *values: bytes | None) -> None:
+        self.producer.produce(self.topic, [OutRecord(value, partition=partition) for value in values])
+        self.producer.flush(DEADLINE_S)
+
+
+def read(consumer: StreamConsumer, count: int) -> dict[int, list[tuple[int, bytes | None]]]:
+    """Exactly `count` records, by partition: (offset, value)."""
+    found: dict[int, list[tuple[int, bytes | None]]] = {}
+    seen, deadline = 0, time.monotonic() + DEADLINE_S
+    while seen < count and time.monotonic() < deadline:
+        batch = consumer.poll(1000, 0.2)
+        seen += len(batch)
+        for partition, offset, value in zip(batch.partitions, batch.offsets, batch.values, strict=True):
+            found.setdefault(int(partition), []).append((int(offset), value))
+    assert seen == count, f"expected {count} records, found {seen}"
+    return found
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for {what}"
+
+
+def poll_until_raises(consumer: StreamConsumer, kind: type[Exception]) -> Exception:
+    deadline = time.monotonic() + DEADLINE_S
+    while time.monotonic() < deadline:
+        try:
+            consumer.poll(100, 0.2)
+        except kind as error:
+            return error
+    raise AssertionError(f"no {kind.__name__} within {DEADLINE_S:.0f} s")
+
+
+class StreamContract:
+    def test_reads_each_partition_in_order_from_the_given_offsets(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 2)
+        world.produce(0, b"a", b"b", b"c")
+        world.produce(1, b"x", None)
+        consumer = world.consumer(world.topic)
+        consumer.assign({0: 1, 1: 0})
+        assert read(consumer, 4) == {0: [(1, b"b"), (2, b"c")], 1: [(0, b"x"), (1, None)]}
+        assert consumer.position() == {0: 3, 1: 2}
+
+    def test_position_is_next_to_read_before_anything_is_read(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 1)
+        world.produce(0, b"a", b"b")
+        consumer = world.consumer(world.topic)
+        consumer.assign({0: 1})
+        assert consumer.position() == {0: 1}
+
+    def test_a_batch_is_bounded_and_the_rest_comes_next(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 1)
+        world.produce(0, *(b"%d" % number for number in range(25)))
+        consumer = world.consumer(world.topic)
+        consumer.assign({0: 0})
+        batches: list[Batch] = []
+        until(
+            lambda: sum(map(len, batches)) == 25 or bool(batches.append(consumer.poll(10, 0.2))), "25 records"
+        )
+        assert max(map(len, batches)) <= 10
+        assert np.concatenate([batch.offsets for batch in batches]).tolist() == list(range(25))
+
+    def test_a_quiet_topic_gives_an_empty_batch_after_the_timeout(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 1)
+        consumer = world.consumer(world.topic)
+        consumer.assign({0: 0})
+        assert len(consumer.poll(10, 0.05)) == 0
+
+    def test_a_paused_partition_gives_nothing_and_keeps_its_position(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 2)
+        consumer = world.consumer(world.topic)
+        consumer.assign({0: 0, 1: 0})
+        consumer.pause([0])
+        world.produce(0, b"a")
+        world.produce(1, b"x")
+        assert read(consumer, 1) == {1: [(0, b"x")]}
+        assert len(consumer.poll(10, 0.3)) == 0
+        assert consumer.position() == {0: 0, 1: 1}
+        consumer.resume([0])
+        assert read(consumer, 1) == {0: [(0, b"a")]}
+
+    def test_pausing_all_and_resuming_all_loses_and_repeats_nothing(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 1)
+        world.produce(0, *(b"%d" % number for number in range(20)))
+        consumer = world.consumer(world.topic)
+        consumer.assign({0: 0})
+        first: list[int] = []
+        until(lambda: len(first) >= 5 or bool(first.extend(consumer.poll(5, 0.2).offsets)), "5 records")
+        consumer.pause()
+        assert len(consumer.poll(10, 0.2)) == 0
+        consumer.resume()
+        rest = read(consumer, 20 - len(first))
+        assert first + [offset for offset, _ in rest[0]] == list(range(20))
+
+    def test_added_partitions_are_found_and_read_beside_the_others(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 1)
+        world.produce(0, b"a")
+        consumer = world.consumer(world.topic)
+        consumer.assign({0: 0})
+        assert read(consumer, 1) == {0: [(0, b"a")]}
+        world.admin.add_partitions(world.topic, 2)
+        until(lambda: consumer.partitions() == [0, 1], "the new partition")
+        world.produce(1, b"x")
+        world.produce(0, b"b")
+        consumer.add_partitions({1: 0})
+        assert read(consumer, 2) == {0: [(1, b"b")], 1: [(0, b"x")]}
+
+    def test_adding_a_partition_that_is_assigned_keeps_its_position(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 1)
+        world.produce(0, b"a", b"b")
+        consumer = world.consumer(world.topic)
+        consumer.assign({0: 0})
+        read(consumer, 2)
+        consumer.add_partitions({0: 0})
+        assert consumer.position() == {0: 2}
+
+    def test_the_log_range_is_start_and_end(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 1)
+        world.produce(0, b"a", b"b", b"c")
+        consumer = world.consumer(world.topic)
+        assert consumer.log_range(0) == (0, 3)
+        world.admin.delete_records(world.topic, {0: 2})
+        until(lambda: consumer.log_range(0) == (2, 3), "the trimmed log")
+        assert world.admin.offsets(world.topic, "earliest") == {0: 2}
+        assert world.admin.offsets(world.topic, "latest") == {0: 3}
+
+    def test_an_offset_below_the_log_is_an_error_that_names_both(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 1)
+        world.produce(0, b"a", b"b", b"c")
+        world.admin.delete_records(world.topic, {0: 2})
+        consumer = world.consumer(world.topic)
+        consumer.assign({0: 0})
+        error = poll_until_raises(consumer, OffsetsGone)
+        assert isinstance(error, OffsetsGone)
+        assert (error.partition, error.position, error.start, error.end) == (0, 0, 2, 3)
+        assert consumer.position() == {0: 0}
+
+    def test_an_offset_beyond_the_log_is_an_error_too(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 1)
+        world.produce(0, b"a")
+        consumer = world.consumer(world.topic)
+        consumer.assign({0: 7})
+        error = poll_until_raises(consumer, OffsetsGone)
+        assert isinstance(error, OffsetsGone)
+        assert (error.position, error.start, error.end) == (7, 0, 1)
+
+    def test_a_topic_that_does_not_exist_is_not_found(self, world: World) -> None:
+        consumer = world.consumer(world.topic)
+        with pytest.raises(NotFound):
+            consumer.partitions()
+        consumer.assign({0: 0})
+        poll_until_raises(consumer, NotFound)
+
+    def test_a_deleted_topic_is_not_found(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 1)
+        world.produce(0, b"a")
+        consumer = world.consumer(world.topic)
+        consumer.assign({0: 0})
+        read(consumer, 1)
+        world.admin.delete_topic(world.topic)
+        poll_until_raises(consumer, NotFound)
+
+    def test_the_position_passes_offsets_without_records(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 1)
+        world.produce(0, b"a")
+        world.gap(world.topic, 0)
+        consumer = world.consumer(world.topic)
+        end = consumer.log_range(0).end
+        assert end > 1
+        consumer.assign({0: 0})
+        read(consumer, 1)
+        until(lambda: len(consumer.poll(10, 0.1)) == 0 and consumer.position() == {0: end}, "the end")
+        world.produce(0, b"b")
+        assert read(consumer, 1) == {0: [(end, b"b")]}
+
+    def test_assigning_anew_forgets_what_was_assigned(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 2)
+        world.produce(0, b"a", b"b")
+        world.produce(1, b"x")
+        consumer = world.consumer(world.topic)
+        consumer.assign({0: 0})
+        read(consumer, 2)
+        consumer.assign({1: 0})
+        assert read(consumer, 1) == {1: [(0, b"x")]}
+        assert consumer.position() == {1: 1}
+
+    def test_creating_twice_is_harmless_and_growing_must_grow(self, world: World) -> None:
+        assert world.admin.create_topic(world.topic, 2)
+        assert not world.admin.create_topic(world.topic, 2)
+        until(lambda: world.admin.partitions(world.topic) == [0, 1], "the topic")
+        with pytest.raises(Refused):
+            world.admin.add_partitions(world.topic, 1)
+
+    def test_producing_to_a_missing_topic_fails(self, world: World) -> None:
+        with pytest.raises(NotFound):
+            world.produce(0, b"a")

@@ -1,0 +1,77 @@
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Producer
+from rtolap.stack.process import ManagedProcess
+from rtolap.stream.consumer import OutRecord, StreamConsumer
+from rtolap.stream.kafka import KafkaConsumer
+from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
+from rtolap.testing.stream_contract import StreamContract, World, read, until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def world(kafka: str, unique_name: str) -> Iterator[World]:
+    opened: list[KafkaConsumer] = []
+
+    def consumer(topic: str) -> StreamConsumer:
+        opened.append(KafkaConsumer(kafka, topic, client_id="contract"))
+        return opened[-1]
+
+    def abort_a_transaction(topic: str, partition: int) -> None:
+        producer = Producer({"bootstrap.servers": kafka, "transactional.id": unique_name})
+        producer.init_transactions(20)
+        producer.begin_transaction()
+        producer.produce(topic, b"aborted", partition=partition)
+        producer.flush(20)
+        producer.abort_transaction(20)
+
+    producer = KafkaProducer(kafka)
+    yield World(unique_name, KafkaAdmin(kafka), producer, consumer, abort_a_transaction)
+    producer.close()
+    for each in opened:
+        each.close()
+
+
+class TestKafkaStream(StreamContract):
+    pass
+
+
+def test_headers_keys_and_create_times_reach_the_consumer(
+    kafka: str, create_topic: Callable[..., str]
+) -> None:
+    topic = create_topic()
+    producer = KafkaProducer(kafka)
+    producer.produce(topic, [OutRecord(b"a", key=b"k", headers={"reason": b"empty"}, timestamp_ms=1234)])
+    producer.flush(20)
+    consumer = KafkaConsumer(kafka, topic, with_create_ms=True)
+    consumer.assign({0: 0})
+    created: list[int] = []
+    until(lambda: bool(created) or bool(created.extend(_created(consumer))), "the record")
+    assert created == [1234]
+    consumer.close()
+
+
+def test_a_killed_broker_is_ridden_out_without_loss_or_repetition(
+    kafka_server: ManagedProcess, world: World
+) -> None:
+    world.admin.create_topic(world.topic, 1)
+    world.produce(0, b"a", b"b")
+    consumer = world.consumer(world.topic)
+    consumer.assign({0: 0})
+    read(consumer, 2)
+    kafka_server.kill()
+    try:
+        until(lambda: len(consumer.poll(10, 0.2)) == 0 and consumer.broker_trouble is not None, "trouble")
+    finally:
+        kafka_server.start()
+    world.produce(0, b"c")
+    assert read(consumer, 1) == {0: [(2, b"c")]}
+    assert consumer.broker_trouble is None
+
+
+def _created(consumer: KafkaConsumer) -> list[int]:
+    stamps = consumer.poll(10, 0.2).create_ms
+    assert stamps is not None
+    return [int(stamp) for stamp in stamps]
