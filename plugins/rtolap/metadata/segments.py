@@ -42,24 +42,67 @@ def add_part(
 ) -> SegmentRecord:
     """Add a staged part; REMOTE_PERSISTED once the parts of all `partitions` join up to the target.
 
-    A part whose ranges are there already (a repeated upload) changes nothing.
+    A part whose ranges are there already, or are in history already (a repeated upload, or one of a deposed
+    leader that came second), changes nothing: its files are nobody's and are cleaned up. One that overlaps
+    in part is Refused: upload only what is missing, `missing_ranges` says what.
     """
-    known = {(r.partition, r.start) for p in record.parts for r in p.ranges}
-    if part.ranges and all((r.partition, r.start) in known for r in part.ranges):
+    held = [piece for other in record.parts for piece in other.ranges]
+    if part.ranges and all(
+        piece.end <= record.covered.get(piece.partition, -1) or any(_contains(h, piece) for h in held)
+        for piece in part.ranges
+    ):
         return record
+    if record.state is not SegmentState.IMMUTABLE:
+        raise Refused(
+            f"{record.cube}/{record.name} does not take {part.path}",
+            expected=SegmentState.IMMUTABLE.value,
+            found=record.state.value,
+        )
     for piece in part.ranges:
-        floor = record.covered.get(piece.partition, first.get(piece.partition, 0))
-        if not floor <= piece.start <= piece.end <= record.target.get(piece.partition, -1):
-            # A deposed leader may bring a part of an earlier version; taken in, it would never join.
+        start = record.covered.get(piece.partition, first.get(piece.partition, 0))
+        if not start <= piece.start <= piece.end <= record.target.get(piece.partition, -1):
             raise Refused(
                 f"{record.cube}/{record.name} does not take {part.path}",
-                expected=f"ranges from {record.covered or first} up to {record.target}",
+                expected=f"ranges from {start} up to the target {record.target}",
                 found=piece,
+            )
+        overlapping = [h for h in held if _overlaps(h, piece)]
+        if overlapping:
+            raise Refused(
+                f"{record.cube}/{record.name} does not take {part.path}: no event is held twice",
+                expected=f"ranges beside {overlapping}",
+                found=piece,
+                action="read the record again and upload what is missing",
             )
     grown = msgspec.structs.replace(record, parts=(*record.parts, part))
     if not joined(grown, partitions=partitions, first=first):
         return grown
     return _take(grown, SegmentEvent.PARTS_JOINED, now_ms, f"{len(grown.parts)} parts join")
+
+
+def missing_ranges(
+    record: SegmentRecord, *, partitions: Iterable[int], first: Offsets
+) -> tuple[PartRange, ...]:
+    """What no part holds yet of the way from history to the target, for those of `partitions` with one."""
+    missing = []
+    for partition in sorted(set(partitions) & set(record.target)):
+        at = record.covered.get(partition, first.get(partition, 0))
+        held = (h for part in record.parts for h in part.ranges if h.partition == partition)
+        for piece in sorted(held, key=lambda piece: (piece.start, piece.end)):
+            if piece.start > at:
+                missing.append(PartRange(partition, at, piece.start))
+            at = max(at, piece.end)
+        if at < record.target[partition]:
+            missing.append(PartRange(partition, at, record.target[partition]))
+    return tuple(missing)
+
+
+def _contains(held: PartRange, piece: PartRange) -> bool:
+    return held.partition == piece.partition and held.start <= piece.start and piece.end <= held.end
+
+
+def _overlaps(one: PartRange, other: PartRange) -> bool:
+    return one.partition == other.partition and max(one.start, other.start) < min(one.end, other.end)
 
 
 def joined(record: SegmentRecord, *, partitions: Iterable[int], first: Offsets) -> bool:
@@ -72,7 +115,7 @@ def joined(record: SegmentRecord, *, partitions: Iterable[int], first: Offsets) 
         if partition not in record.target:
             return False
         at = record.covered.get(partition, first.get(partition, 0))
-        for piece in sorted(by_partition.get(partition, ()), key=lambda piece: piece.start):
+        for piece in sorted(by_partition.get(partition, ()), key=lambda piece: (piece.start, piece.end)):
             if piece.start != at:
                 return False
             at = piece.end

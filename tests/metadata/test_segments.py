@@ -1,0 +1,142 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+from rtolap.base.errors import Refused
+from rtolap.metadata import segments
+from rtolap.metadata.records import BuildAttempt, SegmentRecord, StagedPart
+from rtolap.model.offsets import PartRange
+from rtolap.model.segment_states import SegmentState
+
+PARTITIONS = (0, 1, 2, 3)
+FIRST = {0: 0, 1: 7, 2: 0, 3: 100}
+SETS = {"rs1": (0, 2), "rs2": (1, 3)}
+
+
+class Story:
+    """Random receivers, builders and operators on one record. Keeps its own books of what must hold."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.record = SegmentRecord(cube="c", start_ms=0, end_ms=1000)
+        self.builds: list[str] = []
+        self.serial = 0
+        self.ready: dict[int, dict[int, int]] = {}
+        self.locations: dict[int, str | None] = {}
+
+    def close(self) -> None:
+        partitions = SETS[self.chance.choice(list(SETS))]
+        vector = {p: self.record.covered.get(p, FIRST[p]) + self.chance.randrange(-1, 20) for p in partitions}
+        self.record = segments.close(self.record, vector, now_ms=1, by="a leader")
+
+    def upload(self) -> None:
+        name = self.chance.choice(list(SETS))
+        ranges = []
+        for p in SETS[name]:
+            start = self.record.covered.get(p, FIRST[p])
+            end = self.record.target.get(p, start + 5) + self.chance.choice((0, 0, 0, 0, 0, 1, -1))
+            middle = self.chance.choice((start, (start + end) // 2))
+            pieces = [(start, end)] if middle in (start, end) else [(start, middle), (middle, end)]
+            ranges += [PartRange(p, low, high) for low, high in pieces]
+        self.serial += 1
+        part = StagedPart(name, f"staged/{self.serial}", tuple(ranges), rows=1, events=1, bytes=1)
+        self.record = segments.add_part(self.record, part, partitions=PARTITIONS, first=FIRST, now_ms=1)
+
+    def start_build(self) -> None:
+        self.serial += 1
+        build_id = f"b{self.serial}"
+        attempt = BuildAttempt(build_id, self.record.version + 1, 1, f"history/{build_id}")
+        self.record = segments.start_build(self.record, attempt)
+        self.builds.append(build_id)
+
+    def fail_build(self) -> None:
+        if self.builds:
+            self.record = segments.fail_build(self.record, self.chance.choice(self.builds), "killed")
+
+    def promote(self) -> None:
+        if self.builds:
+            self.record = segments.promote(self.record, self.chance.choice(self.builds), events=1, now_ms=1)
+
+    def requeue(self) -> None:
+        self.record = segments.requeue(self.record, now_ms=1, by="an operator")
+
+    def purge(self) -> None:
+        if self.chance.random() < 0.02:
+            self.record = segments.purge(self.record, now_ms=1, by="an operator")
+
+    def step(self) -> None:
+        before = self.record
+        action = self.chance.choice(
+            (
+                self.close,
+                self.upload,
+                self.upload,
+                self.start_build,
+                self.fail_build,
+                self.promote,
+                self.requeue,
+                self.purge,
+            )
+        )
+        try:
+            action()
+        except Refused:
+            assert self.record == before, "a refusal changes nothing"
+        self.check(before)
+
+    def check(self, before: SegmentRecord) -> None:
+        now = self.record
+        assert now.version in (before.version, before.version + 1)
+        if now.version == before.version:
+            assert (now.covered, now.location) == (before.covered, before.location), "they move together"
+        else:
+            assert before.state is SegmentState.REMOTE_PERSISTED
+            assert now.covered == {**before.covered, **before.target}
+            assert all(now.covered[p] >= before.covered.get(p, FIRST[p]) for p in PARTITIONS)
+            assert (now.target, now.parts) == ({}, ())
+            assert before.build is not None
+            assert now.location == before.build.location
+        known = self.ready.setdefault(now.version, now.covered)
+        assert known == now.covered, "a version has one vector for ever"
+        assert self.locations.setdefault(now.version, now.location) == now.location, "and one location"
+        if now.state is SegmentState.REMOTE_PERSISTED:
+            self.check_parts_join_exactly()
+        if now.state is SegmentState.IMMUTABLE:
+            missing = segments.missing_ranges(now, partitions=PARTITIONS, first=FIRST)
+            complete = not missing and set(now.target) == set(PARTITIONS)
+            assert complete == segments.joined(now, partitions=PARTITIONS, first=FIRST)
+        if before.state is SegmentState.PURGED:
+            assert now.state is SegmentState.PURGED
+
+    def check_parts_join_exactly(self) -> None:
+        for p in PARTITIONS:
+            held = [
+                n
+                for part in self.record.parts
+                for r in part.ranges
+                if r.partition == p
+                for n in range(r.start, r.end)
+            ]
+            start = self.record.covered.get(p, FIRST[p])
+            assert sorted(held) == list(range(start, self.record.target[p])), "every offset once"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_happens_the_rule_holds(seed: int) -> None:
+    story = Story(seed)
+    for _ in range(200):
+        story.step()
+
+
+def test_the_stories_go_through_all_states() -> None:
+    states = set()
+    versions = 0
+    for seed in range(40):
+        story = Story(seed)
+        for _ in range(200):
+            story.step()
+            states.add(story.record.state)
+        versions = max(versions, story.record.version)
+    assert states == set(SegmentState)
+    assert versions >= 3
