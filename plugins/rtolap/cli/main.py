@@ -42,7 +42,11 @@ MOUNTS: dict[str, Mount] = {
     "drop": Mount("rtolap.cli.definitions", "Drop a table, lookup or cube.", "drop"),
     "produce": Mount("rtolap.cli.produce", "Send records to a topic.", "produce"),
     "dead-letters": Mount("rtolap.cli.dead_letters", "Records that were refused, and why."),
+    "segments": Mount("rtolap.cli.segments", "Segments of a cube: list, show, close, requeue, purge."),
+    "build": Mount("rtolap.cli.build", "Builds of closed segments."),
+    "receivers": Mount("rtolap.cli.receivers", "Receivers and replica sets."),
     "receiver": Mount("rtolap.cli.receiver", "Run a receiver."),
+    "coordinator": Mount("rtolap.cli.coordinator", "Run a coordinator, or ask the leader."),
 }
 
 

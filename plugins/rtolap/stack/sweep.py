@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Collection
 
 import psutil
 
 from rtolap.stack.environment import STACK_MARK
 from rtolap.stack.layout import StackLayout
+from rtolap.stack.process import is_same_process
+
+_POLL_S = 0.05
 
 
 def marked_processes(layout: StackLayout, spare: Collection[int] = ()) -> list[psutil.Process]:
@@ -33,10 +37,19 @@ def sweep(layout: StackLayout, spare: Collection[int], timeout_s: float = 20.0) 
                 process.send_signal(number)
             except psutil.NoSuchProcess:
                 continue
-        _, alive = psutil.wait_procs(processes, timeout=timeout_s)
-        if not alive:
+        if _all_gone(processes, timeout_s):
             break
     return len(processes)
+
+
+def _all_gone(processes: list[psutil.Process], timeout_s: float) -> bool:
+    """Whether all ended in time. Zombies count as ended: whoever started them may never collect them."""
+    deadline = time.monotonic() + timeout_s
+    while any(is_same_process(process.pid, process.create_time()) for process in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
 
 
 def _session(process: psutil.Process) -> int:
