@@ -163,5 +163,5 @@ def test_many_wide_dimensions_still_group_exactly(schema: Schema) -> None:
     """The product of the cardinalities is far beyond 64 bits here."""
     columns = [pa.array([(row * step) % 4001 for row in range(4001)] * 2) for step in range(1, 13)]
     groups = group([code(column) for column in columns], 8002)
-    assert groups.count == 4001
+    assert groups.size == 4001
     assert groups.first.tolist() == list(range(4001))

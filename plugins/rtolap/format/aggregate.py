@@ -81,30 +81,30 @@ def to_plain(schema: Schema, table: pa.Table) -> pa.Table:
 
 def _initial(schema: Schema, partial: Partial, columns: dict[str, pa.Array], groups: Groups) -> pa.Array:
     if partial.source is None:
-        return reduce.count_rows(groups.ids, groups.count)
+        return reduce.count_rows(groups.ids, groups.size)
     column = columns[partial.source]
     match partial.initial:
         case "count":
-            return reduce.count_valid(column, groups.ids, groups.count)
+            return reduce.count_valid(column, groups.ids, groups.size)
         case "hll":
             return reduce.distinct_coupons(
-                coupons(column), groups.ids, groups.count, schema.lg_k[partial.name]
+                coupons(column), groups.ids, groups.size, schema.lg_k[partial.name]
             )
         case "min" | "max":
-            return reduce.extreme(column, groups.ids, groups.count, partial.initial)
+            return reduce.extreme(column, groups.ids, groups.size, partial.initial)
         case _:
             target = partial_type(partial, plain=False)
-            return reduce.sum_values(column, groups.ids, groups.count, target)
+            return reduce.sum_values(column, groups.ids, groups.size, target)
 
 
 def _merged(schema: Schema, partial: Partial, column: pa.Array, groups: Groups) -> pa.Array:
     match partial.op:
         case "hll":
-            return reduce.merge_coupons(column, groups.ids, groups.count, schema.lg_k[partial.name])
+            return reduce.merge_coupons(column, groups.ids, groups.size, schema.lg_k[partial.name])
         case "min" | "max":
-            return reduce.extreme(column, groups.ids, groups.count, partial.op)
+            return reduce.extreme(column, groups.ids, groups.size, partial.op)
         case _:
-            return reduce.sum_values(column, groups.ids, groups.count, partial_type(partial, plain=False))
+            return reduce.sum_values(column, groups.ids, groups.size, partial_type(partial, plain=False))
 
 
 def _by_segment(table: pa.Table, segment_ms: np.typing.NDArray[np.int64]) -> dict[int, pa.Table]:

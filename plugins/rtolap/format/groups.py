@@ -32,7 +32,7 @@ class Groups(NamedTuple):
     """`ids[row]` is the row's group; `first[group]` is one row of it."""
 
     ids: Ids
-    count: int
+    size: int
     first: Ids
 
 

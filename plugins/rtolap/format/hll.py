@@ -74,16 +74,18 @@ def _as_longs(values: pa.Array) -> NDArray[np.int64]:
         bits[np.isnan(doubles)] = 0x7FF8000000000000
         return bits
     if pa.types.is_boolean(kind):
-        return values.fill_null(False).to_numpy(zero_copy_only=False).astype(np.int64)
+        return np.asarray(values.fill_null(False).to_numpy(zero_copy_only=False), np.int64)
     if pa.types.is_date32(kind):
         values = values.cast(pa.int32())
-    return values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return np.asarray(values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
 def _string_parts(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
     _, offsets_buffer, data_buffer = values.buffers()
-    offsets = np.frombuffer(offsets_buffer, np.int32)[values.offset : values.offset + len(values) + 1]
-    offsets = offsets.astype(np.int64) if len(values) else np.zeros(1, np.int64)
+    offsets = np.zeros(1, np.int64)
+    if len(values):
+        raw = np.frombuffer(offsets_buffer, np.int32)
+        offsets = raw[values.offset : values.offset + len(values) + 1].astype(np.int64)
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
     if len(data) == 0:
         data = np.zeros(1, np.uint8)

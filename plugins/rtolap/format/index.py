@@ -37,7 +37,7 @@ def to_scalar(value: object) -> Scalar:
 
 
 def indexable(kind: pa.DataType) -> bool:
-    return (
+    return bool(
         pa.types.is_dictionary(kind)
         or pa.types.is_boolean(kind)
         or pa.types.is_integer(kind)
@@ -99,10 +99,8 @@ class InvertedIndex:
                 found = [rows for rows in map(self.candidates, terms) if rows is not None]
                 return BitMap.intersection(*found) if found else None
             case Or(terms=terms):
-                each = [self.candidates(term) for term in terms]
-                if not each or any(rows is None for rows in each):
-                    return None
-                return BitMap.union(*each)
+                each = [rows for rows in map(self.candidates, terms) if rows is not None]
+                return BitMap.union(*each) if each and len(each) == len(terms) else None
             case _:
                 return None
 

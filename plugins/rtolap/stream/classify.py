@@ -1,4 +1,4 @@
-"""One record, parsed strictly, to say what is wrong with it. Slow: for refused and suspicious records only."""
+"""One record, parsed strictly, to say what is wrong with it. Slow: only for refused or suspicious ones."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _accepts(kind: ColumnType, value: Any) -> bool:
         exact = isinstance(value, int) or (isinstance(value, str) and _WHOLE.fullmatch(value) is not None)
         if not exact and abs(number) >= _EXACT_DOUBLE:
             return False  # the columnar reader goes through a double here
-        return number == int(number) and -limit <= number < limit
+        return bool(number == int(number) and -limit <= number < limit)
     except (InvalidOperation, OverflowError, ValueError):
         return False
 

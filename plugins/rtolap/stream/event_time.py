@@ -6,8 +6,8 @@
 | `iso8601` | `2013-01-02` or `2013-01-02T10:00[:00[.123456]]`, perhaps with `Z`, `+05`, `+05:00` or `+0500` |
 | a pattern | as strptime; `%f` fraction, `%z` offset |
 
-ISO 8601 allows a space for the T; digits beyond microseconds are cut. Without an offset, a time is local in the
-table's zone.
+ISO 8601 allows a space for the T; digits beyond microseconds are cut. Without an offset, a time is local in
+the table's zone.
 
 A local time that a zone has twice means the earlier instant; one that the clocks skipped means the last
 microsecond before the gap.
@@ -107,7 +107,8 @@ class EventTimeParser:
         self._connection.register("raw", pa.table({"v": raw}))
         sql = "SELECT try_strptime(v, $pattern) AS t FROM raw"
         relation = self._connection.execute(sql, {"pattern": self._format})
-        found = relation.to_arrow_table().column(0)
+        table: pa.Table = relation.to_arrow_table()
+        found = table.column(0)
         column = pa.concat_arrays(found.chunks) if found.num_chunks else pa.nulls(0, found.type)
         return column.cast(_US_UTC).cast(_US) if column.type.tz else self._to_instants(column.cast(_US))
 

@@ -170,9 +170,9 @@ class KafkaConsumer:
             error = message.error()
             if error is None:
                 continue
-            partition = message.partition()
+            partition = int(message.partition() or 0)
             if error.code() == KafkaError._PARTITION_EOF:
-                ends[partition] = message.offset()
+                ends[partition] = int(message.offset() or 0)
             elif error.code() in _GONE_OFFSET:
                 self._pending = self._offsets_gone(partition, records)
             elif error.code() in _GONE_TOPIC:
@@ -188,7 +188,7 @@ class KafkaConsumer:
         position = self._positions.get(partition, -1)
         for message in records:
             if message.partition() == partition:
-                position = message.offset() + 1
+                position = int(message.offset() or 0) + 1
         try:
             known = self.log_range(partition)
         except RtolapError as error:

@@ -8,7 +8,8 @@ from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.cimpl import NewPartitions, NewTopic
 
 from rtolap.base.errors import DefinitionError, NotFound, Refused, RtolapError, Unavailable
 from rtolap.model.offsets import Offsets

@@ -82,19 +82,20 @@ def _marks(chars: Bytes) -> Places:
 
 
 def _is_digit(chars: Bytes) -> Flags:
-    return (chars - np.uint8(_ZERO)) < 10
+    return np.less(chars - np.uint8(_ZERO), 10)
 
 
 def _is_zero(chars: Bytes) -> Flags:
-    return chars == _ZERO
+    return np.equal(chars, _ZERO)
 
 
 def _of_number(chars: Bytes) -> Flags:
-    return _is_digit(chars) | (chars == _DOT)
+    return _is_digit(chars) | np.equal(chars, _DOT)
 
 
 def _is_space(chars: Bytes) -> Flags:
-    return (chars == 32) | (chars == 10) | (chars == 13) | (chars == 9)
+    found: Flags = (chars == 32) | (chars == 10) | (chars == 13) | (chars == 9)
+    return found
 
 
 def _back(chars: Bytes, at: Places, inside: Callable[[Bytes], Flags]) -> tuple[Places, Flags]:
@@ -138,11 +139,12 @@ def _loses(chars: Bytes, at: Places, number: Places, scale: int | None) -> Flags
     follows = chars[forward]
     more = _is_digit(follows) | ((follows | _LOWER) == _E)
     too_long = at - number - 1 > _WHOLE_DIGITS_MAX if scale is None else forward - at - 1 > scale
-    return is_exponent | more | too_long
+    found: Flags = is_exponent | more | too_long
+    return found
 
 
 def _has_backslash(words: NDArray[np.uint64]) -> Flags:
     """Whether any of a word's eight bytes is a backslash."""
     x = words ^ np.uint64(0x0101010101010101 * _BACKSLASH)
     low, high = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
-    return ((x - low) & ~x & high) != 0
+    return np.not_equal((x - low) & ~x & high, 0)

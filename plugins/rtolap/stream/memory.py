@@ -1,8 +1,8 @@
 """Kafka's deterministic twin: logs in memory, shared by consumers, producers and admins of one broker.
 
 Single process, thread-safe. It knows what the contract suite knows: offsets with gaps, trimmed logs, deleted
-topics, added partitions, a broker that is down. Partition of a record: as given, else crc32 of the key, else in
-turn.
+topics, added partitions, a broker that is down. A record goes to the partition it names, else by the crc32 of
+its key, else in turn.
 """
 
 from __future__ import annotations

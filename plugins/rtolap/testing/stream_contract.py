@@ -1,4 +1,4 @@
-"""What every implementation of the stream seam must do. Subclass it, give it a `world` fixture, run it with pytest.
+"""What every implementation of the stream seam must do: subclass, give a `world` fixture, run with pytest.
 
 Waits are on conditions with a deadline, because a real broker answers when it can.
 """
@@ -27,7 +27,7 @@ DEADLINE_S = 30.0
 
 @dataclass
 class World:
-    """One broker. `topic` is an unused name; `gap` uses up offsets at the end of a partition without a record."""
+    """One broker. `topic` is an unused name; `gap` uses up offsets at a partition's end without a record."""
 
     topic: str
     admin: TopicAdmin
@@ -51,6 +51,16 @@ def read(consumer: StreamConsumer, count: int) -> dict[int, list[tuple[int, byte
             found.setdefault(int(partition), []).append((int(offset), value))
     assert seen == count, f"expected {count} records, found {seen}"
     return found
+
+
+def poll_for(consumer: StreamConsumer, records_max: int, count: int) -> list[Batch]:
+    """Batches until there are at least `count` records."""
+    batches: list[Batch] = []
+    deadline = time.monotonic() + DEADLINE_S
+    while sum(map(len, batches)) < count:
+        assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for {count} records"
+        batches.append(consumer.poll(records_max, 0.2))
+    return batches
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
@@ -91,10 +101,7 @@ class StreamContract:
         world.produce(0, *(b"%d" % number for number in range(25)))
         consumer = world.consumer(world.topic)
         consumer.assign({0: 0})
-        batches: list[Batch] = []
-        until(
-            lambda: sum(map(len, batches)) == 25 or bool(batches.append(consumer.poll(10, 0.2))), "25 records"
-        )
+        batches = poll_for(consumer, 10, 25)
         assert max(map(len, batches)) <= 10
         assert np.concatenate([batch.offsets for batch in batches]).tolist() == list(range(25))
 
@@ -122,8 +129,7 @@ class StreamContract:
         world.produce(0, *(b"%d" % number for number in range(20)))
         consumer = world.consumer(world.topic)
         consumer.assign({0: 0})
-        first: list[int] = []
-        until(lambda: len(first) >= 5 or bool(first.extend(consumer.poll(5, 0.2).offsets)), "5 records")
+        first = [offset for batch in poll_for(consumer, 5, 5) for offset in batch.offsets.tolist()]
         consumer.pause()
         assert len(consumer.poll(10, 0.2)) == 0
         consumer.resume()
