@@ -11,7 +11,7 @@ from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, print_json, print_table
 from rtolap.coordinator.server import run
-from rtolap.stream.kafka import KafkaAdmin
+from rtolap.stream.kafka_out import KafkaAdmin
 
 app = typer.Typer(no_args_is_help=True, help="The coordinator: cubes, segments, builds, watermarks.")
 

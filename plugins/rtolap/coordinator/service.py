@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from urllib.parse import urlsplit
 
-from rtolap.base.errors import NotFound, NotLeader
+from rtolap.base.errors import NotFound, NotLeader, RtolapError
 from rtolap.coordinator.assignment import Assignments, Topics
 from rtolap.coordinator.builds import BUILDING_MAX, Builds
 from rtolap.coordinator.checks import Checks
@@ -20,6 +22,8 @@ from rtolap.coordinator.watermarks import Watermarks
 from rtolap.format.object_store import open_store
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.wire import coordinator as wire
+
+log = logging.getLogger(__name__)
 
 CHECK_EVERY_TICKS = 10  # topics are looked at about every ten seconds
 PROBE_S = 0.5
@@ -60,12 +64,16 @@ class Coordinator:
             self.purge,
         )
         self._ticks = 0
+        # Kafka may take its time to answer: the checks do not keep watermarks waiting. One run at a time.
+        self._checker = ThreadPoolExecutor(1, thread_name_prefix="coordinator-checks")
+        self._checking: Future[None] | None = None
         self.leadership = Leadership(
             metadata.store, self.url, begin=self._begin, tick=self.tick, tick_s=tick_s
         )
 
     def close(self) -> None:
         self.leadership.close()
+        self._checker.shutdown(wait=True, cancel_futures=True)
         self._views.close()
 
     def health(self) -> wire.Health:
@@ -106,12 +114,21 @@ class Coordinator:
                 self.watermarks.tick(cube)
             except NotFound:
                 self.watermarks.forget(cube)  # dropped meanwhile
-        if self._ticks % CHECK_EVERY_TICKS == 0:
+        idle = self._checking is None or self._checking.done()
+        if self._ticks % log = logging.getLogger(__name__)
+
+CHECK_EVERY_TICKS == 0 and idle:
+            self._checking = self._checker.submit(self._check, cubes)
+        self._ticks += 1
+
+    def _check(self, cubes: tuple[str, ...]) -> None:
+        try:
             self.heartbeats.keep_only(self.metadata.receivers())
             self.checks.keep_only(cubes)
             for cube in cubes:
                 self.checks.run(cube)
-        self._ticks += 1
+        except RtolapError as error:
+            log.warning("the checks are tried again: %s", error)
 
     def _begin(self) -> None:
         self.heartbeats.clear()
