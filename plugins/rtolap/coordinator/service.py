@@ -115,9 +115,7 @@ class Coordinator:
             except NotFound:
                 self.watermarks.forget(cube)  # dropped meanwhile
         idle = self._checking is None or self._checking.done()
-        if self._ticks % log = logging.getLogger(__name__)
-
-CHECK_EVERY_TICKS == 0 and idle:
+        if self._ticks % CHECK_EVERY_TICKS == 0 and idle:
             self._checking = self._checker.submit(self._check, cubes)
         self._ticks += 1
 
