@@ -91,6 +91,8 @@ class CubeReceiver:
     def step(self, view: CubeView, timeout_s: float = 0.0) -> bool:
         """True if records were read. Errors that make going on wrong end in state FAILED, not in a raise."""
         self._view = view
+        if view.control.assignment_epoch == 0:
+            return False  # nothing was ever assigned, or the cube is gone
         if self.consumer_state is ConsumerState.FAILED:
             self._align(view)
             return False
@@ -148,6 +150,10 @@ class CubeReceiver:
         vectors = {s: vectors_of(r, drop_late=self._drop_late) for s, r in view.records.items()}
         window_ms = self.schema.cube.segment.window_ms
         owned = self.owned
+        # What is said of a partition is forgotten as a whole: its position with its events.
+        positions = {p: o for p, o in self.state.positions.items() if p in owned}
+        if self._recovered is not None:
+            self._recovered = {p: o for p, o in self._recovered.items() if p in owned}
         changed: dict[int, LocalSegment] = {}
         for start, segment in self.state.segments.items():
             if horizon_ms is not None and start + window_ms <= horizon_ms:
@@ -155,7 +161,8 @@ class CubeReceiver:
             else:
                 known = vectors.get(start, vectors_of(None, drop_late=self._drop_late))
                 changed[start] = realigned(segment, known, owned)
-        state = replace(self.state, vectors=vectors, horizon_ms=horizon_ms).with_segments(changed)
+        state = replace(self.state, positions=positions, vectors=vectors, horizon_ms=horizon_ms)
+        state = state.with_segments(changed)
         self._swap(state)
         self._aligned_records, self._aligned_basis = view.records, basis
 
@@ -224,7 +231,7 @@ class CubeReceiver:
         self._consumer.assign(offsets)
         self._assigned = ready
         self.progress.assigned(offsets, self._clock.monotonic_s())
-        self._recovered = {p: o for p, o in known.items() if p in self.owned}
+        self._recovered = known
         self._swap(replace(self.state, positions=offsets))
         if offsets and self.consumer_state is ConsumerState.STOPPED:
             self._to(ConsumerEvent.START)
@@ -308,10 +315,12 @@ class CubeReceiver:
 
     def checkpoint(self) -> None:
         """The order and what a crash leaves behind: see `receiver.checkpoint`."""
+        if self._recovered is None:
+            return  # the checkpoint on disk still stands for everything
         self._producer.flush(DEAD_LETTERS_FLUSH_S)
         segments = fragments.flushed(self.schema, self.file.fragments, self.state)
         named = entries(segments)
-        positions = {**(self._recovered or {}), **self.state.positions}
+        positions = {**self._recovered, **self.state.positions}
         self.file.save(
             Checkpoint(
                 cube=self.schema.cube.name,

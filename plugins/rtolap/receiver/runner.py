@@ -54,6 +54,7 @@ class CubeRunner:
         schema: Schema,
         core: CubeReceiver,
         *,
+        cube_id: str,
         receiver_id: str,
         replica_set: str,
         metadata: ClusterMetadata,
@@ -64,6 +65,7 @@ class CubeRunner:
     ) -> None:
         self.schema = schema
         self.core = core
+        self.cube_id = cube_id
         self.changed = threading.Condition()
         self.low_watermark_ms: int | None = metadata.published_watermark_ms(schema.cube.name)
         self._receiver_id = receiver_id

@@ -20,7 +20,8 @@ from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.format.object_store import ObjectStore
 from rtolap.metadata import paths
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.records import ReceiverRecord
+from rtolap.metadata.records import ChangeLog, ReceiverRecord
+from rtolap.metadata.updates import read
 from rtolap.model.cube import Schema
 from rtolap.receiver.flight import ReceiverFlightServer
 from rtolap.receiver.ingest import CubeReceiver
@@ -177,30 +178,39 @@ class ReceiverService:
             self._wake.clear()
 
     def _follow_cubes(self) -> None:
-        """Start a runner where this replica set is named, end it where the cube is gone."""
-        present = set(self._metadata.cubes())
-        for name in present - set(self._runners):
-            try:
-                control = self._metadata.control(name)
-                if self.replica_set in control.assignment:
-                    self._begin(self._metadata.schema(name))
-            except NotFound:
-                continue  # dropped in between
-        for name in set(self._runners) - present:
+        """Start a runner where this replica set is named, end it where the cube is gone or another one."""
+        cubes = {name: self._cube_id(name) for name in self._metadata.cubes()}
+        for name in [name for name, runner in self._runners.items() if cubes.get(name) != runner.cube_id]:
             with self._lock:
                 runner = self._runners.pop(name)
             log.info("cube %s was dropped", name)
             runner.stop()
             shutil.rmtree(runner.core.file.folder, ignore_errors=True)
+        for name in set(cubes) - set(self._runners):
+            try:
+                control = self._metadata.control(name)
+                if self.replica_set in control.assignment:
+                    self._begin(self._metadata.schema(name), cubes[name])
+            except NotFound:
+                continue  # dropped in between
 
-    def _begin(self, schema: Schema) -> None:
+    def _cube_id(self, cube: str) -> str:
+        log_of_changes = read(self._metadata.store, paths.cube_changes(cube), ChangeLog)
+        return log_of_changes.cube_id if log_of_changes is not None else ""
+
+    def _begin(self, schema: Schema, cube_id: str) -> None:
+        """Local data belongs to one creation of the cube; what an earlier one left is removed."""
         topic = schema.table.topic
+        folder = self._data_dir / "cubes" / schema.cube.name
+        for other in folder.iterdir() if folder.exists() else ():
+            if other.name != cube_id:
+                shutil.rmtree(other, ignore_errors=True)
         core = CubeReceiver(
             schema,
             replica_set=self.replica_set,
             consumer=self._open_consumer(topic),
             producer=self._producer,
-            folder=self._data_dir / "cubes" / schema.cube.name,
+            folder=folder / cube_id,
             clock=self._clock,
             settings=self._settings,
         )
@@ -210,6 +220,7 @@ class ReceiverService:
         runner = CubeRunner(
             schema,
             core,
+            cube_id=cube_id,
             receiver_id=self.receiver_id,
             replica_set=self.replica_set,
             metadata=self._metadata,

@@ -1,0 +1,17 @@
+"""Seeded runs of a whole cluster, each answer held against a plain recount."""
+
+from __future__ import annotations
+
+import pytest
+
+from rtolap.testing.harness import run_seed
+
+SEEDS = 32
+STEPS = 600
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_every_answer_is_the_recount_of_a_prefix(seed: int) -> None:
+    """Replay a failure with `python -m rtolap.testing.harness --seed N --steps 600`."""
+    counts = run_seed(seed, STEPS)
+    assert counts["answers"] > 10, "a run that hardly ever answers proves little"
