@@ -123,9 +123,10 @@ class Stack:
         }
 
     def _next_state(self, names: Collection[str], wanted_ports: Mapping[str, int]) -> StackState:
-        """Ports stay as they are while any part runs; otherwise each is chosen again when it is taken."""
+        """While any part runs, ports stay and components are added; otherwise the stack begins anew,
+        on the ports of the last time where they are still free."""
         old = load_state(self.layout)
-        components = set(names) | set(old.components if old else ())
+        components = set(names)
         if old and any(process.pid() for process in self._processes(old, old.components).values()):
             moved = {name for name, port in wanted_ports.items() if old.ports[name] != port}
             if moved:
@@ -134,6 +135,7 @@ class Stack:
                     action="rtolap stack down first",
                 )
             ports = old.ports
+            components |= set(old.components)
         else:
             ports = {}
             for name, default in DEFAULT_PORTS.items():
@@ -235,7 +237,7 @@ def _status(process: ManagedProcess) -> PartStatus:
     missing = process.missing()
     started_s = process.started_s()
     state = "ready" if missing is None else "starting" if started_s is not None else str(process.state())
-    problem = missing or ""
+    problem = missing if missing and state == "starting" else ""
     if state == "crashed":
         problem = f"ended by itself; its log ends with:\n{process.log_tail(_LOG_LINES)}"
     return PartStatus(
