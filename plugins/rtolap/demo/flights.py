@@ -139,10 +139,11 @@ class Replay:
         self.flights = self._number("SELECT count(*) FROM replay WHERE accepted")
 
     def batches(self, start: int = 0, end: int | None = None) -> Iterator[ReplayBatch]:
-        """Records `[start, end)` of the sending order."""
+        """Records `[start, end)` of the sending order. May run in a thread of its own."""
+        cursor = self.connection.cursor()
         last = self.records if end is None else min(end, self.records)
         for at in range(start, last, _BATCH_ROWS):
-            table: pa.Table = self.connection.sql(
+            table: pa.Table = cursor.sql(
                 "SELECT value, p FROM replay WHERE seq >= ? AND seq < ? ORDER BY seq",
                 params=[at, min(at + _BATCH_ROWS, last)],
             ).to_arrow_table()

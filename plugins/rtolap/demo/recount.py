@@ -23,7 +23,7 @@ class Recount:
 
     def __init__(self, replay: Replay, first: Mapping[int, int]) -> None:
         self._replay = replay
-        self._first = dict(first)
+        self.first = dict(first)
         self._connection = replay.connection.cursor()
         self._connection.execute("SET TimeZone = 'UTC'")
         airlines = str(data_folder() / "airlines.csv")
@@ -48,9 +48,9 @@ class Recount:
         return int(events)
 
     def _take_prefix(self, positions: Mapping[int, int]) -> None:
-        if unknown := set(positions) - set(self._first):
+        if unknown := set(positions) - set(self.first):
             raise Refused("positions name partitions that the replay does not have", found=sorted(unknown))
-        bounds = [(p, int(offset) - self._first[p]) for p, offset in positions.items()]
+        bounds = [(p, int(offset) - self.first[p]) for p, offset in positions.items()]
         values = ", ".join(f"({partition:d}, {bound:d})" for partition, bound in bounds) or "(-1, 0)"
         self._connection.execute(
             f"""

@@ -1,0 +1,106 @@
+"""`rtolap demo`: real events through the whole stack, every answer beside a recount."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rtolap.base.settings import Settings
+from rtolap.cli.output import console, success, warn
+from rtolap.cli.stack import ProgressView
+from rtolap.demo.flights import DAYS_MAX, ReplayPlan
+from rtolap.demo.journal import Journal
+from rtolap.demo.queries import QUERIES
+from rtolap.demo.run import Demo, DemoPlan
+from rtolap.demo.screen import Screen, answers_table
+from rtolap.stack.environment import airflow_url, mysql_line
+from rtolap.stack.layout import DEFAULT_DIR, StackLayout
+from rtolap.stack.lifecycle import Stack
+from rtolap.stack.state import StackState
+
+app = typer.Typer(help="Replay real events and compare every answer with a recount.")
+
+EXIT_UNEQUAL = 1
+_DAYS_DEFAULT = 10
+_PRODUCE_S = 60.0  # the replay is stretched over about a minute, or sent at this rate at least:
+_RATE_MIN = 150.0
+_FLIGHTS_A_DAY = 923
+_BUILD_S = 20.0  # generous, per day
+
+
+@app.command()
+def demo(
+    days: Annotated[int, typer.Option(min=1, max=DAYS_MAX, help="Days of January on.")] = _DAYS_DEFAULT,
+    full: Annotated[bool, typer.Option("--full", help="The whole year: 365 segments.")] = False,
+    flights: Annotated[int | None, typer.Option(min=1, help="At most so many flights.")] = None,
+    rate: Annotated[float | None, typer.Option(min=1, help="Records per second.")] = None,
+    exit: Annotated[bool, typer.Option("--exit", help="Stop everything at the end.")] = False,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Throw the stack's data away first.")] = False,
+    dir: Annotated[Path, typer.Option("--dir", help="Folder of the stack.")] = Path(DEFAULT_DIR),
+) -> None:
+    """Start the stack, replay flights, ask SQL all the time. Exit code 0 only if all answers were equal."""
+    stack = Stack(StackLayout(dir))
+    wanted_days = DAYS_MAX if full else days
+    replay = ReplayPlan(days=wanted_days, flights_max=flights)
+    plan = DemoPlan(
+        replay=replay,
+        rate=rate or max(_RATE_MIN, wanted_days * _FLIGHTS_A_DAY / _PRODUCE_S),
+        timeout_s=600 + wanted_days * _BUILD_S,
+    )
+    journal = Journal()
+    try:
+        with ProgressView() as progress:
+            if fresh:
+                _throw_away(stack, progress)
+            state = stack.up((), {}, progress)
+        os.environ.update(state.settings)
+        _run(plan, airflow_url(state.ports), journal)
+        _report(stack, state, journal, stopped=exit)
+    finally:
+        if exit:
+            with ProgressView() as progress:
+                stack.down(progress)
+    if not journal.all_equal or not _built(journal):
+        raise typer.Exit(EXIT_UNEQUAL)
+
+
+def _run(plan: DemoPlan, url: str, journal: Journal) -> None:
+    with Screen(console, journal) as screen:
+        demo_run = Demo(plan, Settings(), url, screen)
+        try:
+            demo_run.run(journal)
+        finally:
+            demo_run.close()
+
+
+def _throw_away(stack: Stack, progress: ProgressView) -> None:
+    """Stop the stack and delete its folder, if it is one."""
+    if stack.layout.state_file.exists():
+        stack.down(progress)
+        shutil.rmtree(stack.layout.root)
+
+
+def _report(stack: Stack, state: StackState, journal: Journal, *, stopped: bool) -> None:
+    console.print(answers_table(journal))
+    if missing := journal.missing(query.name for query in QUERIES):
+        warn(f"not every query was asked at these moments: {', '.join(missing)}")
+    if journal.failed:
+        warn(f"{journal.failed} times no answer came at first, and it was asked again")
+    if journal.all_equal:
+        success(f"{journal.asked} answers, each equal to the recount of exactly its prefix")
+    else:
+        warn(f"{journal.asked - journal.equal} of {journal.asked} answers differ from the recount")
+    if stopped:
+        return
+    console.print(f"\nAirflow   {airflow_url(state.ports)}", highlight=False, soft_wrap=True)
+    console.print(f"SQL       {mysql_line(stack.layout, state.ports)}", highlight=False, soft_wrap=True)
+    console.print(f"Stop      rtolap stack down --dir {stack.layout.root}", highlight=False, soft_wrap=True)
+
+
+def _built(journal: Journal) -> bool:
+    """History was part of what was asked; otherwise nothing was shown."""
+    return {"in memory", "READY", "at the end"} <= {moment.value for moment in journal.moments()}

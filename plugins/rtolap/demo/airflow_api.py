@@ -1,0 +1,51 @@
+"""As much of Airflow's REST interface as the demonstration needs."""
+
+from __future__ import annotations
+
+import time
+
+import httpx
+
+from rtolap.base.errors import Unavailable
+
+_TIMEOUT_S = 10.0
+_PARSE_TIMEOUT_S = 120.0  # a new Airflow reads its DAGs first
+_POLL_S = 1.0
+
+
+class AirflowApi:
+    """Signs in as the local stack allows it: everybody who reaches the loopback address is an admin."""
+
+    def __init__(self, url: str) -> None:
+        self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S)
+
+    def __enter__(self) -> AirflowApi:
+        token = self._http.get("/auth/token").raise_for_status().json()["access_token"]
+        self._http.headers["Authorization"] = f"Bearer {token}"
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self._http.close()
+
+    def unpause(self, dag_id: str) -> None:
+        """Let the scheduler run a DAG, as soon as it knows it. Raises Unavailable after two minutes."""
+        deadline = time.monotonic() + _PARSE_TIMEOUT_S
+        while True:
+            response = self._http.patch(f"/api/v2/dags/{dag_id}", json={"is_paused": False})
+            if response.is_success:
+                return
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    f"Airflow does not know the DAG {dag_id}",
+                    found=f"{response.status_code} {response.text[:200]}",
+                    action="look at `rtolap stack logs airflow-dag-processor`",
+                )
+            time.sleep(_POLL_S)
+
+    def running(self, dag_id: str, task_id: str) -> int:
+        """Instances of a task that run or wait deferred, over the newest runs of the DAG."""
+        response = self._http.get(
+            f"/api/v2/dags/{dag_id}/dagRuns/~/taskInstances",
+            params={"state": ["running", "deferred"], "limit": 100},
+        ).raise_for_status()
+        return sum(1 for each in response.json()["task_instances"] if each["task_id"] == task_id)

@@ -1,0 +1,68 @@
+"""Answers and recounts, kept: every answer is compared, the first of each moment is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from rtolap.demo.moments import Moment
+from rtolap.demo.recount import Rows
+
+
+class Entry(NamedTuple):
+    """One answer beside its recount. `events` is the size of the prefix that both hold."""
+
+    query: str
+    moment: Moment
+    events: int
+    answer: Rows
+    recount: Rows
+
+    @property
+    def equal(self) -> bool:
+        return self.answer == self.recount
+
+
+class Journal:
+    """`asked` and `equal` count every answer; `shown` holds one a query and moment, and every wrong one."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.equal = 0
+        self.failed = 0
+        self.shown: list[Entry] = []
+        self._seen: set[tuple[str, Moment]] = set()
+        self._positions: dict[int, int] = {}
+
+    def note(
+        self,
+        query: str,
+        moments: Iterable[Moment],
+        *,
+        events: int,
+        positions: dict[int, int],
+        answer: Rows,
+        recount: Rows,
+    ) -> None:
+        """Positions that go backwards make an answer wrong, whatever it says."""
+        backwards = any(offset < self._positions.get(p, 0) for p, offset in positions.items())
+        self._positions |= positions
+        is_equal = answer == recount and not backwards
+        self.asked += 1
+        self.equal += is_equal
+        for moment in sorted(moments, key=list(Moment).index):
+            if (query, moment) not in self._seen or not is_equal:
+                self._seen.add((query, moment))
+                self.shown.append(Entry(query, moment, events, answer, recount))
+
+    def missing(self, queries: Iterable[str]) -> list[str]:
+        """Moments at which some query was never answered."""
+        names = list(queries)
+        return [moment for moment in Moment if any((name, moment) not in self._seen for name in names)]
+
+    def moments(self) -> set[Moment]:
+        return {moment for _, moment in self._seen}
+
+    @property
+    def all_equal(self) -> bool:
+        return 0 < self.asked == self.equal

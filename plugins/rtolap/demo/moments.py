@@ -1,0 +1,67 @@
+"""Where the events of a cube are at a moment, out of what coordinator and receivers say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import NamedTuple
+
+from rtolap.wire.coordinator import QueueEntry, SegmentInfo
+from rtolap.wire.receiver import ReceiverStats
+
+
+class Moment(StrEnum):
+    MEMORY = "in memory"
+    FRAGMENTS = "in fragments"
+    UPLOADED = "uploaded"
+    BUILDING = "being built"
+    READY = "READY"
+    LATE = "late merged"
+    END = "at the end"
+
+
+class Situation(NamedTuple):
+    """`pending`: segments on their way into history, late deltas included."""
+
+    moments: frozenset[Moment]
+    states: dict[str, int]
+    building: int
+    pending: int
+
+
+def situation(
+    cube: str,
+    segments: Sequence[SegmentInfo],
+    queue: Sequence[QueueEntry],
+    receivers: Sequence[ReceiverStats],
+) -> Situation:
+    """What holds now. Several moments hold at once while some segments are further than others."""
+    local = [
+        segment
+        for stats in receivers
+        for each in stats.cubes
+        if each.cube == cube
+        for segment in each.segments
+    ]
+    versions = {segment.segment: segment.version for segment in segments}
+    queued = [entry for entry in queue if entry.cube == cube]
+    building = sum(1 for entry in queued if entry.building)
+    holds = {
+        Moment.MEMORY: any(segment.memory_rows for segment in local),
+        Moment.FRAGMENTS: any(segment.fragments for segment in local),
+        Moment.UPLOADED: any(segment.state == "REMOTE_PERSISTED" for segment in segments),
+        Moment.BUILDING: building > 0,
+        Moment.READY: any(version >= 1 for version in versions.values()),
+        Moment.LATE: any(version >= 2 for version in versions.values()),
+    }
+    states: dict[str, int] = {}
+    for segment in segments:
+        states[segment.state] = states.get(segment.state, 0) + 1
+    late = {each.segment for each in local if each.events and each.version > 1}
+    under_way = {each.segment for each in segments if each.state in ("IMMUTABLE", "REMOTE_PERSISTED")}
+    return Situation(
+        frozenset(moment for moment, is_so in holds.items() if is_so),
+        states,
+        building,
+        len(late | under_way | {entry.segment for entry in queued}),
+    )

@@ -1,0 +1,194 @@
+"""The whole demonstration, from an empty stack to the table of answers.
+
+1. the stack answers                              4. definitions are created, the cube is enabled
+2. the topics exist                               5. the replay is produced, in a thread of its own
+3. Airflow starts the receivers by their DAG      6. SQL is asked until everything closed is history
+   and lets the build DAG work
+Nothing bypasses Airflow: this module starts no receiver and no build.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from rtolap.base.errors import Refused, RtolapError, Unavailable
+from rtolap.base.settings import Settings
+from rtolap.demo.airflow_api import AirflowApi
+from rtolap.demo.door import Answer, SqlDoor
+from rtolap.demo.flights import Replay, ReplayPlan
+from rtolap.demo.journal import Journal
+from rtolap.demo.moments import Moment, Situation, situation
+from rtolap.demo.produce import Sender
+from rtolap.demo.queries import QUERIES
+from rtolap.demo.recount import Recount
+from rtolap.demo.screen import Screen
+from rtolap.model.yaml_files import read_definitions
+from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
+from rtolap.wire.coordinator_client import CoordinatorClient
+from rtolap.wire.definitions import create_all
+from rtolap.wire.receiver_client import ReceiverClients
+
+CUBE = "flights_cube"
+TOPIC = "flights"
+DAGS = ("rtolap_receivers", "rtolap_segment_build")
+_RECEIVERS_TIMEOUT_S = 180.0
+_ANSWER_TIMEOUT_S = 120.0  # nothing answered for so long is a failure
+_ROUND_S = 0.4
+
+
+class DemoPlan(NamedTuple):
+    """`rate` is records per second; `timeout_s` bounds the time from the first record to the end."""
+
+    replay: ReplayPlan
+    rate: float
+    timeout_s: float
+
+
+class Demo:
+    """One run on a stack that answers. `run` returns the journal; it raises when something never happens."""
+
+    def __init__(self, plan: DemoPlan, settings: Settings, airflow_url: str, screen: Screen) -> None:
+        self._plan = plan
+        self._settings = settings
+        self._airflow_url = airflow_url
+        self._screen = screen
+        self._admin = KafkaAdmin(settings.kafka)
+        self._coordinator = CoordinatorClient(settings.coordinator_urls(), settings.token())
+        self._receivers = ReceiverClients(settings.token())
+        self._door = SqlDoor(f"http://{settings.host}:{settings.query_http_port}", settings.token())
+        self._failure: RtolapError | None = None
+
+    def run(self, journal: Journal) -> None:
+        screen = self._screen
+        screen.step("laying out the replay")
+        replay = Replay(self._plan.replay)
+        screen.progress.total = replay.records
+        self._create_topics()
+        screen.step("Airflow starts the receivers")
+        with AirflowApi(self._airflow_url) as airflow:
+            for dag_id in DAGS:
+                airflow.unpause(dag_id)
+        _wait_for("two receivers that are up", _RECEIVERS_TIMEOUT_S, self._receivers_are_up)
+        create_all(self._coordinator, read_definitions(self._settings.include_dir), enable=True)
+        producer = KafkaProducer(self._settings.kafka)
+        sender = Sender(producer, self._admin, TOPIC)
+        recount = Recount(replay, sender.first)
+        sending = threading.Thread(target=self._produce, args=(replay, sender), name="produce", daemon=True)
+        sending.start()
+        screen.step("replaying flights, asking all the time")
+        try:
+            self._ask_until_settled(journal, recount, sender, sending)
+        finally:
+            producer.close()
+
+    def close(self) -> None:
+        self._door.close()
+        self._receivers.close()
+        self._coordinator.close()
+        self._admin.close()
+
+    def _create_topics(self) -> None:
+        """The topic starts empty, or the recount would not know what is in it."""
+        if not self._admin.create_topic(TOPIC, self._plan.replay.partitions):
+            held = sum(self._admin.offsets(TOPIC, "latest").values())
+            if held:
+                raise Refused(
+                    f"topic {TOPIC} holds {held} records already",
+                    action="`rtolap demo --fresh` starts over with an empty stack",
+                )
+        definitions = read_definitions(self._settings.include_dir)
+        self._admin.create_topic(definitions.schema(CUBE).table.dead_letter_topic, 1)
+
+    def _receivers_are_up(self) -> bool:
+        return sum(receiver.health == "HEALTHY" for receiver in self._coordinator.receivers()) >= 2
+
+    def _produce(self, replay: Replay, sender: Sender) -> None:
+        try:
+            sender.send(replay.batches(), rate=self._plan.rate, progress=self._produced)
+            sender.finish()
+        except RtolapError as error:
+            self._failure = error
+
+    def _produced(self, records: int) -> None:
+        self._screen.progress.produced = records
+
+    def _ask_until_settled(
+        self, journal: Journal, recount: Recount, sender: Sender, sending: threading.Thread
+    ) -> None:
+        deadline = time.monotonic() + self._plan.timeout_s
+        while True:
+            before = self._look()
+            ended = not sending.is_alive()
+            if self._failure is not None:
+                raise self._failure
+            settled = ended and before.pending == 0 and self._caught_up(sender)
+            moments = {Moment.END} if settled else set()
+            self._ask_all(journal, recount, before, moments)
+            self._screen.tick()
+            if settled:
+                return
+            if time.monotonic() > deadline:
+                raise Unavailable(
+                    "not everything became history in time",
+                    expected="no segment on its way, and every record queryable",
+                    found=f"{before.states}, {before.pending} on their way, {journal.asked} answers",
+                    action="look at the runs of rtolap_segment_build in Airflow",
+                )
+            time.sleep(_ROUND_S)
+
+    def _caught_up(self, sender: Sender) -> bool:
+        return self._screen.progress.queryable == sum(sender.sent.values())
+
+    def _ask_all(self, journal: Journal, recount: Recount, before: Situation, also: set[Moment]) -> None:
+        """Every query once. A moment counts for an answer when it held before and after it."""
+        for query in QUERIES:
+            answer = self._answer(journal, query.sql)
+            after = self._look()
+            self._screen.progress.queryable = sum(
+                offset - recount.first[partition] for partition, offset in answer.positions.items()
+            )
+            journal.note(
+                query.name,
+                (before.moments & after.moments) | also,
+                events=recount.events(answer.positions),
+                positions=answer.positions,
+                answer=answer.rows,
+                recount=recount.answer(query, answer.positions),
+            )
+            before = after
+
+    def _answer(self, journal: Journal, sql: str) -> Answer:
+        deadline = time.monotonic() + _ANSWER_TIMEOUT_S
+        while True:
+            try:
+                return self._door.ask(sql, CUBE)
+            except RtolapError:
+                journal.failed += 1
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(_ROUND_S)
+
+    def _look(self) -> Situation:
+        receivers = []
+        for receiver in self._coordinator.receivers():
+            if receiver.health == "HEALTHY":
+                receivers.append(self._receivers.at(f"{receiver.host}:{receiver.port}").stats())
+        found = situation(
+            CUBE, self._coordinator.segments(CUBE), self._coordinator.queue().entries, receivers
+        )
+        progress = self._screen.progress
+        progress.states, progress.building, progress.pending = found.states, found.building, found.pending
+        return found
+
+
+def _wait_for(what: str, timeout_s: float, holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not holds():
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                f"waited {timeout_s:.0f} s for {what}", action="`rtolap stack status` tells more"
+            )
+        time.sleep(_ROUND_S)
