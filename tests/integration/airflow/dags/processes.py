@@ -29,4 +29,4 @@ retried = one_task_dag(
     retries=1,
     retry_delay=timedelta(seconds=1),
 )
-adopted = one_task_dag("it_adopted", argv=[*SLEEP, "20"], one_shot=True)
+adopted = one_task_dag("it_adopted", argv=[*SLEEP, "10"], one_shot=True)

@@ -1,0 +1,131 @@
+"""The image, the compose file and airflow_settings.yaml agree with the package."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from rtolap.agent.commands import RTOLAP_COMMANDS
+from rtolap.airflow.connection import from_connection
+from rtolap.airflow.receivers import VARIABLE, parse
+from rtolap.base.errors import DefinitionError
+from rtolap.base.settings import Settings
+from rtolap.cli.airflow_settings import import_into, read_settings
+from rtolap.cli.main import MOUNTS, load
+
+ROOT = Path(__file__).resolve().parents[2]
+COMMANDS = {*RTOLAP_COMMANDS, ("agent", "serve"), ("airflow-settings", "apply")}
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load((ROOT / "docker" / "compose.yaml").read_text())
+    return content
+
+
+def words_of(service: dict[str, Any]) -> list[list[str]]:
+    """The commands that a service runs, split into words."""
+    command = [str(word) for word in service.get("command", ())]
+    if command[:2] != ["sh", "-c"]:
+        return [command]
+    return [part.split() for part in command[2].split("&&")]
+
+
+def test_every_command_of_the_compose_file_exists(compose: dict[str, Any]) -> None:
+    used = [words for service in compose["services"].values() for words in words_of(service)]
+    ours = {(words[1], words[2]) for words in used if words[:1] == ["rtolap"]}
+    assert ours == {
+        ("coordinator", "serve"),
+        ("agent", "serve"),
+        ("query", "serve"),
+        ("airflow-settings", "apply"),
+    }
+    assert ours <= COMMANDS
+    for group, command in ours:
+        if group in MOUNTS:
+            assert command in load(group).commands
+
+
+def test_nothing_is_published_beyond_the_hosts_loopback(compose: dict[str, Any]) -> None:
+    ports = [port for service in compose["services"].values() for port in service.get("ports", ())]
+    assert ports
+    assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_every_service_depends_on_services_that_exist(compose: dict[str, Any]) -> None:
+    names = set(compose["services"])
+    for service in compose["services"].values():
+        assert set(service.get("depends_on", ())) <= names
+        assert service.get("network_mode", "service:net") == "service:net"
+
+
+def test_settings_in_the_compose_file_are_settings(compose: dict[str, Any]) -> None:
+    known = {f"RTOLAP_{name.upper()}" for name in Settings.model_fields}
+    dockerfile = (ROOT / "docker" / "Dockerfile").read_text()
+    used = set(re.findall(r"\bRTOLAP_[A-Z_]+\b", dockerfile))
+    for service in compose["services"].values():
+        used |= {name for name in service.get("environment", {}) if name.startswith("RTOLAP_")}
+    assert used <= known
+
+
+def test_the_image_copies_what_exists_and_does_not_run_as_root() -> None:
+    lines = (ROOT / "docker" / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+    instructions = [line.split() for line in lines if line and not line.startswith("#")]
+    assert instructions[0][0] == "FROM"
+    assert ":" in instructions[0][1]
+    assert ["USER", "rtolap"] in instructions
+    for words in instructions:
+        if words[0] == "COPY":
+            for source in words[1:-1]:
+                # The README belongs to the release, everything else to the checkout.
+                assert source == "README.md" or (ROOT / source).exists(), source
+
+
+def test_the_shipped_settings_are_what_the_hook_and_the_dags_read(tmp_path: Path) -> None:
+    settings = read_settings(ROOT / "airflow_settings.yaml")
+    connection = settings.connections["rtolap_default"]
+
+    class Given:
+        host = connection["host"]
+        port = connection["port"]
+        password = None
+        extra_dejson = json.loads(connection["extra"])
+
+    (tmp_path / "token").write_text("t")
+    found = from_connection(Given(), Settings(token_file=tmp_path / "token"))
+    assert found.coordinator_urls == ("http://127.0.0.1:7070",)
+    assert len(parse(settings.variables[VARIABLE], "the file")) == 2
+    assert "password" not in connection
+
+
+def test_settings_are_imported_through_private_files() -> None:
+    seen: dict[str, Any] = {}
+
+    def run(arguments: list[str]) -> None:
+        path = Path(arguments[-1])
+        assert path.stat().st_mode & 0o077 == 0
+        seen[" ".join(arguments[:-1])] = json.loads(path.read_text())
+
+    import_into(read_settings(ROOT / "airflow_settings.yaml"), run)
+    assert set(seen) == {"connections import --overwrite", "pools import", "variables import"}
+    assert seen["pools import"]["rtolap_builds"]["slots"] == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "- a",
+        "airflow: 3",
+        "airflow:\n  pools: x",
+        "airflow:\n  connections:\n  - {conn_id: a, colour: red}",
+        "a: [",
+    ],
+)
+def test_a_wrong_file_is_named(text: str, tmp_path: Path) -> None:
+    (tmp_path / "s.yaml").write_text(text)
+    with pytest.raises(DefinitionError, match=r"s\.yaml"):
+        read_settings(tmp_path / "s.yaml")
