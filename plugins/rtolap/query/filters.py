@@ -92,7 +92,9 @@ class FilterBuilder:
         if column is None or self.schema.dimension_type(column).kind != "string":
             return None
         pattern = self._constant(node.expression)
-        return Like(column, pattern) if isinstance(pattern, str) and "\\" not in pattern else None
+        if not isinstance(pattern, str) or "\\" in pattern:
+            return None
+        return Like(column, pattern, negated=bool(node.args.get("negate")))
 
     def _column(self, node: exp.Expression) -> str | None:
         node = node.unnest()

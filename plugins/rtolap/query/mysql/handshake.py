@@ -1,0 +1,104 @@
+"""Login: caching_sha2_password answered on its fast path, TLS before the password when there is a certificate."""
+
+from __future__ import annotations
+
+import os
+import ssl
+import struct
+from dataclasses import dataclass
+
+from rtolap.base.errors import Unauthorized
+from rtolap.query.mysql import codes
+from rtolap.query.mysql.packets import ConnectionClosed, Fields, PacketStream
+from rtolap.query.users import Users
+
+PLUGIN = b"caching_sha2_password"
+LOGIN_BYTES_MAX = 64 << 10
+
+
+@dataclass(frozen=True)
+class Login:
+    user: str
+    database: str | None
+    capabilities: int
+    stream: PacketStream
+
+
+def log_in(stream: PacketStream, connection_id: int, users: Users, tls: ssl.SSLContext | None) -> Login:
+    """Raises Unauthorized or ConnectionClosed; the caller then closes the connection.
+
+    The stream of the result replaces the one given: its socket may be wrapped.
+    """
+    nonce = bytes(1 + byte % 126 for byte in os.urandom(20))  # no zero byte: it would end the field
+    offered = codes.CAPABILITIES | (codes.SSL if tls else 0)
+    stream.write(
+        b"\x0a"
+        + codes.SERVER_VERSION.encode()
+        + b"\0"
+        + struct.pack("<I", connection_id)
+        + nonce[:8]
+        + b"\0"
+        + struct.pack("<HBHH", offered & 0xFFFF, codes.UTF8MB4, codes.STATUS_AUTOCOMMIT, offered >> 16)
+        + bytes((21,))
+        + bytes(10)
+        + nonce[8:]
+        + b"\0"
+        + PLUGIN
+        + b"\0"
+    )
+    stream.flush()
+    payload = stream.read(LOGIN_BYTES_MAX)
+    capabilities = Fields(payload).integer(4)
+    if tls is not None and capabilities & codes.SSL and len(payload) == 32:
+        sequence = stream.sequence
+        try:
+            stream = PacketStream(tls.wrap_socket(stream.sock, server_side=True))
+        except OSError as error:
+            raise ConnectionClosed(f"TLS failed: {error}") from error
+        stream.sequence = sequence
+        payload = stream.read(LOGIN_BYTES_MAX)
+    fields = Fields(payload)
+    capabilities = fields.integer(4) & (offered | codes.SSL)
+    if not capabilities & codes.PROTOCOL_41:
+        raise ConnectionClosed("a client older than MySQL 4.1")
+    fields.take(4 + 1 + 23)
+    user = fields.null_terminated().decode("utf-8", "replace")
+    if capabilities & codes.PLUGIN_AUTH_LENENC:
+        scramble = fields.string()
+    else:
+        scramble = fields.take(fields.integer(1))
+    database = None
+    if capabilities & codes.CONNECT_WITH_DB:
+        database = fields.null_terminated().decode("utf-8", "replace") or None
+    plugin = fields.null_terminated() if capabilities & codes.PLUGIN_AUTH else b""
+    if plugin != PLUGIN:
+        scramble = _switch(stream, nonce)
+    _verify(users, user, scramble, nonce)
+    stream.write(b"\x01\x03")  # fast authentication succeeded; the OK follows
+    return Login(user, database, capabilities, stream)
+
+
+def change_user(stream: PacketStream, payload: bytes, users: Users) -> tuple[str, str | None]:
+    """COM_CHANGE_USER: log in anew, with a nonce of its own. Raises Unauthorized."""
+    fields = Fields(payload, 1)
+    user = fields.null_terminated().decode("utf-8", "replace")
+    fields.take(fields.integer(1))
+    database = fields.null_terminated().decode("utf-8", "replace") or None
+    nonce = bytes(1 + byte % 126 for byte in os.urandom(20))
+    _verify(users, user, _switch(stream, nonce), nonce)
+    stream.write(b"\x01\x03")
+    return user, database
+
+
+def _switch(stream: PacketStream, nonce: bytes) -> bytes:
+    """Ask a client that began with another plugin to use ours."""
+    stream.write(b"\xfe" + PLUGIN + b"\0" + nonce + b"\0")
+    stream.flush()
+    return stream.read(LOGIN_BYTES_MAX)
+
+
+def _verify(users: Users, user: str, scramble: bytes, nonce: bytes) -> None:
+    try:
+        users.verify_scramble(user, scramble, nonce)
+    except Unauthorized as error:
+        raise Unauthorized(f"Access denied for user {user!r}: unknown user or wrong password") from error

@@ -1,0 +1,133 @@
+"""Frames: 3 bytes of length, 1 of sequence, little-endian. A payload of 2^24-1 bytes continues in the next."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+from rtolap.base.errors import Refused
+
+FRAME_MAX = (1 << 24) - 1
+FLUSH_BYTES = 64 << 10
+
+
+class ConnectionClosed(Exception):
+    """The client went away: nothing can be said to it any more."""
+
+
+class PacketStream:
+    """Not thread-safe. Writes are gathered until `flush`, or until there are FLUSH_BYTES of them."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self.sock = sock
+        self.sequence = 0
+        self._out = bytearray()
+
+    def read(self, bytes_max: int) -> bytes:
+        """One payload. Raises ConnectionClosed, or Refused for a larger one."""
+        payload = b""
+        while True:
+            header = self._exactly(4)
+            length = int.from_bytes(header[:3], "little")
+            self.sequence = (header[3] + 1) & 0xFF
+            if len(payload) + length > bytes_max:
+                raise Refused(
+                    "packet too large", expected=f"at most {bytes_max} bytes", found=len(payload) + length
+                )
+            payload += self._exactly(length)
+            if length < FRAME_MAX:
+                return payload
+
+    def write(self, payload: bytes | bytearray | memoryview) -> None:
+        view = memoryview(payload)
+        while True:
+            piece, view = view[:FRAME_MAX], view[FRAME_MAX:]
+            self._out += struct.pack("<I", len(piece) | self.sequence << 24)
+            self._out += piece
+            self.sequence = (self.sequence + 1) & 0xFF
+            if len(piece) < FRAME_MAX:
+                break
+        if len(self._out) >= FLUSH_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        if not self._out:
+            return
+        try:
+            self.sock.sendall(self._out)
+        except OSError as error:
+            raise ConnectionClosed(str(error)) from error
+        finally:
+            self._out = bytearray()
+
+    def _exactly(self, length: int) -> bytes:
+        parts = bytearray()
+        while len(parts) < length:
+            try:
+                piece = self.sock.recv(length - len(parts))
+            except OSError as error:
+                raise ConnectionClosed(str(error)) from error
+            if not piece:
+                raise ConnectionClosed("end of stream")
+            parts += piece
+        return bytes(parts)
+
+
+def length_encoded(value: int) -> bytes:
+    if value < 251:
+        return bytes((value,))
+    if value < 1 << 16:
+        return b"\xfc" + value.to_bytes(2, "little")
+    if value < 1 << 24:
+        return b"\xfd" + value.to_bytes(3, "little")
+    return b"\xfe" + value.to_bytes(8, "little")
+
+
+def length_encoded_string(value: bytes) -> bytes:
+    return length_encoded(len(value)) + value
+
+
+class Fields:
+    """Reads the fields of one payload. Raises ConnectionClosed for a payload that ends too early."""
+
+    def __init__(self, payload: bytes, at: int = 0) -> None:
+        self.payload = payload
+        self.at = at
+
+    def take(self, length: int) -> bytes:
+        piece = self.payload[self.at : self.at + length]
+        if len(piece) < length:
+            raise ConnectionClosed("malformed packet")
+        self.at += length
+        return piece
+
+    def integer(self, length: int) -> int:
+        return int.from_bytes(self.take(length), "little")
+
+    def null_terminated(self) -> bytes:
+        end = self.payload.find(b"\0", self.at)
+        end = len(self.payload) if end < 0 else end
+        piece = self.payload[self.at : end]
+        self.at = end + 1
+        return piece
+
+    def length_encoded(self) -> int:
+        first = self.integer(1)
+        if first < 251:
+            return first
+        widths = {0xFC: 2, 0xFD: 3, 0xFE: 8}
+        if first not in widths:
+            raise ConnectionClosed("malformed length")
+        return self.integer(widths[first])
+
+    def string(self) -> bytes:
+        return self.take(self.length_encoded())
+
+    def rest(self) -> bytes:
+        piece = self.payload[self.at :]
+        self.at = len(self.payload)
+        return piece
+
+    @property
+    def done(self) -> bool:
+        return self.at >= len(self.payload)

@@ -1,0 +1,95 @@
+"""Arrow batches → rows of the text and the binary protocol.
+
+Columns become lists of encoded values by one C-level pass each; rows are joined by `map` over their zip.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Iterator
+from datetime import date, datetime
+from itertools import repeat
+
+import pyarrow as pa
+
+from rtolap.query.mysql.columns import as_text
+from rtolap.query.mysql.packets import length_encoded_string
+
+_NULL_TEXT = b"\xfb"
+_JOIN = b"".join
+_INT32, _INT64, _DOUBLE = struct.Struct("<i").pack, struct.Struct("<q").pack, struct.Struct("<d").pack
+_UINT64, _INT8 = struct.Struct("<Q").pack, struct.Struct("<b").pack
+_DATE, _DATETIME = struct.Struct("<BHBB").pack, struct.Struct("<BHBBBBBI").pack
+
+
+def text_rows(batch: pa.RecordBatch) -> Iterator[bytes]:
+    columns = [_text_column(column) for column in batch.columns]
+    return map(_JOIN, zip(*columns, strict=True))
+
+
+def binary_rows(batch: pa.RecordBatch) -> Iterator[bytes]:
+    """Header 0, a bitmap of nulls shifted by two bits, then the values that are not null."""
+    columns = [_binary_column(column) for column in batch.columns]
+    bitmaps = _null_bitmaps(batch)
+    return map(_JOIN, zip(repeat(b"\0", batch.num_rows), bitmaps, *columns, strict=True))
+
+
+def _text_column(column: pa.Array) -> list[bytes]:
+    return list(map(_encode_text, as_text(column).to_pylist()))
+
+
+def _encode_text(value: str | bytes | None) -> bytes:
+    if value is None:
+        return _NULL_TEXT
+    return length_encoded_string(value if isinstance(value, bytes) else value.encode())
+
+
+def _binary_column(column: pa.Array) -> Iterable[bytes]:
+    kind = column.type
+    encode: Callable[..., bytes]
+    if pa.types.is_null(kind):
+        return [b""] * len(column)
+    if pa.types.is_boolean(kind):
+        encode = _INT8
+    elif pa.types.is_uint64(kind):
+        encode = _UINT64
+    elif pa.types.is_integer(kind):
+        encode = _INT32 if kind.bit_width <= 32 and kind != pa.uint32() else _INT64
+    elif pa.types.is_floating(kind):
+        encode = _DOUBLE
+    elif pa.types.is_date(kind):
+        encode = _encode_date
+    elif pa.types.is_timestamp(kind):
+        column, encode = column.cast(pa.timestamp("us")), _encode_datetime
+    else:
+        return map(_encode_present, as_text(column).to_pylist())
+    return [b"" if value is None else encode(value) for value in column.to_pylist()]
+
+
+def _encode_present(value: str | bytes | None) -> bytes:
+    return b"" if value is None else _encode_text(value)
+
+
+def _encode_date(value: date) -> bytes:
+    return _DATE(4, value.year, value.month, value.day)
+
+
+def _encode_datetime(value: datetime) -> bytes:
+    return _DATETIME(
+        11, value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond
+    )
+
+
+def _null_bitmaps(batch: pa.RecordBatch) -> list[bytes]:
+    width = (batch.num_columns + 7 + 2) // 8
+    if not any(column.null_count for column in batch.columns):
+        return [bytes(width)] * batch.num_rows
+    bits = [0] * batch.num_rows
+    for position, column in enumerate(batch.columns):
+        if column.null_count:
+            flag = 1 << (position + 2)
+            bits = [
+                bit | flag if null else bit
+                for bit, null in zip(bits, column.is_null().to_pylist(), strict=True)
+            ]
+    return [bit.to_bytes(width, "little") for bit in bits]

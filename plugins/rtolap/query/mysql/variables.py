@@ -1,0 +1,139 @@
+"""Session state, and `@@variables` and functions of the session as constants."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from rtolap.base.errors import QueryError
+from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
+from rtolap.query.dialect import user_sql
+from rtolap.query.mysql.codes import SERVER_VERSION
+from rtolap.query.service import TIMEOUT_MS_DEFAULT
+
+# sql_mode has no ANSI_QUOTES: double quotes make strings, and SQLAlchemy reflects columns only without it.
+VARIABLES: dict[str, str | int] = {
+    "auto_increment_increment": 1,
+    "autocommit": 1,
+    "character_set_client": "utf8mb4",
+    "character_set_connection": "utf8mb4",
+    "character_set_database": "utf8mb4",
+    "character_set_results": "utf8mb4",
+    "character_set_server": "utf8mb4",
+    "collation_connection": "utf8mb4_bin",
+    "collation_database": "utf8mb4_bin",
+    "collation_server": "utf8mb4_bin",
+    "default_storage_engine": "rtolap",
+    "have_ssl": "YES",
+    "init_connect": "",
+    "interactive_timeout": 28800,
+    "license": "Apache-2.0",
+    "lower_case_table_names": 0,
+    "max_allowed_packet": 16777216,
+    "max_execution_time": TIMEOUT_MS_DEFAULT,
+    "net_buffer_length": 16384,
+    "net_write_timeout": 60,
+    "performance_schema": 0,
+    "port": 0,
+    "query_cache_size": 0,
+    "query_cache_type": "OFF",
+    "sql_mode": "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,PIPES_AS_CONCAT",
+    "sql_select_limit": 2**64 - 1,
+    "system_time_zone": "UTC",
+    "time_zone": "+00:00",
+    "transaction_isolation": "REPEATABLE-READ",
+    "transaction_read_only": 0,
+    "tx_isolation": "REPEATABLE-READ",
+    "tx_read_only": 0,
+    "version": SERVER_VERSION,
+    "version_comment": "rtolap",
+    "version_compile_machine": "any",
+    "version_compile_os": "any",
+    "wait_timeout": 28800,
+}
+TIMEOUT_MS_MAX = 86_400_000
+_MAX_TIME = re.compile(r"\bmax_execution_time\s*(?::=|=)\s*('?)(\w+)\1", re.IGNORECASE)
+
+
+@dataclass
+class Session:
+    """What one connection has set. `variables` are VARIABLES as this session sees them."""
+
+    connection_id: int
+    user: str
+    host: str
+    database: str | None = None
+    variables: dict[str, str | int] = field(default_factory=lambda: dict(VARIABLES))
+    running: str | None = None
+    warnings: list[tuple[str, int, str]] = field(default_factory=list)
+
+    @property
+    def timeout_ms(self) -> int:
+        return int(self.variables["max_execution_time"]) or TIMEOUT_MS_MAX
+
+    def use(self, database: str) -> None:
+        name = database.strip().strip("`").lower()
+        if name not in (DATABASE, INFORMATION_SCHEMA):
+            raise QueryError(f"unknown database {database!r}", expected=DATABASE)
+        self.database = name
+
+    def set(self, assignments: str) -> None:
+        """SET …: any list is accepted, because clients send many; only what is known here has an effect."""
+        for match in _MAX_TIME.finditer(assignments):
+            value = match[2]
+            if value.upper() == "DEFAULT":
+                self.variables["max_execution_time"] = TIMEOUT_MS_DEFAULT
+            elif value.isdigit() and int(value) <= TIMEOUT_MS_MAX:
+                self.variables["max_execution_time"] = int(value)
+            else:
+                raise QueryError(
+                    "max_execution_time", expected=f"0..{TIMEOUT_MS_MAX} milliseconds", found=repr(value)
+                )
+
+
+def substitute(tree: exp.Expression, session: Session) -> exp.Expression:
+    """Put the session's values in the place of `@@variables`, DATABASE(), USER() and the like."""
+    for select in tree.find_all(exp.Select):
+        select.set("expressions", [_labelled(projection) for projection in select.expressions])
+    for node in list(tree.find_all(exp.Expr)):
+        value = _value(node, session)
+        if value is not None:
+            node.replace(value)
+    return tree
+
+
+def _labelled(projection: exp.Expression) -> exp.Expression:
+    if isinstance(projection, exp.Alias) or not projection.find(exp.SessionParameter, exp.Func):
+        return projection
+    return exp.alias_(projection, user_sql(projection)[:256], quoted=True)
+
+
+def _value(node: exp.Expression, session: Session) -> exp.Expression | None:
+    if isinstance(node, exp.SessionParameter):
+        name = str(node.name).lower()
+        if name not in session.variables:
+            raise QueryError(f"unknown variable @@{name}", action="SHOW VARIABLES lists those there are")
+        return _literal(session.variables[name])
+    if not isinstance(node, exp.Func):
+        return None
+    name = str(node.this if isinstance(node, exp.Anonymous) else node.key).lower().replace("_", "")
+    match name:
+        case "database" | "schema" | "currentschema" | "currentdatabase":
+            return _literal(session.database)
+        case "user" | "currentuser" | "sessionuser" | "systemuser":
+            return _literal(f"{session.user}@{session.host}")
+        case "version" | "currentversion":
+            return _literal(SERVER_VERSION)
+        case "connectionid":
+            return _literal(session.connection_id)
+        case "lastinsertid" | "foundrows" | "rowcount":
+            return _literal(0)
+    return None
+
+
+def _literal(value: str | int | None) -> exp.Expression:
+    if value is None:
+        return exp.null()
+    return exp.Literal.number(value) if isinstance(value, int) else exp.Literal.string(value)

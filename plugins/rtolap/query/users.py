@@ -1,0 +1,72 @@
+"""Who may ask: SQL users with a password, or the cluster's bearer token."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from pathlib import Path
+
+from rtolap.base.errors import DefinitionError, Unauthorized
+
+HASH_BYTES = 32
+
+
+def password_hash(password: str) -> str:
+    """What the users file holds: sha256(sha256(password)) in hex."""
+    return hashlib.sha256(hashlib.sha256(password.encode()).digest()).hexdigest()
+
+
+class Users:
+    """Names and double hashes, read once. A line is `name:hex`; empty lines and `#` are passed over."""
+
+    def __init__(self, hashes: dict[str, bytes]) -> None:
+        self._hashes = dict(hashes)
+
+    @classmethod
+    def load(cls, path: Path) -> Users:
+        """Raises DefinitionError naming the line, never its content."""
+        try:
+            lines = path.read_text().splitlines()
+        except OSError as error:
+            raise DefinitionError(
+                "the users file cannot be read",
+                expected=f"a readable file {path}",
+                found=error.strerror,
+                action="create it, or set RTOLAP_USERS_FILE",
+            ) from error
+        hashes = {}
+        for number, line in enumerate(lines, start=1):
+            text = line.strip()
+            if not text or text.startswith("#"):
+                continue
+            name, colon, digest = text.partition(":")
+            try:
+                decoded = bytes.fromhex(digest)
+            except ValueError:
+                decoded = b""
+            if not name or not colon or len(decoded) != HASH_BYTES:
+                raise DefinitionError(
+                    f"{path}:{number}: not a user", expected="name:hex(sha256(sha256(password)))"
+                )
+            hashes[name] = decoded
+        return cls(hashes)
+
+    def verify_password(self, name: str, password: str) -> None:
+        """Raises Unauthorized, with the same words for an unknown name and a wrong password."""
+        stored = self._hashes.get(name, bytes(HASH_BYTES))
+        given = bytes.fromhex(password_hash(password))
+        if not hmac.compare_digest(stored, given) or name not in self._hashes:
+            raise denied()
+
+    def verify_scramble(self, name: str, scramble: bytes, nonce: bytes) -> None:
+        """caching_sha2_password: scramble = sha256(pw) XOR sha256(sha256(sha256(pw)) + nonce)."""
+        stored = self._hashes.get(name, bytes(HASH_BYTES))
+        mask = hashlib.sha256(stored + nonce).digest()
+        first = bytes(a ^ b for a, b in zip(scramble, mask, strict=False))
+        right = len(scramble) == HASH_BYTES and hmac.compare_digest(hashlib.sha256(first).digest(), stored)
+        if not right or name not in self._hashes:
+            raise denied()
+
+
+def denied() -> Unauthorized:
+    return Unauthorized("access denied: unknown user or wrong password")
