@@ -10,11 +10,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from rtolap.base.errors import Refused
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
+
+from rtolap.base.errors import Refused, Unavailable
 from rtolap.demo.flights import ReplayBatch
 from rtolap.stream.consumer import OutRecord, StreamProducer, TopicAdmin
 
 _FLUSH_TIMEOUT_S = 60.0
+_LEADER_TIMEOUT_S = 15.0
 _SLICE_RECORDS = 500  # how finely a rate is kept
 
 Progress = Callable[[int], None]
@@ -27,7 +30,7 @@ class Sender:
         self.topic = topic
         self._producer = producer
         self._admin = admin
-        self.first = admin.offsets(topic, "latest")
+        self.first = self._latest()
         self.sent: dict[int, int] = dict.fromkeys(self.first, 0)
 
     def send(
@@ -51,7 +54,7 @@ class Sender:
         """Wait until everything is stored. Partition → next offset, checked against the broker."""
         self._producer.flush(_FLUSH_TIMEOUT_S)
         expected = {partition: self.first[partition] + sent for partition, sent in self.sent.items()}
-        found = self._admin.offsets(self.topic, "latest")
+        found = self._latest()
         if found != expected:
             raise Refused(
                 f"somebody else writes to {self.topic}, so offsets are not known",
@@ -60,6 +63,16 @@ class Sender:
                 action="produce into a topic of your own",
             )
         return expected
+
+    def _latest(self) -> dict[int, int]:
+        """Ends of the log. The partitions of a topic that was just created take a moment to get a leader."""
+        retrying = Retrying(
+            retry=retry_if_exception_type((Refused, Unavailable)),
+            stop=stop_after_delay(_LEADER_TIMEOUT_S),
+            wait=wait_fixed(0.2),
+            reraise=True,
+        )
+        return retrying(self._admin.offsets, self.topic, "latest")
 
     def _send_slice(self, values: list[bytes | None], partitions: list[int]) -> int:
         records = [OutRecord(v, partition=p) for v, p in zip(values, partitions, strict=True)]
