@@ -11,6 +11,7 @@ with the number of events. The ratio is of medians; memory is the peak resident 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import os
 import resource
@@ -32,7 +33,8 @@ from rtolap.receiver.ingest import CubeReceiver
 from rtolap.receiver.query_service import answer
 from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.view import CubeView
-from rtolap.stream.kafka import KafkaConsumer, KafkaProducer
+from rtolap.stream.kafka import KafkaConsumer
+from rtolap.stream.kafka_out import KafkaProducer
 from rtolap.wire.receiver import PartialQuery, Snapshot
 
 TOPIC = "bench"
@@ -64,7 +66,7 @@ def bare(bootstrap: str, total: int) -> int:
         batch = consumer.poll(BATCH, 1.0)
         if len(batch):
             stream = b"\n".join(batch.values)  # type: ignore[arg-type]
-            rows += sum(len(part) for part in read_json(pa.BufferReader(stream), JSON_TYPES, batch_size=BATCH))
+            rows += pa.table(read_json(io.BytesIO(stream), JSON_TYPES, batch_size=BATCH + 1)).num_rows
     consumer.close()
     return rows
 
@@ -112,7 +114,7 @@ def work(name: str, bootstrap: str, total: int) -> None:
 
 def run(name: str, bootstrap: str, total: int) -> dict[str, float]:
     command = [sys.executable, "-m", "benchmarks.ingest", "--worker", name, bootstrap, "--events", str(total)]
-    printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     result: dict[str, float] = json.loads(printed.splitlines()[-1])
     return result
 

@@ -177,7 +177,7 @@ def test_random_queries_equal_the_raw_rows(
         "select a.carrier, (select count(*) from flights f where f.carrier = a.carrier) n from airlines a",
         "select name from airlines a where exists (select 1 from flights f where f.carrier = a.carrier)",
         "select x.n + 1 from (select count(*) n from flights where carrier = 'none') x",
-        "select carrier, origin, count(*) from flights group by carrier, origin with rollup",
+        "select carrier, origin, count(*) from flights group by rollup (carrier, origin)",
         "select origin || '-' || carrier k, count(*) from flights group by 1",
         "select count(*) from flights where 1 = 0",
         "select count(*), sum(delay), min(delay), avg(price) from flights where carrier = 'none'",
