@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from rtolap.base.errors import NotFound, Refused
 from rtolap.coordinator.heartbeats import LAG_WARN_MS, SILENT_AFTER_MS
-from rtolap.testing.coordinator_harness import NAME, Cluster
+from rtolap.testing.coordinator_harness import NAME, URL, Cluster
 from rtolap.wire.coordinator import CubeReport, HeartbeatRequest, PartitionReport, ReceiverInfo
 
 
@@ -100,8 +100,8 @@ def test_the_leader_of_a_replica_set_is_the_first_candidate(cluster: Cluster) ->
 def test_the_cluster_at_a_glance(cluster: Cluster) -> None:
     cluster.enabled()
     glance = cluster.client.cluster()
-    assert glance.leader_url == "http://127.0.0.1:7070"
-    assert glance.coordinators == ("http://127.0.0.1:7070",)
+    assert glance.leader_url == URL
+    assert glance.coordinators == (URL,)
     assert [cube.name for cube in glance.cubes] == [NAME]
     assert [receiver.receiver_id for receiver in glance.receivers] == ["r1"]
 

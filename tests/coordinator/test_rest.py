@@ -10,7 +10,7 @@ from rtolap.coordinator.rest import build_app
 from rtolap.coordinator.service import Coordinator
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.memory import MemoryStore
-from rtolap.testing.coordinator_harness import NAME, TOKEN, Cluster
+from rtolap.testing.coordinator_harness import NAME, TOKEN, URL, Cluster
 from rtolap.testing.metadata_contract import eventually
 from rtolap.wire.coordinator_client import AsyncCoordinatorClient, CoordinatorClient
 
@@ -84,10 +84,10 @@ def ask_standby(cluster: Cluster, path: str) -> tuple[httpx.Response, httpx.Resp
 def test_a_standby_names_a_leader_that_it_cannot_reach(cluster: Cluster) -> None:
     answer, health = ask_standby(cluster, "/api/v1/queue")
     assert answer.status_code == 503
-    assert answer.json()["leader_url"] == "http://127.0.0.1:7070"
+    assert answer.json()["leader_url"] == URL
     assert answer.json()["code"] == "not_leader"
     assert health.json()["role"] == "standby"
-    assert health.json()["leader_url"] == "http://127.0.0.1:7070"
+    assert health.json()["leader_url"] == URL
 
 
 def test_a_standby_sends_to_a_leader_that_answers(cluster: Cluster) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fastapi.testclient import TestClient
+
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotFound
 from rtolap.coordinator.rest import build_app
@@ -23,6 +24,7 @@ from rtolap.wire.coordinator_client import CoordinatorClient
 
 TOKEN = "a-token-of-the-tests"
 HOUR_MS = 3_600_000
+URL = "http://127.0.0.1:1"  # nobody listens there
 
 TABLE: dict[str, Any] = {
     "name": "clicks",
@@ -77,7 +79,7 @@ class Cluster:
             self.metadata,
             self.topics,
             object_store_uri=self.uri,
-            url="http://127.0.0.1:7070",
+            url=URL,
             building_max=building_max,
             tick_s=3600,  # tests call `tick` themselves
         )

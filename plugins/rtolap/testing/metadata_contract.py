@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+
 from rtolap.base.errors import CommitConflict, SessionLost
 from rtolap.metadata.election import identities
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Put
@@ -85,7 +86,7 @@ class MetadataStoreContract:
         assert store.get("/b") is None
         with pytest.raises(CommitConflict):
             store.commit([Put("/a", b"2", 0), Check("/a", 0)])
-        store.commit([Check("/a", 0), Create("/b", b"1")])
+        store.commit([Check("/a", 0), Check("/a", -1), Create("/b", b"1")])
         assert store.get("/b") is not None
 
     def test_a_node_with_children_is_not_deleted(self, store: MetadataStore) -> None:
