@@ -17,7 +17,8 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.receiver.service import ReceiverService
 from rtolap.receiver.settings import ReceiverSettings
-from rtolap.stream.kafka import KafkaConsumer, KafkaProducer
+from rtolap.stream.kafka import KafkaConsumer
+from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
 
 app = typer.Typer(no_args_is_help=True, help="Receivers.")
 _DEFAULTS = ReceiverSettings()
@@ -60,6 +61,7 @@ def serve(
         store=open_store(settings.object_store),
         open_consumer=lambda topic: KafkaConsumer(settings.kafka, topic, client_id=f"rtolap-{receiver_id}"),
         producer=KafkaProducer(settings.kafka, client_id=f"rtolap-{receiver_id}"),
+        admin=KafkaAdmin(settings.kafka),
         clock=clock,
         settings=ReceiverSettings(
             checkpoint_interval_s=checkpoint_interval_s,

@@ -30,7 +30,7 @@ from rtolap.receiver.reports import cube_report, cube_stats
 from rtolap.receiver.runner import CubeRunner
 from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.upload import Uploader
-from rtolap.stream.consumer import StreamConsumer, StreamProducer
+from rtolap.stream.consumer import StreamConsumer, StreamProducer, TopicAdmin
 from rtolap.wire.coordinator import HeartbeatRequest
 from rtolap.wire.coordinator_client import CoordinatorClient
 from rtolap.wire.receiver import PartialQuery, ReceiverStats
@@ -56,6 +56,7 @@ class ReceiverService:
         store: ObjectStore,
         open_consumer: OpenConsumer,
         producer: StreamProducer,
+        admin: TopicAdmin,
         clock: Clock,
         settings: ReceiverSettings,
     ) -> None:
@@ -68,6 +69,7 @@ class ReceiverService:
         self._store = store
         self._open_consumer = open_consumer
         self._producer = producer
+        self._admin = admin
         self._clock = clock
         self._settings = settings
         self._instance = uuid.uuid4().hex
@@ -114,6 +116,7 @@ class ReceiverService:
         self._election.close()
         self._server.shutdown()
         self._producer.close()
+        self._admin.close()
 
     # -- what the door asks for -------------------------------------------------------------------------
 
@@ -205,6 +208,11 @@ class ReceiverService:
         for other in folder.iterdir() if folder.exists() else ():
             if other.name != cube_id:
                 shutil.rmtree(other, ignore_errors=True)
+        try:
+            self._admin.create_topic(schema.table.dead_letter_topic, 1)
+        except RtolapError as error:
+            # Without Kafka there is nothing to refuse either; a checkpoint that has rejects to flush says so.
+            log.warning("cube %s: %s", schema.cube.name, error)
         core = CubeReceiver(
             schema,
             replica_set=self.replica_set,
