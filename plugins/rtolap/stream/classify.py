@@ -27,7 +27,7 @@ Reason = Literal[
 ]
 
 _WHOLE = re.compile(r"[+-]?\d+")
-_INT_RANGE = {"int": 1 << 31, "bigint": 1 << 63}
+_INT_RANGE: dict[str, int] = {"int": 1 << 31, "bigint": 1 << 63}
 _EXACT_DOUBLE = 10**15
 _FOUND_CHARS_MAX = 80
 
@@ -113,7 +113,7 @@ def _accepts(kind: ColumnType, value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
         return False
     try:
-        number = Decimal(value) if isinstance(value, str) else value
+        number: Decimal | int = Decimal(value) if isinstance(value, str) else value
         if kind.kind == "double":
             return math.isfinite(float(number))
         if not Decimal(number).is_finite():
@@ -124,7 +124,8 @@ def _accepts(kind: ColumnType, value: Any) -> bool:
         exact = isinstance(value, int) or (isinstance(value, str) and _WHOLE.fullmatch(value) is not None)
         if not exact and abs(number) >= _EXACT_DOUBLE:
             return False  # the columnar reader goes through a double here
-        return bool(number == int(number) and -limit <= number < limit)
+        whole = int(number)
+        return number == whole and -limit <= whole < limit
     except (InvalidOperation, OverflowError, ValueError):
         return False
 

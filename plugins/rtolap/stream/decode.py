@@ -76,7 +76,7 @@ class EventDecoder:
         *,
         now_ms: int,
     ) -> Decoded:
-        """`values[i]` was read from `partitions[i]` at `offsets[i]`; `now_ms` bounds how late a time may be."""
+        """`values[i]` was read from `partitions[i]` at `offsets[i]`; `now_ms` bounds how late times are."""
         problems: dict[int, Problem] = {}
         records, places = self._sized(values, problems)
         rows, places = self._rows(records, places, values, problems)

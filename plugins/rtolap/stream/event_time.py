@@ -104,10 +104,12 @@ class EventTimeParser:
 
     def _by_pattern(self, raw: pa.Array) -> pa.Array:
         assert self._connection is not None, "patterns are parsed by the embedded engine"
-        self._connection.register("raw", pa.table({"v": raw}))
-        sql = "SELECT try_strptime(v, $pattern) AS t FROM raw"
-        relation = self._connection.execute(sql, {"pattern": self._format})
-        table: pa.Table = relation.to_arrow_table()
+        relation = self._connection.from_arrow(pa.table({"v": raw}))
+        pattern = duckdb.ConstantExpression(self._format)
+        parsed = relation.select(
+            duckdb.FunctionExpression("try_strptime", duckdb.ColumnExpression("v"), pattern)
+        )
+        table: pa.Table = parsed.to_arrow_table()
         found = table.column(0)
         column = pa.concat_arrays(found.chunks) if found.num_chunks else pa.nulls(0, found.type)
         return column.cast(_US_UTC).cast(_US) if column.type.tz else self._to_instants(column.cast(_US))

@@ -14,6 +14,7 @@ Settings that matter, and why:
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 from threading import Lock
 
@@ -25,6 +26,9 @@ from rtolap.model.offsets import Offsets
 from rtolap.stream.consumer import Batch, LogRange, OffsetsGone
 
 QUEUED_KBYTES_MAX = 65_536
+TOPIC_CHECK_S = 2.0  # a silent consumer asks this often whether its topic is still there
+_CHECK_TIMEOUT_S = 1.0
+_MISSES_MAX = 2  # a broker that has just started may not know all topics yet
 _GONE_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 _GONE_OFFSET = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
@@ -42,6 +46,8 @@ class KafkaConsumer:
         self._pending: RtolapError | None = None
         self._trouble: str | None = None
         self._trouble_lock = Lock()
+        self._misses = 0
+        self._next_check_s = time.monotonic() + TOPIC_CHECK_S
         self._consumer = Consumer(
             {
                 "bootstrap.servers": bootstrap,
@@ -87,9 +93,11 @@ class KafkaConsumer:
         if any(map(Message.error, messages)):
             messages = self._without_events(messages)
         batch = self._batch(messages)
-        if self._pending is not None and not len(batch):
-            error, self._pending = self._pending, None
-            raise error
+        if not len(batch):
+            self._check_topic()
+            if self._pending is not None:
+                error, self._pending = self._pending, None
+                raise error
         return batch
 
     def position(self) -> Offsets:
@@ -137,6 +145,24 @@ class KafkaConsumer:
 
     def close(self) -> None:
         self._consumer.close()
+
+    def _check_topic(self) -> None:
+        """A quiet topic may be a deleted one, of which librdkafka says nothing: look now and then."""
+        now_s = time.monotonic()
+        if not self._positions or now_s < self._next_check_s:
+            return
+        self._next_check_s = now_s + TOPIC_CHECK_S
+        try:
+            present = set(self.partitions(timeout_s=_CHECK_TIMEOUT_S))
+        except Unavailable as error:
+            self._trouble = str(error)
+            return
+        except NotFound:
+            present = set()
+        self._trouble = None
+        self._misses = 0 if present.issuperset(self._positions) else self._misses + 1
+        if self._misses >= _MISSES_MAX:
+            raise self._no_topic()
 
     def _reassign(self) -> None:
         try:

@@ -136,10 +136,10 @@ class KafkaAdmin:
         return sorted(partition.id for partition in found.partitions)
 
     def offsets(self, topic: str, which: str) -> Offsets:
-        specs = {"earliest": OffsetSpec.earliest(), "latest": OffsetSpec.latest()}
+        specs: dict[str, Any] = {"earliest": OffsetSpec.earliest, "latest": OffsetSpec.latest}
         if which not in specs:
             raise DefinitionError("no such offset", expected="earliest or latest", found=repr(which))
-        asked = {TopicPartition(topic, partition): specs[which] for partition in self.partitions(topic)}
+        asked = {TopicPartition(topic, partition): specs[which]() for partition in self.partitions(topic)}
         futures = self._admin.list_offsets(asked, request_timeout=_REQUEST_TIMEOUT_S)
         return {
             where.partition: int(self._wait(future, "list offsets of", topic).offset)

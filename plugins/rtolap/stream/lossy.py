@@ -82,7 +82,8 @@ def _marks(chars: Bytes) -> Places:
 
 
 def _is_digit(chars: Bytes) -> Flags:
-    return np.less(chars - np.uint8(_ZERO), 10)
+    found: Flags = np.less(chars - np.uint8(_ZERO), 10)
+    return found
 
 
 def _is_zero(chars: Bytes) -> Flags:
@@ -147,4 +148,5 @@ def _has_backslash(words: NDArray[np.uint64]) -> Flags:
     """Whether any of a word's eight bytes is a backslash."""
     x = words ^ np.uint64(0x0101010101010101 * _BACKSLASH)
     low, high = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
-    return np.not_equal((x - low) & ~x & high, 0)
+    found: Flags = np.not_equal((x - low) & ~x & high, 0)
+    return found
