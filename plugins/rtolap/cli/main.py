@@ -35,6 +35,7 @@ MOUNTS: dict[str, Mount] = {
     "airflow-settings": Mount(
         "rtolap.cli.airflow_settings", "Apply airflow_settings.yaml to any Airflow.", adopt=False
     ),
+    "demo": Mount("rtolap.cli.demo", "Replay real events and compare every answer.", "demo", adopt=False),
     "stack": Mount("rtolap.cli.stack", "Start, stop and look at the local stack.", adopt=False),
     "validate": Mount("rtolap.cli.definitions", "Check definitions without a cluster.", "validate"),
     "create": Mount("rtolap.cli.definitions", "Create tables, lookups and cubes.", "create"),

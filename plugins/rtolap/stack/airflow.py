@@ -29,14 +29,15 @@ class Part:
     """`health`: the part's name in Airflow's health page."""
 
     name: str
-    command: str
+    command: tuple[str, ...]
     health: str
 
 
-API = Part("airflow-api", "api-server", "metadatabase")
-SCHEDULER = Part("airflow-scheduler", "scheduler", "scheduler")
-DAG_PROCESSOR = Part("airflow-dag-processor", "dag-processor", "dag_processor")
-TRIGGERER = Part("airflow-triggerer", "triggerer", "triggerer")
+API = Part("airflow-api", ("api-server",), "metadatabase")
+# The log servers would listen on all addresses; on one machine the API server reads the files themselves.
+SCHEDULER = Part("airflow-scheduler", ("scheduler", "--skip-serve-logs"), "scheduler")
+DAG_PROCESSOR = Part("airflow-dag-processor", ("dag-processor",), "dag_processor")
+TRIGGERER = Part("airflow-triggerer", ("triggerer", "--skip-serve-logs"), "triggerer")
 
 
 def airflow_spec(
@@ -47,7 +48,7 @@ def airflow_spec(
         name=part.name,
         folder=layout.run(part.name),
         address=f"{HOST}:{ports['airflow']}" if part is API else "",
-        argv=(str(Path(sys.executable).with_name("airflow")), part.command),
+        argv=(str(Path(sys.executable).with_name("airflow")), *part.command),
         env=env,
         prepare=lambda: migrate(layout, env),
         ready=lambda started_s: airflow_missing(airflow_url(ports), part.health, started_s),

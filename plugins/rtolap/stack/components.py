@@ -33,8 +33,6 @@ DEFAULT_PORTS: dict[str, int] = {
     "query-mysql": 7306,
     "agent": 7060,
     "airflow": 8080,
-    "airflow-worker-log": 8793,
-    "airflow-trigger-log": 8794,
 }
 
 

@@ -83,9 +83,6 @@ def airflow_env(layout: StackLayout, settings: Mapping[str, str], ports: Mapping
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
-        # the servers that workers and the triggerer open for log reading
-        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(ports["airflow-worker-log"]),
-        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(ports["airflow-trigger-log"]),
         **airflow_connections(layout, ports),
     }
 

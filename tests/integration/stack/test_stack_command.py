@@ -17,7 +17,10 @@ from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stack.components import DEFAULT_PORTS
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.ports import free_port
+from rtolap.stack.secrets import read_secret
 from rtolap.stack.sweep import marked_processes
+from rtolap.wire.agent import ProcessSpec as AgentProcess
+from rtolap.wire.agent_client import AgentClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("java")]
 ONLY = ("--only", "zookeeper,kafka")
@@ -107,4 +110,22 @@ def test_down_ends_what_outlived_its_component(stack: Command) -> None:
         time.sleep(0.02)
     assert json.loads(stack("down", "--json").stdout)["swept"] == 1
     assert orphan.wait(10) == -signal.SIGTERM
+    assert stack.left() == []
+
+
+def test_down_stops_what_the_agent_runs(stack: Command) -> None:
+    up = stack("up", "--only", "agent", *_ports(), "--json")
+    assert up.returncode == 0, up.stderr
+    layout = StackLayout(stack.folder)
+    url = f"http://127.0.0.1:{json.loads(up.stdout)['ports']['agent']}"
+    with AgentClient(url, read_secret(layout, "token")) as agent:
+        agent.ensure("sleeper", AgentProcess(generation=1, argv=("rtolap", "agent", "sleep", "300")))
+        deadline = time.monotonic() + 30
+        while (child := agent.get("sleeper").pid) is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    assert psutil.pid_exists(child)
+    down = stack("down", "--json")
+    assert down.returncode == 0, down.stderr
+    assert json.loads(down.stdout)["swept"] == 0  # the agent itself has stopped it
     assert stack.left() == []
