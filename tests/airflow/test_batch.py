@@ -7,11 +7,11 @@ from typing import Any
 from rtolap.airflow import batch
 from rtolap.airflow.batch import Build, Outcome
 from rtolap.wire.agent import ProcessStatus
-from rtolap.wire.coordinator import QueueEntry
+from rtolap.wire.coordinator import QueueEntry, SegmentInfo
 
 
 def entry(segment: str, cube: str = "c", waits_for: str | None = None) -> QueueEntry:
-    fields: dict[str, Any] = {"start_ms": 0, "end_ms": 1, "version": 1, "parts": 1, "events": 1}
+    fields: dict[str, Any] = {"start_ms": int(segment), "end_ms": 9, "version": 1, "parts": 1, "events": 1}
     return QueueEntry(cube=cube, segment=segment, waits_for=waits_for, **fields)
 
 
@@ -23,13 +23,21 @@ def test_a_batch_takes_the_oldest_segments_of_its_cube() -> None:
         entry("3", waits_for="2"),
         entry("4"),
     ]
-    assert [chosen.segment for chosen in batch.choose(entries, "c", 3)] == ["1", "2", "3"]
+    assert [chosen.segment for chosen in batch.choose(entries, "c", 3, [])] == ["1", "2", "3"]
 
 
 def test_a_batch_ends_at_a_segment_that_waits_for_one_outside() -> None:
     entries = [entry("2"), entry("4", waits_for="3"), entry("5", waits_for="4")]
-    assert [chosen.segment for chosen in batch.choose(entries, "c", 8)] == ["2"]
-    assert batch.choose(entries[1:], "c", 8) == []
+    assert [chosen.segment for chosen in batch.choose(entries, "c", 8, [])] == ["2"]
+    assert batch.choose(entries[1:], "c", 8, []) == []
+
+
+def test_a_closed_segment_without_history_holds_back_later_ones() -> None:
+    entries = [entry("1"), entry("3", waits_for="1"), entry("4", waits_for="1")]
+    between = SegmentInfo(cube="c", segment="2", start_ms=2, end_ms=3, state="IMMUTABLE", version=0)
+    assert [chosen.segment for chosen in batch.choose(entries, "c", 8, [between])] == ["1"]
+    late_delta = between.model_copy(update={"version": 1})
+    assert len(batch.choose(entries, "c", 8, [late_delta])) == 3
 
 
 def test_labels_bring_the_builds_back() -> None:

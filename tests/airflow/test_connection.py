@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import airflow
-import jsonschema
+import jsonschema  # type: ignore[import-untyped,unused-ignore]
 import pytest
 from airflow.sdk.definitions.connection import Connection
 from rtolap.airflow.connection import from_connection, from_settings

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from airflow.sdk.definitions.connection import Connection
 from rtolap.agent.commands import RTOLAP_COMMANDS
 from rtolap.airflow.connection import from_connection
 from rtolap.airflow.receivers import VARIABLE, parse
@@ -89,14 +90,15 @@ def test_the_shipped_settings_are_what_the_hook_and_the_dags_read(tmp_path: Path
     settings = read_settings(ROOT / "airflow_settings.yaml")
     connection = settings.connections["rtolap_default"]
 
-    class Given:
-        host = connection["host"]
-        port = connection["port"]
-        password = None
-        extra_dejson = json.loads(connection["extra"])
-
+    given = Connection(
+        conn_id="rtolap_default",
+        conn_type=connection["conn_type"],
+        host=connection["host"],
+        port=connection["port"],
+        extra=connection["extra"],
+    )
     (tmp_path / "token").write_text("t")
-    found = from_connection(Given(), Settings(token_file=tmp_path / "token"))
+    found = from_connection(given, Settings(token_file=tmp_path / "token"))
     assert found.coordinator_urls == ("http://127.0.0.1:7070",)
     assert len(parse(settings.variables[VARIABLE], "the file")) == 2
     assert "password" not in connection

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 from rtolap.airflow.build import SparkBuildOperator
 from rtolap.airflow.hook import RtolapHook
 from rtolap.airflow.process import ManagedProcessOperator, ReceiverOperator
-from rtolap.base.errors import Refused
+from rtolap.base.errors import NotYet, Refused
 from rtolap.testing.agent_harness import RunningAgent, running_agent
 from rtolap.wire.coordinator import BuildInfo, BuildSpec, Queue, QueueEntry, SegmentInfo
 
@@ -57,6 +57,10 @@ class FakeCoordinator:
             )
         )
 
+    def segments(self, cube: str, *, state: str) -> list[SegmentInfo]:
+        assert state == "IMMUTABLE"
+        return []
+
     def start_build(self, cube: str, segment: str) -> BuildSpec:
         self.attempts += 1
         self.newest[segment] = f"b{self.attempts}"
@@ -68,7 +72,7 @@ class FakeCoordinator:
             raise Refused("a later attempt replaced this one")
         if self.refusals:
             self.refusals -= 1
-            raise Refused("an earlier segment comes first")
+            raise NotYet("an earlier segment comes first")
         self.waiting.remove(segment)
         self.promoted.append(segment)
 
@@ -205,15 +209,13 @@ def build(**more: Any) -> SparkBuildOperator:
 
 def drain(operator: SparkBuildOperator, ctx: Any) -> list[str]:
     """Execute, then follow deferrals until the operator returns."""
-    step: Callable[[], Any] = lambda: operator.execute(ctx)  # noqa: E731
+    event = None
     for _ in range(10):
         try:
-            result = step()
+            result = operator.execute(ctx) if event is None else operator.process_ended(ctx, event)
         except TaskDeferred as deferral:
             event = event_of(deferral)
-            step = lambda event=event: operator.process_ended(ctx, event)  # noqa: E731
         else:
-            assert isinstance(result, list)
             return result
     raise AssertionError("the queue was not drained in 10 steps")
 
@@ -262,6 +264,19 @@ def test_promotion_waits_for_an_earlier_segment(coordinator: FakeCoordinator) ->
     SPARK.script = "exit 0"
     coordinator.refusals = 1
     drain(build(), context())
+    assert coordinator.promoted == ["s1", "s2", "s3"]
+
+
+def test_a_promotion_that_stays_held_lets_go_of_the_process(coordinator: FakeCoordinator) -> None:
+    """Otherwise the segment that has to come first could never be built."""
+    SPARK.script = "exit 0"
+    coordinator.refusals = 1
+    operator, ctx = build(promote_wait_s=0), context()
+    event = event_of(deferred(lambda: operator.execute(ctx)))
+    with pytest.raises(AirflowException, match="earlier segment"):
+        operator.process_ended(ctx, event)
+    assert sorted(coordinator.failed) == ["s1", "s2"]
+    drain(operator, ctx)
     assert coordinator.promoted == ["s1", "s2", "s3"]
 
 

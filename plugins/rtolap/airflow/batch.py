@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from rtolap.wire.agent import ProcessStatus
-from rtolap.wire.coordinator import BuildSpec, QueueEntry
+from rtolap.wire.coordinator import BuildSpec, QueueEntry, SegmentInfo
 
 KIND = "build"
 SPECS_FILE = "specs.json"
@@ -32,18 +32,22 @@ class Outcome(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-def choose(entries: Iterable[QueueEntry], cube: str, segments_max: int) -> list[QueueEntry]:
-    """The cube's oldest segments, up to the first that waits for one outside of the batch.
+def choose(
+    entries: Iterable[QueueEntry], cube: str, segments_max: int, unfinished: Iterable[SegmentInfo]
+) -> list[QueueEntry]:
+    """The cube's oldest segments, up to the first that could not be promoted with those before it.
 
-    Promotion goes in the order of event time, so a later segment is worth building only with those before it.
+    Promotion goes in the order of event time. `unfinished`: the cube's IMMUTABLE segments; one that has no
+    history yet and is not in the queue holds back all later ones.
     """
+    limit_ms = min((segment.start_ms for segment in unfinished if segment.version == 0), default=None)
     chosen: list[QueueEntry] = []
     for entry in entries:
         if entry.cube != cube:
             continue
-        if len(chosen) == segments_max:
-            break
-        if entry.waits_for is not None and entry.waits_for not in {other.segment for other in chosen}:
+        blocked = limit_ms is not None and entry.start_ms > limit_ms
+        waits = entry.waits_for is not None and entry.waits_for not in {other.segment for other in chosen}
+        if blocked or waits or len(chosen) == segments_max:
             break
         chosen.append(entry)
     return chosen

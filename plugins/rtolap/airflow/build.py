@@ -25,12 +25,14 @@ from rtolap.airflow.batch import Build, Outcome
 from rtolap.airflow.hook import RtolapHook
 from rtolap.airflow.links import ProcessLogLink, SegmentsLink
 from rtolap.airflow.process import ManagedProcessOperator, find
-from rtolap.base.errors import NotFound, Refused
+from rtolap.base.errors import NotFound, NotYet, Refused
 from rtolap.base.settings import Settings
 from rtolap.wire.agent import LOG_BYTES_MAX, ProcessStatus
 from rtolap.wire.agent_client import AgentClient
 from rtolap.wire.coordinator import BuildSpec, QueueEntry
 from rtolap.wire.coordinator_client import CoordinatorClient
+
+PROMOTE_POLL_S = 1.0
 
 
 class SparkBuildOperator(ManagedProcessOperator):
@@ -54,7 +56,7 @@ class SparkBuildOperator(ManagedProcessOperator):
         spark_master: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
         job: str = "build_segment.py",
-        promote_wait_s: float = 60.0,
+        promote_wait_s: float = 20.0,
         **kwargs: Any,
     ) -> None:
         super().__init__(argv=(), process_key=f"build.{cube}", one_shot=True, **kwargs)
@@ -98,9 +100,10 @@ class SparkBuildOperator(ManagedProcessOperator):
         self, context: Context, agent: AgentClient, coordinator: CoordinatorClient, promoted: list[str]
     ) -> list[str]:
         """Start the next batch and wait for it; or, with the queue drained, end."""
-        entries = batch.choose(coordinator.queue().entries, self.cube, self.segments_max)
+        unfinished = coordinator.segments(self.cube, state="IMMUTABLE")
+        entries = batch.choose(coordinator.queue().entries, self.cube, self.segments_max, unfinished)
         if not entries:
-            self.log.info("nothing of %s waits for a build", self.cube)
+            self.log.info("nothing of %s can be built now", self.cube)
             return promoted
         specs = self._attempts(coordinator, entries)
         builds = [batch.build_of(spec) for spec in specs]
@@ -148,10 +151,13 @@ class SparkBuildOperator(ManagedProcessOperator):
             outcome = Outcome(built=True) if everything_built else said.get(build.build_id, Outcome())
             error = outcome.error or f"the process is {status.state}: {status.reason}"
             if outcome.built and not errors:
-                if self._promote(coordinator, build):
-                    promoted.append(build.segment)
-                continue
-            if outcome.built:
+                try:
+                    if self._promote(coordinator, build):
+                        promoted.append(build.segment)
+                    continue
+                except NotYet as held:  # one before it was closed meanwhile: let go, so that it can be built
+                    error = str(held)
+            elif outcome.built:
                 error = "an earlier segment of the batch failed"
             errors.append(f"{build.segment}: {error}")
             self._report(coordinator, build, error)
@@ -164,19 +170,21 @@ class SparkBuildOperator(ManagedProcessOperator):
     def _promote(self, coordinator: CoordinatorClient, build: Build) -> bool:
         """True once READY; False if a later attempt or a purge made this one void.
 
-        Refused also means that an earlier segment comes first: then it is asked again for a while.
+        NotYet, an earlier segment comes first, is asked again until `promote_wait_s` and raised then.
         """
         deadline_s = time.monotonic() + self.promote_wait_s
         while True:
             try:
                 coordinator.promote(build.cube, build.segment, build.build_id)
-            except Refused as error:
-                if self._void(coordinator, build):
-                    self.log.warning("%s %s is void: %s", build.segment, build.build_id, error)
-                    return False
+            except NotYet:
                 if time.monotonic() >= deadline_s:
                     raise
-                time.sleep(2.0)
+                time.sleep(PROMOTE_POLL_S)
+            except (Refused, NotFound) as error:
+                if not self._void(coordinator, build):
+                    raise
+                self.log.warning("%s %s is void: %s", build.segment, build.build_id, error)
+                return False
             else:
                 self.log.info("%s version %d is READY", build.segment, build.version)
                 return True
