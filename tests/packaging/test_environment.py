@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import re
+import tomllib
 from pathlib import Path
 
 from rtolap.stack.artifacts import pyspark_jars
@@ -32,6 +33,7 @@ def test_the_lock_pins_everything_by_hash_and_names_no_registry() -> None:
 
 def test_the_lock_holds_every_direct_dependency() -> None:
     locked = {line.split("==")[0].split("[")[0].lower() for line in _LOCK.splitlines() if "==" in line[:80]}
-    declared = importlib.metadata.requires("rtolap") or []
+    project = tomllib.loads((_PROJECT / "pyproject.toml").read_text())
+    declared = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
     names = {re.split(r"[^A-Za-z0-9._-]", requirement)[0].lower() for requirement in declared}
     assert names <= locked
