@@ -71,7 +71,10 @@ def values(count: int, seed: int, *, span_ms: int = 600_000) -> list[bytes]:
             f'"price":{x // 100}.{x % 100:02d},"is_new":{"true" if f else "false"}}}'
         ).encode()
         for t, c, d, p, m, u, n, b, x, f in zip(
-            *(column.tolist() for column in (ts, country, device, page, campaign, user, duration, size, cents, new)),
+            *(
+                column.tolist()
+                for column in (ts, country, device, page, campaign, user, duration, size, cents, new)
+            ),
             strict=True,
         )
     ]

@@ -132,14 +132,18 @@ def main() -> None:
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in WORKERS}
     with kafka() as bootstrap:
         values = events.values(BASE_EVENTS, seed=1)
-        total = fill(bootstrap, TOPIC, values, partitions=PARTITIONS, times=max(1, arguments.events // BASE_EVENTS))
+        total = fill(
+            bootstrap, TOPIC, values, partitions=PARTITIONS, times=max(1, arguments.events // BASE_EVENTS)
+        )
         for _ in range(arguments.rounds):
             for name in WORKERS:
                 runs[name].append(run(name, bootstrap, total))
     rate = {name: statistics.median(one["events_per_s"] for one in found) for name, found in runs.items()}
     peak = {name: max(one["peak_bytes"] for one in found) for name, found in runs.items()}
     ratio = rate["rtolap"] / rate["bare"]
-    print(f"{total} events of {sum(map(len, values)) / len(values):.0f} bytes, one core, {arguments.rounds} rounds")
+    print(
+        f"{total} events of {sum(map(len, values)) / len(values):.0f} bytes, one core, {arguments.rounds} rounds"
+    )
     for name in WORKERS:
         print(f"  {name:7} {rate[name] / 1e3:8.0f} k events/s   peak {peak[name] / (1 << 20):6.0f} MiB")
     print(f"  ratio   {ratio:8.2f} of the bare consume-and-parse loop")
