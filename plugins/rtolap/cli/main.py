@@ -43,6 +43,10 @@ MOUNTS: dict[str, Mount] = {
     "drop": Mount("rtolap.cli.definitions", "Drop a table, lookup or cube.", "drop"),
     "produce": Mount("rtolap.cli.produce", "Send records to a topic.", "produce"),
     "dead-letters": Mount("rtolap.cli.dead_letters", "Records that were refused, and why."),
+    "dump": Mount("rtolap.cli.format", "Show what a fragment or manifest holds.", "dump", adopt=False),
+    "verify": Mount(
+        "rtolap.cli.format", "Check a fragment's or manifest's checksums.", "verify", adopt=False
+    ),
     "segments": Mount("rtolap.cli.segments", "Segments of a cube: list, show, close, requeue, purge."),
     "build": Mount("rtolap.cli.build", "Builds of closed segments."),
     "receivers": Mount("rtolap.cli.receivers", "Receivers and replica sets."),

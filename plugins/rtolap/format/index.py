@@ -55,6 +55,9 @@ def build(columns: dict[str, pa.Array]) -> Built:
             continue
         coded = code(column)
         assert coded.values is not None, "columns carry their values"
+        if len(column) == 0:
+            directory[name] = []
+            continue
         order = np.argsort(coded.codes, kind="stable")
         present, starts = np.unique(coded.codes[order], return_index=True)
         if len(present) > VALUES_MAX:

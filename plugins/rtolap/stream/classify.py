@@ -120,9 +120,9 @@ def _accepts(kind: ColumnType, value: Any) -> bool:
             return False
         if kind.kind == "decimal":
             return _fits_decimal(Decimal(number), kind)
-        limit = _INT_RANGE[kind.kind]
+        limit = _INT_RANGE.get(kind.kind, 0)
         exact = isinstance(value, int) or (isinstance(value, str) and _WHOLE.fullmatch(value) is not None)
-        if not exact and abs(number) >= _EXACT_DOUBLE:
+        if not exact and Decimal(number).copy_abs() >= _EXACT_DOUBLE:
             return False  # the columnar reader goes through a double here
         whole = int(number)
         return number == whole and -limit <= whole < limit

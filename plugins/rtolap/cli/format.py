@@ -1,0 +1,60 @@
+"""`rtolap format`: look into fragments, staged parts and history, and check them byte by byte."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from rtolap.base.errors import Corrupted, NotFound
+from rtolap.cli.output import JsonOption, console, print_json, print_table, success
+from rtolap.format import inspect
+
+app = typer.Typer(no_args_is_help=True, help="Fragments, staged parts and history.")
+
+Place = Annotated[
+    str, typer.Argument(help="A .fragment file, a folder of fragments or with a manifest, or such a URI.")
+]
+
+
+@app.command()
+def dump(
+    place: Place,
+    rows: Annotated[int, typer.Option(min=0, help="First rows of a fragment to show.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """Show header or manifest, and of fragments the first rows."""
+    dumps = [
+        {"kind": found.kind, "where": found.where} | inspect.dump(found, rows_max=rows)
+        for found in inspect.find(place)
+    ]
+    if as_json:
+        print_json(dumps)
+        return
+    for each in dumps:
+        first_rows: list[dict[str, Any]] = each.pop("first_rows", [])
+        print_table(("", str(each["where"])), list(each.items()))
+        if first_rows:
+            print_table(tuple(first_rows[0]), [tuple(row.values()) for row in first_rows])
+
+
+@app.command()
+def verify(place: Place, as_json: JsonOption = False) -> None:
+    """Compare every byte with checksums, lengths and counts; exit code 1 when something is damaged."""
+    results: list[dict[str, Any]] = []
+    for found in inspect.find(place):
+        try:
+            results.append(
+                {"where": found.where, "kind": found.kind, "ok": True, "rows": inspect.verify(found)}
+            )
+        except (Corrupted, NotFound) as error:
+            results.append({"where": found.where, "kind": found.kind, "ok": False, "error": str(error)})
+    damaged = [result for result in results if not result["ok"]]
+    if as_json:
+        print_json(results)
+    else:
+        for result in damaged:
+            console.print(f"[red]damaged[/red] {result['error']}", soft_wrap=True, highlight=False)
+        success(f"{len(results) - len(damaged)} of {len(results)} whole")
+    if damaged:
+        raise typer.Exit(1)
