@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import signal
 from collections.abc import Callable
+from types import FrameType
 
 import uvicorn
 
@@ -49,6 +51,8 @@ def run(settings: Settings, open_topics: Callable[[str], Topics]) -> None:
                 timeout_graceful_shutdown=GRACEFUL_S,
             )
             server = uvicorn.Server(config)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, _served)
             server.run()
             if not server.started:
                 raise Unavailable(
@@ -60,3 +64,7 @@ def run(settings: Settings, open_topics: Callable[[str], Topics]) -> None:
     finally:
         store.close()
         log.info("coordinator ended")
+
+
+def _served(number: int, frame: FrameType | None) -> None:
+    """uvicorn handles signals while it serves and raises them once more afterwards: by then we are ending."""

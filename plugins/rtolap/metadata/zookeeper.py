@@ -28,12 +28,13 @@ from kazoo.exceptions import (
     SessionExpiredError,
 )
 from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState, WatchedEvent
+from kazoo.protocol.states import KazooState
 
 from rtolap.base.errors import CommitConflict, CommitUnknown, SessionLost, Unavailable
 from rtolap.metadata.dispatch import Dispatcher
 from rtolap.metadata.election import Candidacy
 from rtolap.metadata.store import Check, Create, Delete, Operation, Put, Versioned
+from rtolap.metadata.watching import OneShotWatch
 
 log = logging.getLogger(__name__)
 
@@ -57,7 +58,7 @@ class ZooKeeperStore:
         self._session = 0
         self._lost_pending = False
         self._lost: list[Callable[[], None]] = []
-        self._watches: list[_Watch] = []
+        self._watches: list[OneShotWatch] = []
         self._elections: list[Candidacy] = []
         self._dispatcher = Dispatcher("zookeeper")
         self._client = KazooClient(
@@ -117,8 +118,8 @@ class ZooKeeperStore:
             raise error
         raise AssertionError("unreachable: the last attempt returns or raises")
 
-    def watch(self, path: str, changed: Callable[[], None]) -> _Watch:
-        watch = _Watch(self, path, changed)
+    def watch(self, path: str, changed: Callable[[], None]) -> OneShotWatch:
+        watch = OneShotWatch(self, path, changed)
         with self._lock:
             self._watches.append(watch)
         self._dispatcher.wake(watch.arm)
@@ -159,7 +160,7 @@ class ZooKeeperStore:
         self._make_parents(path.rpartition("/")[0])
         self._write(lambda: self._client.create_async(path, data, ephemeral=True, sequence=True), path)
 
-    def arm(self, path: str, callback: Callable[[WatchedEvent], None]) -> None:
+    def arm(self, path: str, callback: Callable[[object], None]) -> None:
         """Set one-shot watchers on the node and, where it exists, on its children."""
         full = self._root + path
         if self._read(lambda: self._client.exists_async(full, watch=callback), path) is None:
@@ -169,10 +170,10 @@ class ZooKeeperStore:
         except NoNodeError:
             self._read(lambda: self._client.exists_async(full, watch=callback), path)
 
-    def wake(self, watch: _Watch) -> None:
+    def wake(self, watch: OneShotWatch) -> None:
         self._dispatcher.wake(watch.arm)
 
-    def forget(self, watch: _Watch) -> None:
+    def forget(self, watch: OneShotWatch) -> None:
         with self._lock:
             if watch in self._watches:
                 self._watches.remove(watch)
@@ -259,27 +260,3 @@ class ZooKeeperStore:
         subject = ", ".join(operation.path for operation in operations[:3])
         results: list[Any] = self._write(transaction.commit_async, subject)
         return results
-
-
-class _Watch:
-    """Set again before it tells, so that whoever reads on being told misses nothing."""
-
-    def __init__(self, store: ZooKeeperStore, path: str, changed: Callable[[], None]) -> None:
-        self._store = store
-        self._path = path
-        self._changed = changed
-        self._stopped = False
-
-    def arm(self) -> None:
-        if self._stopped:
-            return
-        self._store.arm(self._path, self._event)
-        self._changed()
-
-    def stop(self) -> None:
-        self._stopped = True
-        self._store.forget(self)
-
-    def _event(self, event: WatchedEvent) -> None:
-        if not self._stopped:
-            self._store.wake(self)

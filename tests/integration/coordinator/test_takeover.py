@@ -165,14 +165,15 @@ def test_a_killed_leader_is_replaced_and_nothing_is_taken_back(
 
 
 def test_a_leader_that_ends_in_order_hands_over_at_once(coordinators: Coordinators) -> None:
+    coordinators.environment["RTOLAP_SESSION_TIMEOUT_S"] = "10"  # longer than the hand-over may take
     urls = [coordinators.start(), coordinators.start()]
     leader = coordinators.leader()
     other = next(url for url in urls if url != leader)
     began_s = time.monotonic()
     exit_code = coordinators.end(leader, signal.SIGTERM)
-    eventually(lambda: coordinators.role(other) == "leader", "the other leads", timeout_s=TAKEOVER_S)
-    assert time.monotonic() - began_s < TAKEOVER_S
-    assert exit_code in (0, -signal.SIGTERM), coordinators.logs()
+    eventually(lambda: coordinators.role(other) == "leader", "the other leads", timeout_s=5)
+    assert time.monotonic() - began_s < 8
+    assert exit_code == 0, coordinators.logs()
     assert TOKEN not in coordinators.logs()
 
 
