@@ -6,7 +6,7 @@ from rtolap.receiver.states import TRANSITIONS, ConsumerEvent, ConsumerState, tr
 
 
 def test_every_state_can_stop_and_every_state_can_be_reached() -> None:
-    reached = {to for to in TRANSITIONS.values()}
+    reached = set(TRANSITIONS.values())
     assert reached == set(ConsumerState)
     stops = {state for state, event in TRANSITIONS if event is ConsumerEvent.STOP}
     assert stops == set(ConsumerState) - {ConsumerState.STOPPED}

@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import NotFound, RtolapError
+from rtolap.base.errors import Corrupted, NotFound, RtolapError
 from rtolap.format.aggregate import merge_tables
 from rtolap.format.fragment import delete_fragment
 from rtolap.metadata.records import SegmentRecord
@@ -107,7 +107,7 @@ class CubeReceiver:
                 return False
             worked = self._consume(timeout_s)
             self._checkpoint_if_due()
-        except (NotFound, OffsetsGone) as error:
+        except (NotFound, OffsetsGone, Corrupted) as error:
             self._fail(error)
             return False
         return worked
@@ -163,11 +163,11 @@ class CubeReceiver:
                 changed[start] = realigned(segment, known, owned)
         state = replace(self.state, positions=positions, vectors=vectors, horizon_ms=horizon_ms)
         state = state.with_segments(changed)
+        self._dirty |= len(list(state.tables())) < len(list(self.state.tables()))  # frees what was dropped
         self._swap(state)
         self._aligned_records, self._aligned_basis = view.records, basis
 
     def _swap(self, state: LocalState) -> None:
-        self._dirty |= {id(t) for t in self.state.tables()} != {id(t) for t in state.tables()}
         self.state = state
         self.epoch += 1
 

@@ -42,6 +42,7 @@ T = TypeVar("T")
 
 POLL_S = 0.05  # a poll returns as soon as something has arrived
 CLOSE_EVERY_S = 0.2
+CLOSINGS_MAX = 4  # commits a round: consuming waits for them
 WORK_EVERY_S = 0.1
 REQUESTS_MAX = 64
 REQUEST_TIMEOUT_S = 60.0
@@ -81,6 +82,7 @@ class CubeRunner:
         self._start_epoch = -1
         self._requests: queue.Queue[tuple[Callable[[], object], Future[object]]] = queue.Queue(REQUESTS_MAX)
         self._stopping = threading.Event()
+        self._core_stopping = threading.Event()
         self._closed_at_s = float("-inf")
         self._replayed: Offsets = {}
         name = schema.cube.name
@@ -94,10 +96,12 @@ class CubeRunner:
             thread.start()
 
     def stop(self) -> None:
-        """Finish the batch, write a checkpoint, end the threads."""
+        """End the worker, which may still wait for the core, then the core, which writes a checkpoint."""
+        core, worker = self._threads
         self._stopping.set()
-        for thread in self._threads:
-            thread.join(STOP_TIMEOUT_S)
+        worker.join(STOP_TIMEOUT_S)
+        self._core_stopping.set()
+        core.join(STOP_TIMEOUT_S)
         self._segments.close()
 
     @property
@@ -113,6 +117,8 @@ class CubeRunner:
     def ask(self, what: Callable[[], T]) -> T:
         """Run `what` on the core thread. Errors of `what` pass through; Unavailable if it takes too long."""
         future: Future[object] = Future()
+        if self._core_stopping.is_set():
+            raise self._ending()
         try:
             self._requests.put((what, future), timeout=1.0)
             return future.result(REQUEST_TIMEOUT_S)  # type: ignore[return-value]
@@ -146,14 +152,14 @@ class CubeRunner:
 
     def _run_core(self) -> None:
         epoch = -1
-        while not self._stopping.is_set():
+        while not self._core_stopping.is_set():
             self._serve_requests()
             try:
                 self.core.step(self._view(), POLL_S)
                 self._close_due()
             except RtolapError as error:
                 log.warning("cube %s: %s", self.schema.cube.name, error)
-                self._stopping.wait(POLL_S)
+                self._core_stopping.wait(POLL_S)
             except Exception as error:
                 log.exception("cube %s", self.schema.cube.name)
                 self.core.fail(RtolapError(f"unexpected {type(error).__name__}: {error}"))
@@ -162,12 +168,21 @@ class CubeRunner:
                 with self.changed:
                     self.changed.notify_all()
             if self.core.consumer_state not in READING:
-                self._stopping.wait(POLL_S)
+                self._core_stopping.wait(POLL_S)
+        self._refuse_requests()
         try:
             self.core.checkpoint()
         except (OSError, RtolapError) as error:
             log.error("cube %s: last checkpoint failed: %s", self.schema.cube.name, error)
         self.core.close()
+
+    def _ending(self) -> Unavailable:
+        return Unavailable(f"receiver {self._receiver_id} is ending", action="ask another receiver")
+
+    def _refuse_requests(self) -> None:
+        while not self._requests.empty():
+            _, future = self._requests.get_nowait()
+            future.set_exception(self._ending())
 
     def _serve_requests(self) -> None:
         while not self._requests.empty():
@@ -203,7 +218,7 @@ class CubeRunner:
         if now_s - self._closed_at_s < CLOSE_EVERY_S:
             return
         self._closed_at_s = now_s
-        for one in self.core.closings():
+        for one in self.core.closings()[:CLOSINGS_MAX]:
             by = f"{self._replica_set}/{self._receiver_id}, {one.why}"
             try:
                 close_segment(self._metadata, self.schema, one.start_ms, one.vector, by=by)

@@ -11,6 +11,7 @@ import random
 import shutil
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -98,7 +99,7 @@ class Receiver:
         )
 
     def consume(self) -> bool:
-        return self.core.step(msgspec_replace(self.view, leading=self.leading))
+        return self.core.step(replace(self.view, leading=self.leading))
 
     def close_due(self) -> None:
         for one in self.core.closings():
@@ -145,17 +146,6 @@ class Receiver:
             self.cluster.metadata.set_replay_from(
                 self.cluster.cube, self.replica_set, self.core.replay_from()
             )
-
-
-def msgspec_replace(view: CubeView, *, leading: bool) -> CubeView:
-    return CubeView(
-        control=view.control,
-        records=view.records,
-        start_offsets=view.start_offsets,
-        leading=leading,
-        connected=view.connected,
-        low_watermark_ms=view.low_watermark_ms,
-    )
 
 
 class Cluster:
