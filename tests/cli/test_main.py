@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -62,6 +63,21 @@ def test_errors_turns_only_errors_raised_on_purpose_into_exit_codes() -> None:
     assert exit_info.value.code == 1
     with pytest.raises(ZeroDivisionError), errors():
         raise ZeroDivisionError
+
+
+@pytest.mark.parametrize(("words", "offered"), [("rtolap sta", "stack"), ("rtolap stack d", "down")])
+def test_completion_knows_commands_and_their_parts(words: str, offered: str) -> None:
+    environment = {
+        **os.environ,
+        "_RTOLAP_COMPLETE": "complete_bash",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split()) - 1),
+    }
+    script = "from rtolap.cli.main import app; app(prog_name='rtolap')"
+    done = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.split() == [offered]
 
 
 def test_tables_print_as_json(capsys: pytest.CaptureFixture[str]) -> None:
