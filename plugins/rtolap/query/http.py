@@ -1,0 +1,165 @@
+"""HTTP door: JSON or an Arrow stream. Basic (users file) or Bearer (cluster token).
+
+    POST /api/v1/query   {sql, parameters?, timeout_ms?}  →  {columns, rows, positions, stats}
+    GET  /health         without credentials
+
+In JSON decimals with a scale, dates and timestamps are strings, whole numbers are numbers of any length, and
+NaN and infinities are strings. `Accept: application/vnd.apache.arrow.stream` gives an Arrow IPC stream whose
+schema carries positions as JSON under `rtolap.positions`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import io
+import json
+import math
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from datetime import date, datetime
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from rtolap.base.errors import QueryError, RtolapError, Unauthorized
+from rtolap.query.cancel import Cancellation
+from rtolap.query.service import Outcome, QueryService
+from rtolap.query.users import Users
+
+ARROW_STREAM = "application/vnd.apache.arrow.stream"
+POSITIONS_KEY = b"rtolap.positions"
+JSON_ROWS_MAX = 1_000_000  # JSON is built in memory; larger results are for the Arrow stream
+TIMEOUT_MS_MAX = 86_400_000
+THREADS = 32
+GONE_POLL_S = 0.2
+
+
+class QueryRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    sql: str
+    parameters: list[Any] | dict[str, Any] = Field(default_factory=list)
+    timeout_ms: int | None = Field(default=None, gt=0, le=TIMEOUT_MS_MAX)
+
+
+def make_app(service: QueryService, users: Users, token: str) -> FastAPI:
+    app = FastAPI(title="rtolap query", version="1")
+    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="http-query")
+
+    @app.exception_handler(RtolapError)
+    async def named(request: Request, error: RtolapError) -> JSONResponse:
+        headers = {"WWW-Authenticate": 'Basic realm="rtolap"'} if isinstance(error, Unauthorized) else None
+        return JSONResponse(error.to_dict(), error.http_status, headers=headers)
+
+    @app.get("/health")
+    async def health() -> dict[str, str]:
+        return {"status": "ok", "role": "query"}
+
+    @app.post("/api/v1/query", response_model=None)
+    async def query(body: QueryRequest, request: Request) -> Response:
+        _authenticate(request.headers.get("authorization", ""), users, token)
+        cancellation = service.cancellation(body.timeout_ms)
+        arrow = ARROW_STREAM in request.headers.get("accept", "")
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(pool, _answer, service, body, cancellation, arrow)
+        while True:
+            done, _ = await asyncio.wait((work,), timeout=GONE_POLL_S)
+            if done:
+                break
+            if await request.is_disconnected():
+                cancellation.cancel("the client went away")
+        answer = work.result()
+        if isinstance(answer, Outcome):
+            return StreamingResponse(_arrow(answer), media_type=ARROW_STREAM)
+        return Response(answer, media_type="application/json")
+
+    return app
+
+
+def _authenticate(header: str, users: Users, token: str) -> None:
+    scheme, _, value = header.partition(" ")
+    if scheme.lower() == "bearer" and hmac.compare_digest(value.strip().encode(), token.encode()):
+        return
+    if scheme.lower() == "basic":
+        try:
+            name, _, password = base64.b64decode(value, validate=True).decode().partition(":")
+        except (binascii.Error, UnicodeDecodeError):
+            raise Unauthorized("malformed basic credentials") from None
+        users.verify_password(name, password)
+        return
+    raise Unauthorized("credentials are missing or wrong", expected="Basic or Bearer authorization")
+
+
+def _answer(
+    service: QueryService, body: QueryRequest, cancellation: Cancellation, arrow: bool
+) -> bytes | Outcome:
+    outcome = service.execute(body.sql, body.parameters, cancellation)
+    if arrow:
+        return outcome
+    try:
+        return _json(outcome)
+    finally:
+        outcome.close()
+
+
+def _json(outcome: Outcome) -> bytes:
+    columns: list[list[Any]] = [[] for _ in outcome.schema]
+    rows = 0
+    for batch in outcome.batches:
+        rows += batch.num_rows
+        if rows > JSON_ROWS_MAX:
+            raise QueryError(
+                "the result is too large for JSON",
+                expected=f"at most {JSON_ROWS_MAX} rows",
+                action=f"ask with Accept: {ARROW_STREAM}",
+            )
+        for values, column in zip(columns, batch.columns, strict=True):
+            values.extend(map(_json_value, column.to_pylist()))
+    return json.dumps(
+        {
+            "columns": [{"name": field.name, "type": str(field.type)} for field in outcome.schema],
+            "rows": list(zip(*columns, strict=True)),
+            "positions": outcome.positions,
+            "stats": [asdict(stats) for stats in outcome.stats],
+        },
+        ensure_ascii=False,
+        default=str,
+    ).encode()
+
+
+def _json_value(value: Any) -> Any:
+    if isinstance(value, Decimal):
+        return int(value) if value.as_tuple().exponent == 0 else f"{value:f}"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, datetime):
+        return value.isoformat(" ")
+    if isinstance(value, date):
+        return value.isoformat()
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    return value
+
+
+def _arrow(outcome: Outcome) -> Iterator[bytes]:
+    """An error in mid-stream breaks the stream off: a reader sees no end mark."""
+    sink = io.BytesIO()
+    metadata = {POSITIONS_KEY: json.dumps(outcome.positions).encode()}
+    try:
+        with pa.ipc.new_stream(sink, outcome.schema.with_metadata(metadata)) as writer:
+            for batch in outcome.batches:
+                writer.write_batch(batch)
+                yield sink.getvalue()
+                sink.seek(0)
+                sink.truncate()
+        yield sink.getvalue()
+    finally:
+        outcome.close()

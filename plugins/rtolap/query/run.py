@@ -1,0 +1,76 @@
+"""The query process: both doors over one service, until it is told to stop."""
+
+from __future__ import annotations
+
+import logging
+import signal
+from types import FrameType
+
+import uvicorn
+
+from rtolap.base.clock import SystemClock
+from rtolap.base.settings import Settings
+from rtolap.format.object_store import open_store
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.store import MetadataStore
+from rtolap.query.cluster import Cluster
+from rtolap.query.history import EmbeddedHistory
+from rtolap.query.http import make_app
+from rtolap.query.lookups import Lookups
+from rtolap.query.mysql.server import MySqlServer
+from rtolap.query.realtime import FlightSource
+from rtolap.query.service import Limits, QueryService
+from rtolap.query.users import Users
+from rtolap.wire.receiver_client import ReceiverClients
+
+log = logging.getLogger(__name__)
+
+
+class QueryProcess:
+    """Owns the service, both doors and the receiver clients. The store stays its caller's."""
+
+    def __init__(self, settings: Settings, store: MetadataStore, limits: Limits = Limits()) -> None:
+        clock = SystemClock()
+        users, token = Users.load(settings.users_file), settings.token()
+        self._clients = ReceiverClients(token)
+        self.service = QueryService(
+            Cluster(ClusterMetadata(store, clock), clock),
+            EmbeddedHistory(open_store(settings.object_store)),
+            FlightSource(self._clients),
+            Lookups(settings.include_dir),
+            clock,
+            limits,
+        )
+        self.mysql = MySqlServer(self.service, users, host=settings.host, port=settings.query_mysql_port)
+        self._http = uvicorn.Server(
+            uvicorn.Config(
+                make_app(self.service, users, token),
+                host=settings.host,
+                port=settings.query_http_port,
+                log_level="warning",
+                timeout_graceful_shutdown=5,
+            )
+        )
+
+    def run(self) -> None:
+        """Serve until SIGTERM or SIGINT; call from the main thread."""
+        self.mysql.start()
+        log.info("MySQL protocol on port %d", self.mysql.port)
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            self._http.should_exit = True
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, stop)
+        try:
+            self._http.run()
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        self._http.should_exit = True
+        self.mysql.close()
+        self.service.close()
+        self._clients.close()
+
+

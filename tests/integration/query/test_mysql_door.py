@@ -1,0 +1,232 @@
+"""Ordinary clients against the MySQL door."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+import sqlalchemy
+
+pytestmark = pytest.mark.integration
+SLOW = "select count(*) from airlines a, airlines b, " + ", ".join(
+    f"(select carrier from airlines union all select name from airlines) t{i}" for i in range(24)
+)
+
+
+def ask(doors: Any, sql: str, *values: object) -> list[tuple[object, ...]]:
+    with doors.connect() as connection, connection.cursor() as cursor:
+        cursor.execute(sql, values or None)
+        return list(cursor.fetchall())
+
+
+def test_pymysql_gets_typed_values(doors: Any) -> None:
+    rows = ask(
+        doors,
+        "select carrier, sum(delay) s, max(price) p, count(*) n, min(flown_on) d, min(hour_start) h, "
+        "avg(price) a, max(on_time) o from flights where carrier = %s group by carrier",
+        "日本 😀",
+    )
+    assert len(rows) == 1
+    carrier, total, price, count, day, hour, average, on_time = rows[0]
+    assert carrier == "日本 😀"
+    assert isinstance(total, int)
+    assert isinstance(price, Decimal)
+    assert isinstance(count, int)
+    assert isinstance(average, float)
+    assert (str(day), str(hour)) == ("2013-01-01", "2013-01-01 00:00:00")
+    assert on_time == 1
+
+
+def test_nulls_and_empty_results(doors: Any) -> None:
+    assert ask(doors, "select null, count(*) from flights where carrier = 'none'") == [(None, 0)]
+    assert ask(doors, "select carrier from flights where carrier = 'none' group by carrier") == []
+
+
+def test_a_wide_text_crosses_packet_bounds(doors: Any) -> None:
+    rows = ask(doors, "select repeat('x', 17000000) as t")
+    assert len(str(rows[0][0])) == 17_000_000
+
+
+@pytest.mark.parametrize(
+    ("user", "password"), [("ann", "wrong"), ("ann", ""), ("nobody", "s3cret #1"), ("", "")]
+)
+def test_a_failed_login_says_the_same_and_closes(doors: Any, user: str, password: str) -> None:
+    with pytest.raises(pymysql.err.OperationalError) as caught:
+        doors.connect(user=user, password=password)
+    assert caught.value.args[0] == 1045
+
+
+def test_no_command_is_answered_before_login(doors: Any) -> None:
+    with socket.create_connection(("127.0.0.1", doors.mysql_port), timeout=10) as sock:
+        sock.recv(4096)
+        sock.sendall(b"\x0a\0\0\1\x03select 42")
+        received = b""
+        while piece := sock.recv(4096):
+            received += piece
+        assert b"42" not in received
+
+
+@pytest.mark.parametrize(
+    ("sql", "code", "words"),
+    [
+        ("select count(*) from nope", 1146, "unknown table 'nope'"),
+        ("select sum(nope) from flights", 1054, "unknown column 'nope'"),
+        ("select count(* from flights", 1064, "bad SQL"),
+        ("delete from flights", 1235, "unsupported"),
+        ("create table x (a int)", 1235, "unsupported"),
+        ("select min(delay) from flights", 1105, "measure is not declared"),
+        ("select delay from flights", 1105, "keeps no single events"),
+        ("select count(*) from flights where ts > '2013-01-01 00:30:00'", 1105, "by the hour"),
+        ("select * from read_csv('/etc/passwd')", 1105, "table functions"),
+        ("use elsewhere", 1049, "unknown database"),
+    ],
+)
+def test_errors_name_what_is_missing(doors: Any, sql: str, code: int, words: str) -> None:
+    with doors.connect() as connection:
+        with pytest.raises(pymysql.err.MySQLError) as caught:
+            connection.cursor().execute(sql)
+        assert caught.value.args[0] == code
+        assert words in caught.value.args[1]
+        connection.ping(reconnect=False)
+
+
+def test_catalogue_queries_of_ordinary_clients(doors: Any) -> None:
+    assert ("rtolap",) in ask(doors, "SHOW DATABASES")
+    assert ask(doors, "SHOW TABLES") == [("airlines",), ("flights",)]
+    assert ask(doors, "SHOW FULL TABLES FROM `rtolap` LIKE 'fl%%'") == [("flights", "BASE TABLE")]
+    assert ("carrier", "varchar(65535)", "YES", "", None, "") in ask(doors, "DESCRIBE flights")
+    assert len(ask(doors, "SHOW FULL COLUMNS FROM flights")) == len(ask(doors, "SHOW COLUMNS FROM flights"))
+    assert "CREATE TABLE `flights`" in str(ask(doors, "SHOW CREATE TABLE flights")[0][1])
+    assert ask(doors, "SHOW VARIABLES LIKE 'sql\\_mode'")[0][0] == "sql_mode"
+    assert len(ask(doors, "SHOW VARIABLES WHERE Variable_name in ('version', 'autocommit')")) == 2
+    assert ask(doors, "SHOW WARNINGS") == []
+    assert ask(doors, "SHOW KEYS FROM flights") == []
+    assert len(ask(doors, "SHOW PROCESSLIST")) >= 1
+    assert ask(doors, "select @@version_comment, database(), @@session.autocommit") == [("rtolap", "rtolap", 1)]
+    assert ask(
+        doors,
+        "select table_name from information_schema.tables where table_schema = 'rtolap' order by table_name",
+    ) == [("airlines",), ("flights",)]
+    assert ask(
+        doors,
+        "select column_name, data_type from information_schema.columns where table_name = 'flights' "
+        "and ordinal_position = 1",
+    ) == [("hour_start", "datetime")]
+
+
+def test_any_set_is_accepted(doors: Any) -> None:
+    with doors.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET sql_mode=CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES'), autocommit=1, NAMES utf8mb4")
+        cursor.execute("SET NAMES utf8mb4")
+        cursor.execute("START TRANSACTION")
+        cursor.execute("select 1")
+        assert cursor.fetchall() == ((1,),)
+
+
+def test_sqlalchemy_reflects_and_selects(doors: Any) -> None:
+    engine = sqlalchemy.create_engine(doors.sqlalchemy_url)
+    inspector = sqlalchemy.inspect(engine)
+    assert inspector.get_table_names() == ["airlines", "flights"]
+    table = sqlalchemy.Table("flights", sqlalchemy.MetaData(), autoload_with=engine)
+    assert {"carrier", "hour_start", "delay"} <= set(table.columns.keys())
+    with engine.connect() as connection:
+        textual = connection.execute(
+            sqlalchemy.text("select carrier, count(*) from flights where gate = :gate group by carrier"), {"gate": 1}
+        ).all()
+        query = (
+            sqlalchemy.select(table.c.carrier, sqlalchemy.func.count())
+            .where(table.c.gate == 1)
+            .group_by(table.c.carrier)
+        )
+        assert sorted(map(repr, connection.execute(query).all())) == sorted(map(repr, textual))
+    engine.dispose()
+
+
+def test_the_mariadb_command_line_asks(doors: Any, tmp_path: Path) -> None:
+    binary = shutil.which("mariadb") or shutil.which("mysql")
+    if binary is None:
+        pytest.skip("no mariadb or mysql command line: apt-get install mariadb-client")
+    options = tmp_path / "client.cnf"
+    options.write_text('[client]\nuser=ann\npassword="s3cret #1"\n')
+    done = subprocess.run(
+        [
+            *(binary, f"--defaults-file={options}", "-h", "127.0.0.1", "-P", str(doors.mysql_port)),
+            *("--default-character-set=utf8mb4", "--skip-ssl", "-B", "-N", "rtolap"),
+            *("-e", "show tables; select carrier, count(*) from flights group by carrier order by 2 desc limit 1"),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:2] == ["airlines", "flights"]
+    assert len(done.stdout.splitlines()) == 3
+
+
+def test_a_query_over_its_time_is_ended(doors: Any) -> None:
+    with doors.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("SET SESSION max_execution_time = 300")
+        with pytest.raises(pymysql.err.MySQLError) as caught:
+            cursor.execute(SLOW)
+        assert caught.value.args[0] == 3024
+        cursor.execute("SET SESSION max_execution_time = DEFAULT")
+        cursor.execute("select count(*) from flights")
+        assert cursor.fetchall() == ((400,),)
+
+
+def test_kill_query_interrupts_only_ones_own(doors: Any) -> None:
+    with doors.connect() as victim, doors.connect() as killer, doors.connect(user="bob") as other:
+        identity = victim.thread_id()
+        caught: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                victim.cursor().execute(SLOW)
+            except pymysql.err.MySQLError as error:
+                caught.append(error)
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        _until(lambda: ("Query", "query") in [row[4:] for row in _processes(killer) if row[0] == identity])
+        with pytest.raises(pymysql.err.MySQLError):
+            other.cursor().execute(f"KILL QUERY {identity}")
+        killer.cursor().execute(f"KILL QUERY {identity}")
+        thread.join(20)
+        assert [error.args[0] for error in caught] == [1317]
+        assert ask(doors, "select 1") == [(1,)]
+        killer.cursor().execute(f"KILL {identity}")
+        with pytest.raises(pymysql.err.MySQLError):
+            victim.cursor().execute("select 1")
+
+
+def test_a_client_that_goes_away_frees_its_query(doors: Any) -> None:
+    leaving = doors.connect()
+    identity = leaving.thread_id()
+    leaving._execute_command(3, SLOW)
+    with doors.connect() as watcher:
+        _until(lambda: any(row[0] == identity and row[4] == "Query" for row in _processes(watcher)))
+        leaving._force_close()
+        _until(lambda: all(row[0] != identity for row in _processes(watcher)))
+
+
+def _processes(connection: pymysql.connections.Connection) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW PROCESSLIST")
+        return list(cursor.fetchall())
+
+
+def _until(condition: Any, timeout_s: float = 20) -> None:
+    deadline = time.monotonic() + timeout_s
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, "the condition did not come true"
+        pause.wait(0.02)
