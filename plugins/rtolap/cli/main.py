@@ -45,7 +45,7 @@ MOUNTS: dict[str, Mount] = {
     "dead-letters": Mount("rtolap.cli.dead_letters", "Records that were refused, and why."),
     "dump": Mount("rtolap.cli.format", "Show what a fragment or manifest holds.", "dump", adopt=False),
     "verify": Mount(
-        "rtolap.cli.format", "Check a fragment's or manifest's checksums.", "verify", adopt=False
+        "rtolap.cli.format", "Check every byte of a fragment or manifest.", "verify", adopt=False
     ),
     "segments": Mount("rtolap.cli.segments", "Segments of a cube: list, show, close, requeue, purge."),
     "build": Mount("rtolap.cli.build", "Builds of closed segments."),

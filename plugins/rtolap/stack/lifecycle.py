@@ -186,38 +186,49 @@ def checked_names(names: Collection[str]) -> tuple[str, ...]:
 
 def _start_all(processes: Mapping[str, ManagedProcess], progress: Progress) -> dict[str, RtolapError]:
     """Start all in threads, each as soon as what it needs is ready. Returns the failures by name."""
+    for name, need in needed_first(set(processes)).items():
+        progress(name, "waiting", ", ".join(sorted(need)))
+    with ThreadPoolExecutor(len(processes)) as pool:
+        try:
+            return _start_with(pool, processes, progress)
+        except BaseException:  # an interrupt above all: the threads must not wait on
+            for process in processes.values():
+                process.cancel()
+            raise
+
+
+def _start_with(
+    pool: ThreadPoolExecutor, processes: Mapping[str, ManagedProcess], progress: Progress
+) -> dict[str, RtolapError]:
     needs = needed_first(set(processes))
     ready: set[str] = set()
     failed: dict[str, RtolapError] = {}
     running: dict[Future[None], str] = {}
-    for name in processes:
-        progress(name, "waiting", ", ".join(sorted(needs[name])))
-    with ThreadPoolExecutor(len(processes)) as pool:
-        waiting = list(processes)
-        while waiting or running:
-            for name in list(waiting):
-                broken = sorted(needs[name] & failed.keys())
-                if broken:
-                    waiting.remove(name)
-                    failed[name] = ProcessFailed(f"{name} was not started", found=f"{broken[0]} failed")
-                    progress(name, "skipped", f"needs {broken[0]}")
-                elif needs[name] <= ready:
-                    waiting.remove(name)
-                    already = processes[name].missing() is None
-                    progress(name, "starting", "runs already" if already else "")
-                    running[pool.submit(processes[name].start)] = name
-            done, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in done:
-                name = running.pop(future)
-                error = future.exception()
-                if error is None:
-                    ready.add(name)
-                    progress(name, "ready", processes[name].address)
-                elif isinstance(error, RtolapError):
-                    failed[name] = error
-                    progress(name, "failed", error.message)
-                else:
-                    raise error
+    waiting = list(processes)
+    while waiting or running:
+        for name in list(waiting):
+            broken = sorted(needs[name] & failed.keys())
+            if broken:
+                waiting.remove(name)
+                failed[name] = ProcessFailed(f"{name} was not started", found=f"{broken[0]} failed")
+                progress(name, "skipped", f"needs {broken[0]}")
+            elif needs[name] <= ready:
+                waiting.remove(name)
+                already = processes[name].missing() is None
+                progress(name, "starting", "runs already" if already else "")
+                running[pool.submit(processes[name].start)] = name
+        done, _ = wait(running, return_when=FIRST_COMPLETED)
+        for future in done:
+            name = running.pop(future)
+            error = future.exception()
+            if error is None:
+                ready.add(name)
+                progress(name, "ready", processes[name].address)
+            elif isinstance(error, RtolapError):
+                failed[name] = error
+                progress(name, "failed", error.message)
+            else:
+                raise error
     return failed
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -75,6 +76,7 @@ class ManagedProcess:
     def __init__(self, spec: ProcessSpec) -> None:
         self.spec = spec
         self._child: subprocess.Popen[bytes] | None = None
+        self._cancelled = threading.Event()
 
     @property
     def name(self) -> str:
@@ -148,6 +150,8 @@ class ManagedProcess:
                     found=self.log_tail(),
                     action=f"see {self.log_path}",
                 )
+            if self._cancelled.wait(_POLL_S):
+                raise ProcessFailed(f"waiting for {self.name} was interrupted", action="it runs on")
             missing = self.missing()
             if missing is None:
                 return
@@ -157,7 +161,10 @@ class ManagedProcess:
                     found=f"{missing}\n{self.log_tail()}",
                     action=f"see {self.log_path}",
                 )
-            time.sleep(_POLL_S)
+
+    def cancel(self) -> None:
+        """Make a `wait_ready` of another thread return at once, with an error."""
+        self._cancelled.set()
 
     def stop(self) -> None:
         """End the process and whatever is left of its session; harmless when nothing runs.

@@ -1,0 +1,79 @@
+"""Starting many: order, failure of one, interruption."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+from rtolap.stack.lifecycle import _start_all
+from rtolap.stack.process import ManagedProcess, ProcessSpec
+
+_RUN = "import time; time.sleep(60)"
+
+
+def _process(name: str, folder: Path, script: str = _RUN) -> ManagedProcess:
+    spec = ProcessSpec(name=name, folder=folder / name, argv=(sys.executable, "-c", script))
+    return ManagedProcess(spec)
+
+
+def test_a_part_starts_after_those_it_needs(tmp_path: Path) -> None:
+    processes = {name: _process(name, tmp_path) for name in ("zookeeper", "kafka", "coordinator")}
+    seen: list[tuple[str, str]] = []
+    try:
+        failed = _start_all(processes, lambda name, phase, note: seen.append((name, phase)))
+        assert failed == {}
+        started = seen.index(("coordinator", "starting"))
+        assert seen.index(("zookeeper", "ready")) < started
+        assert seen.index(("kafka", "ready")) < started
+    finally:
+        for process in processes.values():
+            process.stop()
+
+
+def test_a_part_whose_need_failed_is_skipped_and_named(tmp_path: Path) -> None:
+    processes = {
+        "zookeeper": _process("zookeeper", tmp_path),
+        "kafka": _process("kafka", tmp_path, "raise SystemExit('no disk')"),
+        "coordinator": _process("coordinator", tmp_path),
+        "query": _process("query", tmp_path),
+    }
+    try:
+        failed = _start_all(processes, lambda name, phase, note: None)
+        assert set(failed) == {"kafka", "coordinator", "query"}
+        assert "no disk" in str(failed["kafka"])
+        assert "coordinator failed" in str(failed["query"])
+        assert processes["zookeeper"].pid() is not None
+        assert processes["coordinator"].pid() is None
+    finally:
+        for process in processes.values():
+            process.stop()
+
+
+def test_an_interrupt_ends_the_waiting_at_once(tmp_path: Path) -> None:
+    script = f"""
+        import os, signal, sys, threading
+        from pathlib import Path
+        from rtolap.stack.lifecycle import _start_all
+        from rtolap.stack.process import ManagedProcess, ProcessSpec
+        asked = threading.Event()
+        def never(started_s):
+            if not asked.is_set():
+                asked.set()
+                os.kill(os.getpid(), signal.SIGINT)
+            return "not yet"
+        spec = ProcessSpec(name="kafka", folder=Path({str(tmp_path)!r}), ready=never, ready_timeout_s=300,
+                           argv=(sys.executable, "-c", {_RUN!r}))
+        process = ManagedProcess(spec)
+        try:
+            _start_all({{"kafka": process}}, lambda *unused: None)
+        except KeyboardInterrupt:
+            print("interrupted", process.state())
+        finally:
+            process.stop()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.strip() == "interrupted running", done.stderr
