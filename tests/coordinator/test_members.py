@@ -53,6 +53,7 @@ def test_a_receiver_that_does_not_do_what_it_should_is_warned_about(
     beat(cluster, "r1", partitions=partitions, state=state)
     assert only(cluster).health == "WARN"
     assert says in only(cluster).reason
+    assert (cluster.client.cube(NAME).problem is not None) is (state == "FAILED")
 
 
 def test_a_replica_that_lags_is_warned_about(cluster: Cluster) -> None:

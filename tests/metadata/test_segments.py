@@ -140,3 +140,35 @@ def test_the_stories_go_through_all_states() -> None:
         versions = max(versions, story.record.version)
     assert states == set(SegmentState)
     assert versions >= 3
+
+
+def closed(vector: dict[int, int]) -> SegmentRecord:
+    fresh = SegmentRecord(cube="c", start_ms=0, end_ms=1000)
+    return segments.close(fresh, vector, now_ms=1, by="a leader")
+
+
+def with_part(record: SegmentRecord, path: str, *ranges: PartRange) -> SegmentRecord:
+    part = StagedPart("rs1", path, ranges, rows=1, events=1, bytes=1)
+    return segments.add_part(record, part, partitions=(0,), first={0: 0}, now_ms=1)
+
+
+def test_parts_that_overlap_are_refused_and_what_is_missing_is_known() -> None:
+    record = with_part(closed({0: 10}), "one", PartRange(0, 0, 4))
+    with pytest.raises(Refused, match="no event is held twice"):
+        with_part(record, "two", PartRange(0, 2, 10))
+    with pytest.raises(Refused, match="no event is held twice"):
+        with_part(record, "two", PartRange(0, 4, 8), PartRange(0, 6, 10))
+    [missing] = segments.missing_ranges(record, partitions=(0,), first={0: 0})
+    assert missing == PartRange(0, 4, 10)
+    assert with_part(record, "two", missing).state is SegmentState.REMOTE_PERSISTED
+
+
+def test_a_rival_upload_after_the_parts_have_joined_changes_nothing() -> None:
+    whole = with_part(closed({0: 10}), "one", PartRange(0, 0, 10))
+    assert with_part(whole, "rival", PartRange(0, 0, 3), PartRange(0, 3, 10)) == whole
+
+
+def test_a_partition_without_new_events_joins_by_an_empty_range() -> None:
+    record = closed({0: 0})
+    assert record.state is SegmentState.IMMUTABLE
+    assert with_part(record, "empty", PartRange(0, 0, 0)).state is SegmentState.REMOTE_PERSISTED

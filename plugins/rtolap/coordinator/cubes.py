@@ -125,6 +125,8 @@ class Cubes:
         unrecorded = self._heartbeats.active_segments(name) - set(records)
         if unrecorded:
             counts[SegmentState.ACTIVE.value] += len(unrecorded)
+        found = self._checks.problem(name)
+        problems = [*([found] if found else []), *self._heartbeats.failures(name)]
         return wire.CubeStatus(
             name=name,
             definition=msgspec.to_builtins(definition),
@@ -137,7 +139,7 @@ class Cubes:
             replay_from=self._metadata.replay_from(name),
             low_watermark_ms=self._watermarks.published_ms(name),
             segments={state.value: counts[state.value] for state in SegmentState},
-            problem=self._checks.problem(name),
+            problem="; ".join(problems) or None,
         )
 
     def statuses(self) -> list[wire.CubeStatus]:

@@ -77,6 +77,15 @@ class Heartbeats:
                     )
         return dict(sorted(found.items()))
 
+    def failures(self, cube: str) -> list[str]:
+        """Receivers that have given up on the cube, with their reasons."""
+        reports = {name: heard.request.cubes.get(cube) for name, heard in sorted(self.heard().items())}
+        return [
+            f"receiver {name} has failed: {report.reason}"
+            for name, report in reports.items()
+            if report is not None and report.state == "FAILED"
+        ]
+
     def active_segments(self, cube: str) -> set[str]:
         reports = (heard.request.cubes.get(cube) for heard in self.heard().values())
         return {name for report in reports if report is not None for name in report.active}

@@ -58,7 +58,7 @@ def add_part(
             expected=SegmentState.IMMUTABLE.value,
             found=record.state.value,
         )
-    for piece in part.ranges:
+    for position, piece in enumerate(part.ranges):
         start = record.covered.get(piece.partition, first.get(piece.partition, 0))
         if not start <= piece.start <= piece.end <= record.target.get(piece.partition, -1):
             raise Refused(
@@ -66,7 +66,7 @@ def add_part(
                 expected=f"ranges from {start} up to the target {record.target}",
                 found=piece,
             )
-        overlapping = [h for h in held if _overlaps(h, piece)]
+        overlapping = [h for h in (*held, *part.ranges[:position]) if _overlaps(h, piece)]
         if overlapping:
             raise Refused(
                 f"{record.cube}/{record.name} does not take {part.path}: no event is held twice",

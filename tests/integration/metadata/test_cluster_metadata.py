@@ -8,12 +8,15 @@ import pytest
 from kazoo.client import KazooClient
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import RtolapError
-from rtolap.metadata import segments
+from rtolap.metadata import paths, segments
 from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import ChangeLog
+from rtolap.metadata.updates import read
 from rtolap.metadata.view import SegmentView
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.model.cube import Cube
 from rtolap.model.segment import SegmentRange
+from rtolap.stack.process import ManagedProcess
 from rtolap.testing.metadata_contract import eventually
 
 pytestmark = pytest.mark.integration
@@ -69,3 +72,49 @@ def test_all_writers_get_through_and_the_view_sees_it_all(zookeeper: str, unique
     finally:
         for store in stores:
             store.close()
+
+
+def test_a_killed_server_neither_loses_nor_repeats_a_change(
+    zookeeper_server: ManagedProcess, unique_name: str
+) -> None:
+    store = ZooKeeperStore(zookeeper_server.address, root=f"/{unique_name}", session_timeout_s=5.0)
+    try:
+        metadata = ClusterMetadata(store, SystemClock())
+        metadata.create_cube(Cube(name="c", table="t", dimensions=()))
+        done = 0
+        enough = threading.Event()
+        failures: list[RtolapError] = []
+
+        def write() -> None:
+            nonlocal done
+            try:
+                while not enough.is_set():
+                    metadata.update_segment(
+                        "c",
+                        SegmentRange(done * 1000, (done + 1) * 1000),
+                        lambda record: segments.close(record, {0: 1}, now_ms=1, by="the writer"),
+                    )
+                    done += 1
+            except RtolapError as error:
+                failures.append(error)
+
+        writer = threading.Thread(target=write)
+        writer.start()
+        for _ in range(2):
+            before = done
+            eventually(lambda before=before: done > before + 20 or bool(failures), "it writes")
+            zookeeper_server.kill()
+            zookeeper_server.start()
+        before = done
+        eventually(lambda: done > before + 20 or bool(failures), "it writes again")
+        enough.set()
+        writer.join(30)
+        assert failures == []
+        found = metadata.segments("c")
+        assert len(found) == done
+        assert {len(record.story) for record in found.values()} == {1}
+        changes = read(store, paths.cube_changes("c"), ChangeLog)
+        assert changes is not None
+        assert changes.sequence == done, "each change once"
+    finally:
+        store.close()
