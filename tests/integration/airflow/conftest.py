@@ -21,7 +21,9 @@ from rtolap.stack.secrets import ensure_secrets, read_secret
 from rtolap.wire.agent import ProcessStatus
 from rtolap.wire.agent_client import AgentClient
 
+PROJECT = Path(__file__).resolve().parents[3]
 DAGS = Path(__file__).parent / "dags"
+SHIPPED_DAGS = ("segment_build.py",)  # those that start nothing by themselves in these tests
 AIRFLOW = ("airflow-api", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer")
 DEADLINE_S = 60.0
 T = TypeVar("T")
@@ -29,7 +31,6 @@ T = TypeVar("T")
 # The tests' own process runs Airflow in unit test mode: the servers must not.
 OVERRIDES = {
     "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
-    "AIRFLOW__CORE__DAGS_FOLDER": str(DAGS),
     "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
     "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
 }
@@ -53,6 +54,7 @@ class Airflow:
     api: httpx.Client
     agent: AgentClient
     components: dict[str, ManagedProcess]
+    around: Surroundings
 
     until = staticmethod(wait_for)
 
@@ -118,10 +120,15 @@ def airflow(airflow_home: Path) -> Iterator[Airflow]:
     for name in DEFAULT_PORTS:
         ports[name] = free_port(ports.values())
     around = Surroundings(layout, ports, rtolap_settings(layout, ports))
+    dags = layout.root / "dags"
+    shutil.copytree(DAGS, dags)
+    for name in SHIPPED_DAGS:
+        shutil.copy(PROJECT / "dags" / name, dags)
+    overrides = {**OVERRIDES, "AIRFLOW__CORE__DAGS_FOLDER": str(dags)}
     components: dict[str, ManagedProcess] = {}
     for name in ("agent", *AIRFLOW):
         spec = COMPONENTS[name].spec(around)
-        components[name] = ManagedProcess(replace(spec, env={**spec.env, **OVERRIDES}))
+        components[name] = ManagedProcess(replace(spec, env={**spec.env, **overrides}))
     agent = AgentClient(f"http://{HOST}:{ports['agent']}", read_secret(layout, "token"))
     try:
         for component in components.values():
@@ -132,7 +139,7 @@ def airflow(airflow_home: Path) -> Iterator[Airflow]:
         token = httpx.get(f"{url}/auth/token", trust_env=False).raise_for_status().json()["access_token"]
         headers = {"authorization": f"Bearer {token}"}
         with httpx.Client(base_url=url, headers=headers, timeout=20, trust_env=False) as api:
-            yield Airflow(api, agent, components)
+            yield Airflow(api, agent, components, around)
     finally:
         for name in reversed(components):
             if name == "agent" and components[name].missing() is None:
