@@ -13,6 +13,7 @@ from rtolap.demo.recount import Rows, normal
 
 _TIMEOUT_S = 60.0
 _ARROW = "application/vnd.apache.arrow.stream"
+_POSITIONS_KEY = b"rtolap.positions"
 
 
 class Answer(NamedTuple):
@@ -30,15 +31,14 @@ class SqlDoor:
     def ask(self, sql: str, cube: str) -> Answer:
         """Raises the error that the query service names, or Unavailable."""
         try:
-            response = self._http.post("/api/v1/sql", json={"sql": sql, "format": "arrow"})
+            response = self._http.post("/api/v1/query", json={"sql": sql})
         except httpx.TransportError as error:
             raise Unavailable("the query service does not answer", found=str(error)) from error
         if response.is_error:
             raise _error(response)
         table = pa.ipc.open_stream(response.content).read_all()
-        positions = msgspec.json.decode(
-            response.headers["x-rtolap-positions"], type=dict[str, dict[int, int]]
-        )
+        stated = (table.schema.metadata or {})[_POSITIONS_KEY]
+        positions = msgspec.json.decode(stated, type=dict[str, dict[int, int]])
         return Answer(normal([tuple(row.values()) for row in table.to_pylist()]), positions.get(cube, {}))
 
     def close(self) -> None:

@@ -24,12 +24,12 @@ FIRST_DAY = "2013-01-01"
 DAYS_MAX = 365
 _BATCH_ROWS = 20_000
 
-# Each is refused for another reason; `{}` takes a number, so that no two are alike.
+# Each is refused for another reason. Columns that no cube reads are not looked at, so these are of others.
 MALFORMED: tuple[bytes | None, ...] = (
     b'{"sched_dep": "2013-01-01T05:15:00", "carrier": ',
     b'{"carrier": "UA", "flight": 1545}',
     b'{"sched_dep": "2013-02-30T05:15:00", "carrier": "UA"}',
-    b'{"sched_dep": "2013-01-01T05:15:00", "flight": "fifteen"}',
+    b'{"sched_dep": "2013-01-01T05:15:00", "distance": "far"}',
     b'{"sched_dep": "2013-01-01T05:15:00", "carrier": {"code": "UA"}}',
     b'{"sched_dep": "2113-01-01T05:15:00", "carrier": "UA"}',
     b"\xff\xfe not text",

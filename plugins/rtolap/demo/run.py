@@ -29,13 +29,14 @@ from rtolap.model.yaml_files import read_definitions
 from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
 from rtolap.wire.coordinator_client import CoordinatorClient
 from rtolap.wire.definitions import create_all
-from rtolap.wire.receiver_client import ReceiverClients
+from rtolap.wire.receiver_client import ReceiverClient, ReceiverClients
 
 CUBE = "flights_cube"
 TOPIC = "flights"
 DAGS = ("rtolap_receivers", "rtolap_segment_build")
 _RECEIVERS_TIMEOUT_S = 180.0
 _ANSWER_TIMEOUT_S = 120.0  # nothing answered for so long is a failure
+_CHECKPOINT_S = 5.0
 _ROUND_S = 0.4
 
 
@@ -60,6 +61,7 @@ class Demo:
         self._receivers = ReceiverClients(settings.token())
         self._door = SqlDoor(f"http://{settings.host}:{settings.query_http_port}", settings.token())
         self._failure: RtolapError | None = None
+        self._checkpoint_s = 0.0
 
     def run(self, journal: Journal) -> None:
         screen = self._screen
@@ -128,6 +130,7 @@ class Demo:
             moments = {Moment.END} if settled else set()
             self._ask_all(journal, recount, before, moments)
             self._screen.tick()
+            self._show_fragments(journal)
             if settled:
                 return
             if time.monotonic() > deadline:
@@ -138,6 +141,22 @@ class Demo:
                     action="look at the runs of rtolap_segment_build in Airflow",
                 )
             time.sleep(_ROUND_S)
+
+    def _show_fragments(self, journal: Journal) -> None:
+        """So few events would stay in memory until their segment closes: ask for a checkpoint, as an
+        operator may, once answers out of memory were seen."""
+        due = time.monotonic() - self._checkpoint_s > _CHECKPOINT_S
+        if due and Moment.MEMORY in journal.moments() and Moment.FRAGMENTS not in journal.moments():
+            self._checkpoint_s = time.monotonic()
+            for receiver in self._healthy():
+                receiver.action("checkpoint")
+
+    def _healthy(self) -> list[ReceiverClient]:
+        return [
+            self._receivers.at(f"{receiver.host}:{receiver.port}")
+            for receiver in self._coordinator.receivers()
+            if receiver.health == "HEALTHY"
+        ]
 
     def _caught_up(self, sender: Sender) -> bool:
         return self._screen.progress.queryable == sum(sender.sent.values())
@@ -172,13 +191,8 @@ class Demo:
                 time.sleep(_ROUND_S)
 
     def _look(self) -> Situation:
-        receivers = []
-        for receiver in self._coordinator.receivers():
-            if receiver.health == "HEALTHY":
-                receivers.append(self._receivers.at(f"{receiver.host}:{receiver.port}").stats())
-        found = situation(
-            CUBE, self._coordinator.segments(CUBE), self._coordinator.queue().entries, receivers
-        )
+        stats = [receiver.stats() for receiver in self._healthy()]
+        found = situation(CUBE, self._coordinator.segments(CUBE), self._coordinator.queue().entries, stats)
         progress = self._screen.progress
         progress.states, progress.building, progress.pending = found.states, found.building, found.pending
         return found
