@@ -1,0 +1,92 @@
+"""HTTP: JSON, Arrow, credentials, errors, and the PEP 249 module over it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pyarrow as pa
+import pytest
+
+from rtolap.base.errors import QueryError, QueryTimeout, Unauthorized
+from rtolap.query.http import ARROW_STREAM, POSITIONS_KEY
+from rtolap.wire.query_client import ProgrammingError, QueryClient, connect
+
+pytestmark = pytest.mark.integration
+TOKEN, USER, PASSWORD = "cluster-token", "ann", "s3cret #1"
+SLOW = "select count(*) from airlines a, airlines b, " + ", ".join(
+    f"(select carrier from airlines union all select name from airlines) t{i}" for i in range(24)
+)
+
+
+def test_health_needs_no_credentials(doors: Any) -> None:
+    with QueryClient(doors.http_url) as client:
+        assert client.health() == {"status": "ok", "role": "query"}
+
+
+@pytest.mark.parametrize(
+    "credentials", [{}, {"token": "wrong"}, {"user": USER, "password": "wrong"}, {"user": "x", "password": ""}]
+)
+def test_wrong_credentials_are_refused(doors: Any, credentials: dict[str, str]) -> None:
+    with QueryClient(doors.http_url, **credentials) as client, pytest.raises(Unauthorized):
+        client.query("select 1")
+
+
+@pytest.mark.parametrize("credentials", [{"token": TOKEN}, {"user": USER, "password": PASSWORD}])
+def test_json_answers_state_the_positions_they_hold(doors: Any, credentials: dict[str, str]) -> None:
+    with QueryClient(doors.http_url, **credentials) as client:
+        answer = client.query("select count(*) n, sum(delay) s from flights")
+    assert answer.rows[0][0] == 400
+    assert answer.positions == {"flights": doors.world.positions}
+    assert [column.name for column in answer.columns] == ["n", "s"]
+
+
+def test_parameters_by_place_and_by_name(doors: Any) -> None:
+    with QueryClient(doors.http_url, token=TOKEN) as client:
+        by_place = client.query("select count(*) from flights where carrier = ? and gate = ?", ["AA", 1])
+        by_name = client.query("select count(*) from flights where carrier = :c and gate = :g", {"c": "AA", "g": 1})
+        injected = client.query("select count(*) from flights where carrier = ?", ["' or 1=1 -- "])
+    assert by_place.rows == by_name.rows
+    assert injected.rows == ((0,),)
+
+
+def test_arrow_stream_carries_positions(doors: Any) -> None:
+    response = httpx.post(
+        f"{doors.http_url}/api/v1/query",
+        json={"sql": "select carrier, sum(price) p from flights group by carrier"},
+        headers={"Authorization": f"Bearer {TOKEN}", "Accept": ARROW_STREAM},
+    )
+    table = pa.ipc.open_stream(response.content).read_all()
+    assert table.num_rows == 4
+    assert set(json.loads(table.schema.metadata[POSITIONS_KEY])) == {"flights"}
+
+
+def test_errors_travel_with_their_kind(doors: Any) -> None:
+    with QueryClient(doors.http_url, token=TOKEN) as client:
+        with pytest.raises(QueryError, match="unknown table"):
+            client.query("select count(*) from nope")
+        with pytest.raises(QueryTimeout):
+            client.query(SLOW, timeout_ms=300)
+
+
+def test_explain_shows_what_was_done(doors: Any) -> None:
+    with QueryClient(doors.http_url, token=TOKEN) as client:
+        rows = dict(client.query("explain select count(*) from flights where carrier = 'AA'").rows)
+    assert rows["cube"] == "flights"
+    assert "carrier" in rows["pushed filter"]
+    assert rows["cuboid"] != "none"
+    assert rows["receivers"].count("rs-") >= 2
+    assert json.loads(rows["positions"]) == {str(p): o for p, o in doors.world.positions.items()}
+
+
+def test_db_api(doors: Any) -> None:
+    with connect(doors.http_url, token=TOKEN) as connection:
+        cursor = connection.cursor()
+        cursor.execute("select carrier, count(*) from flights where gate = ? group by carrier order by 1", (1,))
+        assert [column[0] for column in cursor.description or ()] == ["carrier", "COUNT(*)"]
+        first = cursor.fetchone()
+        assert first is not None
+        assert len(cursor.fetchall()) == cursor.rowcount - 1
+        with pytest.raises(ProgrammingError):
+            cursor.execute("select nope from flights")
