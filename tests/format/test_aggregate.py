@@ -6,6 +6,7 @@ from decimal import Context, Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pyarrow as pa
 import pytest
 from rtolap.format.aggregate import aggregate_events, merge_tables, to_plain
@@ -13,7 +14,7 @@ from rtolap.format.groups import code, group
 from rtolap.format.hll import coupons
 from rtolap.format.hll_image import estimate, image_of_coupons, merge_sketches
 from rtolap.format.schema import EVENT_MS, physical_schema
-from rtolap.model.cube import Cube, Schema
+from rtolap.model.cube import Cube, Schema, SegmentPolicy
 
 Row = dict[str, Any]
 _EXACT = Context(prec=100)
@@ -165,3 +166,19 @@ def test_many_wide_dimensions_still_group_exactly(schema: Schema) -> None:
     groups = group([code(column) for column in columns], 8002)
     assert groups.size == 4001
     assert groups.first.tolist() == list(range(4001))
+
+
+def test_a_batch_of_many_segments_is_split_as_one_of_few(
+    schema: Schema, random_events: Callable[[int, int], pa.Table]
+) -> None:
+    table = random_events(6, 600)
+    policy = SegmentPolicy(window_ms=300_000)
+    fine = Schema(schema.table, msgspec.structs.replace(schema.cube, segment=policy))
+    found = aggregate_events(fine, table)
+    assert len(found) > 8
+    for segment, local in found.items():
+        rows = [row for row in table.to_pylist() if row[EVENT_MS] // 300_000 * 300_000 == segment]
+        wanted = slow_rollup(fine, rows, fine.cube.all_dimensions)
+        assert by_key(to_plain(fine, local), fine.cube.all_dimensions) == wanted
+    merged = merge_tables(fine, list(found.values()), ())
+    assert by_key(to_plain(fine, merged), ()) == slow_rollup(fine, table.to_pylist(), ())

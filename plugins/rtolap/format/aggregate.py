@@ -8,6 +8,7 @@ sum and count. A sum that needs more than 38 digits is Refused, never wrapped.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,9 @@ from rtolap.format.hll import coupons
 from rtolap.format.hll_image import sketches_from_coupons
 from rtolap.format.schema import EVENT_MS, partial_type, physical_schema, select_partials
 from rtolap.model.cube import Partial, Schema
+
+# Segments of one batch that get tables of their own; of more (a replay), tables share memory by slices.
+_COPIED_SEGMENTS_MAX = 8
 
 
 def aggregate_events(schema: Schema, table: pa.Table) -> dict[int, pa.Table]:
@@ -111,4 +115,12 @@ def _by_segment(table: pa.Table, segment_ms: np.typing.NDArray[np.int64]) -> dic
     starts = np.unique(segment_ms)
     if len(starts) == 1:
         return {int(starts[0]): table}
-    return {int(start): table.filter(pa.array(segment_ms == start)) for start in starts}
+    if len(starts) <= _COPIED_SEGMENTS_MAX:
+        return {int(start): table.filter(pa.array(segment_ms == start)) for start in starts}
+    order = np.argsort(segment_ms, kind="stable")
+    bounds = [*np.searchsorted(segment_ms[order], starts), len(order)]
+    ordered = table.take(pa.array(order))
+    return {
+        int(start): ordered.slice(first, last - first)
+        for start, (first, last) in zip(starts, pairwise(bounds), strict=True)
+    }

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from itertools import pairwise
 
 import datasketches
 import numpy as np
@@ -50,10 +49,18 @@ def sketches_from_coupons(lists: pa.ListArray | pa.ChunkedArray, lg_k: int) -> p
     """One compact image a list; null lists count as empty. Lists may hold a coupon twice."""
     if isinstance(lists, pa.ChunkedArray):
         lists = pa.concat_arrays(lists.chunks) if lists.num_chunks else pa.array([], lists.type)
+    lengths = _lengths(lists)
+    rows = np.repeat(np.arange(len(lists), dtype=np.uint64), lengths)
     flat = lists.flatten().to_numpy(zero_copy_only=False)
-    lengths = np.diff(lists.offsets.to_numpy()) if lists.null_count == 0 else _lengths(lists)
-    bounds = np.concatenate(([0], np.cumsum(lengths)))
-    images = [image_of_coupons(flat[start:end], lg_k) for start, end in pairwise(bounds)]
+    # One sort for all lists makes every list sorted and distinct.
+    packed = np.unique(rows << np.uint64(32) | flat.astype(np.uint64))
+    counts = np.bincount((packed >> np.uint64(32)).astype(np.int64), minlength=len(lists))
+    distinct = (packed & np.uint64(0xFFFFFFFF)).astype(np.uint32)
+    ends = np.cumsum(counts)
+    images = [
+        _image_of_distinct(distinct[end - count : end], lg_k)
+        for end, count in zip(ends.tolist(), counts.tolist(), strict=True)
+    ]
     return pa.array(images, pa.binary())
 
 
@@ -62,7 +69,10 @@ def _lengths(lists: pa.ListArray) -> NDArray[np.int64]:
 
 
 def image_of_coupons(found: U32, lg_k: int) -> bytes:
-    distinct = np.unique(found)
+    return _image_of_distinct(np.unique(found), lg_k)
+
+
+def _image_of_distinct(distinct: U32, lg_k: int) -> bytes:
     if len(distinct) > coupon_mode_max(lg_k):
         return _registers_image(registers_of(distinct, lg_k), lg_k)
     return _coupons_image(distinct, lg_k)
