@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-
 from rtolap.model.cube import Cube, Measure, Schema, SegmentPolicy
 from rtolap.model.table import Column, Table, TimeColumn
 
@@ -52,7 +51,7 @@ def schema(topic: str) -> Schema:
 
 
 def values(count: int, seed: int, *, span_ms: int = 600_000) -> list[bytes]:
-    """`count` JSON records in event-time order. 10 × 4 × 25 × 5 = 5 000 combinations, some far more frequent."""
+    """`count` JSON records in event-time order, of 10 × 4 × 25 × 5 combinations, some far more frequent."""
     rng = np.random.default_rng(seed)
     ts = START_MS + np.sort(rng.integers(0, span_ms, count))
     country = rng.integers(0, len(_COUNTRIES), count)

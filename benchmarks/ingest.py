@@ -2,8 +2,8 @@
 
     python -m benchmarks.ingest [--events 2000000] [--rounds 3] [--json]
 
-Both workers run in turn on the same pinned core over the same topic of a real Kafka (4 partitions, 200-byte JSON,
-10 columns): `bare` is consume → arro3 JSON → Arrow, the limit of this path; `rtolap` is the receiver's whole
+Both workers run in turn on the same pinned core over the same topic of a real Kafka (4 partitions, 200-byte
+JSON, 10 columns): `bare` is consume → arro3 JSON → Arrow, the limit of this path; `rtolap` is the receiver's whole
 core: decode with checks, aggregate, keep, checkpoint, and at the end a partial query whose count is compared
 with the number of events. The ratio is of medians; memory is the peak resident size of the worker.
 """
@@ -24,9 +24,6 @@ from pathlib import Path
 
 import pyarrow as pa
 from arro3.io import read_json
-
-from benchmarks import events
-from benchmarks.servers import fill, kafka
 from rtolap.base.clock import SystemClock
 from rtolap.metadata.records import CubeControl
 from rtolap.receiver.ingest import CubeReceiver
@@ -36,6 +33,9 @@ from rtolap.receiver.view import CubeView
 from rtolap.stream.kafka import KafkaConsumer
 from rtolap.stream.kafka_out import KafkaProducer
 from rtolap.wire.receiver import PartialQuery, Snapshot
+
+from benchmarks import events
+from benchmarks.servers import fill, kafka
 
 TOPIC = "bench"
 PARTITIONS = 4
@@ -127,7 +127,8 @@ def main() -> None:
     parser.add_argument("--worker", nargs=2, metavar=("NAME", "BOOTSTRAP"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
-        work(*arguments.worker, arguments.events)
+        name, address = arguments.worker
+        work(name, address, arguments.events)
         return
     runs: dict[str, list[dict[str, float]]] = {name: [] for name in WORKERS}
     with kafka() as bootstrap:
@@ -142,7 +143,8 @@ def main() -> None:
     peak = {name: max(one["peak_bytes"] for one in found) for name, found in runs.items()}
     ratio = rate["rtolap"] / rate["bare"]
     print(
-        f"{total} events of {sum(map(len, values)) / len(values):.0f} bytes, one core, {arguments.rounds} rounds"
+        f"{total} events of {sum(map(len, values)) / len(values):.0f} bytes, one core, "
+        f"{arguments.rounds} rounds"
     )
     for name in WORKERS:
         print(f"  {name:7} {rate[name] / 1e3:8.0f} k events/s   peak {peak[name] / (1 << 20):6.0f} MiB")

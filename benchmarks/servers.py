@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
-
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 from rtolap.stack.artifacts import java_artifacts
 from rtolap.stack.kafka import kafka_spec
 from rtolap.stack.ports import free_port

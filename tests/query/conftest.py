@@ -48,7 +48,9 @@ def flights_schema() -> Schema:
         dimensions=("carrier", "origin", "gate", "fare_class", "flown_on"),
         time_dimensions=("hour", "day"),
         aggregation_groups=(
-            AggregationGroup(include=("hour_start", "day_start", "carrier", "origin"), mandatory=("day_start",)),
+            AggregationGroup(
+                include=("hour_start", "day_start", "carrier", "origin"), mandatory=("day_start",)
+            ),
         ),
         measures=(
             Measure("sum", "delay"),

@@ -120,7 +120,9 @@ def random_query(rng: random.Random) -> str:
 def oracle(world: QueryWorld) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     connection.register("raw", world.events)
-    connection.register("airlines", pa.table({"carrier": ["AA", "UA", "ZZ"], "name": ["American", "United", "Nobody"]}))
+    connection.register(
+        "airlines", pa.table({"carrier": ["AA", "UA", "ZZ"], "name": ["American", "United", "Nobody"]})
+    )
     connection.execute(
         "create view flights as select *, date_trunc('hour', ts) as hour_start, "
         "date_trunc('day', ts) as day_start from raw"
@@ -199,6 +201,8 @@ def test_parameters_are_bound_and_pushed_down(service: QueryService, world: Quer
 
 def test_approximate_distinct_is_close_and_the_same_for_every_grouping(service: QueryService) -> None:
     whole = service.execute("select count(distinct passenger) n from flights").table().to_pylist()[0]["n"]
-    again = service.execute("select approx_count_distinct(passenger) n from flights").table().to_pylist()[0]["n"]
+    again = (
+        service.execute("select approx_count_distinct(passenger) n from flights").table().to_pylist()[0]["n"]
+    )
     assert whole == again
     assert abs(whole - 390) < 40

@@ -1,8 +1,9 @@
-"""Our services as real processes on real servers: start, kill -9, start again. For end-to-end tests and benchmarks."""
+"""Our services as real processes on real servers: start, kill -9, start again."""
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -15,10 +16,12 @@ from typing import Any
 import httpx
 import pyspark
 
-from rtolap.base.errors import Refused
+from rtolap.base.errors import Refused, RtolapError
 from rtolap.stack.ports import free_port
 from rtolap.wire.coordinator import BuildSpec
 from rtolap.wire.coordinator_client import CoordinatorClient
+
+log = logging.getLogger(__name__)
 
 TOKEN = "a-token-for-this-run"
 _CONFIGURATION = (
@@ -140,8 +143,8 @@ class Services:
                 try:
                     if self.coordinator.health(self._url(name)).role == "leader":
                         return name
-                except Exception:  # noqa: BLE001  any trouble means: this one does not lead
-                    continue
+                except RtolapError as error:
+                    log.debug("%s does not lead: %s", name, error)
         return None
 
     def sql(self, text: str) -> dict[str, Any]:
@@ -182,7 +185,10 @@ class Services:
             )
 
     def build_queue(self, jobs: Path, *, kill_at: str | None = None) -> int:
-        """Build and promote what waits, in order; returns how many. `kill_at`: SIGKILL the driver at this event."""
+        """Build and promote what waits, in order; returns how many.
+
+        `kill_at`: SIGKILL the driver at this event of its progress.
+        """
         specs: list[BuildSpec] = []
         for entry in self.coordinator.queue().entries:
             try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import httpx
 import psutil
 import pytest
 
@@ -35,6 +36,24 @@ def test_a_process_survives_a_killed_triggerer(airflow: Any) -> None:
     after = airflow.agent.get("it_survivor")
     assert (after.pid, after.generation, after.state) == (process.pid, 1, "RUNNING")
     assert airflow.task("it_survivor", run)["state"] == "deferred"
+
+
+def test_the_task_leads_to_its_processs_log_for_those_who_may_read_it(airflow: Any) -> None:
+    run = airflow.trigger("it_linked")
+    airflow.until_running("it_linked", 1)
+    airflow.until_task("it_linked", run, "deferred")
+    links = airflow.api.get(f"/api/v2/dags/it_linked/dagRuns/{run}/taskInstances/process/links")
+    url = links.raise_for_status().json()["extra_links"]["Process log"]
+
+    def log() -> str | None:
+        answer = airflow.api.get(url)
+        assert answer.status_code == 200, answer.text
+        return answer.text if "sleeping for 3600 s" in answer.text else None
+
+    airflow.until("line in the log", log)
+    assert httpx.get(url, trust_env=False).status_code == 401
+    segments = url.replace("/processes/it_linked/log", "/cubes/c/segments")
+    assert httpx.get(segments, trust_env=False).status_code == 401
 
 
 def test_clear_stops_the_old_process_before_the_new_one_starts(airflow: Any) -> None:

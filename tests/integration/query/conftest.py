@@ -107,9 +107,7 @@ def make_world() -> QueryWorld:
 def doors() -> Iterator[Doors]:
     world = make_world()
     service = world.service()
-    users = Users(
-        {name: bytes.fromhex(password_hash(PASSWORD)) for name in (USER, "bob")}
-    )
+    users = Users({name: bytes.fromhex(password_hash(PASSWORD)) for name in (USER, "bob")})
     mysql = MySqlServer(service, users, host="127.0.0.1", port=0)
     mysql.start()
     server = uvicorn.Server(

@@ -26,7 +26,8 @@ def test_health_needs_no_credentials(doors: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "credentials", [{}, {"token": "wrong"}, {"user": USER, "password": "wrong"}, {"user": "x", "password": ""}]
+    "credentials",
+    [{}, {"token": "wrong"}, {"user": USER, "password": "wrong"}, {"user": "x", "password": ""}],
 )
 def test_wrong_credentials_are_refused(doors: Any, credentials: dict[str, str]) -> None:
     with QueryClient(doors.http_url, **credentials) as client, pytest.raises(Unauthorized):
@@ -45,7 +46,9 @@ def test_json_answers_state_the_positions_they_hold(doors: Any, credentials: dic
 def test_parameters_by_place_and_by_name(doors: Any) -> None:
     with QueryClient(doors.http_url, token=TOKEN) as client:
         by_place = client.query("select count(*) from flights where carrier = ? and gate = ?", ["AA", 1])
-        by_name = client.query("select count(*) from flights where carrier = :c and gate = :g", {"c": "AA", "g": 1})
+        by_name = client.query(
+            "select count(*) from flights where carrier = :c and gate = :g", {"c": "AA", "g": 1}
+        )
         injected = client.query("select count(*) from flights where carrier = ?", ["' or 1=1 -- "])
     assert by_place.rows == by_name.rows
     assert injected.rows == ((0,),)
@@ -83,7 +86,9 @@ def test_explain_shows_what_was_done(doors: Any) -> None:
 def test_db_api(doors: Any) -> None:
     with connect(doors.http_url, token=TOKEN) as connection:
         cursor = connection.cursor()
-        cursor.execute("select carrier, count(*) from flights where gate = ? group by carrier order by 1", (1,))
+        cursor.execute(
+            "select carrier, count(*) from flights where gate = ? group by carrier order by 1", (1,)
+        )
         assert [column[0] for column in cursor.description or ()] == ["carrier", "COUNT(*)"]
         first = cursor.fetchone()
         assert first is not None

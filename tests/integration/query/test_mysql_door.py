@@ -110,7 +110,9 @@ def test_catalogue_queries_of_ordinary_clients(doors: Any) -> None:
     assert ask(doors, "SHOW WARNINGS") == []
     assert ask(doors, "SHOW KEYS FROM flights") == []
     assert len(ask(doors, "SHOW PROCESSLIST")) >= 1
-    assert ask(doors, "select @@version_comment, database(), @@session.autocommit") == [("rtolap", "rtolap", 1)]
+    assert ask(doors, "select @@version_comment, database(), @@session.autocommit") == [
+        ("rtolap", "rtolap", 1)
+    ]
     assert ask(
         doors,
         "select table_name from information_schema.tables where table_schema = 'rtolap' order by table_name",
@@ -139,7 +141,8 @@ def test_sqlalchemy_reflects_and_selects(doors: Any) -> None:
     assert {"carrier", "hour_start", "delay"} <= set(table.columns.keys())
     with engine.connect() as connection:
         textual = connection.execute(
-            sqlalchemy.text("select carrier, count(*) from flights where gate = :gate group by carrier"), {"gate": 1}
+            sqlalchemy.text("select carrier, count(*) from flights where gate = :gate group by carrier"),
+            {"gate": 1},
         ).all()
         query = (
             sqlalchemy.select(table.c.carrier, sqlalchemy.func.count())
@@ -160,7 +163,10 @@ def test_the_mariadb_command_line_asks(doors: Any, tmp_path: Path) -> None:
         [
             *(binary, f"--defaults-file={options}", "-h", "127.0.0.1", "-P", str(doors.mysql_port)),
             *("--default-character-set=utf8mb4", "--skip-ssl", "-B", "-N", "rtolap"),
-            *("-e", "show tables; select carrier, count(*) from flights group by carrier order by 2 desc limit 1"),
+            *(
+                "-e",
+                "show tables; select carrier, count(*) from flights group by carrier order by 2 desc limit 1",
+            ),
         ],
         capture_output=True,
         text=True,

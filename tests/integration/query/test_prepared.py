@@ -49,9 +49,7 @@ def test_a_statement_is_prepared_executed_twice_and_closed(doors: Any) -> None:
         )
         assert (columns, parameters) == (6, 2)
         types = bytes((0xFD, 0, 8, 0))
-        first = binary.execute(
-            identity, columns, b"\0\x01" + types + b"\x02AA" + struct.pack("<q", 1)
-        )
+        first = binary.execute(identity, columns, b"\0\x01" + types + b"\x02AA" + struct.pack("<q", 1))
         again = binary.execute(identity, columns, b"\0\0" + b"\x02AA" + struct.pack("<q", 1))
         assert first == again
         with connection.cursor() as cursor:

@@ -22,6 +22,7 @@ def one_task_dag(dag_id: str, **operator: Any) -> DAG:
 survivor = one_task_dag("it_survivor", argv=[*SLEEP, "3600"])
 cleared = one_task_dag("it_cleared", argv=[*SLEEP, "3600"])
 marked = one_task_dag("it_marked", argv=[*SLEEP, "3600"])
+linked = one_task_dag("it_linked", argv=[*SLEEP, "3600"])
 retried = one_task_dag(
     "it_retried",
     argv=[*SLEEP, "0", "--exit-code", "{{ 0 if ti.try_number > 1 else 3 }}"],

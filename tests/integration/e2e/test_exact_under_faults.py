@@ -1,7 +1,7 @@
 """Two replica sets of two, two coordinators, real Kafka, ZooKeeper and Spark; everything is killed in turn.
 
-Queries are asked all the time. Each names the prefix of every partition that it holds, and must equal the plain
-recount of that prefix; prefixes never get shorter. At the end history alone equals the recount of everything.
+Queries are asked all the time. Each names the prefix of every partition that it holds, and must equal the
+plain recount of that prefix; prefixes never get shorter. At the end history equals the recount of everything.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rtolap.testing.services import Services, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.e2e, pytest.mark.timeout(900)]
 
-JOBS = Path(__file__).resolve().parents[2] / "spark_jobs"
+JOBS = Path(__file__).resolve().parents[3] / "spark_jobs"
 PARTITIONS = 4
 SETS = {"left": ("l0", "l1"), "right": ("r0", "r1")}
 STEP_MS = 400
@@ -36,7 +36,7 @@ FAULTS = ("receiver", "coordinator", "kafka", "zookeeper", "spark")
 
 
 class Asker(threading.Thread):
-    """Asks over and over, keeps every answer. Errors are kept too: an error is allowed, a wrong answer is not."""
+    """Asks over and over, keeps every answer, and errors: those are allowed, a wrong answer is not."""
 
     def __init__(self, world: World) -> None:
         super().__init__(daemon=True)
