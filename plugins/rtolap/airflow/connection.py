@@ -31,7 +31,7 @@ class Endpoints:
 
 def from_settings(settings: Settings) -> Endpoints:
     return Endpoints(
-        coordinator_urls=(f"http://{settings.host}:{settings.coordinator_port}",),
+        coordinator_urls=settings.coordinator_urls(),
         agent_url=f"http://{settings.host}:{settings.agent_port}",
         token=settings.token(),
     )
@@ -45,8 +45,9 @@ def from_connection(connection: ConnectionLike, settings: Settings) -> Endpoints
     extra: Mapping[str, Any] = connection.extra_dejson
     host = connection.host or settings.host
     urls = tuple(url.strip() for url in str(extra.get("coordinator_urls") or "").split(",") if url.strip())
-    if not urls:
+    if not urls and (connection.host or connection.port):
         urls = (f"http://{host}:{connection.port or settings.coordinator_port}",)
+    urls = urls or settings.coordinator_urls()
     agent_url = str(extra.get("agent_url") or f"http://{host}:{settings.agent_port}")
     for url in (*urls, agent_url):
         if not url.startswith(("http://", "https://")):

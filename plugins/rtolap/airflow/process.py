@@ -154,18 +154,13 @@ class ManagedProcessOperator(BaseOperator):
 class ReceiverOperator(ManagedProcessOperator):
     """One receiver, as a task that never ends by itself. `port` 0 lets the receiver find a free one."""
 
-    def __init__(
-        self, *, receiver_id: str, replica_set: str, port: int = 0, host: str | None = None, **kwargs: Any
-    ) -> None:
+    def __init__(self, *, receiver_id: str, replica_set: str, port: int = 0, **kwargs: Any) -> None:
         argv = ["rtolap", "receiver", "serve", "--id", receiver_id, "--replica-set", replica_set]
         argv += ["--port", str(port)]
-        if host is not None:
-            argv += ["--host", host]
         super().__init__(argv=argv, process_key=f"receiver.{receiver_id}", **kwargs)
         self.receiver_id = receiver_id
         self.replica_set = replica_set
         self.port = port
-        self.host = host
 
 
 def find(agent: AgentClient, key: str) -> ProcessStatus | None:

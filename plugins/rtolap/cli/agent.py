@@ -36,7 +36,7 @@ def serve(
     logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     run(
         folder=settings.data_dir / "agent",
-        commands=Commands(jobs_dir),
+        commands=Commands(jobs_dir or settings.spark_jobs_dir),
         host=settings.host,
         port=settings.agent_port,
         token=settings.token(),
