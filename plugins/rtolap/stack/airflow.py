@@ -18,8 +18,8 @@ from rtolap.stack.layout import StackLayout
 from rtolap.stack.probes import airflow_missing
 from rtolap.stack.process import ProcessSpec
 
-_MIGRATION_TIMEOUT_S = 180
-_READY_TIMEOUT_S = 120
+_MIGRATION_TIMEOUT_S = 240
+_READY_TIMEOUT_S = 240  # 20 s on an idle machine; a busy one with two cores may need minutes
 _STOP_TIMEOUT_S = 15  # now and then the scheduler hangs in joining its workers; then its session is killed
 _migration = threading.Lock()
 
