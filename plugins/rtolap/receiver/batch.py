@@ -6,8 +6,9 @@ tight offset range per partition of the rows it was made of.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -51,13 +52,15 @@ def batch_tables(
     partition, offset = _int64s(events, PARTITION), _int64s(events, OFFSET)
     segment_ms = event_ms // window_ms * window_ms
     split = split_batch(segment_ms, partition, offset, vectors, window_ms=window_ms, horizon_ms=horizon_ms)
+    columns = {"segment": segment_ms, "partition": partition, "offset": offset, "event_ms": event_ms}
+    everything = _grouped(columns, None)
     found: dict[int, tuple[LocalTable, ...]] = {}
     for rank in RANKS if split.ranks is not None else (1,):
         kept = split.rows(rank)
         if kept is not None and not kept.any():
             continue
         chosen = events if kept is None or kept.all() else events.filter(pa.array(kept))
-        ranges = _ranges(segment_ms, partition, offset, kept)
+        ranges = _ranges(everything if kept is None else _grouped(columns, kept))
         for start_ms, table in aggregate_events(schema, chosen).items():
             version = vectors.get(start_ms, NO_VECTORS).version + rank
             fresh = LocalTable(
@@ -67,7 +70,7 @@ def batch_tables(
                 versions=(version,),
             )
             found[start_ms] = (*found.get(start_ms, ()), fresh)
-    return BatchTables(found, _seen(partition, event_ms, split.late, split.dropped))
+    return BatchTables(found, _seen(everything, split.late, split.dropped))
 
 
 def sum_of_rows(table: pa.Table) -> int:
@@ -79,32 +82,43 @@ def _int64s(table: pa.Table, name: str) -> Int64s:
     return table.column(name).to_numpy().astype(np.int64, copy=False)
 
 
-def _ranges(
-    segment_ms: Int64s, partition: Int64s, offset: Int64s, kept: npt.NDArray[np.bool_] | None
-) -> dict[int, Ranges]:
-    columns = {"segment": segment_ms, "partition": partition, "offset": offset}
-    if kept is not None:
-        columns = {name: column[kept] for name, column in columns.items()}
+class _Group(NamedTuple):
+    """Rows of one segment and partition."""
+
+    segment_ms: int
+    partition: int
+    offset_min: int
+    offset_max: int
+    event_ms_max: int
+    rows: int
+
+
+def _grouped(columns: dict[str, Int64s], kept: npt.NDArray[np.bool_] | None) -> list[_Group]:
+    chosen = columns if kept is None else {name: column[kept] for name, column in columns.items()}
     grouped = (
-        pa.table(columns)
+        pa.table(chosen)
         .group_by(["segment", "partition"], use_threads=False)
-        .aggregate([("offset", "min"), ("offset", "max")])
+        .aggregate([("offset", "min"), ("offset", "max"), ("event_ms", "max"), ("event_ms", "count")])
     )
-    names = ("segment", "partition", "offset_min", "offset_max")
+    names = ("segment", "partition", "offset_min", "offset_max", "event_ms_max", "event_ms_count")
+    return [_Group(*row) for row in zip(*(grouped.column(name).to_pylist() for name in names), strict=True)]
+
+
+def _ranges(groups: Iterable[_Group]) -> dict[int, Ranges]:
     found: dict[int, Ranges] = {}
-    for start_ms, part, low, high in zip(*(grouped.column(name).to_pylist() for name in names), strict=True):
-        found.setdefault(start_ms, {})[part] = (low, high + 1)
+    for one in groups:
+        found.setdefault(one.segment_ms, {})[one.partition] = (one.offset_min, one.offset_max + 1)
     return found
 
 
-def _seen(partition: Int64s, event_ms: Int64s, late: Int64s, dropped: Int64s) -> dict[int, Seen]:
-    grouped = (
-        pa.table({"partition": partition, "event_ms": event_ms})
-        .group_by(["partition"], use_threads=False)
-        .aggregate([("event_ms", "max"), ("event_ms", "count")])
-    )
-    names = ("partition", "event_ms_max", "event_ms_count")
-    return {
-        part: Seen(count, mark_ms, int(late[part]), int(dropped[part]))
-        for part, mark_ms, count in zip(*(grouped.column(name).to_pylist() for name in names), strict=True)
-    }
+def _seen(groups: Iterable[_Group], late: Int64s, dropped: Int64s) -> dict[int, Seen]:
+    found: dict[int, Seen] = {}
+    for one in groups:
+        part = one.partition
+        before = found.get(part, Seen(0, one.event_ms_max, int(late[part]), int(dropped[part])))
+        found[part] = replace(
+            before,
+            events=before.events + one.rows,
+            watermark_ms=max(before.watermark_ms, one.event_ms_max),
+        )
+    return found

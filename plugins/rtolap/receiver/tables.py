@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import pyarrow as pa
 
@@ -45,7 +46,7 @@ class LocalTable:
     def rows(self) -> int:
         return int(self.table.num_rows)
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         return int(self.table.nbytes) if self.fragment is None else self.fragment.info.bytes
 
