@@ -80,8 +80,9 @@ class StreamConsumer(Protocol):
     def poll(self, records_max: int, timeout_s: float) -> Batch:
         """What has arrived, at most `records_max`; waits up to `timeout_s` only while there is nothing.
 
-        NotFound: the topic is gone. OffsetsGone: a position is outside the log. A broker that is down
-        gives empty batches until it is back; `broker_trouble` says since when.
+        NotFound: the topic is gone. OffsetsGone: a position is outside the log; every poll says so until
+        `assign` mends it, for the other partitions' records must not hide it. A broker that is down gives
+        empty batches until it is back; `broker_trouble` names the trouble.
         """
 
     def position(self) -> Offsets:

@@ -79,8 +79,8 @@ class EventDecoder:
         """`values[i]` was read from `partitions[i]` at `offsets[i]`; `now_ms` bounds how late times are."""
         problems: dict[int, Problem] = {}
         records, places = self._sized(values, problems)
-        rows, places = self._rows(records, places, values, problems)
-        columns, keep = self._columns(rows, places, values, now_ms, problems)
+        rows, places = self._rows(records, places, problems)
+        columns, keep = self._columns(rows, places, now_ms, problems)
         if not keep.all():
             chosen = pa.array(np.flatnonzero(keep))
             columns = {name: column.take(chosen) for name, column in columns.items()}
@@ -94,14 +94,13 @@ class EventDecoder:
     ) -> tuple[list[bytes], Places]:
         """Leave out tombstones and records that are too large before anything parses them."""
         bytes_max = self._schema.table.record_bytes_max
-        for place, value in enumerate(values) if None in values else ():
-            if value is None:
-                problems[place] = Problem("tombstone", "a record without a value")
-        present = [value for value in values if value is not None] if problems else list(values)
         places = np.arange(len(values))
-        if problems:
+        if None in values:
+            for place, value in enumerate(values):
+                if value is None:
+                    problems[place] = Problem("tombstone", "a record without a value")
             places = np.delete(places, list(problems))
-        records: list[bytes] = [value for value in present if value is not None] if problems else present  # type: ignore[assignment]
+        records = [value for value in values if value is not None]
         if records and max(map(len, records)) > bytes_max:
             lengths = np.fromiter(map(len, records), np.int64, len(records))
             for position in np.flatnonzero(lengths > bytes_max):
@@ -115,7 +114,6 @@ class EventDecoder:
         self,
         records: list[bytes],
         places: Places,
-        values: Sequence[bytes | None],
         problems: dict[int, Problem],
     ) -> tuple[pa.StructArray, Places]:
         """Parse; what the reader refuses is named by the classifier. Rows come in input order."""
@@ -169,7 +167,6 @@ class EventDecoder:
         self,
         rows: pa.StructArray,
         places: Places,
-        values: Sequence[bytes | None],
         now_ms: int,
         problems: dict[int, Problem],
     ) -> tuple[dict[str, pa.Array], NDArray[np.bool_]]:

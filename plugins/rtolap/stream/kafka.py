@@ -82,9 +82,7 @@ class KafkaConsumer:
         self._reassign()
 
     def poll(self, records_max: int, timeout_s: float) -> Batch:
-        if self._pending is not None:
-            error, self._pending = self._pending, None
-            raise error
+        self._raise_pending()
         messages = self._consumer.consume(records_max, 0)
         if not messages:
             messages = self._consumer.consume(1, timeout_s)  # returns at the first arrival …
@@ -95,9 +93,7 @@ class KafkaConsumer:
         batch = self._batch(messages)
         if not len(batch):
             self._check_topic()
-            if self._pending is not None:
-                error, self._pending = self._pending, None
-                raise error
+            self._raise_pending()
         return batch
 
     def position(self) -> Offsets:
@@ -145,6 +141,14 @@ class KafkaConsumer:
 
     def close(self) -> None:
         self._consumer.close()
+
+    def _raise_pending(self) -> None:
+        """An offset that is gone stays gone until `assign`; anything else may mend itself."""
+        error = self._pending
+        if error is not None:
+            if not isinstance(error, OffsetsGone):
+                self._pending = None
+            raise error
 
     def _check_topic(self) -> None:
         """A quiet topic may be a deleted one, of which librdkafka says nothing: look now and then."""

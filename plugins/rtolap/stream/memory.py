@@ -151,22 +151,29 @@ class MemoryConsumer:
             raise Unavailable(f"the broker does not answer for topic {self.topic}", action="retry")
         return self._broker.logs(self.topic)
 
+    def _readable(self) -> list[tuple[int, int, _Log]]:
+        """(partition, position, log) of what is assigned and not paused; raises for any that is unreadable."""
+        found = []
+        for partition, position in sorted(self._positions.items()) if not self._broker.down else ():
+            logs = self._broker.logs(self.topic)
+            if partition >= len(logs):
+                raise NotFound(f"{self.topic} has no partition {partition}")
+            log = logs[partition]
+            if partition in self._paused:
+                continue
+            if not log.start <= position <= log.end:
+                raise OffsetsGone(self.topic, partition, position=position, start=log.start, end=log.end)
+            found.append((partition, position, log))
+        return found
+
     def _take(self, records_max: int) -> Batch:
         values: list[bytes | None] = []
         partitions: list[int] = []
         offsets: list[int] = []
         created: list[int] = []
-        for partition, position in sorted(self._positions.items()) if not self._broker.down else ():
-            if partition in self._paused or len(values) >= records_max:
-                continue
-            logs = self._broker.logs(self.topic)
-            if partition >= len(logs):
-                raise NotFound(f"{self.topic} has no partition {partition}")
-            log = logs[partition]
-            if not log.start <= position <= log.end:
-                if values:
-                    break  # what was read before is handed out first
-                raise OffsetsGone(self.topic, partition, position=position, start=log.start, end=log.end)
+        for partition, position, log in self._readable():
+            if len(values) >= records_max:
+                break
             first = bisect.bisect_left(log.offsets, position)
             last = min(len(log.offsets), first + records_max - len(values))
             taken = log.records[first:last]

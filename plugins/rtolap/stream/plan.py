@@ -13,13 +13,14 @@ import pyarrow as pa
 from rtolap.base.errors import DefinitionError
 from rtolap.format.schema import arrow_type
 from rtolap.model.cube import Schema
-from rtolap.model.types import BIGINT, STRING, ColumnType
+from rtolap.model.types import BIGINT, INT, STRING, ColumnType
 from rtolap.stream.classify import Leaf
 from rtolap.stream.event_time import EventTimeParser
 from rtolap.stream.lossy import Strict
 
 _EPOCH_TYPES = ("int", "bigint", "timestamp", "string")
 _WRITTEN_TYPES = ("string", "timestamp", "date")
+_PATTERN_TYPES = ("string", "timestamp")
 
 
 class ReadPlan:
@@ -51,14 +52,18 @@ class ReadPlan:
         is_time = name == self.time_column
         read = STRING if declared.kind in ("date", "timestamp") else declared
         if is_time:
-            allowed = _EPOCH_TYPES if times.is_epoch else _WRITTEN_TYPES
+            allowed: tuple[str, ...] = _EPOCH_TYPES if times.is_epoch else _WRITTEN_TYPES
+            if not times.is_epoch and schema.table.time.format != "iso8601":
+                allowed = _PATTERN_TYPES
             if declared.kind not in allowed:
                 raise DefinitionError(
                     f"table {schema.table.name}: the event time {name} cannot be read",
                     expected=f"type {', '.join(allowed)} for format {schema.table.time.format}",
                     found=str(declared),
                 )
-            read = BIGINT if times.is_epoch and declared.kind != "string" else STRING
+            read = STRING
+            if times.is_epoch and declared.kind != "string":
+                read = INT if declared.kind == "int" else BIGINT
         return Leaf(name, column.json_path, read, is_time)
 
 

@@ -178,6 +178,9 @@ class StreamContract:
         assert isinstance(error, OffsetsGone)
         assert (error.partition, error.position, error.start, error.end) == (0, 0, 2, 3)
         assert consumer.position() == {0: 0}
+        poll_until_raises(consumer, OffsetsGone)  # it does not go away by itself
+        consumer.assign({0: 2})
+        assert read(consumer, 1) == {0: [(2, b"c")]}
 
     def test_an_offset_beyond_the_log_is_an_error_too(self, world: World) -> None:
         world.admin.create_topic(world.topic, 1)
