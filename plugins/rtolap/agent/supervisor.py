@@ -18,17 +18,17 @@ import msgspec
 
 from rtolap.agent.commands import Commands
 from rtolap.agent.ledger import Ledger
+from rtolap.agent.lifecycle import Lifecycle
 from rtolap.agent.processes import Processes
-from rtolap.agent.records import Handle, ProcessRecord, StateFile
+from rtolap.agent.records import ProcessRecord, StateFile
 from rtolap.agent.states import FINAL, ProcessEvent, ProcessState
 from rtolap.base.clock import Clock, SystemClock
-from rtolap.base.errors import DefinitionError, NotFound, ProcessFailed, Refused, RtolapError
+from rtolap.base.errors import DefinitionError, NotFound, Refused, RtolapError
 from rtolap.wire.agent import ProcessSpec, ProcessStatus, check_files, check_key
 
 log = logging.getLogger(__name__)
 
 TICK_S = 0.5
-KILL_WAIT_S = 10.0  # after SIGKILL; longer means a process stuck in the kernel
 _WITH_PID = (ProcessState.RUNNING, ProcessState.STOPPING)
 
 
@@ -42,9 +42,9 @@ class Supervisor:
         self._clock = clock or SystemClock()
         self._processes = Processes(folder / "logs")
         self._ledger = Ledger(StateFile(folder / "state.json"), self._processes, self._clock)
+        self._life = Lifecycle(commands, self._processes, self._ledger, self._clock)
         self._locks: dict[str, asyncio.Lock] = {}
         self._lease_until_s: dict[str, float] = {}
-        self._restart_at_s: dict[str, float] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._busy: set[str] = set()  # keys with a background task, so that a tick does not start another
 
@@ -69,7 +69,7 @@ class Supervisor:
                     action="a later request owns this process; raise the generation to take it over",
                 )
             if record is not None and record.state not in FINAL:
-                await self._stop(record, f"replaced by generation {spec.generation}")
+                await self._life.stop(record, f"replaced by generation {spec.generation}")
             if record is not None:
                 self._processes.remove_caller_files(key, record.generation)
             self._processes.write_caller_files(key, spec.generation, spec.files)
@@ -77,7 +77,7 @@ class Supervisor:
             fresh = ProcessRecord(key=key, spec=spec, changed_ms=self._clock.now_ms())
             self._ledger.put(fresh)
             self._renew(fresh)
-            return self._status(self._spawn(fresh, argv))
+            return self._status(self._life.start(fresh, argv))
 
     async def renew(self, key: str, generation: int) -> ProcessStatus:
         record = self._ledger.owned(key, generation, "renew the lease of")
@@ -102,7 +102,7 @@ class Supervisor:
                     reason=f"replaced by generation {record.generation}",
                 )
             self._ledger.owned(key, generation, "stop")
-            return self._status(await self._stop(record, "stopped by request"))
+            return self._status(await self._life.stop(record, "stopped by request"))
 
     async def acknowledge(self, key: str, generation: int) -> ProcessStatus:
         """The caller has read the result; only the generation (and the log, for people) is kept."""
@@ -165,11 +165,11 @@ class Supervisor:
             if record.state is ProcessState.PENDING:
                 found = self._processes.find(record.key, record.generation)
                 if found is None:
-                    self._spawn(record, self._commands.resolve(record.spec.argv))
+                    self._life.start(record, self._commands.resolve(record.spec.argv))
                 else:
-                    self._started(record, found)
+                    self._life.started(record, found)
             elif record.state is ProcessState.BACKOFF:
-                self._restart_at_s[record.key] = self._clock.monotonic_s()
+                self._life.restart_now(record.key)
 
     # -- the regular look at one process -----------------------------------------------------------------
 
@@ -185,93 +185,18 @@ class Supervisor:
             if self._processes.alive(record.running_as):
                 self._processes.shorten_log(key, record.generation)
             else:
-                self._ended(record)
-        elif record.state is ProcessState.BACKOFF and self._clock.monotonic_s() >= self._restart_at_s[key]:
+                self._life.ended(record)
+        elif record.state is ProcessState.BACKOFF and self._life.restart_is_due(key):
             pending = self._ledger.step(record, ProcessEvent.RETRY, f"restart {record.restarts}")
-            self._spawn(pending, self._commands.resolve(pending.spec.argv))
+            self._life.start(pending, self._commands.resolve(pending.spec.argv))
 
-    def _ended(self, record: ProcessRecord) -> None:
-        """A process ended by itself: done, crashed, or crashed once too often."""
-        spec, key = record.spec, record.key
-        # What it left behind would hold ports and files against its successor.
-        self._processes.kill_session(record.running_as)
-        code = self._processes.exit_code(key, record.generation, record.running_as, one_shot=spec.one_shot)
-        reason = f"ended with exit code {code}" if code is not None else "ended; its exit code is unknown"
-        record = msgspec.structs.replace(
-            record, exit_code=code, log_tail=self._processes.log_tail(key, record.generation)
-        )
-        if spec.one_shot:
-            self._ledger.step(record, ProcessEvent.COMPLETED if code == 0 else ProcessEvent.GAVE_UP, reason)
-            return
-        now_ms = self._clock.now_ms()
-        up_s = (now_ms - (record.started_ms or now_ms)) / 1000
-        restarts = 0 if up_s >= spec.restart.forget_after_s else record.restarts
-        if restarts >= spec.restart.max:
-            self._ledger.step(record, ProcessEvent.GAVE_UP, f"{reason}, after {restarts} restarts")
-            return
-        wait_s = min(spec.restart.backoff_s * 2**restarts, spec.restart.backoff_s_max)
-        self._restart_at_s[key] = self._clock.monotonic_s() + wait_s
-        record = msgspec.structs.replace(record, restarts=restarts + 1)
-        self._ledger.step(record, ProcessEvent.CRASHED, f"{reason}; restart in {wait_s:g} s")
-
-    # -- starting and stopping ---------------------------------------------------------------------------
-
-    def _spawn(self, record: ProcessRecord, argv: tuple[str, ...]) -> ProcessRecord:
-        """The record is on disk as PENDING; see `_recover` for a crash from here on."""
-        spec = record.spec
-        env = {**self._commands.environment(), **spec.env}
-        try:
-            handle = self._processes.spawn(record.key, record.generation, argv, env, one_shot=spec.one_shot)
-        except ProcessFailed as error:
-            return self._ledger.step(record, ProcessEvent.GAVE_UP, str(error))
-        return self._started(record, handle)
-
-    def _started(self, record: ProcessRecord, handle: Handle) -> ProcessRecord:
-        record = msgspec.structs.replace(
-            record, handle=handle, started_ms=self._clock.now_ms(), exit_code=None
-        )
-        return self._ledger.step(record, ProcessEvent.SPAWNED, f"running as {handle.pid}")
-
-    async def _stop(self, record: ProcessRecord, reason: str) -> ProcessRecord:
-        """SIGTERM, wait, SIGKILL to the session, wait. The caller holds the key's lock."""
-        record = self._ledger.step(
-            record, ProcessEvent.STOP, reason if record.state not in FINAL else record.reason
-        )
-        if record.state is not ProcessState.STOPPING:
-            return record
-        handle = record.running_as
-        self._processes.terminate(handle)
-        if not await self._gone(handle, record.spec.stop_grace_s):
-            log.warning("%s did not end within %g s: killed", record.key, record.spec.stop_grace_s)
-            self._processes.kill_session(handle)
-            if not await self._gone(handle, KILL_WAIT_S):
-                raise ProcessFailed(
-                    f"{record.key} generation {record.generation} does not end",
-                    found=f"pid {handle.pid} alive {KILL_WAIT_S:g} s after SIGKILL",
-                    action="look at the host: the process is stuck in the kernel",
-                )
-        record = msgspec.structs.replace(
-            record,
-            exit_code=self._processes.exit_code(
-                record.key, record.generation, handle, one_shot=record.spec.one_shot
-            ),
-            log_tail=self._processes.log_tail(record.key, record.generation),
-        )
-        return self._ledger.step(record, ProcessEvent.GONE, reason)
-
-    async def _gone(self, handle: Handle, wait_s: float) -> bool:
-        deadline_s = self._clock.monotonic_s() + wait_s
-        while self._processes.alive(handle) or self._processes.session_members(handle):
-            if self._clock.monotonic_s() >= deadline_s:
-                return False
-            await asyncio.sleep(0.05)
-        return True
+    # -- leases and background stops --------------------------------------------------------------------
 
     def _background(self, key: str, reason: str) -> None:
         async def stop_it() -> None:
             try:
                 async with self._lock(key):
-                    await self._stop(self._ledger.get(key), reason)
+                    await self._life.stop(self._ledger.get(key), reason)
             except RtolapError:
                 log.exception("stopping %s in the background failed; it is tried again", key)
             finally:

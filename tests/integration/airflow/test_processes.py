@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import httpx
 import psutil
 import pytest
 
@@ -38,7 +37,7 @@ def test_a_process_survives_a_killed_triggerer(airflow: Any) -> None:
     assert airflow.task("it_survivor", run)["state"] == "deferred"
 
 
-def test_the_task_leads_to_its_processs_log_for_those_who_may_read_it(airflow: Any) -> None:
+def test_the_task_leads_to_its_processs_log(airflow: Any) -> None:
     run = airflow.trigger("it_linked")
     airflow.until_running("it_linked", 1)
     airflow.until_task("it_linked", run, "deferred")
@@ -51,9 +50,6 @@ def test_the_task_leads_to_its_processs_log_for_those_who_may_read_it(airflow: A
         return answer.text if "sleeping for 3600 s" in answer.text else None
 
     airflow.until("line in the log", log)
-    assert httpx.get(url, trust_env=False).status_code == 401
-    segments = url.replace("/processes/it_linked/log", "/cubes/c/segments")
-    assert httpx.get(segments, trust_env=False).status_code == 401
 
 
 def test_clear_stops_the_old_process_before_the_new_one_starts(airflow: Any) -> None:

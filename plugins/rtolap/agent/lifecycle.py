@@ -1,0 +1,110 @@
+"""Starts, stops and restarts one process as the table says; the caller holds its key's lock."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+
+from rtolap.agent.commands import Commands
+from rtolap.agent.ledger import Ledger
+from rtolap.agent.processes import Processes
+from rtolap.agent.records import Handle, ProcessRecord
+from rtolap.agent.states import FINAL, ProcessEvent, ProcessState
+from rtolap.base.clock import Clock
+from rtolap.base.errors import ProcessFailed
+
+log = logging.getLogger(__name__)
+
+KILL_WAIT_S = 10.0  # after SIGKILL; longer means a process stuck in the kernel
+
+
+class Lifecycle:
+    def __init__(self, commands: Commands, processes: Processes, ledger: Ledger, clock: Clock) -> None:
+        self._commands = commands
+        self._processes = processes
+        self._ledger = ledger
+        self._clock = clock
+        self._restart_at_s: dict[str, float] = {}
+
+    def restart_now(self, key: str) -> None:
+        self._restart_at_s[key] = self._clock.monotonic_s()
+
+    def restart_is_due(self, key: str) -> bool:
+        return self._clock.monotonic_s() >= self._restart_at_s[key]
+
+    def ended(self, record: ProcessRecord) -> None:
+        """A process ended by itself: done, crashed, or crashed once too often."""
+        spec, key = record.spec, record.key
+        # What it left behind would hold ports and files against its successor.
+        self._processes.kill_session(record.running_as)
+        code = self._processes.exit_code(key, record.generation, record.running_as, one_shot=spec.one_shot)
+        reason = f"ended with exit code {code}" if code is not None else "ended; its exit code is unknown"
+        record = msgspec.structs.replace(
+            record, exit_code=code, log_tail=self._processes.log_tail(key, record.generation)
+        )
+        if spec.one_shot:
+            self._ledger.step(record, ProcessEvent.COMPLETED if code == 0 else ProcessEvent.GAVE_UP, reason)
+            return
+        now_ms = self._clock.now_ms()
+        up_s = (now_ms - (record.started_ms or now_ms)) / 1000
+        restarts = 0 if up_s >= spec.restart.forget_after_s else record.restarts
+        if restarts >= spec.restart.max:
+            self._ledger.step(record, ProcessEvent.GAVE_UP, f"{reason}, after {restarts} restarts")
+            return
+        wait_s = min(spec.restart.backoff_s * 2**restarts, spec.restart.backoff_s_max)
+        self._restart_at_s[key] = self._clock.monotonic_s() + wait_s
+        record = msgspec.structs.replace(record, restarts=restarts + 1)
+        self._ledger.step(record, ProcessEvent.CRASHED, f"{reason}; restart in {wait_s:g} s")
+
+    def start(self, record: ProcessRecord, argv: tuple[str, ...]) -> ProcessRecord:
+        """The record is on disk as PENDING; see `Supervisor._recover` for a crash from here on."""
+        spec = record.spec
+        env = {**self._commands.environment(), **spec.env}
+        try:
+            handle = self._processes.spawn(record.key, record.generation, argv, env, one_shot=spec.one_shot)
+        except ProcessFailed as error:
+            return self._ledger.step(record, ProcessEvent.GAVE_UP, str(error))
+        return self.started(record, handle)
+
+    def started(self, record: ProcessRecord, handle: Handle) -> ProcessRecord:
+        record = msgspec.structs.replace(
+            record, handle=handle, started_ms=self._clock.now_ms(), exit_code=None
+        )
+        return self._ledger.step(record, ProcessEvent.SPAWNED, f"running as {handle.pid}")
+
+    async def stop(self, record: ProcessRecord, reason: str) -> ProcessRecord:
+        """SIGTERM, wait, SIGKILL to the session, wait. The caller holds the key's lock."""
+        record = self._ledger.step(
+            record, ProcessEvent.STOP, reason if record.state not in FINAL else record.reason
+        )
+        if record.state is not ProcessState.STOPPING:
+            return record
+        handle = record.running_as
+        self._processes.terminate(handle)
+        if not await self._gone(handle, record.spec.stop_grace_s):
+            log.warning("%s did not end within %g s: killed", record.key, record.spec.stop_grace_s)
+            self._processes.kill_session(handle)
+            if not await self._gone(handle, KILL_WAIT_S):
+                raise ProcessFailed(
+                    f"{record.key} generation {record.generation} does not end",
+                    found=f"pid {handle.pid} alive {KILL_WAIT_S:g} s after SIGKILL",
+                    action="look at the host: the process is stuck in the kernel",
+                )
+        record = msgspec.structs.replace(
+            record,
+            exit_code=self._processes.exit_code(
+                record.key, record.generation, handle, one_shot=record.spec.one_shot
+            ),
+            log_tail=self._processes.log_tail(record.key, record.generation),
+        )
+        return self._ledger.step(record, ProcessEvent.GONE, reason)
+
+    async def _gone(self, handle: Handle, wait_s: float) -> bool:
+        deadline_s = self._clock.monotonic_s() + wait_s
+        while self._processes.alive(handle) or self._processes.session_members(handle):
+            if self._clock.monotonic_s() >= deadline_s:
+                return False
+            await asyncio.sleep(0.05)
+        return True

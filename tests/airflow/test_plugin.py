@@ -1,0 +1,48 @@
+"""The plugin: its routes have no open door, and the plugins folder holds nothing that Airflow would trip over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import HTTPException
+from fastapi.routing import APIRoute
+from fastapi.testclient import TestClient
+from rtolap.airflow.links import URL_PREFIX
+from rtolap.airflow.plugin import RtolapPlugin
+from rtolap.airflow.routes import app
+
+PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
+
+
+def guards(route: APIRoute) -> list[Any]:
+    return [dependency.dependency for dependency in route.dependencies]
+
+
+def test_every_route_asks_airflow_who_is_looking() -> None:
+    routes = [route for route in app.routes if isinstance(route, APIRoute)]
+    assert len(routes) == len(app.routes) == 3
+    for route in routes:
+        assert len(guards(route)) == 1
+        assert "requires_access_dag" in guards(route)[0].__qualname__
+        assert "{dag_id}" in route.path  # the guard reads it from there
+
+
+def test_a_refused_reader_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise HTTPException(403)
+
+    route = next(route for route in app.routes if isinstance(route, APIRoute))
+    monkeypatch.setitem(app.dependency_overrides, guards(route)[0], refuse)
+    answer = TestClient(app).get("/dags/d/processes/receiver.r0/log")
+    assert answer.status_code == 403
+
+
+def test_the_plugin_mounts_its_routes_where_the_links_lead() -> None:
+    assert [mounted["url_prefix"] for mounted in RtolapPlugin.fastapi_apps] == [URL_PREFIX]
+
+
+def test_airflow_would_run_one_file_of_the_plugins_folder() -> None:
+    assert (PLUGINS / ".airflowignore").read_text().split() == ["rtolap/"]
+    assert [path.name for path in PLUGINS.glob("*.py")] == ["rtolap_plugin.py"]
