@@ -20,7 +20,10 @@ class AirflowApi:
         self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S)
 
     def __enter__(self) -> AirflowApi:
-        token = self._http.get("/auth/token").raise_for_status().json()["access_token"]
+        try:
+            token = self._http.get("/auth/token").raise_for_status().json()["access_token"]
+        except httpx.HTTPError as error:
+            raise Unavailable("Airflow does not sign us in", found=str(error)) from error
         self._http.headers["Authorization"] = f"Bearer {token}"
         return self
 
@@ -31,21 +34,18 @@ class AirflowApi:
         """Let the scheduler run a DAG, as soon as it knows it. Raises Unavailable after two minutes."""
         deadline = time.monotonic() + _PARSE_TIMEOUT_S
         while True:
-            response = self._http.patch(f"/api/v2/dags/{dag_id}", json={"is_paused": False})
-            if response.is_success:
-                return
+            try:
+                response = self._http.patch(f"/api/v2/dags/{dag_id}", json={"is_paused": False})
+            except httpx.TransportError as error:
+                found = str(error)
+            else:
+                if response.is_success:
+                    return
+                found = f"{response.status_code} {response.text[:200]}"
             if time.monotonic() > deadline:
                 raise Unavailable(
-                    f"Airflow does not know the DAG {dag_id}",
-                    found=f"{response.status_code} {response.text[:200]}",
+                    f"Airflow does not start the DAG {dag_id}",
+                    found=found,
                     action="look at `rtolap stack logs airflow-dag-processor`",
                 )
             time.sleep(_POLL_S)
-
-    def running(self, dag_id: str, task_id: str) -> int:
-        """Instances of a task that run or wait deferred, over the newest runs of the DAG."""
-        response = self._http.get(
-            f"/api/v2/dags/{dag_id}/dagRuns/~/taskInstances",
-            params={"state": ["running", "deferred"], "limit": 100},
-        ).raise_for_status()
-        return sum(1 for each in response.json()["task_instances"] if each["task_id"] == task_id)
