@@ -152,7 +152,7 @@ class MemoryConsumer:
         return self._broker.logs(self.topic)
 
     def _readable(self) -> list[tuple[int, int, _Log]]:
-        """(partition, position, log) of what is assigned and not paused; raises for any that is unreadable."""
+        """(partition, position, log) of what is assigned and not paused; raises for what is unreadable."""
         found = []
         for partition, position in sorted(self._positions.items()) if not self._broker.down else ():
             logs = self._broker.logs(self.topic)
