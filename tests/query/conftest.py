@@ -9,7 +9,6 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-
 from rtolap.format.schema import arrow_type
 from rtolap.model.cube import AggregationGroup, Cube, Measure, Schema, SegmentPolicy
 from rtolap.model.table import Column, Lookup, Table, TimeColumn

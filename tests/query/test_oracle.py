@@ -9,7 +9,6 @@ import duckdb
 import pyarrow as pa
 import pytest
 import sqlglot
-
 from rtolap.query.dialect import RtolapSql
 from rtolap.query.service import QueryService
 from rtolap.testing.query_world import QueryWorld

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-
 from rtolap.base.errors import Corrupted, StaleSnapshot, Unavailable
 from rtolap.query.service import Limits, QueryService
 from rtolap.testing.query_world import QueryWorld
@@ -98,19 +97,16 @@ def test_too_many_queries_are_refused(world: QueryWorld) -> None:
 def test_damaged_history_is_named_and_never_left_out(world: QueryWorld, damage: str) -> None:
     record = next(r for r in world.metadata.segments("flights").values() if r.version > 0)
     folder = Path(world.store.absolute(str(record.location)))
-    file = (
-        folder / "manifest.json" if "manifest" in damage else next(folder.rglob("*day_start*/part-0.parquet"))
-    )
+    file = folder / "manifest.json" if "manifest" in damage else folder / "day_start" / "part-0.parquet"
     original = file.read_bytes()
     if "missing" in damage:
         file.unlink()
     else:
         file.write_bytes(original[:-9] + b"?" + original[-8:])
     service = world.service()
-    with pytest.raises(Corrupted, match=f"{record.name}.*"):
-        for sql in ("select day_start, count(*) from flights group by 1", "select hour_start from flights group by 1",
-                    "select origin, day_start, count(*) from flights group by 1, 2", "select carrier, day_start, hour_start, origin, count(*) from flights group by 1, 2, 3, 4", "select carrier, day_start, count(*) from flights group by 1, 2"):  # fmt: skip
-            service.execute(sql).close()
+    sql = "select day_start, count(*) from flights group by day_start"
+    with pytest.raises(Corrupted, match=record.name):
+        service.execute(sql)
     service.close()
     file.write_bytes(original)
 

@@ -23,7 +23,19 @@ from rtolap.wire.query_client import QueryAnswer, QueryClient
 app = typer.Typer(no_args_is_help=True, help="The query service, and SQL on the command line.")
 
 _WORDS = [
-    *("SELECT", "FROM", "WHERE", "GROUP BY", "HAVING", "ORDER BY", "LIMIT", "JOIN", "ON", "DISTINCT", "EXPLAIN"),
+    *(
+        "SELECT",
+        "FROM",
+        "WHERE",
+        "GROUP BY",
+        "HAVING",
+        "ORDER BY",
+        "LIMIT",
+        "JOIN",
+        "ON",
+        "DISTINCT",
+        "EXPLAIN",
+    ),
     *("COUNT(*)", "SUM", "AVG", "MIN", "MAX", "COUNT(DISTINCT", "DATE_TRUNC('day',", "BETWEEN", "IN", "LIKE"),
 ]
 

@@ -6,6 +6,7 @@ import decimal
 from datetime import date, datetime
 from functools import reduce
 from operator import and_, or_
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -53,7 +54,7 @@ def arrow_filter(predicate: Predicate, schema: Schema) -> pc.Expression:
                     return left >= right
 
 
-def _scalar(column: str, value: Scalar, schema: Schema) -> pa.Scalar:
+def _scalar(column: str, value: Scalar, schema: Schema) -> Any:
     kind = schema.dimension_type(column)
     if value is None:
         return pa.scalar(None, arrow_type(kind))

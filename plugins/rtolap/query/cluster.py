@@ -1,4 +1,4 @@
-"""What the query service knows of the cluster: definitions, segments, receivers; cached, and fresh on demand."""
+"""What the query service knows of the cluster: definitions, segments, receivers; cached."""
 
 from __future__ import annotations
 

@@ -10,22 +10,22 @@ from typing import ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.mysql import MySQL
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 
 class RtolapSql(MySQL):
-    class Parser(MySQL.Parser):  # type: ignore[misc]
+    class Parser(MySQL.Parser):  # type: ignore[misc,valid-type]
         DISJUNCTION: ClassVar = {
             token: kind for token, kind in MySQL.Parser.DISJUNCTION.items() if token is not TokenType.DPIPE
         }
         TERM: ClassVar = {**MySQL.Parser.TERM, TokenType.DPIPE: exp.DPipe}
 
 
-def engine_sql(expression: exp.Expression) -> str:
+def engine_sql(expression: exp.Expr) -> str:
     """The same tree in the words of the embedded engine."""
     return str(expression.sql(dialect="duckdb"))
 
 
-def user_sql(expression: exp.Expression) -> str:
+def user_sql(expression: exp.Expr) -> str:
     """The tree as its author would have written it, for messages and column names."""
     return str(expression.sql(dialect=RtolapSql))

@@ -31,7 +31,7 @@ class Engine:
 
     def __init__(self, *, memory_limit_bytes: int, threads: int) -> None:
         self._lock = threading.Lock()
-        self._connection = duckdb.connect(
+        self._connection: Any = duckdb.connect(
             ":memory:",
             config={
                 "memory_limit": f"{memory_limit_bytes}B",
@@ -70,7 +70,7 @@ class EngineSession:
     def register(self, name: str, table: pa.Table) -> None:
         self._cursor.register(name, table)
 
-    def fold(self, expression: exp.Expression, parameters: Mapping[str, object]) -> object:
+    def fold(self, expression: exp.Expr, parameters: Mapping[str, object]) -> object:
         """The value of a constant expression. LookupError if it holds a parameter without a value."""
         if isinstance(expression, exp.Literal):
             return expression.to_py()
@@ -85,7 +85,8 @@ class EngineSession:
     def run(self, sql: str, parameters: Mapping[str, object]) -> pa.RecordBatchReader:
         try:
             self._cursor.execute(sql, dict(parameters))
-            return self._cursor.to_arrow_reader(BATCH_ROWS)
+            reader: pa.RecordBatchReader = self._cursor.to_arrow_reader(BATCH_ROWS)
+            return reader
         except duckdb.Error as error:
             raise _translated(error) from error
 

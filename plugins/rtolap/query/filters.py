@@ -13,7 +13,7 @@ from rtolap.model.predicate import And, Compare, CompareOp, In, IsNull, Like, No
 from rtolap.model.types import ColumnType
 from rtolap.query.timeline import as_datetime, text
 
-_OPS: dict[type[exp.Expression], CompareOp] = {
+_OPS: dict[type[exp.Expr], CompareOp] = {
     exp.EQ: "eq",
     exp.NEQ: "ne",
     exp.LT: "lt",
@@ -35,12 +35,12 @@ _INT_RANGE = {"int": 2**31, "bigint": 2**63}
 class FilterBuilder:
     """`build` gives None for anything that it cannot say: the engine then does it."""
 
-    def __init__(self, schema: Schema, alias: str, fold: Callable[[exp.Expression], object]) -> None:
+    def __init__(self, schema: Schema, alias: str, fold: Callable[[exp.Expr], object]) -> None:
         self.schema = schema
         self.alias = alias
         self.fold = fold
 
-    def build(self, node: exp.Expression) -> Predicate | None:
+    def build(self, node: exp.Expr) -> Predicate | None:
         match node:
             case exp.Paren():
                 return self.build(node.this)
@@ -65,7 +65,7 @@ class FilterBuilder:
                 return self._compare(node.this, _OPS[type(node)], node.expression)
         return None
 
-    def _compare(self, left: exp.Expression, op: CompareOp, right: exp.Expression) -> Predicate | None:
+    def _compare(self, left: exp.Expr, op: CompareOp, right: exp.Expr) -> Predicate | None:
         column, constant = self._column(left), right
         if column is None:
             column, constant, op = self._column(right), left, _FLIPPED[op]
@@ -96,7 +96,7 @@ class FilterBuilder:
             return None
         return Like(column, pattern, negated=bool(node.args.get("negate")))
 
-    def _column(self, node: exp.Expression) -> str | None:
+    def _column(self, node: exp.Expr) -> str | None:
         node = node.unnest()
         if isinstance(node, exp.Cast) and node.to.this is exp.DataType.Type.DATE:
             inner = self._column(node.this)  # DATE(day_start) is day_start: both begin at midnight
@@ -111,7 +111,7 @@ class FilterBuilder:
             return node.name if node.name in self.schema.cube.all_dimensions else None
         return None
 
-    def _constant(self, node: exp.Expression) -> object:
+    def _constant(self, node: exp.Expr) -> object:
         if node.find(exp.Column, exp.Query, exp.Rand):
             return None
         try:
@@ -119,7 +119,7 @@ class FilterBuilder:
         except LookupError:
             return None
 
-    def _value(self, column: str, node: exp.Expression) -> Scalar:
+    def _value(self, column: str, node: exp.Expr) -> Scalar:
         """The constant in the column's own terms; None if it has none, NULL included."""
         value = self._constant(node)
         return None if value is None else in_terms_of(self.schema.dimension_type(column), value)

@@ -34,7 +34,7 @@ def _schemata(catalogue: Catalogue) -> pa.Table:
 
 
 def _tables(catalogue: Catalogue) -> pa.Table:
-    rows = []
+    rows: list[tuple[object, ...]] = []
     for name in catalogue.relation_names():
         kind = "cube" if name in catalogue.cubes else "lookup"
         rows.append(("def", DATABASE, name, "BASE TABLE", "rtolap", "utf8mb4_bin", kind))
@@ -90,7 +90,7 @@ def _role(catalogue: Catalogue, relation: str, column: str) -> str:
     schema = catalogue.cubes[relation]
     if column in schema.cube.all_dimensions:
         return "dimension"
-    functions = sorted(m.function for m in schema.cube.measures if m.column == column)
+    functions: list[str] = sorted(m.function for m in schema.cube.measures if m.column == column)
     if column == schema.table.time.column:
         functions.insert(0, "event time")
     return f"measure: {', '.join(functions)}"

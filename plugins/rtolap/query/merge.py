@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -20,9 +21,8 @@ def group_partials(read: CubeRead, table: pa.Table) -> pa.Table:
     partials = select_partials(read.schema, read.partials)
     if any(partial.op == "hll" for partial in partials) or table.num_rows < 2:
         return table.select(schema.names).cast(schema)
-    grouped = table.group_by(list(read.dimensions), use_threads=True).aggregate(
-        [(partial.name, partial.op) for partial in partials]
-    )
+    operations: list[Any] = [(partial.name, partial.op) for partial in partials]
+    grouped = table.group_by(list(read.dimensions), use_threads=True).aggregate(operations)
     renamed = grouped.rename_columns(
         [name if name in read.dimensions else name.rsplit("_", 1)[0] for name in grouped.column_names]
     )
@@ -45,7 +45,7 @@ def _localised(read: CubeRead, table: pa.Table) -> pa.Table:
         return table
     for name in (f"{time.column}__min", f"{time.column}__max"):
         if name in table.column_names:
-            instants = pc.assume_timezone(table.column(name), "UTC").cast(pa.timestamp("us", time.zone))
+            instants: Any = pc.assume_timezone(table.column(name), "UTC").cast(pa.timestamp("us", time.zone))
             position = table.column_names.index(name)
             table = table.set_column(position, table.schema.field(name), pc.local_timestamp(instants))
     return table

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
-from sqlglot.tokens import TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from rtolap.base.errors import QueryError
 from rtolap.query.dialect import RtolapSql
@@ -22,7 +22,7 @@ _MARKUP = re.compile(r"\x1b\[\d+m")
 class Statement:
     """One query. Parameters are named `p1`, `p2`, … in the order of their `?`, or as `:name` names them."""
 
-    tree: exp.Expression
+    tree: exp.Expr
     explain: bool
     parameters: tuple[str, ...]
 
@@ -50,7 +50,7 @@ def parse(sql: str) -> Statement:
 
 
 def _name_question_marks(sql: str) -> tuple[str, tuple[str, ...]]:
-    """`?` → `:p1`, `:p2`, … by their place in the text, so that moving one in the tree does not shift others."""
+    """`?` → `:p1`, `:p2`, … by place in the text, so that moving one in the tree shifts no other."""
     marks = [t.start for t in RtolapSql().tokenize(sql) if t.token_type is TokenType.PLACEHOLDER]
     pieces, at = [], 0
     for count, start in enumerate(marks, start=1):
@@ -59,7 +59,7 @@ def _name_question_marks(sql: str) -> tuple[str, tuple[str, ...]]:
     return "".join(pieces) + sql[at:], tuple(f"p{count}" for count in range(1, len(marks) + 1))
 
 
-def _parameters(tree: exp.Expression, positional: tuple[str, ...]) -> tuple[str, ...]:
+def _parameters(tree: exp.Expr, positional: tuple[str, ...]) -> tuple[str, ...]:
     """Turn placeholders into the engine's `$name`; their names, positional ones in order."""
     if any(tree.find_all(exp.Parameter)):
         raise QueryError("user variables (@name) are not supported", action="bind a parameter instead")

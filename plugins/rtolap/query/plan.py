@@ -52,7 +52,7 @@ class CubeRead:
 class Rewritten:
     """SQL for the engine, and the relations it stands on. `parameters` names those the SQL still holds."""
 
-    tree: exp.Expression
+    tree: exp.Expr
     sql: str
     reads: tuple[CubeRead, ...]
     lookups: tuple[str, ...]

@@ -72,5 +72,3 @@ class QueryProcess:
         self.mysql.close()
         self.service.close()
         self._clients.close()
-
-

@@ -31,7 +31,7 @@ TIMEOUT_MS_DEFAULT = 60_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What one query service spends. `queue_wait_s`: how long a query waits for its turn before it is refused."""
+    """What one query service spends. `queue_wait_s`: how long a query waits for a turn."""
 
     memory_bytes: int = 1 << 30
     threads: int = 2
@@ -131,7 +131,7 @@ class QueryService:
             for name in rewritten.lookups:
                 session.register(f"__relation_{name}", self._lookups.empty(catalogue.lookups[name]))
             self._register_information(rewritten, catalogue, session)
-            nothing = {name: None for name in rewritten.parameters}
+            nothing = dict.fromkeys(rewritten.parameters)
             # LIMIT outside: a parameter in the statement's own LIMIT may be NULL here.
             reader = session.run(f"SELECT * FROM ({rewritten.sql}) AS described LIMIT 0", nothing)
             return reader.schema, statement.parameters

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import datasketches
 import pyarrow as pa
 
 LG_K_MAX = 21  # a union takes the precision of the least precise sketch that it is given
 
 
-def hll_estimate(lists: pa.ChunkedArray) -> pa.Array:
+def hll_estimate(lists: Any) -> Any:
     """Arrow UDF over list<binary>: rounded estimates; 0 for an empty list, nulls within are skipped."""
     estimates = [_estimate(sketches) for sketches in lists.to_pylist()]
     return pa.array(estimates, pa.float64())

@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import datasketches
 import duckdb
@@ -93,7 +94,7 @@ class QueryWorld:
 
     def segments(self) -> list[SegmentRange]:
         window_ms = self.schema.cube.segment.window_ms
-        times = self.events.column(self.schema.table.time.column).cast(pa.int64()).to_pylist()
+        times: list[Any] = self.events.column(self.schema.table.time.column).cast(pa.int64()).to_pylist()
         return sorted({segment_of(time // 1000, window_ms) for time in times})
 
     def build(self, segment: SegmentRange, rng: random.Random) -> None:
@@ -136,12 +137,16 @@ class QueryWorld:
 
     def events_of(self, segments: set[str]) -> pa.Table:
         window_ms = self.schema.cube.segment.window_ms
-        times = self.events.column(self.schema.table.time.column).cast(pa.int64()).to_pylist()
+        times: list[Any] = self.events.column(self.schema.table.time.column).cast(pa.int64()).to_pylist()
         mask = pa.array([segment_of(time // 1000, window_ms).name in segments for time in times], pa.bool_())
         return self.events.filter(mask)
 
     def ask(
-        self, receiver_id: str, address: str, query: PartialQuery, on_start: Callable[[Callable[[], None]], None]
+        self,
+        receiver_id: str,
+        address: str,
+        query: PartialQuery,
+        on_start: Callable[[Callable[[], None]], None],
     ) -> tuple[pa.Table, PartialAnswer]:
         """RealtimeSource: everything that the snapshot's versions do not name."""
         with self._lock:
@@ -154,7 +159,11 @@ class QueryWorld:
         if stale or self.built - set(query.snapshot.versions) - self._outside(query):
             raise StaleSnapshot(f"{receiver_id} has dropped a version")
         mine = (0, 1) if receiver_id.startswith("rs-a") else (2, 3)
-        asked = {segment.name for segment in self.segments()} - set(query.snapshot.versions) - self._outside(query)
+        asked = (
+            {segment.name for segment in self.segments()}
+            - set(query.snapshot.versions)
+            - self._outside(query)
+        )
         events = self.events_of(asked)
         own = pa.array([p in mine for p in events.column("__partition").to_pylist()], pa.bool_())
         table = self.partials(events.filter(own), query.dimensions, query.partials, query)
@@ -179,7 +188,7 @@ class QueryWorld:
             connection.register(
                 "wide", connection.execute(f"SELECT *, {derived} FROM events").to_arrow_table()
             )
-            wide = connection.execute("SELECT * FROM wide").to_arrow_table()
+            wide: Any = connection.execute("SELECT * FROM wide").to_arrow_table()
             if query is not None and query.filter is not None:
                 wide = wide.filter(arrow_filter(query.filter, self.schema))
             connection.register("kept", wide)
@@ -199,7 +208,7 @@ class QueryWorld:
                     + f' AS "{partial.name}"'
                 )
             group = f"GROUP BY {keys}" if dimensions else "HAVING count(*) > 0"
-            table = connection.execute(f"SELECT {', '.join(columns)} FROM kept {group}").to_arrow_table()
+            table: Any = connection.execute(f"SELECT {', '.join(columns)} FROM kept {group}").to_arrow_table()
         for partial in self.schema.partials:
             if partial.op == "hll":
                 index = table.column_names.index(partial.name)
@@ -208,7 +217,8 @@ class QueryWorld:
                     for values in table.column(partial.name).to_pylist()
                 ]
                 table = table.set_column(index, partial.name, pa.array(sketches, pa.binary()))
-        return table.select(expected.names).cast(expected)
+        plain: pa.Table = table.select(expected.names).cast(expected)
+        return plain
 
     def _outside(self, query: PartialQuery) -> set[str]:
         start_ms, end_ms = query.snapshot.start_ms, query.snapshot.end_ms
@@ -216,12 +226,15 @@ class QueryWorld:
             segment.name
             for segment in self.segments()
             if (end_ms is not None and segment.start_ms >= end_ms)
+            or (query.snapshot.horizon_ms is not None and segment.end_ms <= query.snapshot.horizon_ms)
             or (start_ms is not None and segment.end_ms <= start_ms)
         }
 
     def _offsets(self, partition: int) -> list[int]:
-        pairs = zip(
-            self.events.column("__partition").to_pylist(), self.events.column("__offset").to_pylist(), strict=True
+        pairs: Any = zip(
+            self.events.column("__partition").to_pylist(),
+            self.events.column("__offset").to_pylist(),
+            strict=True,
         )
         return [offset for at, offset in pairs if at == partition]
 
@@ -232,5 +245,3 @@ def _sketch(values: list[object] | None, lg_k: int) -> bytes:
         if value is not None:
             sketch.update(value)
     return bytes(sketch.serialize_compact())
-
-

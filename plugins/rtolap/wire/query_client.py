@@ -1,9 +1,9 @@
 """Client of the query service over HTTP, and a small PEP 249 module over it (`connect`).
 
-    with connect("http://127.0.0.1:7090", token="…") as connection:
-        cursor = connection.cursor()
-        cursor.execute("SELECT COUNT(*) FROM flights WHERE carrier = ?", ("AA",))
-        cursor.fetchone()
+with connect("http://127.0.0.1:7090", token="…") as connection:
+    cursor = connection.cursor()
+    cursor.execute("SELECT COUNT(*) FROM flights WHERE carrier = ?", ("AA",))
+    cursor.fetchone()
 """
 
 from __future__ import annotations

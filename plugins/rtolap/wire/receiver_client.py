@@ -34,7 +34,7 @@ class ReceiverClient:
     def __init__(self, address: str, token: str, *, ca: bytes | None = None) -> None:
         self.address = address
         scheme = "grpc+tls" if ca else "grpc+tcp"
-        self._headers = [(b"authorization", f"Bearer {token}".encode())]
+        self._headers: Any = [(b"authorization", f"Bearer {token}".encode())]
         options: dict[str, Any] = {"tls_root_certs": ca} if ca else {}
         self._client = flight.FlightClient(f"{scheme}://{address}", **options)
 

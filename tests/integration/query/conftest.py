@@ -15,7 +15,6 @@ import pyarrow as pa
 import pymysql
 import pytest
 import uvicorn
-
 from rtolap.format.schema import arrow_type
 from rtolap.model.cube import Cube, Measure, Schema
 from rtolap.model.table import Column, Lookup, Table, TimeColumn

@@ -8,7 +8,6 @@ from typing import Any
 import httpx
 import pyarrow as pa
 import pytest
-
 from rtolap.base.errors import QueryError, QueryTimeout, Unauthorized
 from rtolap.query.http import ARROW_STREAM, POSITIONS_KEY
 from rtolap.wire.query_client import ProgrammingError, QueryClient, connect

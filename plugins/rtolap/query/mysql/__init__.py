@@ -1,6 +1,6 @@
 """The MySQL protocol, server side: a small layer of our own over one socket and one thread a connection.
 
-`packets` frames bytes; `handshake` logs in (caching_sha2_password, fast path, TLS when a certificate is given);
+`packets` frames bytes; `handshake` logs in (caching_sha2_password, TLS with a certificate);
 `columns` describes Arrow types as MySQL's; `text_rows` and `binary_rows` encode batches column by column;
 `connection` runs the command phase; `show` and `variables` answer what clients ask around data; `server`
 accepts, limits and stops connections.

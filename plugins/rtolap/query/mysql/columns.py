@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -73,7 +74,7 @@ def definition(name: str, kind: pa.DataType, *, table: str = "", database: str =
     )
 
 
-def as_text(column: pa.Array) -> pa.Array:
+def as_text(column: Any) -> Any:
     """The column as strings in MySQL's text protocol, nulls kept. Binary stays as it is."""
     kind = column.type
     if pa.types.is_dictionary(kind):

@@ -269,7 +269,7 @@ class Connection:
         name = Fields(payload, 1).null_terminated().decode("utf-8", "replace")
         shown = self._shows.answer(f"show columns from `{name.replace('`', '')}`", self.session)
         assert shown is not None, "the statement is a SHOW"
-        for column in shown.column(0).to_pylist():
+        for column in map(str, shown.column(0).to_pylist()):
             self._stream.write(definition(column, pa.string(), table=name, database=DATABASE) + b"\xfb")
         self._eof()
 

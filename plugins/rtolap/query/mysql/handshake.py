@@ -1,4 +1,4 @@
-"""Login: caching_sha2_password answered on its fast path, TLS before the password when there is a certificate."""
+"""Login: caching_sha2_password on its fast path, TLS first when there is a certificate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames: 3 bytes of length, 1 of sequence, little-endian. A payload of 2^24-1 bytes continues in the next."""
+"""Frames: 3 bytes of length, 1 of sequence, little-endian. 2^24-1 bytes of payload continue in the next."""
 
 from __future__ import annotations
 

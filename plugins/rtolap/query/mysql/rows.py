@@ -9,6 +9,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from datetime import date, datetime
 from itertools import repeat
+from typing import Any
 
 import pyarrow as pa
 
@@ -34,7 +35,7 @@ def binary_rows(batch: pa.RecordBatch) -> Iterator[bytes]:
     return map(_JOIN, zip(repeat(b"\0", batch.num_rows), bitmaps, *columns, strict=True))
 
 
-def _text_column(column: pa.Array) -> list[bytes]:
+def _text_column(column: pa.Array[Any]) -> list[bytes]:
     return list(map(_encode_text, as_text(column).to_pylist()))
 
 
@@ -44,7 +45,7 @@ def _encode_text(value: str | bytes | None) -> bytes:
     return length_encoded_string(value if isinstance(value, bytes) else value.encode())
 
 
-def _binary_column(column: pa.Array) -> Iterable[bytes]:
+def _binary_column(column: pa.Array[Any]) -> Iterable[bytes]:
     kind = column.type
     encode: Callable[..., bytes]
     if pa.types.is_null(kind):

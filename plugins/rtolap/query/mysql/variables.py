@@ -93,7 +93,7 @@ class Session:
                 )
 
 
-def substitute(tree: exp.Expression, session: Session) -> exp.Expression:
+def substitute(tree: exp.Expr, session: Session) -> exp.Expr:
     """Put the session's values in the place of `@@variables`, DATABASE(), USER() and the like."""
     for select in tree.find_all(exp.Select):
         select.set("expressions", [_labelled(projection) for projection in select.expressions])
@@ -104,13 +104,13 @@ def substitute(tree: exp.Expression, session: Session) -> exp.Expression:
     return tree
 
 
-def _labelled(projection: exp.Expression) -> exp.Expression:
+def _labelled(projection: exp.Expr) -> exp.Expr:
     if isinstance(projection, exp.Alias) or not projection.find(exp.SessionParameter, exp.Func):
         return projection
     return exp.alias_(projection, user_sql(projection)[:256], quoted=True)
 
 
-def _value(node: exp.Expression, session: Session) -> exp.Expression | None:
+def _value(node: exp.Expr, session: Session) -> exp.Expr | None:
     if isinstance(node, exp.SessionParameter):
         name = str(node.name).lower()
         if name not in session.variables:
@@ -133,7 +133,7 @@ def _value(node: exp.Expression, session: Session) -> exp.Expression | None:
     return None
 
 
-def _literal(value: str | int | None) -> exp.Expression:
+def _literal(value: str | int | None) -> exp.Expr:
     if value is None:
         return exp.null()
     return exp.Literal.number(value) if isinstance(value, int) else exp.Literal.string(value)

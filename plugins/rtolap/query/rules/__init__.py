@@ -28,7 +28,7 @@ from rtolap.query.rules.single_events import single_events
 RULES: tuple[Rule, ...] = (names, qualify, single_events, event_time, aggregates, pushdown)
 
 
-def rewrite(tree: exp.Expression, context: Context) -> Rewritten:
+def rewrite(tree: exp.Expr, context: Context) -> Rewritten:
     """Raises QueryError naming what a cube cannot answer. `tree` is not changed."""
     rewritten = tree.copy()
     for rule in RULES:

@@ -14,10 +14,10 @@ from rtolap.query.rules.context import Context, CubeScope, cube_scopes, is_aggre
 from rtolap.query.rules.totals import Totals
 
 HLL_ESTIMATE = "hll_estimate"  # registered in the engine: a list of sketches → the number of distinct values
-_OVER = Callable[[exp.Expression], exp.Expression]
+_OVER = Callable[[exp.Expr], exp.Expr]
 
 
-def aggregates(tree: exp.Expression, context: Context) -> exp.Expression:
+def aggregates(tree: exp.Expr, context: Context) -> exp.Expr:
     for cube in list(cube_scopes(tree, context)):
         if is_aggregated(cube):
             for node in own_aggregates(cube):
@@ -30,17 +30,17 @@ def aggregates(tree: exp.Expression, context: Context) -> exp.Expression:
     return tree
 
 
-def _replace(node: exp.Expression, cube: CubeScope) -> None:
+def _replace(node: exp.Expr, cube: CubeScope) -> None:
     totals = Totals(cube)
-    target: exp.Expression = node
-    condition: exp.Expression | None = None
+    target: exp.Expr = node
+    condition: exp.Expr | None = None
     if isinstance(node.parent, exp.Filter):
         target, condition = node.parent, node.parent.expression
         for column in condition.find_all(exp.Column):
             if cube.is_measure(column):
                 raise not_a_dimension(column.name, cube.schema)
 
-    def filtered(aggregate: exp.Expression) -> exp.Expression:
+    def filtered(aggregate: exp.Expr) -> exp.Expr:
         if condition is None:
             return aggregate
         return exp.Filter(this=aggregate, expression=condition.copy())
@@ -48,7 +48,7 @@ def _replace(node: exp.Expression, cube: CubeScope) -> None:
     target.replace(_translate(node, totals, filtered))
 
 
-def _translate(node: exp.Expression, totals: Totals, filtered: _OVER) -> exp.Expression:
+def _translate(node: exp.Expr, totals: Totals, filtered: _OVER) -> exp.Expr:
     argument = node.this
     distinct = isinstance(argument, exp.Distinct)
     match node:
@@ -83,9 +83,7 @@ def _translate(node: exp.Expression, totals: Totals, filtered: _OVER) -> exp.Exp
     )
 
 
-def _count_distinct(
-    node: exp.Expression, arguments: list[exp.Expression], totals: Totals, filtered: _OVER
-) -> exp.Expression:
+def _count_distinct(node: exp.Expr, arguments: list[exp.Expr], totals: Totals, filtered: _OVER) -> exp.Expr:
     if not any(totals.has_measure(argument) for argument in arguments):
         distinct = exp.Count(this=exp.Distinct(expressions=[a.copy() for a in arguments]))
         return filtered(distinct)
@@ -97,7 +95,7 @@ def _count_distinct(
     return exp.cast(estimate, exp.DataType.Type.BIGINT)
 
 
-def _as_declared(total: exp.Expression, argument: exp.Expression, totals: Totals) -> exp.Expression:
+def _as_declared(total: exp.Expr, argument: exp.Expr, totals: Totals) -> exp.Expr:
     """A sum of 32-bit values is declared to fit 64 bits: say so, instead of the engine's 128."""
     column = argument.unnest()
     if isinstance(column, exp.Column) and column.table == totals.cube.alias:
@@ -107,7 +105,7 @@ def _as_declared(total: exp.Expression, argument: exp.Expression, totals: Totals
     return total
 
 
-def _only_dimensions(node: exp.Expression, totals: Totals) -> None:
+def _only_dimensions(node: exp.Expr, totals: Totals) -> None:
     for column in node.find_all(exp.Column):
         if totals.cube.is_measure(column):
             raise not_a_dimension(column.name, totals.cube.schema)

@@ -13,7 +13,7 @@ from rtolap.model.cube import Schema
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.plan import CubeRead
 
-Fold = Callable[[exp.Expression], object]  # a constant expression → its value; LookupError if it has none yet
+Fold = Callable[[exp.Expr], object]  # a constant expression → its value; LookupError if it has none yet
 
 
 @dataclass
@@ -28,12 +28,12 @@ class Context:
     information: set[str] = field(default_factory=set)
 
 
-Rule = Callable[[exp.Expression, Context], exp.Expression]
+Rule = Callable[[exp.Expr, Context], exp.Expr]
 
 
 @dataclass(frozen=True)
 class CubeScope:
-    """A SELECT that reads a cube under `alias`. `nullable`: an outer join may fill the cube's side with NULL."""
+    """A SELECT that reads a cube under `alias`. `nullable`: an outer join may fill it with NULL."""
 
     scope: Scope
     alias: str
@@ -61,7 +61,7 @@ class CubeScope:
         return exp.column(name, table=self.alias, quoted=True)
 
 
-def cube_scopes(tree: exp.Expression, context: Context) -> Iterator[CubeScope]:
+def cube_scopes(tree: exp.Expr, context: Context) -> Iterator[CubeScope]:
     """Every SELECT over a cube, inner ones first. Raises QueryError for two cubes in one FROM."""
     for scope in traverse_scope(tree):
         if not isinstance(scope.expression, exp.Select):
@@ -82,9 +82,9 @@ def cube_scopes(tree: exp.Expression, context: Context) -> Iterator[CubeScope]:
             yield CubeScope(scope, alias, table, schema, _nullable(scope.expression, alias))
 
 
-def own_aggregates(cube: CubeScope) -> list[exp.Expression]:
+def own_aggregates(cube: CubeScope) -> list[exp.Expr]:
     """Aggregates of this SELECT over rows, outermost first; not the function of a window."""
-    found: list[exp.Expression] = []
+    found: list[exp.Expr] = []
     for node in cube.scope.find_all(exp.AggFunc):
         wrapper = node.parent
         while isinstance(wrapper, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):

@@ -8,7 +8,6 @@ The event time reads as local time in the table's zone, as the derived dimension
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import cast
 
 from sqlglot import exp
 
@@ -19,8 +18,13 @@ from rtolap.query.rules.context import Context, CubeScope, cube_scopes
 from rtolap.query.timeline import as_datetime, coarsest_for, floor, text
 
 _MICROSECOND = timedelta(microseconds=1)
-_FLIPPED = {exp.GT: exp.LT, exp.GTE: exp.LTE, exp.LT: exp.GT, exp.LTE: exp.GTE}
-_PARTS: dict[type[exp.Expression], TimeUnit] = {
+_FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+}
+_PARTS: dict[type[exp.Expr], TimeUnit] = {
     exp.Year: "year",
     exp.Quarter: "quarter",
     exp.Month: "month",
@@ -42,7 +46,7 @@ _FORMATS: dict[str, TimeUnit] = {
 }
 
 
-def event_time(tree: exp.Expression, context: Context) -> exp.Expression:
+def event_time(tree: exp.Expr, context: Context) -> exp.Expr:
     for cube in list(cube_scopes(tree, context)):
         name = cube.schema.table.time.column
         if name in cube.schema.cube.all_dimensions:
@@ -54,7 +58,7 @@ def event_time(tree: exp.Expression, context: Context) -> exp.Expression:
 
 
 def _rewrite(column: exp.Column, cube: CubeScope, context: Context) -> None:
-    node: exp.Expression = column
+    node: exp.Expr = column
     as_date = False
     while isinstance(node.parent, exp.Paren | exp.TsOrDsToDate | exp.TsOrDsToTimestamp | exp.Date | exp.Cast):
         node = node.parent
@@ -91,9 +95,7 @@ def _rewrite(column: exp.Column, cube: CubeScope, context: Context) -> None:
     raise _unanswerable(parent or node, cube)
 
 
-def _compare(
-    comparison: exp.Expression, column_left: bool, cube: CubeScope, context: Context
-) -> exp.Expression:
+def _compare(comparison: exp.Expr, column_left: bool, cube: CubeScope, context: Context) -> exp.Expr:
     kind = type(comparison) if column_left else _FLIPPED[type(comparison)]
     constant = comparison.expression if column_left else comparison.this
     if constant.find(exp.Column, exp.Query):
@@ -126,7 +128,7 @@ def _compare(
             action="align the instant, or add a finer time dimension to the cube",
         )
     literal = exp.cast(exp.Literal.string(text(instant)), exp.DataType.Type.TIMESTAMP)
-    return cast(exp.Expression, kind(this=cube.column(f"{unit}_start"), expression=literal))
+    return kind(this=cube.column(f"{unit}_start"), expression=literal)
 
 
 def _aligned_unit(instant: datetime, cube: CubeScope) -> TimeUnit | None:
@@ -137,7 +139,7 @@ def _aligned_unit(instant: datetime, cube: CubeScope) -> TimeUnit | None:
     return None
 
 
-def _truncate(function: exp.Expression, column: exp.Column, cube: CubeScope) -> None:
+def _truncate(function: exp.Expr, column: exp.Column, cube: CubeScope) -> None:
     unit = _named_unit(function.args["unit"])
     if unit is None:
         raise _unanswerable(function, cube)
@@ -148,7 +150,7 @@ def _truncate(function: exp.Expression, column: exp.Column, cube: CubeScope) -> 
         column.replace(cube.column(name))
 
 
-def _unit_of(function: exp.Expression | None) -> TimeUnit | None:
+def _unit_of(function: exp.Expr | None) -> TimeUnit | None:
     if function is None:
         return None
     if isinstance(function, exp.Extract):
@@ -163,24 +165,23 @@ def _unit_of(function: exp.Expression | None) -> TimeUnit | None:
         if not units or None in units:
             return None
         known = [unit for unit in units if unit is not None]
-        finest = min(known, key=TIME_UNITS.index)
-        return finest
+        return min(known, key=TIME_UNITS.index)
     return _PARTS.get(type(function))
 
 
-def _named_unit(node: exp.Expression) -> TimeUnit | None:
+def _named_unit(node: exp.Expr) -> TimeUnit | None:
     name = str(node.name).lower().removesuffix("s")
     return next((unit for unit in TIME_UNITS if unit == name), None)
 
 
-def _column_for(unit: TimeUnit, function: exp.Expression, cube: CubeScope) -> str:
+def _column_for(unit: TimeUnit, function: exp.Expr, cube: CubeScope) -> str:
     found = coarsest_for(unit, cube.schema.cube.time_dimensions)
     if found is None:
         raise _unanswerable(function, cube, needed=unit)
     return f"{found}_start"
 
 
-def _unanswerable(node: exp.Expression, cube: CubeScope, needed: TimeUnit | None = None) -> QueryError:
+def _unanswerable(node: exp.Expr, cube: CubeScope, needed: TimeUnit | None = None) -> QueryError:
     kept = ", ".join(cube.schema.cube.time_columns) or "no time dimension"
     return QueryError(
         f"cube {cube.schema.cube.name} cannot answer {user_sql(node)}: it keeps the event time as {kept}",

@@ -28,8 +28,8 @@ _FORBIDDEN_PREFIXES = (
 _ZONED = frozenset(("TIMESTAMPTZ", "TIMESTAMPLTZ"))
 
 
-def names(tree: exp.Expression, context: Context) -> exp.Expression:
-    """Check tables and functions; spell names as defined; timestamps have no zone; names for nameless columns."""
+def names(tree: exp.Expr, context: Context) -> exp.Expr:
+    """Check tables and functions, spell names as defined, drop zones, name the nameless."""
     _check_tables(tree, context)
     _spell_columns(tree, context)
     for function in tree.find_all(exp.Anonymous):
@@ -49,7 +49,7 @@ def names(tree: exp.Expression, context: Context) -> exp.Expression:
     return tree
 
 
-def qualify(tree: exp.Expression, context: Context) -> exp.Expression:
+def qualify(tree: exp.Expr, context: Context) -> exp.Expr:
     """Every column with its table. Raises QueryError for unknown or ambiguous columns."""
     schema: dict[str, Any] = {
         name: {column: str(kind.kind) for column, kind in context.catalogue.columns(name).items()}
@@ -81,7 +81,7 @@ def qualify(tree: exp.Expression, context: Context) -> exp.Expression:
     return tree
 
 
-def _check_tables(tree: exp.Expression, context: Context) -> None:
+def _check_tables(tree: exp.Expr, context: Context) -> None:
     for scope in traverse_scope(tree):
         for node in scope.tables:
             if isinstance(node.this, exp.Func):
@@ -113,7 +113,7 @@ def _rename(node: exp.Table, name: str) -> None:
     node.set("this", exp.to_identifier(name, quoted=True))
 
 
-def _spell_columns(tree: exp.Expression, context: Context) -> None:
+def _spell_columns(tree: exp.Expr, context: Context) -> None:
     spellings: dict[str, set[str]] = {}
     for relation in context.catalogue.relation_names():
         for name in context.catalogue.columns(relation):

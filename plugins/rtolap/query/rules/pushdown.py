@@ -26,7 +26,7 @@ class _Need:
     filters: list[Predicate | None] = field(default_factory=list)
 
 
-def pushdown(tree: exp.Expression, context: Context) -> exp.Expression:
+def pushdown(tree: exp.Expr, context: Context) -> exp.Expr:
     scopes = list(cube_scopes(tree, context))
     counts: dict[str, int] = {}
     for cube in scopes:
@@ -58,7 +58,7 @@ def _take_filter(cube: CubeScope, context: Context, *, keep: bool) -> Predicate 
         return None
     builder = FilterBuilder(cube.schema, cube.alias, context.fold)
     pushed: list[Predicate] = []
-    left: list[exp.Expression] = []
+    left: list[exp.Expr] = []
     for conjunct in where.this.flatten() if isinstance(where.this, exp.And) else [where.this]:
         predicate = builder.build(conjunct)
         if predicate is not None:

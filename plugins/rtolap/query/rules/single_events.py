@@ -9,7 +9,7 @@ from rtolap.query.dialect import user_sql
 from rtolap.query.rules.context import Context, CubeScope, cube_scopes, is_aggregated
 
 
-def single_events(tree: exp.Expression, context: Context) -> exp.Expression:
+def single_events(tree: exp.Expr, context: Context) -> exp.Expr:
     for cube in cube_scopes(tree, context):
         if not is_aggregated(cube):
             _check(cube)

@@ -28,21 +28,21 @@ class Totals:
         self.cube = cube
         self.known = {partial.name: partial for partial in cube.schema.partials}
 
-    def rows(self) -> exp.Expression:
+    def rows(self) -> exp.Expr:
         """How many events a row of the joined relation stands for."""
         column = self.cube.column(ROWS)
         return exp.func("COALESCE", column, exp.Literal.number(1)) if self.cube.nullable else column
 
-    def has_measure(self, e: exp.Expression) -> bool:
+    def has_measure(self, e: exp.Expr) -> bool:
         return any(self.cube.is_measure(column) for column in e.find_all(exp.Column))
 
-    def partial(self, column: exp.Column, suffix: str, function: str) -> exp.Expression:
+    def partial(self, column: exp.Column, suffix: str, function: str) -> exp.Expr:
         name = f"{column.name}__{suffix}"
         if name not in self.known:
             raise missing_measure(function, column.name, self.cube.schema)
         return self.cube.column(name)
 
-    def sum(self, e: exp.Expression) -> exp.Expression:
+    def sum(self, e: exp.Expr) -> exp.Expr:
         """S(e)."""
         if isinstance(e, exp.Column) and e.table == self.cube.alias and f"{e.name}__sum" in self.known:
             return self.partial(e, "sum", "SUM")
@@ -68,7 +68,7 @@ class Totals:
                 return self._coalesced(e.this, e.expressions[0])
         raise self._unanswerable("SUM", e)
 
-    def count(self, e: exp.Expression) -> exp.Expression:
+    def count(self, e: exp.Expr) -> exp.Expr:
         """N(e)."""
         if not self.has_measure(e):
             if isinstance(e, exp.Literal | exp.Boolean | exp.Star):
@@ -96,7 +96,7 @@ class Totals:
                 return exp.case().when(kept, self.count(left))
         raise self._unanswerable("COUNT", e)
 
-    def pick(self, e: exp.Expression, suffix: str, function: str) -> exp.Expression:
+    def pick(self, e: exp.Expr, suffix: str, function: str) -> exp.Expr:
         """X(e): what MIN, MAX or the sketch merge is taken of."""
         if isinstance(e, exp.Column) and e.table == self.cube.alias and f"{e.name}__{suffix}" in self.known:
             return self.partial(e, suffix, function)
@@ -113,13 +113,13 @@ class Totals:
                 return self._branches(e, lambda branch: self.pick(branch, suffix, function))
         raise self._unanswerable(function, e)
 
-    def _weighted(self, e: exp.Expression) -> exp.Expression:
+    def _weighted(self, e: exp.Expr) -> exp.Expr:
         value = e.copy()
         if isinstance(e.unnest(), exp.Predicate | exp.Connector | exp.Not | exp.Boolean):
             value = exp.cast(value, exp.DataType.Type.INT)
         return exp.Mul(this=exp.paren(value), expression=self.rows())
 
-    def _branches(self, e: exp.Expression, transform: object) -> exp.Expression:
+    def _branches(self, e: exp.Expr, transform: object) -> exp.Expr:
         assert callable(transform)
         conditions = [e.this] if isinstance(e, exp.If) else [branch.this for branch in e.args["ifs"]]
         if isinstance(e, exp.Case) and e.this is not None:
@@ -142,7 +142,7 @@ class Totals:
             built.set("default", transform(default))
         return built
 
-    def _shifted(self, e: exp.Binary) -> exp.Expression:
+    def _shifted(self, e: exp.Binary) -> exp.Expr:
         left, right = e.this, e.expression
         if self.has_measure(left):
             shift = exp.Mul(this=exp.paren(right.copy()), expression=exp.paren(self.count(left)))
@@ -150,7 +150,7 @@ class Totals:
         shift = exp.Mul(this=exp.paren(left.copy()), expression=exp.paren(self.count(right)))
         return type(e)(this=shift, expression=exp.paren(self.sum(right)))
 
-    def _coalesced(self, e: exp.Expression, default: exp.Expression) -> exp.Expression:
+    def _coalesced(self, e: exp.Expr, default: exp.Expr) -> exp.Expr:
         present = exp.func("COALESCE", self.sum(e), exp.Literal.number(0))
         if isinstance(default, exp.Literal) and str(default.this) == "0":
             return present
@@ -159,7 +159,7 @@ class Totals:
             this=present, expression=exp.Mul(this=exp.paren(default.copy()), expression=exp.paren(absent))
         )
 
-    def _unanswerable(self, function: str, e: exp.Expression) -> QueryError:
+    def _unanswerable(self, function: str, e: exp.Expr) -> QueryError:
         return QueryError(
             f"cube {self.cube.schema.cube.name} cannot answer {function}({user_sql(e)}) exactly",
             expected="one measure column, times or plus expressions of dimensions, or a CASE over dimensions",
