@@ -173,7 +173,8 @@ def test_random_queries_equal_the_raw_rows(
         "select carrier, max(n), (select sum(n) from x) from x group by carrier",
         "select carrier, count(*), sum(count(*)) over () total, rank() over (order by count(*) desc) r "
         "from flights group by carrier",
-        "select (select count(*) from flights where gate = 1) a, (select count(*) from flights where gate = 2) b",
+        "select (select count(*) from flights where gate = 1) a, "
+        "(select count(*) from flights where gate = 2) b",
         "select distinct origin from flights where carrier = 'AA' union select name from airlines",
         "select a.carrier, (select count(*) from flights f where f.carrier = a.carrier) n from airlines a",
         "select name from airlines a where exists (select 1 from flights f where f.carrier = a.carrier)",

@@ -48,7 +48,7 @@ class Engine:
             hll_estimate,
             [duckdb.list_type(sqltypes.BLOB)],
             sqltypes.DOUBLE,
-            type="arrow",
+            type="arrow",  # whole columns, not values
             null_handling="special",
         )
         self._connection.execute("SET lock_configuration = true")

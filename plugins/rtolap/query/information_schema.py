@@ -72,8 +72,8 @@ def _columns(catalogue: Catalogue) -> pa.Table:
             )
     return _table(
         (
-            *("TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "COLUMN_NAME", "ORDINAL_POSITION", "COLUMN_DEFAULT"),
-            *("IS_NULLABLE", "DATA_TYPE", "CHARACTER_MAXIMUM_LENGTH", "CHARACTER_OCTET_LENGTH"),
+            *("TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "COLUMN_NAME", "ORDINAL_POSITION"),
+            *("COLUMN_DEFAULT", "IS_NULLABLE", "DATA_TYPE", "CHARACTER_MAXIMUM_LENGTH", "CHARACTER_OCTET_LENGTH"),
             *("NUMERIC_PRECISION", "NUMERIC_SCALE", "DATETIME_PRECISION", "CHARACTER_SET_NAME"),
             *("COLLATION_NAME", "COLUMN_TYPE", "COLUMN_KEY", "EXTRA", "PRIVILEGES", "COLUMN_COMMENT"),
         ),
@@ -105,13 +105,20 @@ _TABLES: dict[str, Callable[[Catalogue], pa.Table]] = {
     "tables": _tables,
     "columns": _columns,
     "views": _nothing("TABLE_CATALOG", "TABLE_SCHEMA", "TABLE_NAME", "VIEW_DEFINITION"),
-    "statistics": _nothing("TABLE_SCHEMA", "TABLE_NAME", "NON_UNIQUE", "INDEX_NAME", "SEQ_IN_INDEX", "COLUMN_NAME"),
+    "statistics": _nothing(
+        "TABLE_SCHEMA", "TABLE_NAME", "NON_UNIQUE", "INDEX_NAME", "SEQ_IN_INDEX", "COLUMN_NAME"
+    ),
     "key_column_usage": _nothing(
-        "CONSTRAINT_SCHEMA", "CONSTRAINT_NAME", "TABLE_SCHEMA", "TABLE_NAME", "COLUMN_NAME", "ORDINAL_POSITION",
+        "CONSTRAINT_SCHEMA", "CONSTRAINT_NAME", "TABLE_SCHEMA", "TABLE_NAME", "COLUMN_NAME",
+        "ORDINAL_POSITION",
         "REFERENCED_TABLE_SCHEMA", "REFERENCED_TABLE_NAME", "REFERENCED_COLUMN_NAME",
     ),
-    "table_constraints": _nothing("CONSTRAINT_SCHEMA", "CONSTRAINT_NAME", "TABLE_SCHEMA", "TABLE_NAME", "CONSTRAINT_TYPE"),
-    "referential_constraints": _nothing("CONSTRAINT_SCHEMA", "CONSTRAINT_NAME", "TABLE_NAME", "REFERENCED_TABLE_NAME"),
+    "table_constraints": _nothing(
+        "CONSTRAINT_SCHEMA", "CONSTRAINT_NAME", "TABLE_SCHEMA", "TABLE_NAME", "CONSTRAINT_TYPE"
+    ),
+    "referential_constraints": _nothing(
+        "CONSTRAINT_SCHEMA", "CONSTRAINT_NAME", "TABLE_NAME", "REFERENCED_TABLE_NAME"
+    ),
     "routines": _nothing("ROUTINE_SCHEMA", "ROUTINE_NAME", "ROUTINE_TYPE"),
     "triggers": _nothing("TRIGGER_SCHEMA", "TRIGGER_NAME", "EVENT_OBJECT_TABLE"),
     "parameters": _nothing("SPECIFIC_SCHEMA", "SPECIFIC_NAME", "PARAMETER_NAME"),

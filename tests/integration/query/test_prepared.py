@@ -44,8 +44,8 @@ def test_a_statement_is_prepared_executed_twice_and_closed(doors: Any) -> None:
     with doors.connect() as connection:
         binary = Binary(connection)
         identity, columns, parameters = binary.prepare(
-            "select count(*) n, max(price) p, min(flown_on) d, min(hour_start) h, avg(price) a, max(carrier) c "
-            "from flights where carrier = ? and gate >= ?"
+            "select count(*) n, max(price) p, min(flown_on) d, min(hour_start) h, avg(price) a, "
+            "max(carrier) c from flights where carrier = ? and gate >= ?"
         )
         assert (columns, parameters) == (6, 2)
         types = bytes((0xFD, 0, 8, 0))

@@ -63,10 +63,8 @@ def log_in(stream: PacketStream, connection_id: int, users: Users, tls: ssl.SSLC
         raise ConnectionClosed("a client older than MySQL 4.1")
     fields.take(4 + 1 + 23)
     user = fields.null_terminated().decode("utf-8", "replace")
-    if capabilities & codes.PLUGIN_AUTH_LENENC:
-        scramble = fields.string()
-    else:
-        scramble = fields.take(fields.integer(1))
+    long = capabilities & codes.PLUGIN_AUTH_LENENC
+    scramble = fields.string() if long else fields.take(fields.integer(1))
     database = None
     if capabilities & codes.CONNECT_WITH_DB:
         database = fields.null_terminated().decode("utf-8", "replace") or None
