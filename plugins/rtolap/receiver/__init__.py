@@ -18,7 +18,8 @@ Invariants
 What it never does: decide alone which events are in history (the record does), skip offsets silently
 (a gap is state FAILED), or answer from two states at once.
 
-Modules: `align`, `closing`, `states` are pure; `tables` is the local state; `ingest` the core loop;
-`checkpoint`, `fragments`, `realign`, `upload` touch disk, Kafka and the object store; `query_service`
-answers; `flight` and `service` are the doors, and threads exist in `service` only.
+Modules: `align`, `batch`, `closing`, `states` and `tables` are pure; `ingest` is the core loop, with
+`progress` (counters and clocks) and `limits` (when to wait); `checkpoint`, `fragments`, `realign`, `upload`
+and `dead_letters` touch disk, Kafka and the object store; `query_service` answers; `flight` is the door,
+`reports` what it shows. Threads exist in `runner` (two a cube) and `service` only.
 """
