@@ -1,10 +1,11 @@
 """The columnar way in: Kafka records → typed Arrow tables, with a named reason for every refused record.
 
-`consumer` is the seam to Kafka: `kafka` and `kafka_out` on a real cluster, `memory` their deterministic twin,
-one contract suite (`rtolap.testing.stream_contract`) for both. `decode` turns a batch of JSON values into
-columns: `plan` says what is read from where, `json_reader` parses and keeps rows aligned, `lossy` finds numbers
-that would lose digits, `event_time` reads times, `classify` names faults. An offset always means next-to-read.
+`consumer` is the seam to Kafka: `kafka` and `kafka_out` on a real cluster, `memory` their deterministic
+twin, one contract suite (`rtolap.testing.stream_contract`) for both. `decode` turns a batch of JSON values
+into columns: `plan` says what is read from where, `json_reader` parses and keeps rows aligned, `lossy`
+finds numbers that would lose digits, `event_time` reads times, `classify` names faults. An offset always
+means next-to-read.
 
-Whether a record is accepted depends on that record and the clock alone, never on its neighbours in a
-batch: replicas batch differently and must agree. An offset outside the log is an error, never a silent skip.
+Whether a record is accepted depends on that record and the clock alone, never on its neighbours in a batch:
+replicas batch differently and must agree. An offset outside the log is an error, never a silent skip.
 """
