@@ -13,7 +13,7 @@ from rtolap.query.dialect import RtolapSql
 from rtolap.query.service import QueryService
 from rtolap.testing.query_world import QueryWorld
 
-QUERIES = 300
+QUERIES = 240
 KEYS = [
     "carrier",
     "origin",

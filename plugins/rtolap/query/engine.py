@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 from duckdb import sqltypes
+from duckdb.func import FunctionNullHandling, PythonUDFType
 from sqlglot import exp
 
 from rtolap.base.errors import Corrupted, QueryError, Unavailable
@@ -48,8 +49,8 @@ class Engine:
             hll_estimate,
             [duckdb.list_type(sqltypes.BLOB)],
             sqltypes.DOUBLE,
-            type="arrow",  # whole columns, not values
-            null_handling="special",
+            type=PythonUDFType.ARROW,  # whole columns, not values
+            null_handling=FunctionNullHandling.SPECIAL,
         )
         self._connection.execute("SET lock_configuration = true")
 

@@ -1,0 +1,74 @@
+"""SQL in, SQL over partials out: fixture pairs; and what is pushed down beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from rtolap.model.predicate import And, Compare, In, Like
+from rtolap.query.catalogue import Catalogue
+from rtolap.query.engine import Engine
+from rtolap.query.parser import parse
+from rtolap.query.plan import Rewritten
+from rtolap.query.rules import Context, rewrite
+from rtolap.testing.query_world import QueryWorld
+
+PAIRS = [
+    (
+        "select count(*) from flights",
+        'SELECT CAST(COALESCE(SUM("flights"."__rows"), 0) AS BIGINT) AS "COUNT(*)" '
+        'FROM "__relation_flights" AS "flights"',
+    ),
+    (
+        "select max(delay) m from flights f where f.carrier = 'AA'",
+        'SELECT MAX("f"."delay__max") AS "m" FROM "__relation_flights" AS "f"',
+    ),
+    (
+        "select sum(case when gate = 1 then delay end) s from flights",
+        'SELECT SUM(CASE WHEN "flights"."gate" = 1 THEN "flights"."delay__sum" END) AS "s" '
+        'FROM "__relation_flights" AS "flights"',
+    ),
+    (
+        "select date_trunc('day', ts) d, min(gate) g from flights group by d",
+        'SELECT "flights"."day_start" AS "d", MIN("flights"."gate") AS "g" '
+        'FROM "__relation_flights" AS "flights" GROUP BY "flights"."day_start"',
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[Engine]:
+    made = Engine(memory_limit_bytes=1 << 28, threads=1)
+    yield made
+    made.close()
+
+
+def rewritten(sql: str, world: QueryWorld, engine: Engine) -> Rewritten:
+    session = engine.session()
+    catalogue = Catalogue(cubes={"flights": world.schema})
+    try:
+        return rewrite(parse(sql).tree, Context(catalogue, lambda tree: session.fold(tree, {})))
+    finally:
+        session.close()
+
+
+@pytest.mark.parametrize(("sql", "expected"), PAIRS)
+def test_pairs(sql: str, expected: str, world: QueryWorld, engine: Engine) -> None:
+    assert rewritten(sql, world, engine).sql == expected
+
+
+def test_conditions_become_a_filter_and_a_range_of_time(world: QueryWorld, engine: Engine) -> None:
+    read = rewritten(
+        "select count(*) from flights where ts >= '2013-01-02' and carrier in ('AA') and origin not like 'J%'",
+        world,
+        engine,
+    ).reads[0]
+    assert read.filter == And(
+        (
+            Compare("day_start", "ge", "2013-01-02 00:00:00.000000"),
+            In("carrier", ("AA",)),
+            Like("origin", "J%", negated=True),
+        )
+    )
+    assert (read.time.start_ms, read.time.end_ms) == (1_357_084_800_000, None)
+    assert read.dimensions == ()
