@@ -1,4 +1,4 @@
-"""`rtolap format`: look into fragments, staged parts and history, and check them byte by byte."""
+"""`rtolap dump` and `rtolap verify`: look into fragments, staged parts and history, and check them byte by byte."""
 
 from __future__ import annotations
 
