@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from rtolap.base.errors import RtolapError
 from rtolap.base.settings import Settings
 from rtolap.cli.output import console, success, warn
 from rtolap.cli.stack import ProgressView
@@ -73,6 +74,9 @@ def _run(plan: DemoPlan, url: str, journal: Journal) -> None:
         demo_run = Demo(plan, Settings(), url, screen)
         try:
             demo_run.run(journal)
+        except RtolapError:
+            console.print(answers_table(journal))  # what was asked so far, before the reason
+            raise
         finally:
             demo_run.close()
 

@@ -149,7 +149,7 @@ class Demo:
         if due and Moment.MEMORY in journal.moments() and Moment.FRAGMENTS not in journal.moments():
             self._checkpoint_s = time.monotonic()
             for receiver in self._healthy():
-                receiver.action("checkpoint")
+                receiver.action("checkpoint", {"cube": CUBE})
 
     def _healthy(self) -> list[ReceiverClient]:
         return [
