@@ -1,4 +1,4 @@
-"""`rtolap dump` and `rtolap verify`: look into fragments, staged parts and history, and check them byte by byte."""
+"""`rtolap dump` and `rtolap verify`: fragments, staged parts and history, looked into and checked by byte."""
 
 from __future__ import annotations
 
