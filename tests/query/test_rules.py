@@ -59,7 +59,8 @@ def test_pairs(sql: str, expected: str, world: QueryWorld, engine: Engine) -> No
 
 def test_conditions_become_a_filter_and_a_range_of_time(world: QueryWorld, engine: Engine) -> None:
     read = rewritten(
-        "select count(*) from flights where ts >= '2013-01-02' and carrier in ('AA') and origin not like 'J%'",
+        "select count(*) from flights where ts >= '2013-01-02' and carrier in ('AA') "
+        "and origin not like 'J%'",
         world,
         engine,
     ).reads[0]
