@@ -86,8 +86,8 @@ def _normal(cell: object) -> Cell:
     return str(cell)
 
 
-def _estimate(values: Sequence[str] | None) -> float:
-    """What a sketch of these values estimates, by Apache DataSketches alone.
+def _estimate(values: Sequence[str] | None) -> int:
+    """What a sketch of these values estimates, by Apache DataSketches alone, as SQL says it: a whole number.
 
     A merge with itself makes the estimate a function of the sketch's registers, whatever the order in which
     the values came.
@@ -98,4 +98,4 @@ def _estimate(values: Sequence[str] | None) -> float:
         for value in values or ():
             sketch.update(value)
         union.update(sketch)
-    return float(union.get_result(datasketches.HLL_8).get_estimate())
+    return round(union.get_result(datasketches.HLL_8).get_estimate())
