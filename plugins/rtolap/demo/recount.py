@@ -98,4 +98,5 @@ def _estimate(values: Sequence[str] | None) -> int:
         for value in values or ():
             sketch.update(value)
         union.update(sketch)
-    return round(union.get_result(datasketches.HLL_8).get_estimate())
+    estimate: float = union.get_result(datasketches.HLL_8).get_estimate()
+    return round(estimate)
