@@ -3,9 +3,9 @@
     python -m benchmarks.ingest [--events 2000000] [--rounds 3] [--json]
 
 Both workers run in turn on the same pinned core over the same topic of a real Kafka (4 partitions, 200-byte
-JSON, 10 columns): `bare` is consume → arro3 JSON → Arrow, the limit of this path; `rtolap` is the receiver's whole
-core: decode with checks, aggregate, keep, checkpoint, and at the end a partial query whose count is compared
-with the number of events. The ratio is of medians; memory is the peak resident size of the worker.
+JSON, 10 columns): `bare` is consume → arro3 JSON → Arrow, the limit of this path; `rtolap` is the receiver's
+whole core: decode with checks, aggregate, keep, checkpoint, and at the end a partial query whose count is
+compared with the number of events. The ratio is of medians; memory is the peak resident size of the worker.
 """
 
 from __future__ import annotations

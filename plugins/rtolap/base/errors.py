@@ -1,22 +1,22 @@
 """The one error tree. Classes part only where a caller acts differently.
 
-    RtolapError
-    ├── DefinitionError        a table, cube or setting is wrong: mend the file
-    ├── NotFound               a named thing does not exist
-    ├── Refused                a legal request that the present state forbids (HTTP 409)
-    │   ├── IllegalTransition  a lifecycle has no such step
-    │   └── NotYet             it will be allowed later: wait and ask again
-    ├── Unauthorized           missing or wrong credentials
-    ├── CommitConflict         somebody else changed the record first: re-read and retry
-    ├── CommitUnknown          the connection broke during a commit: read back before acting
-    ├── SessionLost            the ZooKeeper session is gone: leadership and ephemerals with it
-    ├── Unavailable            a peer did not answer in time: try another, or later
-    │   └── NotLeader          ask the leader that `leader_url` names
-    ├── StaleSnapshot          the receiver no longer holds what the snapshot asks for: take a new one
-    ├── Corrupted              bytes fail their checksum or structure
-    ├── QueryError             SQL that is wrong, or that a cube cannot answer
-    │   └── QueryTimeout
-    └── ProcessFailed          a child process ended when it should not have
+RtolapError
+├── DefinitionError        a table, cube or setting is wrong: mend the file
+├── NotFound               a named thing does not exist
+├── Refused                a legal request that the present state forbids (HTTP 409)
+│   ├── IllegalTransition  a lifecycle has no such step
+│   └── NotYet             it will be allowed later: wait and ask again
+├── Unauthorized           missing or wrong credentials
+├── CommitConflict         somebody else changed the record first: re-read and retry
+├── CommitUnknown          the connection broke during a commit: read back before acting
+├── SessionLost            the ZooKeeper session is gone: leadership and ephemerals with it
+├── Unavailable            a peer did not answer in time: try another, or later
+│   └── NotLeader          ask the leader that `leader_url` names
+├── StaleSnapshot          the receiver no longer holds what the snapshot asks for: take a new one
+├── Corrupted              bytes fail their checksum or structure
+├── QueryError             SQL that is wrong, or that a cube cannot answer
+│   └── QueryTimeout
+└── ProcessFailed          a child process ended when it should not have
 """
 
 from __future__ import annotations

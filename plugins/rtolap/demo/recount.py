@@ -98,5 +98,4 @@ def _estimate(values: Sequence[str] | None) -> int:
         for value in values or ():
             sketch.update(value)
         union.update(sketch)
-    estimate: float = union.get_result(datasketches.HLL_8).get_estimate()
-    return round(estimate)
+    return round(float(union.get_result(datasketches.HLL_8).get_estimate()))

@@ -79,7 +79,7 @@ def sum_of_rows(table: pa.Table) -> int:
 
 
 def _int64s(table: pa.Table, name: str) -> Int64s:
-    return table.column(name).to_numpy().astype(np.int64, copy=False)
+    return np.asarray(table.column(name).to_numpy(), np.int64)
 
 
 class _Group(NamedTuple):

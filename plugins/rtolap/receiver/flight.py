@@ -47,7 +47,7 @@ def _text(error: RtolapError) -> str:
     return ERROR_MARK + json.dumps(error.to_dict())
 
 
-class TokenFactory(flight.ServerMiddlewareFactory):
+class TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
     """Refuses every call without the cluster's token, before anything else is looked at."""
 
     def __init__(self, token: str) -> None:
@@ -60,7 +60,7 @@ class TokenFactory(flight.ServerMiddlewareFactory):
             raise flight.FlightUnauthenticatedError(_text(Unauthorized("the token is missing or wrong")))
 
 
-class ReceiverFlightServer(flight.FlightServerBase):
+class ReceiverFlightServer(flight.FlightServerBase):  # type: ignore[misc]
     """Serves as soon as it is made; `port` tells which one it got."""
 
     def __init__(self, desk: Desk, *, host: str, port: int, token: str) -> None:

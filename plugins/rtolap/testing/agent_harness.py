@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import uvicorn
+
 from rtolap.agent.commands import Commands, Resolver
 from rtolap.agent.service import create_app
 from rtolap.agent.supervisor import Supervisor

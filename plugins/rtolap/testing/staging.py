@@ -14,6 +14,7 @@ import datasketches
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+
 from rtolap.format.manifest import FileEntry, StagedManifest, encode
 from rtolap.format.object_store import ObjectStore
 from rtolap.format.schema import physical_schema

@@ -1,4 +1,4 @@
-"""The filter tree as messages carry it; defined in `rtolap.model.predicate`, because data rooms read it too."""
+"""The filter tree as messages carry it; `rtolap.model.predicate` defines it, as data rooms read it too."""
 
 from rtolap.model.predicate import (
     And,
