@@ -1,10 +1,10 @@
-"""A real Kafka of the benchmark's own, in a folder that goes with it."""
+"""Real servers of the benchmark's own, in folders that go with them."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,15 +14,29 @@ from confluent_kafka.cimpl import NewTopic
 from rtolap.stack.artifacts import java_artifacts
 from rtolap.stack.kafka import kafka_spec
 from rtolap.stack.ports import free_port
-from rtolap.stack.process import ManagedProcess
+from rtolap.stack.process import ManagedProcess, ProcessSpec
+from rtolap.stack.zookeeper import zookeeper_spec
 
 
 @contextmanager
 def kafka() -> Iterator[str]:
     """Yields the bootstrap address."""
-    folder = Path(tempfile.mkdtemp(prefix="rtolap-bench-"))
     port = free_port()
-    server = ManagedProcess(kafka_spec(java_artifacts(), folder / "kafka", port, free_port({port})))
+    with _running(lambda folder: kafka_spec(java_artifacts(), folder, port, free_port({port}))) as address:
+        yield address
+
+
+@contextmanager
+def zookeeper() -> Iterator[str]:
+    """Yields host:port."""
+    with _running(lambda folder: zookeeper_spec(java_artifacts(), folder, free_port())) as address:
+        yield address
+
+
+@contextmanager
+def _running(spec: Callable[[Path], ProcessSpec]) -> Iterator[str]:
+    folder = Path(tempfile.mkdtemp(prefix="rtolap-bench-"))
+    server = ManagedProcess(spec(folder / "server"))
     try:
         server.start()
         yield server.address
@@ -31,10 +45,14 @@ def kafka() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def fill(bootstrap: str, topic: str, values: Sequence[bytes], *, partitions: int, times: int = 1) -> int:
-    """Create the topic and send `values`, `times` over, spread evenly. Returns the number of records."""
+def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(topic, num_partitions=partitions, replication_factor=1)])[topic].result(30)
+
+
+def fill(bootstrap: str, topic: str, values: Sequence[bytes], *, partitions: int, times: int = 1) -> int:
+    """Create the topic and send `values`, `times` over, spread evenly. Returns the number of records."""
+    create_topic(bootstrap, topic, partitions)
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
