@@ -1,0 +1,145 @@
+"""One record of each bad kind beside good ones: what is counted by reason, and what is kept where."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable
+from typing import get_args
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from rtolap.stream.classify import Reason
+from rtolap.stream.dead_letters import read_dead_letters
+from rtolap.testing.builders import START_MS, Event
+from rtolap.testing.receiver_world import ReceiverWorld
+from rtolap.testing.services import wait_for
+
+pytestmark = pytest.mark.integration
+
+MEGABYTE = 1 << 20  # the default of the table's `record_bytes_max`
+IN_THE_YEAR_2100_MS = 4_102_444_800_000
+
+Place = tuple[int, int]  # partition and offset of the refused record
+Letter = tuple[dict[str, bytes], bytes | None]  # headers and value
+
+
+def _good(number: int) -> tuple[bytes, Event]:
+    event = Event(START_MS + number, "a", number % 3, number, None)
+    body = {"ts": event.event_ms, "kind": event.kind, "place": event.place, "amount": event.amount}
+    return json.dumps(body).encode(), event
+
+
+def _text(bytes_: int, seed: int) -> bytes:
+    """That no compression makes small."""
+    return random.Random(seed).randbytes(bytes_ // 2 + 1).hex().encode()[:bytes_]
+
+
+def _bad() -> list[tuple[str, bytes | None]]:
+    ts = b'{"ts":%d' % START_MS
+    return [
+        ("tombstone", None),
+        ("empty", b""),
+        ("too_large", ts + b',"kind":"' + _text(MEGABYTE, 1) + b'"}'),
+        ("invalid_utf8", ts + b',"kind":"\xff\xfe"}'),
+        ("malformed_json", ts),
+        ("malformed_json", ts + b',"kind":"' + _text(MEGABYTE - 100, 2)),
+        ("not_an_object", b'["a"]'),
+        ("wrong_type", ts + b',"place":"x"}'),
+        ("nested_value", ts + b',"kind":{"a":1}}'),
+        ("unknown_column", ts + b',"colour":"red"}'),
+        ("invalid_time", b'{"ts":"yesterday"}'),
+        ("missing_time", b'{"kind":"a"}'),
+        ("time_in_future", b'{"ts":%d}' % IN_THE_YEAR_2100_MS),
+    ]
+
+
+def _letters(world: ReceiverWorld) -> dict[Place, Letter]:
+    """The dead-letter topic as it is, read with a plain client."""
+    topic = world.schema.table.dead_letter_topic
+    consumer = Consumer({"bootstrap.servers": world.kafka, "group.id": f"{topic}-reader"})
+    found: dict[Place, Letter] = {}
+    try:
+        where = TopicPartition(topic, 0, 0)
+        _, end = consumer.get_watermark_offsets(where, timeout=10)
+        consumer.assign([where])
+
+        def all_read() -> bool:
+            for message in consumer.consume(100, timeout=0.5):
+                assert message.error() is None, message.error()
+                headers = dict(message.headers() or ())
+                place = int(headers["partition"]), int(headers["offset"])
+                assert message.key() == b"%s/%d/%d" % (world.cube.encode(), *place)
+                found[place] = headers, message.value()
+            return consumer.position([where])[0].offset >= end or end == 0
+
+        wait_for("the dead letters are read", all_read)
+    finally:
+        consumer.close()
+    return found
+
+
+def _counted(world: ReceiverWorld) -> Counter[str]:
+    state = world.state("r0")
+    assert state is not None
+    return sum((Counter(one.rejected) for one in state.partitions), Counter())
+
+
+def test_every_bad_kind_is_counted_by_reason_and_kept_whole(
+    make_world: Callable[..., ReceiverWorld],
+) -> None:
+    world = make_world(unknown_columns="reject")
+    world.assign()
+    world.start("r0")
+    kept: dict[Place, tuple[str, bytes | None]] = {}
+    for number, (reason, value) in enumerate(_bad()):
+        partition = number % len(world.log)
+        world.send(partition, *_good(2 * number))
+        kept[partition, world.send(partition, value, None)] = reason, value
+        world.send(partition, *_good(2 * number + 1))
+    largest, event = _good(10_000)
+    world.send(0, largest + b" " * (MEGABYTE - len(largest)), event)
+    world.producer.flush(30)
+    assert {reason for reason, _ in kept.values()} == set(get_args(Reason)), "each kind is tried"
+
+    assert world.exact("r0"), "the good ones are all counted, the largest that is allowed too"
+    assert _counted(world) == Counter(reason for reason, _ in kept.values())
+    with world.client("r0") as client:
+        client.action("checkpoint", {"cube": world.cube})
+    letters = _letters(world)
+    assert letters.keys() == kept.keys()
+    for (partition, offset), (headers, value) in letters.items():
+        reason, original = kept[partition, offset]
+        assert value == original, "whole and unchanged"
+        assert headers["topic"].decode() == world.cube
+        assert headers["reason"].decode() == reason
+        assert headers["detail"]
+    listed = list(read_dead_letters(world.kafka, world.schema.table.dead_letter_topic))
+    assert {(one.partition, one.offset): one.reason for one in listed} == {
+        place: reason for place, (reason, _) in kept.items()
+    }
+
+    world.end("r0", signal.SIGKILL)
+    world.start("r0")
+    assert world.exact("r0")
+    assert _counted(world) == Counter(reason for reason, _ in kept.values()), "kept by the checkpoint"
+
+
+def test_refusals_after_a_crash_are_kept_once_for_a_reader(world: ReceiverWorld) -> None:
+    """What no checkpoint holds is read and refused again: the same key, so one letter for a reader."""
+    world.assign()
+    world.start("r0")
+    world.produce(400)
+    assert world.exact("r0")
+    world.end("r0", signal.SIGKILL)
+    world.start("r0")
+    world.produce(100)
+    assert world.exact("r0")
+    with world.client("r0") as client:
+        client.action("checkpoint", {"cube": world.cube})
+    refused = {(p, at) for p, es in world.log.items() for at, event in enumerate(es) if event is None}
+    assert refused
+    assert _letters(world).keys() == refused
+    assert _counted(world).total() == len(refused)
