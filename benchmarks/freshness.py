@@ -4,14 +4,14 @@
 
 Real ZooKeeper, Kafka, coordinator, receiver and query service on loopback. One process sends 200-byte JSON to
 4 partitions in small even slices and notes when each offset was made: just before it is handed to the client,
-so the client's own batching counts. One asker sends a group-by over the HTTP door, again as soon as it has the
-answer, and checks its count. An answer names the positions that it holds; an event is visible when the first
-answer with a position beyond its offset has arrived. All events are measured, but for those of the warm-up.
+so the client's own batching counts. One asker sends a group-by over the HTTP door, again as soon as it has
+the answer, and checks its count. An answer names the positions that it holds; an event is visible when the
+first answer with a position beyond its offset has arrived. All events but those of the warm-up are measured.
 
 `ratio` is p50 over the round trip of the same query on the same cube when it is idle. An asker that never
-rests sees 1.5 at best: an event waits half a round for the question that can see it, and a whole round for the
-answer. Everything shares the machine's cores, the producer, Kafka and the asker too: on a busy or small machine
-the figures are the machine's, and the achieved rate is part of the result.
+rests sees 1.5 at best: an event waits half a round for the question that can see it, and a whole round for
+the answer. Everything shares the machine's cores, the producer, Kafka and the asker too: on a busy or small
+machine the figures are the machine's, and the achieved rate is part of the result.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Asker:
 
     def round_trips_ms(self) -> npt.NDArray[np.float64]:
         taken_ns = np.array(self.answers.arrived_ns) - np.array(self.answers.asked_ns)
-        return taken_ns.astype(np.float64) / 1e6
+        return np.asarray(taken_ns / 1e6, np.float64)
 
 
 def latencies_ms(
