@@ -10,12 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 from rtolap.base.clock import ManualClock
-from rtolap.base.errors import StaleSnapshot
+from rtolap.base.errors import StaleSnapshot, Unavailable
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.cube import LatePolicy, Schema
 from rtolap.model.segment_states import SegmentState
 from rtolap.receiver import limits
 from rtolap.receiver.checkpoint import NAME
+from rtolap.receiver.dead_letters import VALUE_BYTES_MAX
 from rtolap.receiver.ingest import CubeReceiver
 from rtolap.receiver.query_service import NotReady, answer
 from rtolap.receiver.realign import RangeReader, realign_job
@@ -335,3 +336,33 @@ def test_refused_records_reach_the_dead_letter_topic_before_the_checkpoint(bench
     (log,) = bench.broker.logs("sales.dead-letters")
     assert [record.key for record in log.records] == [b"sales/1/0", b"sales/1/1"]
     assert sum(bench.core.progress.counters[1].rejected.values()) == 2
+
+
+def test_a_batch_whose_refusals_cannot_be_kept_is_read_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.send(2)
+    bench.producer.produce("sales", [OutRecord(b"{", partition=0)])
+
+    def full(topic: str, records: object) -> None:
+        raise Unavailable("the producer's queue stayed full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.producer, "produce", full)
+        with pytest.raises(Unavailable):
+            bench.core.step(bench.view)
+    bench.step()
+    assert bench.ask()[1].positions == {0: 3, 1: 0}
+    assert bench.rows() == 2
+    assert sum(bench.core.progress.counters[0].rejected.values()) == 1
+
+
+def test_of_an_enormous_record_the_beginning_and_the_size_are_kept(bench: Bench) -> None:
+    value = b"x" * (VALUE_BYTES_MAX + 1)
+    bench.producer.produce("sales", [OutRecord(value, partition=0), OutRecord(value[:-1], partition=0)])
+    bench.step()
+    (log,) = bench.broker.logs("sales.dead-letters")
+    cut, whole = log.records
+    assert cut.value == whole.value == value[:-1]
+    assert cut.headers["value_bytes"] == str(len(value)).encode()
+    assert "value_bytes" not in whole.headers

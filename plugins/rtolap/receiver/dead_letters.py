@@ -1,7 +1,8 @@
 """Refused records go to the table's dead-letter topic, with where they came from and why.
 
 Both receivers of a replica set produce them, so that none is lost with one of them; the key
-(`topic/partition/offset`) makes the copies one for a reader or a compacted topic.
+(`topic/partition/offset`) makes the copies one for a reader or a compacted topic. The value is the record's
+own, whole up to VALUE_BYTES_MAX; of a larger one the beginning, with its size in the header `value_bytes`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from rtolap.stream.consumer import Batch, OutRecord, StreamProducer
 from rtolap.stream.decode import Rejects
 
 DETAIL_CHARS_MAX = 500
+VALUE_BYTES_MAX = 3 << 20  # with key and headers below what the producer takes, 4 MiB
+TOPIC_CONFIG = {"max.message.bytes": str(4 << 20)}  # the source's own limit has no room for the headers
 
 
 def send(
@@ -27,5 +30,9 @@ def send(
             "detail": detail[:DETAIL_CHARS_MAX].encode("utf-8", "replace"),
         }
         key = f"{topic}/{partition}/{offset}".encode()
-        records.append(OutRecord(batch.values[index], key=key, headers=headers))
+        value = batch.values[index]
+        if value is not None and len(value) > VALUE_BYTES_MAX:
+            headers["value_bytes"] = str(len(value)).encode()
+            value = value[:VALUE_BYTES_MAX]
+        records.append(OutRecord(value, key=key, headers=headers))
     producer.produce(dead_letter_topic, records)

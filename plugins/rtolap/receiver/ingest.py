@@ -251,7 +251,12 @@ class CubeReceiver:
     def _consume(self, timeout_s: float) -> bool:
         batch = self._consumer.poll(self.settings.batch_records_max, timeout_s)
         if len(batch):
-            self._take(batch)
+            try:
+                self._take(batch)
+            except Exception:
+                # The consumer is past the batch and the state is not: assigned anew, it reads it again.
+                self._assigned = frozenset()
+                raise
         else:
             positions = self._consumer.position()
             if positions != self.state.positions:

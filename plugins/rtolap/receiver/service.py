@@ -23,6 +23,7 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import ChangeLog, ReceiverRecord
 from rtolap.metadata.updates import read
 from rtolap.model.cube import Schema
+from rtolap.receiver.dead_letters import TOPIC_CONFIG
 from rtolap.receiver.flight import ReceiverFlightServer
 from rtolap.receiver.ingest import CubeReceiver
 from rtolap.receiver.realign import RangeReader
@@ -209,7 +210,7 @@ class ReceiverService:
             if other.name != cube_id:
                 shutil.rmtree(other, ignore_errors=True)
         try:
-            self._admin.create_topic(schema.table.dead_letter_topic, 1)
+            self._admin.create_topic(schema.table.dead_letter_topic, 1, config=TOPIC_CONFIG)
         except RtolapError as error:
             # Without Kafka there is nothing to refuse either; a checkpoint that has rejects to flush says so.
             log.warning("cube %s: %s", schema.cube.name, error)

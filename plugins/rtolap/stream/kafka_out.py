@@ -33,6 +33,7 @@ class KafkaProducer:
                 "enable.idempotence": True,
                 "acks": "all",
                 "linger.ms": 2,
+                "message.timeout.ms": 0,  # an outage of any length drops nothing: `flush` tells what waits
                 "compression.type": "lz4",
                 "message.max.bytes": 4 << 20,
                 "queue.buffering.max.messages": 200_000,
