@@ -78,7 +78,7 @@ def rtolap(bootstrap: str, total: int) -> int:
         core = CubeReceiver(
             schema,
             replica_set="rs",
-            consumer=KafkaConsumer(bootstrap, TOPIC),
+            consumer=KafkaConsumer(bootstrap, TOPIC, with_create_ms=True),
             producer=KafkaProducer(bootstrap),
             folder=Path(folder),
             clock=SystemClock(),

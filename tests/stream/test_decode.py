@@ -165,6 +165,32 @@ def test_a_bad_record_is_named_and_costs_nobody_else(
     assert decoded.table.column("__offset").to_pylist() == [0, 2, 3]
 
 
+def test_the_future_begins_at_the_records_own_timestamp(decoder: Callable[..., EventDecoder]) -> None:
+    created = np.array([1_000, 999, -1, 1 << 62, 1_000], np.int64)
+    values = [b'{"ts":6000}'] * 4 + [b'{"ts":6001}']
+    partitions, offsets = np.zeros(5, np.int32), np.arange(5)
+    early, late = (
+        decoder(future_max_ms=5_000).decode(values, partitions, offsets, now_ms=now_ms, create_ms=created)
+        for now_ms in (999, 10**12)
+    )
+    assert early.rejects.reason == ["time_in_future"] * 3
+    assert early.rejects.index.tolist() == [1, 2, 4]
+    assert late.rejects.index.tolist() == [1, 4], "the clock counts only where there is no timestamp"
+    assert "beyond 5999 ms" in late.rejects.detail[0]
+
+
+def test_timestamps_stay_with_their_records_when_others_are_refused(
+    decoder: Callable[..., EventDecoder],
+) -> None:
+    values = [None, b'{"ts":6000}', b"{", b'{"ts":6000}', b'{"ts":6000,"i":1.5}', b'{"ts":6000}']
+    created = np.array([9_000, 9_000, 0, 0, 0, 9_000], np.int64)
+    decoded = decoder(future_max_ms=0).decode(
+        values, np.zeros(6, np.int32), np.arange(6), now_ms=0, create_ms=created
+    )
+    assert decoded.rejects.reason == ["tombstone", "malformed_json", "time_in_future", "wrong_type"]
+    assert decoded.table.column("__offset").to_pylist() == [1, 5]
+
+
 def test_the_detail_names_column_expected_and_found(decode: Decode) -> None:
     assert decode(_record(i="x")).rejects.detail == ['column i: expected int, found "x"']
 

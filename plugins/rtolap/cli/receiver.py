@@ -59,7 +59,9 @@ def serve(
         data_dir=data_dir or settings.data_dir / "receivers" / receiver_id,
         metadata=ClusterMetadata(store, clock),
         store=open_store(settings.object_store),
-        open_consumer=lambda topic: KafkaConsumer(settings.kafka, topic, client_id=f"rtolap-{receiver_id}"),
+        open_consumer=lambda topic: KafkaConsumer(
+            settings.kafka, topic, client_id=f"rtolap-{receiver_id}", with_create_ms=True
+        ),
         producer=KafkaProducer(settings.kafka, client_id=f"rtolap-{receiver_id}"),
         admin=KafkaAdmin(settings.kafka),
         clock=clock,

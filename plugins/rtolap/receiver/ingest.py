@@ -267,7 +267,11 @@ class CubeReceiver:
     def _take(self, batch: Batch) -> None:
         """Nothing of a batch is visible before all of it is: one swap."""
         decoded = self._decoder.decode(
-            batch.values, batch.partitions, batch.offsets, now_ms=self._clock.now_ms()
+            batch.values,
+            batch.partitions,
+            batch.offsets,
+            now_ms=self._clock.now_ms(),
+            create_ms=batch.create_ms,
         )
         if len(decoded.rejects):
             table = self.schema.table

@@ -43,7 +43,7 @@ def realign_job(state: LocalState, owned: Collection[int]) -> RealignJob | None:
 
 
 class RangeReader:
-    """`open_consumer` gives a consumer of the table's topic that nobody else uses."""
+    """`open_consumer` gives a consumer of the table's topic, with create times, that nobody else uses."""
 
     def __init__(
         self, schema: Schema, open_consumer: Callable[[], StreamConsumer], clock: Clock, records_max: int
@@ -75,7 +75,11 @@ class RangeReader:
                 if len(batch):
                     deadline_s = self._clock.monotonic_s() + READ_TIMEOUT_S
                     decoded = self._decoder.decode(
-                        batch.values, batch.partitions, batch.offsets, now_ms=self._clock.now_ms()
+                        batch.values,
+                        batch.partitions,
+                        batch.offsets,
+                        now_ms=self._clock.now_ms(),
+                        create_ms=batch.create_ms,
                     )
                     for table in self._cut(start_ms, kept, decoded.table):
                         found.setdefault(table.version, []).append(table)

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 CONTROL_EVERY_S = 1.0
 
-OpenConsumer = Callable[[str], StreamConsumer]  # topic → a consumer of one's own
+OpenConsumer = Callable[[str], StreamConsumer]  # topic → a consumer of one's own, with create times
 
 
 class ReceiverService:

@@ -29,6 +29,7 @@ from rtolap.stream.plan import ReadPlan
 
 Places = NDArray[np.int64]
 _SHOWN_CHARS_MAX = 80
+_FUTURE_MS_MAX = 1 << 62  # no event time lies as far ahead as this
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,12 +76,19 @@ class EventDecoder:
         offsets: NDArray[np.int64],
         *,
         now_ms: int,
+        create_ms: NDArray[np.int64] | None = None,
     ) -> Decoded:
-        """`values[i]` was read from `partitions[i]` at `offsets[i]`; `now_ms` bounds how late times are."""
+        """`values[i]` was read from `partitions[i]` at `offsets[i]`.
+
+        An event time is in the future when it is beyond the record's own timestamp `create_ms[i]` by more
+        than the table allows: replays and replicas judge alike. `now_ms` stands in where there is none
+        (negative, or no array).
+        """
         problems: dict[int, Problem] = {}
         records, places = self._sized(values, problems)
         rows, places = self._rows(records, places, problems)
-        columns, keep = self._columns(rows, places, now_ms, problems)
+        present_ms = _present(create_ms, places, now_ms)
+        columns, keep = self._columns(rows, places, present_ms, problems)
         if not keep.all():
             chosen = pa.array(np.flatnonzero(keep))
             columns = {name: column.take(chosen) for name, column in columns.items()}
@@ -167,7 +175,7 @@ class EventDecoder:
         self,
         rows: pa.StructArray,
         places: Places,
-        now_ms: int,
+        present_ms: NDArray[np.int64],
         problems: dict[int, Problem],
     ) -> tuple[dict[str, pa.Array], NDArray[np.bool_]]:
         keep = np.ones(len(rows), bool)
@@ -191,10 +199,11 @@ class EventDecoder:
             columns[leaf.name] = column
         assert times is not None, "source columns hold the event time"
         event_ms = times.micros // 1000
-        limit_ms = now_ms + self._schema.table.future_max_ms
-        ahead = event_ms > limit_ms
+        # Subtracted, because a timestamp may be so large that nothing can be added to it.
+        ahead = event_ms - min(self._schema.table.future_max_ms, _FUTURE_MS_MAX) > present_ms
         if times.missing.any() or times.invalid.any() or ahead.any():
             for row in np.flatnonzero((times.missing | times.invalid | ahead) & keep):
+                limit_ms = int(present_ms[row]) + self._schema.table.future_max_ms
                 problems[int(places[row])] = self._time_problem(times, int(row), time_raw, limit_ms)
             keep &= ~(times.missing | times.invalid | ahead)
         columns[EVENT_MS] = pa.array(event_ms)
@@ -231,6 +240,14 @@ class EventDecoder:
         if times.invalid[row]:
             return Problem("invalid_time", f"column {name}: expected {time_format}, found {found!r}")
         return Problem("time_in_future", f"column {name}: {found} is beyond {limit_ms} ms")
+
+
+def _present(create_ms: NDArray[np.int64] | None, places: Places, now_ms: int) -> NDArray[np.int64]:
+    """What was "now" for each record: its own timestamp, the clock where it has none."""
+    if create_ms is None:
+        return np.full(len(places), now_ms, np.int64)
+    own = np.asarray(create_ms, np.int64)[places]
+    return np.where(own < 0, np.int64(now_ms), own)
 
 
 def _at(rows: pa.StructArray, path: tuple[str, ...]) -> pa.Array:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from itertools import chain
 from threading import Lock
 
 import numpy as np
@@ -184,7 +185,8 @@ class KafkaConsumer:
         offsets = np.fromiter(map(Message.offset, messages), np.int64, count)
         created = None
         if self._with_create_ms:
-            stamps = np.array(list(map(Message.timestamp, messages)), np.int64).reshape(-1, 2)
+            pairs = chain.from_iterable(map(Message.timestamp, messages))  # (kind, ms); kind 0: there is none
+            stamps = np.fromiter(pairs, np.int64, 2 * count).reshape(-1, 2)
             created = np.where(stamps[:, 0] == 0, -1, stamps[:, 1])
         for partition in np.unique(partitions):
             self._positions[int(partition)] = int(offsets[partitions == partition][-1]) + 1

@@ -190,13 +190,14 @@ class Cluster:
             receiver.leading = receiver.name.endswith("-0")
 
     def consumer(self) -> MemoryConsumer:
-        return MemoryConsumer(self.broker, self.schema.table.topic)
+        return MemoryConsumer(self.broker, self.schema.table.topic, with_create_ms=True)
 
     def close(self) -> None:
         self.session.close()
 
     def produce(self, partition: int, value: bytes | None, event: Event | None) -> None:
-        self.producer.produce(self.schema.table.topic, [OutRecord(value, partition=partition)])
+        record = OutRecord(value, partition=partition, timestamp_ms=self.clock.now_ms())
+        self.producer.produce(self.schema.table.topic, [record])
         self.log[partition].append(event)
 
     def low_watermark_ms(self) -> int | None:
