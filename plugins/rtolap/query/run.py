@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 from types import FrameType
 
@@ -30,6 +31,8 @@ class QueryProcess:
     """Owns the service, both doors and the receiver clients. The store stays its caller's."""
 
     def __init__(self, settings: Settings, store: MetadataStore, limits: Limits = Limits()) -> None:
+        # Flight hands buffers out as they lie in its messages; Arrow copies those it needs aligned, silently.
+        os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "reallocate")
         clock = SystemClock()
         users, token = Users.load(settings.users_file), settings.token()
         self._clients = ReceiverClients(token)
