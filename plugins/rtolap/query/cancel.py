@@ -2,26 +2,91 @@
 
 from __future__ import annotations
 
+import heapq
+import logging
 import threading
 from collections.abc import Callable
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import QueryError, QueryTimeout
 
+log = logging.getLogger(__name__)
+
+_PAST_MIN = 64  # time-outs taken back stay in the heap until they are this many, and more than the others
+
+
+class Timeouts:
+    """Calls functions back at their time, all on one thread: a thread a query costs as much as a small query.
+
+    Thread-safe. What is called must be short.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self._changed = threading.Condition()
+        self._due: list[tuple[float, int]] = []  # heap of (monotonic seconds, number)
+        self._calls: dict[int, Callable[[], None]] = {}
+        self._next = 0
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="timeouts", daemon=True)
+        self._thread.start()
+
+    def add(self, at_s: float, call: Callable[[], None]) -> int:
+        """The number to `remove` it by."""
+        with self._changed:
+            self._next += 1
+            self._calls[self._next] = call
+            heapq.heappush(self._due, (at_s, self._next))
+            if self._due[0][1] == self._next:
+                self._changed.notify()
+            return self._next
+
+    def remove(self, number: int) -> None:
+        """Harmless when it has been called already."""
+        with self._changed:
+            self._calls.pop(number, None)
+            if len(self._due) > _PAST_MIN + 2 * len(self._calls):
+                self._due = [one for one in self._due if one[1] in self._calls]
+                heapq.heapify(self._due)
+
+    def close(self) -> None:
+        """Nothing is called any more."""
+        with self._changed:
+            self._closed = True
+            self._calls.clear()
+            self._changed.notify()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                if self._closed:
+                    return
+                now_s = self.clock.monotonic_s()
+                if not self._due or self._due[0][0] > now_s:
+                    self._changed.wait(self._due[0][0] - now_s if self._due else None)
+                    continue
+                _, number = heapq.heappop(self._due)
+                call = self._calls.pop(number, None)
+            if call is not None:
+                try:
+                    call()
+                except Exception:  # one query's trouble must not end the time-outs of all others
+                    log.exception("a query's time-out could not end it")
+
 
 class Cancellation:
     """Thread-safe. `on_cancel` callbacks run once, at once if it is cancelled already."""
 
-    def __init__(self, clock: Clock, timeout_ms: int) -> None:
-        self.clock = clock
+    def __init__(self, timeouts: Timeouts, timeout_ms: int) -> None:
+        self.clock = timeouts.clock
         self.timeout_ms = timeout_ms
-        self._deadline_s = clock.monotonic_s() + timeout_ms / 1000
+        self._deadline_s = self.clock.monotonic_s() + timeout_ms / 1000
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
         self._error: QueryError | None = None
-        self._timer = threading.Timer(timeout_ms / 1000, self._time_out)
-        self._timer.daemon = True
-        self._timer.start()
+        self._timeouts = timeouts
+        self._timeout = timeouts.add(self._deadline_s, self._time_out)
 
     def remaining_ms(self) -> int:
         return max(0, int((self._deadline_s - self.clock.monotonic_s()) * 1000))
@@ -48,7 +113,7 @@ class Cancellation:
 
     def close(self) -> None:
         """The query is over: no callback runs any more."""
-        self._timer.cancel()
+        self._timeouts.remove(self._timeout)
         with self._lock:
             self._callbacks.clear()
 

@@ -34,6 +34,8 @@ class Cluster:
             lookups={name: self._metadata.lookup(name) for name in self._metadata.lookups()},
         )
         with self._lock:
+            if self._catalogue is not None and self._catalogue[1] == found:
+                found = self._catalogue[1]  # the same object: what was made for it stays good
             self._catalogue = (now_s, found)
             gone = [self._views.pop(name) for name in list(self._views) if name not in found.cubes]
         for view in gone:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import QueryError, Unavailable
-from rtolap.query.cancel import Cancellation
+from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.cluster import Cluster
 from rtolap.query.engine import Engine, EngineSession, translated
@@ -20,10 +20,11 @@ from rtolap.query.history import HistoryEngine
 from rtolap.query.information_schema import INFORMATION_TABLES, information_table
 from rtolap.query.lookups import Lookups
 from rtolap.query.merge import merge
-from rtolap.query.parser import Statement, parse
+from rtolap.query.parser import Statement
 from rtolap.query.plan import ReadStats, Rewritten
+from rtolap.query.prepared import PreparedStatements
 from rtolap.query.realtime import Realtime, RealtimeSource
-from rtolap.query.rules import Context, rewrite
+from rtolap.query.rules import Context
 
 Parameters = Sequence[object] | Mapping[str, object]
 TIMEOUT_MS_DEFAULT = 60_000
@@ -80,9 +81,12 @@ class QueryService:
         self._realtime = Realtime(source)
         self._fetcher = Fetcher(cluster, history, self._realtime)
         self._engine = Engine(memory_limit_bytes=limits.memory_bytes, threads=limits.threads)
+        self._prepared = PreparedStatements()
+        self._timeouts = Timeouts(clock)
         self._turns = threading.BoundedSemaphore(limits.queries_max)
 
     def close(self) -> None:
+        self._timeouts.close()
         self._realtime.close()
         self._cluster.close()
         self._engine.close()
@@ -91,13 +95,13 @@ class QueryService:
         return self._cluster.catalogue()
 
     def cancellation(self, timeout_ms: int | None = None) -> Cancellation:
-        return Cancellation(self.clock, timeout_ms or TIMEOUT_MS_DEFAULT)
+        return Cancellation(self._timeouts, timeout_ms or TIMEOUT_MS_DEFAULT)
 
     def execute(
         self, sql: str | Statement, parameters: Parameters = (), cancellation: Cancellation | None = None
     ) -> Outcome:
         """Raises QueryError and whatever stops a cube from answering; see `query.__init__`."""
-        statement = parse(sql) if isinstance(sql, str) else sql
+        statement = self._prepared.parse(sql) if isinstance(sql, str) else sql
         values = bind(statement, parameters)
         ending = cancellation or self.cancellation()
         if not self._turns.acquire(timeout=self._limits.queue_wait_s):
@@ -120,7 +124,7 @@ class QueryService:
 
     def describe(self, sql: str | Statement) -> tuple[pa.Schema, tuple[str, ...]]:
         """Result columns and parameter names, without asking receivers or history."""
-        statement = parse(sql) if isinstance(sql, str) else sql
+        statement = self._prepared.parse(sql) if isinstance(sql, str) else sql
         if statement.explain:
             return pa.schema([("item", pa.string()), ("value", pa.string())]), statement.parameters
         session = self._engine.session()
@@ -190,7 +194,7 @@ class QueryService:
             fold=lambda expression: session.fold(expression, values),
             information_tables=INFORMATION_TABLES,
         )
-        return rewrite(statement.tree, context)
+        return self._prepared.rewrite(statement, context)
 
     def _register_information(
         self, rewritten: Rewritten, catalogue: Catalogue, session: EngineSession

@@ -1,0 +1,63 @@
+"""A statement is rewritten once for a catalogue, unless its meaning depends on when or how it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from rtolap.query.catalogue import Catalogue
+from rtolap.query.plan import Rewritten
+from rtolap.query.prepared import STATEMENTS_KEPT, PreparedStatements
+from rtolap.query.rules import Context
+from rtolap.testing.builders import small_schema
+from sqlglot import exp
+
+
+def catalogue() -> Catalogue:
+    schema = small_schema()
+    return Catalogue(cubes={schema.cube.name: schema})
+
+
+Ask = Callable[[str, Catalogue], Rewritten]
+
+
+@pytest.fixture
+def ask() -> Ask:
+    prepared = PreparedStatements()
+
+    def fold(expression: exp.Expr) -> object:
+        return expression.to_py() if isinstance(expression, exp.Literal) else "2023-11-14 22:14:00"
+
+    def rewrite(sql: str, known: Catalogue) -> Rewritten:
+        return prepared.rewrite(prepared.parse(sql), Context(catalogue=known, fold=fold))
+
+    return rewrite
+
+
+def test_the_same_text_is_rewritten_once(ask: Ask) -> None:
+    known = catalogue()
+    sql = "SELECT kind, COUNT(*) FROM sales_by_kind WHERE place = 3 GROUP BY kind"
+    assert ask(sql, known) is ask(sql, known)
+
+
+def test_another_catalogue_is_another_rewriting(ask: Ask) -> None:
+    sql = "SELECT COUNT(*) FROM sales_by_kind"
+    first, second = ask(sql, catalogue()), ask(sql, catalogue())
+    assert first is not second
+    assert first.sql == second.sql
+
+
+def test_what_depends_on_the_moment_is_rewritten_each_time(ask: Ask) -> None:
+    known = catalogue()
+    sql = "SELECT COUNT(*) FROM sales_by_kind WHERE ts >= DATE_TRUNC('minute', NOW())"
+    assert ask(sql, known) is not ask(sql, known)
+
+
+def test_the_least_recently_used_go_first() -> None:
+    prepared = PreparedStatements()
+    kept, gone = "SELECT 1", "SELECT 2"
+    first, second = prepared.parse(kept), prepared.parse(gone)
+    for number in range(STATEMENTS_KEPT - 1):
+        prepared.parse(f"SELECT {number} AS other")
+        assert prepared.parse(kept) is first
+    assert prepared.parse(gone) is not second
