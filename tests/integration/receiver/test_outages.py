@@ -17,6 +17,11 @@ def _leads(world: ReceiverWorld) -> bool:
     return "r0" in world.metadata.live_receivers() and world.metadata.replica_set_leader("left") == "r0"
 
 
+def _partitions(world: ReceiverWorld) -> set[int]:
+    state = world.state("r0")
+    return {one.partition for one in state.partitions} if state is not None else set()
+
+
 def test_restarts_of_zookeeper_and_kafka_and_a_lost_session_are_ridden_out(
     world: ReceiverWorld, zookeeper_server: ManagedProcess, kafka_server: ManagedProcess
 ) -> None:
@@ -67,6 +72,7 @@ def test_an_added_partition_is_read_and_a_deleted_topic_is_a_visible_failure(wor
         world.assign()
         world.produce(300)
         assert world.log[2]
+        wait_for("the assignment has arrived", lambda: 2 in _partitions(world))
         assert world.exact("r0")
 
         held = world.ends()
