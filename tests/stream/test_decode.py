@@ -151,6 +151,28 @@ def test_exact_values_are_accepted_however_they_are_written(
         (b'{"ts":true}', "invalid_time"),
         (b'{"ts":{"a":1}}', "nested_value"),
         (b'{"ts":-9223372036854775808}', "invalid_time"),
+        (b'{"ts":1},"w":{}', "malformed_json"),
+        (b'{"ts":1}"w":{}', "malformed_json"),
+        (b'{"ts":1},"v":{"ts":2}', "malformed_json"),
+        (b'{"ts":1} , "v" : {"ts":2}', "malformed_json"),
+        (b'{"ts":1},"v":null', "malformed_json"),
+        (b'null,"v":{"ts":1}', "malformed_json"),
+        (b'5,"v":{"ts":1}', "malformed_json"),
+        (b'{"ts":1}}{"v":{"ts":2}', "malformed_json"),
+        (b'{"ts":1},{"ts":2}', "malformed_json"),
+        (b'{"ts":1}]', "malformed_json"),
+        (b'{"ts":1},', "malformed_json"),
+        (b'{"ts":1,}', "malformed_json"),
+        (b'{,"ts":1}', "malformed_json"),
+        (b'{"ts":1 "s":"x"}', "malformed_json"),
+        (b'{"ts":01}', "malformed_json"),
+        (b'{"ts":1}/* */', "malformed_json"),
+        (b'{"ts":1} // x', "malformed_json"),
+        (b'{"ts":1}\x00', "malformed_json"),
+        (b'{"ts":1,"s":"\x00"}', "malformed_json"),
+        (b"\x00", "malformed_json"),
+        (b'{"ts":"\\u0000"}', "invalid_time"),
+        (b'{"ts":1,"i":"\\u0000"}', "wrong_type"),
         (b'{"ts":1400086400001}', "time_in_future"),
         (b'{"ts":9223372036854775807}', "time_in_future"),
     ],
@@ -189,6 +211,12 @@ def test_timestamps_stay_with_their_records_when_others_are_refused(
     )
     assert decoded.rejects.reason == ["tombstone", "malformed_json", "time_in_future", "wrong_type"]
     assert decoded.table.column("__offset").to_pylist() == [1, 5]
+
+
+def test_a_string_may_hold_an_escaped_nul(decode: Decode) -> None:
+    decoded = decode(GOOD, b'{"ts":1000,"s":"a\\u0000b"}', b'{"ts":1000,"i":"x"}')
+    assert decoded.table.column("s").to_pylist() == ["x", "a\0b"]
+    assert decoded.rejects.reason == ["wrong_type"]
 
 
 def test_the_detail_names_column_expected_and_found(decode: Decode) -> None:

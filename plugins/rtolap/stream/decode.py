@@ -29,6 +29,7 @@ from rtolap.stream.plan import ReadPlan
 
 Places = NDArray[np.int64]
 _SHOWN_CHARS_MAX = 80
+_NUL, _ESCAPED_NUL = b"\0", b"\\u0000"
 _FUTURE_MS_MAX = 1 << 62  # no event time lies as far ahead as this
 
 
@@ -64,7 +65,7 @@ class EventDecoder:
         self._reader = JsonReader(self._plan.arrow_schema)
         self._screen = LossScreen(self._plan.strict())
         self._classifier = Classifier(self._plan.leaves, self._plan.known)
-        self._known_only = _strict_object(self._plan.known)
+        self._strict = _strict_objects(self._plan.known)
         self._types = {
             name: arrow_type(schema.table.column(name).column_type) for name in schema.source_columns
         }
@@ -129,6 +130,11 @@ class EventDecoder:
         if not records:
             return empty, places
         text = self._reader.text(records)
+        if _NUL in text or _ESCAPED_NUL in text:
+            records, places = self._without_nuls(records, places, problems)
+            if not records:
+                return empty, places
+            text = self._reader.text(records)
         rows = self._reader.parse(text, len(records))
         if rows is None:
             taken, chunks = self._reader.salvage(records, self._classifier.problem)
@@ -152,8 +158,28 @@ class EventDecoder:
         kept = np.delete(np.arange(len(records)), refused)
         return rows.take(pa.array(kept)), places[kept]
 
+    def _without_nuls(
+        self, records: list[bytes], places: Places, problems: dict[int, Problem]
+    ) -> tuple[list[bytes], Places]:
+        """Refuse bad records that hold a NUL before the reader sees them.
+
+        An error of its that quotes one aborts the process, and would do so again at every restart.
+        """
+        refused = []
+        for position, record in enumerate(records):
+            if _NUL in record or _ESCAPED_NUL in record:
+                problem = self._classifier.problem(record)
+                if problem is not None:
+                    problems[int(places[position])] = problem
+                    refused.append(position)
+        kept = np.delete(np.arange(len(records)), refused)
+        return [records[position] for position in kept], places[kept]
+
     def _doubtful(self, records: list[bytes], text: bytes, rows: pa.StructArray) -> Places:
-        """Rows that parsed but may have lost something, or hold what the table does not allow."""
+        """Rows that parsed, but may have lost something, hold what the table does not allow or are no JSON.
+
+        The reader takes commas for white space, and `{"a":1},"v":{}` for one row; a strict reader does not.
+        """
         doubts = [np.zeros(0, np.int64)]
         if rows.null_count:
             doubts.append(np.flatnonzero(rows.is_null().to_numpy(zero_copy_only=False)))
@@ -167,8 +193,8 @@ class EventDecoder:
                 if not pc.all(pc.is_finite(column), min_count=0).as_py():
                     odd = pc.fill_null(pc.invert(pc.is_finite(column)), False)
                     doubts.append(np.flatnonzero(odd.to_numpy(zero_copy_only=False)))
-        if self._known_only is not None and records:
-            doubts.append(_unknown(self._known_only, records))
+        if records:
+            doubts.append(_not_strict(self._strict, records))
         return np.unique(np.concatenate(doubts))
 
     def _columns(
@@ -259,28 +285,29 @@ def _at(rows: pa.StructArray, path: tuple[str, ...]) -> pa.Array:
     return column
 
 
-def _strict_object(known: frozenset[str] | None) -> msgspec.json.Decoder[object] | None:
-    """A decoder that refuses names other than `known`, without building any value."""
-    if known is None:
-        return None
+def _strict_objects(known: frozenset[str] | None) -> msgspec.json.Decoder[object]:
+    """A decoder that takes strict JSON objects only, with names of `known` (None: any); builds no value."""
     fields = [
         (f"f{place}", msgspec.Raw, msgspec.field(name=name, default=msgspec.Raw()))
-        for place, name in enumerate(sorted(known))
+        for place, name in enumerate(sorted(known or ()))
     ]
-    shape = msgspec.defstruct("Known", fields, forbid_unknown_fields=True)
+    shape = msgspec.defstruct("Known", fields, forbid_unknown_fields=known is not None)
     return msgspec.json.Decoder(list[shape])  # type: ignore[valid-type]
 
 
-def _unknown(decoder: msgspec.json.Decoder[object], records: list[bytes]) -> Places:
-    """Records that may hold an unknown name: halves of the batch until they are found."""
+def _not_strict(decoder: msgspec.json.Decoder[object], records: list[bytes]) -> Places:
+    """Records that may be no strict object or hold an unknown name: halves of the batch until they are found.
+
+    What the columnar reader took begins with a value; if anything follows it, the array is no JSON.
+    """
     try:
         decoder.decode(b"[" + b",".join(records) + b"]")
     except (msgspec.MsgspecError, RecursionError):
         if len(records) == 1:
             return np.zeros(1, np.int64)
         middle = len(records) // 2
-        right = _unknown(decoder, records[middle:]) + middle
-        return np.concatenate((_unknown(decoder, records[:middle]), right))
+        right = _not_strict(decoder, records[middle:]) + middle
+        return np.concatenate((_not_strict(decoder, records[:middle]), right))
     return np.zeros(0, np.int64)
 
 

@@ -6,7 +6,10 @@ unparsable; a record without any value does too. So every record that passes giv
 many rows as records means exactly one each, in order. Without the wrapper, raw newlines inside strings
 and records that join into one object would shift rows silently.
 
-The parser is lenient where nothing is lost: a trailing comma, leading zeros, the last of two equal keys.
+The parser is lenient (commas are white space to it, numbers may have leading zeros), and a record may close
+the wrapper's object and open a member of its own: whoever calls parses strictly besides (see `decode`). Of
+two equal keys the last one counts. An error that would quote a NUL aborts the process: records that hold one
+and are refused for anything must not come here.
 """
 
 from __future__ import annotations
