@@ -31,6 +31,27 @@ def test_snapshots_that_keep_going_stale_are_an_error(world: QueryWorld, service
     world.stale_answers = 0
 
 
+def test_a_partition_held_by_two_replica_sets_is_never_counted_twice(
+    world: QueryWorld, service: QueryService
+) -> None:
+    world.overlapping_answers = 2
+    outcome = service.execute(COUNT)
+    assert outcome.table().to_pylist() == [{"n": 800}]
+    assert outcome.stats[0].snapshots == 3
+    assert outcome.stats[0].positions == world.positions
+
+
+def test_a_partition_that_stays_in_two_replica_sets_is_an_error(
+    world: QueryWorld, service: QueryService
+) -> None:
+    world.overlapping_answers = 1000
+    with pytest.raises(Unavailable, match="rs-a and rs-b both answer for partition 2 of flights") as caught:
+        service.execute(COUNT)
+    assert caught.value.code == "unavailable", "clients know it as one to retry"
+    world.overlapping_answers = 0
+    assert count(service) == 800
+
+
 def test_another_receiver_answers_when_one_is_down(world: QueryWorld, service: QueryService) -> None:
     world.dead = {"rs-a-1", "rs-b-2"}
     outcome = service.execute(COUNT)

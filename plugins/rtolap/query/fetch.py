@@ -13,7 +13,7 @@ from rtolap.query.history import HistoryEngine
 from rtolap.query.merge import group_partials, merge
 from rtolap.query.plan import CubeRead, HistoryPlan, ReadStats, ReplicaSetPlan
 from rtolap.query.planner import plan_history, plan_realtime
-from rtolap.query.realtime import Realtime
+from rtolap.query.realtime import CountedTwice, Realtime
 
 SNAPSHOTS_MAX = 8  # a snapshot goes stale once a promotion: more in a row is a fault, not traffic
 RETRY_WAIT_S = 0.05  # before each further snapshot, times the attempt
@@ -73,6 +73,11 @@ class Fetcher:
             except StaleSnapshot:
                 if attempt == SNAPSHOTS_MAX - 1:
                     raise
+            except CountedTwice as error:
+                if attempt == SNAPSHOTS_MAX - 1:
+                    raise Unavailable(
+                        f"the assignment of {read.cube} does not settle", found=str(error), action="retry"
+                    ) from error
             except Corrupted:
                 # A version that was replaced meanwhile may have lost its files by right: look again.
                 self._cluster.view(read.cube).refresh()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol
 
@@ -19,6 +19,12 @@ CALLS_MAX = 64  # receiver calls at the same time, over all queries; more wait f
 ATTEMPT_MS_MAX = 30_000  # what one receiver gets before the next is asked
 
 CancelHook = Callable[[Callable[[], None]], None]
+
+
+class CountedTwice(Unavailable):
+    """Two replica sets hold the same partition, as may be while an assignment changes: look again."""
+
+    code = "counted_twice"
 
 
 class RealtimeSource(Protocol):
@@ -56,7 +62,10 @@ class Realtime:
         stats: ReadStats,
         cancellation: Cancellation,
     ) -> list[pa.Table]:
-        """One table per replica set. Raises StaleSnapshot, or Unavailable naming the replica set."""
+        """One table per replica set, no partition in two of them.
+
+        Raises StaleSnapshot, CountedTwice, or Unavailable naming the replica set.
+        """
         query = PartialQuery(
             cube=read.cube,
             dimensions=read.dimensions,
@@ -70,6 +79,7 @@ class Realtime:
         ]
         tables: list[pa.Table] = []
         errors: list[RtolapError] = []
+        answers: dict[str, PartialAnswer] = {}
         for replica_set, future in zip(sets, futures, strict=True):
             try:
                 receiver, table, answer = future.result()
@@ -77,6 +87,7 @@ class Realtime:
                 errors.append(error)
                 continue
             tables.append(table)
+            answers[replica_set.replica_set] = answer
             stats.receivers[replica_set.replica_set] = receiver
             stats.realtime_segments = tuple(sorted({*stats.realtime_segments, *answer.segments}))
             stats.rows_read += answer.rows_scanned
@@ -85,6 +96,7 @@ class Realtime:
         cancellation.check()
         if errors:  # a stale snapshot can be mended, so it is told first
             raise next((e for e in errors if isinstance(e, StaleSnapshot)), errors[0])
+        _check_apart(read.cube, answers)
         return tables
 
     def _ask_set(
@@ -120,3 +132,18 @@ def _check_positions(receiver: str, plan: ReplicaSetPlan, answer: PartialAnswer)
         raise Unavailable(
             f"receiver {receiver} does not consume partitions {missing} of {plan.replica_set} yet"
         )
+
+
+def _check_apart(cube: str, answers: Mapping[str, PartialAnswer]) -> None:
+    """An answer holds all that its receiver consumes, also what the plan gives to another replica set."""
+    holders: dict[int, str] = {}
+    for replica_set, answer in answers.items():
+        for partition in answer.positions:
+            other = holders.setdefault(partition, replica_set)
+            if other != replica_set:
+                raise CountedTwice(
+                    f"replica sets {other} and {replica_set} both answer for partition {partition} of {cube}",
+                    expected="each partition from one replica set",
+                    found=f"{answer.receiver_id} holds partitions {sorted(answer.positions)}",
+                    action="take a new snapshot",
+                )

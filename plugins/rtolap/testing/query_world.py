@@ -61,6 +61,7 @@ class QueryWorld:
         self.dead: set[str] = set()
         self.asked: list[tuple[str, PartialQuery]] = []
         self.stale_answers = 0
+        self.overlapping_answers = 0  # by rs-a, which then holds a partition of rs-b too
         self.before_answer: Callable[[PartialQuery], None] = lambda query: None
         self._lock = threading.Lock()
         assignment: dict[str, tuple[int, ...]] = {"rs-a": (0, 1), "rs-b": (2, 3)}
@@ -153,12 +154,16 @@ class QueryWorld:
             self.asked.append((receiver_id, query))
             stale = self.stale_answers > 0
             self.stale_answers -= int(stale)
+            overlaps = receiver_id.startswith("rs-a") and self.overlapping_answers > 0
+            self.overlapping_answers -= int(overlaps)
         self.before_answer(query)
         if receiver_id in self.dead:
             raise Unavailable(f"{receiver_id} is down")
         if stale or self.built - set(query.snapshot.versions) - self._outside(query):
             raise StaleSnapshot(f"{receiver_id} has dropped a version")
-        mine = (0, 1) if receiver_id.startswith("rs-a") else (2, 3)
+        mine: tuple[int, ...] = (0, 1) if receiver_id.startswith("rs-a") else (2, 3)
+        if overlaps:
+            mine = (0, 1, 2)
         asked = (
             {segment.name for segment in self.segments()}
             - set(query.snapshot.versions)
