@@ -21,5 +21,5 @@ What it never does: decide alone which events are in history (the record does), 
 Modules: `align`, `batch`, `closing`, `states` and `tables` are pure; `ingest` is the core loop, with
 `progress` (counters and clocks) and `limits` (when to wait); `checkpoint`, `fragments`, `realign`, `upload`
 and `dead_letters` touch disk, Kafka and the object store; `query_service` answers; `flight` is the door,
-`reports` what it shows. Threads exist in `runner` (two a cube) and `service` only.
+`reports` what it shows. Threads exist in `runner` (three a cube) and `service` only.
 """

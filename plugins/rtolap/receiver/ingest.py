@@ -55,7 +55,9 @@ class CubeReceiver:
         folder: Path,
         clock: Clock,
         settings: ReceiverSettings,
+        ends_beside: bool = False,
     ) -> None:
+        """`ends_beside`: somebody calls `look_up_log_ends` every LOG_END_EVERY_S, from a thread beside."""
         self.schema = schema
         self.settings = settings
         self.state = LocalState()
@@ -84,6 +86,7 @@ class CubeReceiver:
         self._close_epoch = 0
         self._asked_to_pause = False
         self._saved_at_s = clock.monotonic_s()
+        self._ends_beside = ends_beside
         self._ends_at_s = float("-inf")
 
     # -- the step ---------------------------------------------------------------------------------------
@@ -291,18 +294,22 @@ class CubeReceiver:
     def _look_at_ends(self) -> None:
         """Log ends are looked up now and then: they tell idle from late, and a replay from the present."""
         now_s = self._clock.monotonic_s()
-        positions = self.state.positions
-        if now_s - self._ends_at_s >= LOG_END_EVERY_S:
+        if not self._ends_beside and now_s - self._ends_at_s >= LOG_END_EVERY_S:
             self._ends_at_s = now_s
-            try:
-                self.progress.log_ends = {p: self._consumer.log_range(p, 1.0).end for p in positions}
-            except RtolapError as error:
-                self.progress.log_ends = {}
-                self.reason = str(error)
+            self.look_up_log_ends()
+        positions = self.state.positions
         if self.consumer_state is ConsumerState.REPLAYING and all(
             self.progress.at_end(positions, p) for p in positions
         ):
             self._to(ConsumerEvent.CAUGHT_UP)
+
+    def look_up_log_ends(self) -> None:
+        """Asks Kafka: tens of milliseconds, during which a core that asks itself does not consume."""
+        try:
+            self.progress.log_ends = {p: self._consumer.log_range(p, 1.0).end for p in self.state.positions}
+        except RtolapError as error:
+            self.progress.log_ends = {}
+            self.reason = str(error)
 
     # -- checkpoints ------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
-"""One cube at work: a core thread that steps, and a worker beside it for what takes long.
+"""One cube at work: a core thread that steps, a worker for what takes long, a thread that looks up log ends.
 
-Only the core thread changes the core. Others hand it functions through `ask`; queries read `core.state` and
+Only the core thread changes the core's state. Others hand it functions through `ask`; queries read it and
 wait on `changed`.
 """
 
@@ -27,7 +27,7 @@ from rtolap.model.cube import Schema
 from rtolap.model.offsets import Offsets
 from rtolap.model.segment import parse_segment_name
 from rtolap.receiver import fragments
-from rtolap.receiver.ingest import CubeReceiver
+from rtolap.receiver.ingest import LOG_END_EVERY_S, CubeReceiver
 from rtolap.receiver.query_service import NotReady, answer
 from rtolap.receiver.realign import RangeReader, realign_job
 from rtolap.receiver.states import READING
@@ -90,8 +90,10 @@ class CubeRunner:
             threading.Thread(target=self._run_core, name=f"core-{name}", daemon=True),
             threading.Thread(target=self._run_worker, name=f"work-{name}", daemon=True),
         ]
+        self._ends = threading.Thread(target=self._run_log_ends, name=f"ends-{name}", daemon=True)
 
     def start(self) -> None:
+        self._ends.start()  # first: the core waits for its end
         for thread in self._threads:
             thread.start()
 
@@ -106,7 +108,7 @@ class CubeRunner:
 
     @property
     def alive(self) -> bool:
-        return all(thread.is_alive() for thread in self._threads)
+        return all(thread.is_alive() for thread in (*self._threads, self._ends))
 
     def offer_watermark(self, low_watermark_ms: int) -> None:
         """A smaller one than before is not taken."""
@@ -174,7 +176,20 @@ class CubeRunner:
             self.core.checkpoint()
         except (OSError, RtolapError) as error:
             log.error("cube %s: last checkpoint failed: %s", self.schema.cube.name, error)
+        self._ends.join()  # it uses the consumer; a look-up is bounded
         self.core.close()
+
+    def _run_log_ends(self) -> None:
+        looked: tuple[frozenset[int], float] = (frozenset(), float("-inf"))
+        while not self._core_stopping.wait(POLL_S):
+            partitions, now_s = frozenset(self.core.state.positions), self._clock.monotonic_s()
+            if partitions == looked[0] and now_s - looked[1] < LOG_END_EVERY_S:
+                continue
+            looked = (partitions, now_s)
+            try:
+                self.core.look_up_log_ends()
+            except Exception:
+                log.exception("log ends of cube %s", self.schema.cube.name)
 
     def _ending(self) -> Unavailable:
         return Unavailable(f"receiver {self._receiver_id} is ending", action="ask another receiver")

@@ -222,6 +222,7 @@ class ReceiverService:
             folder=folder / cube_id,
             clock=self._clock,
             settings=self._settings,
+            ends_beside=True,
         )
         reader = RangeReader(
             schema, lambda: self._open_consumer(topic), self._clock, self._settings.realign_records_max

@@ -188,8 +188,11 @@ class KafkaConsumer:
             pairs = chain.from_iterable(map(Message.timestamp, messages))  # (kind, ms); kind 0: there is none
             stamps = np.fromiter(pairs, np.int64, 2 * count).reshape(-1, 2)
             created = np.where(stamps[:, 0] == 0, -1, stamps[:, 1])
-        for partition in np.unique(partitions):
-            self._positions[int(partition)] = int(offsets[partitions == partition][-1]) + 1
+        if count:
+            ends = np.zeros(int(partitions.max()) + 1, np.int64)
+            np.maximum.at(ends, partitions, offsets + 1)
+            for partition in np.flatnonzero(ends).tolist():
+                self._positions[partition] = int(ends[partition])
         if count and self._trouble is not None:
             self._trouble = None
         return Batch(list(map(Message.value, messages)), partitions, offsets, created)
