@@ -1,0 +1,224 @@
+"""The command line as people and scripts use it: processes with exit codes, on real services."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from rtolap.testing.services import Services, wait_for
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+
+_DEFINITIONS = """\
+kind: table
+name: {name}_table
+topic: {name}
+time: {{column: ts, format: iso8601, zone: UTC}}
+columns:
+  - {{name: ts, type: string}}
+  - {{name: kind, type: string}}
+  - {{name: price, type: "decimal(10,2)"}}
+---
+kind: cube
+name: {name}
+table: {name}_table
+dimensions: [kind]
+time_dimensions: [hour]
+measures:
+  - {{function: count}}
+  - {{function: sum, column: price}}
+segment: {{window: 1h, sliding_window: 1d, sliding_window_max: 2d}}
+retention: {retention}
+"""
+_PRICES = (("pen", "1.10"), ("ink", "2.20"), ("pen", "3.30"), ("ink", None))
+
+
+class Shell:
+    """Runs `rtolap` in the services' environment, in a wide terminal so that tables are not folded."""
+
+    def __init__(self, services: Services) -> None:
+        self._environment = {**services.environment, "COLUMNS": "250"}
+
+    def run(self, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        """Ends with this code, and whatever it says is no traceback."""
+        done = subprocess.run(
+            [sys.executable, "-m", "rtolap.cli.main", *arguments],
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == code, (arguments, done.stdout, done.stderr)
+        assert "Traceback" not in done.stderr
+        return done
+
+    def text(self, *arguments: str) -> str:
+        return self.run(*arguments).stdout
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.run(*arguments, "--json").stdout)
+
+    def refused(self, *arguments: str) -> str:
+        """What it says on stderr when it ends with 1; stdout stays empty."""
+        done = self.run(*arguments, code=1)
+        assert done.stdout == ""
+        assert done.stderr.startswith("error: ")
+        return done.stderr
+
+
+def cells(table: str) -> list[list[str]]:
+    """The rows of a printed table, without its heading and frame."""
+    return [
+        [cell.strip() for cell in line.strip("│").split("│")] for line in table.splitlines() if "│" in line
+    ]
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory, zookeeper: str, kafka: str) -> Iterator[Services]:
+    folder = tmp_path_factory.mktemp("services")
+    one = Services(
+        folder, zookeeper=zookeeper, root=f"/commands-{uuid.uuid4().hex}", kafka=kafka, coordinators=1
+    )
+    try:
+        one.start_coordinators()
+        one.start_receiver("r1", "only", "--checkpoint-interval-s", "0.5", "--idle-after-s", "60")
+        one.start_query()
+        one.coordinator.put_replica_set("only", ["r1"])
+        wait_for("the receiver lives", lambda: len(one.coordinator.receivers()) == 1)
+        yield one
+    finally:
+        one.close()
+
+
+def define(folder: Path, name: str, retention: str = "{policy: FULL_BUILD}") -> Path:
+    path = folder / f"{name}.yaml"
+    path.write_text(_DEFINITIONS.format(name=name, retention=retention))
+    return path
+
+
+def events(folder: Path, name: str, hours: tuple[int, ...] = (1,)) -> Path:
+    """Four events an hour, the last without a price, and a record that is no JSON at the end."""
+    path = folder / f"{name}.ndjson"
+    rows = [
+        {"ts": f"2024-05-01T{hour:02}:00:00", "kind": kind, "price": price}
+        for hour in hours
+        for kind, price in _PRICES
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows) + "{broken\n")
+    return path
+
+
+def test_from_definitions_to_answers(
+    services: Services, tmp_path: Path, unique_name: str, create_topic: Callable[..., str]
+) -> None:
+    shell, cube, table = Shell(services), unique_name, f"{unique_name}_table"
+    create_topic(cube)
+    definitions = define(tmp_path, cube)
+
+    assert shell.json("create", str(definitions), "--enable") == [["table", table], ["cube", cube]]
+    shown = shell.text("describe", cube)
+    assert shown.startswith(f"cube {cube}  of table {table}\nsegments of 1h, ")
+    assert ["sum(price)", "price__sum decimal(38,2)"] in cells(shown)
+    assert ["price", "decimal(10,2)", ""] in cells(shell.text("describe", table))
+
+    produced = shell.json("produce", str(events(tmp_path, cube)))
+    assert produced == {"topic": cube, "records": 5, "end_offsets": {"0": 5}}
+    wait_for(
+        "all is read", lambda: services.sql(f"SELECT COUNT(*) FROM {cube}")["positions"] == {cube: {"0": 5}}
+    )
+
+    select = f"SELECT kind, COUNT(*) AS n, SUM(price) AS total FROM {cube} GROUP BY kind ORDER BY kind"
+    assert cells(shell.text("sql", "-e", select)) == [["ink", "2", "2.20"], ["pen", "2", "4.40"]]
+    answer = shell.json("sql", "-e", select)
+    assert [column["name"] for column in answer["columns"]] == ["kind", "n", "total"]
+    assert [(row["kind"], row["n"], str(row["total"])) for row in answer["rows"]] == [
+        ("ink", 2, "2.20"),
+        ("pen", 2, "4.40"),
+    ]
+    assert answer["positions"] == {cube: {"0": 5}}
+
+    (letter,) = shell.json("dead-letters", "list", table)
+    assert (letter["topic"], letter["partition"], letter["offset"]) == (cube, 0, 4)
+    assert (letter["reason"], letter["value"]) == ("malformed_json", "{broken")
+
+    (row,) = cells(shell.text("receivers", "list"))
+    assert (row[0], row[2:5]) == ("r1", ["only", "yes", "HEALTHY"])
+    assert row[6].startswith(f"{cube} ")
+
+    segment = "20240501010000_20240501020000"
+    services.coordinator.close_segment(cube, segment)
+    wait_for(
+        "the segment is uploaded",
+        lambda: any(one.state == "REMOTE_PERSISTED" for one in services.coordinator.segments(cube)),
+    )
+    (listed,) = shell.json("segments", "list", cube, "--state", "remote_persisted")
+    assert (listed["segment"], listed["version"]) == (segment, 0)
+    assert [(part["replica_set"], part["events"]) for part in listed["parts"]] == [("only", 4)]
+
+    assert "disable" in shell.refused("drop", cube, "--yes")
+    assert shell.text("drop", cube, "--yes", "--disable") == f"✓ cube {cube} dropped\n"
+    assert shell.json("drop", table, "--yes") == {"dropped": table, "kind": "table"}
+    assert services.coordinator.cubes() == []
+    assert services.coordinator.tables() == []
+
+
+def test_what_is_purged_from_receivers_does_not_come_back(
+    services: Services, tmp_path: Path, create_topic: Callable[..., str]
+) -> None:
+    shell, cube = Shell(services), f"purged_{uuid.uuid4().hex[:8]}"
+    create_topic(cube)
+    shell.run("create", str(define(tmp_path, cube, "{policy: PURGE, after: 30d}")), "--enable")
+    shell.run("produce", str(events(tmp_path, cube, hours=(1, 2, 3))))
+    first, second, third, fourth = (f"2024-05-01T{hour:02}:00:00" for hour in (1, 2, 3, 4))
+
+    def answer() -> tuple[int, dict[str, tuple[int, str]]] | None:
+        """The prefix that is held, and number and sum of every hour; None while nobody answers."""
+        try:
+            found = services.sql(f"SELECT hour_start, COUNT(*), SUM(price) FROM {cube} GROUP BY hour_start")
+        except httpx.HTTPStatusError:
+            return None
+        hours = {str(row[0]).replace(" ", "T")[:19]: (row[1], str(row[2])) for row in found["rows"]}
+        return found["positions"][cube]["0"], hours
+
+    full = (4, "6.60")
+    wait_for("all is read", lambda: answer() == (13, {first: full, second: full, third: full}))
+    assert services.coordinator.segments(cube, state="REMOTE_PERSISTED") == []
+
+    purged = shell.json("segments", "purge", cube, "--before", "2024-05-01T03:00", "--yes")
+    assert purged["horizon_ms"] == 1_714_532_400_000
+    wait_for("two hours are gone", lambda: answer() == (13, {third: full}))
+
+    def is_back() -> bool:
+        found = answer()
+        assert found is None or not {first, second} & set(found[1]), found
+        return found == (13, {third: full})
+
+    for keeps_its_files in (True, False):
+        services.kill("r1")
+        if not keeps_its_files:
+            shutil.rmtree(services.folder / "receivers" / "r1")
+        services.start_again("r1")
+        wait_for(f"it answers again, its files kept: {keeps_its_files}", is_back)
+
+    shell.run("produce", str(events(tmp_path, cube, hours=(1, 4))), "--topic", cube)
+    wait_for("sent again, they are left out", lambda: answer() == (22, {third: full, fourth: full}))
+
+
+def test_mistakes_are_told_in_one_line(services: Services, unique_name: str) -> None:
+    shell = Shell(services)
+    missing = f"{unique_name}_missing"
+    assert missing in shell.refused("describe", missing)
+    assert missing in shell.refused("segments", "list", missing)
+    assert missing in shell.refused("sql", "-e", f"SELECT COUNT(*) FROM {missing}")
+    for usage in (("segments", "list"), ("sql", "--no-such-option")):
+        assert "Usage:" in shell.run(*usage, code=2).stderr, usage
