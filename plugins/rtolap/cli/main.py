@@ -41,7 +41,7 @@ MOUNTS: dict[str, Mount] = {
     "create": Mount("rtolap.cli.definitions", "Create tables, lookups and cubes.", "create"),
     "describe": Mount("rtolap.cli.definitions", "Show a table, lookup or cube.", "describe"),
     "drop": Mount("rtolap.cli.definitions", "Drop a table, lookup or cube.", "drop"),
-    "sql": Mount("rtolap.cli.query", "Ask SQL: interactively, or with -e.", "sql"),
+    "sql": Mount("rtolap.cli.sql", "Ask SQL: interactively, or with -e.", "sql"),
     "query": Mount("rtolap.cli.query", "Run the query service."),
     "produce": Mount("rtolap.cli.produce", "Send records to a topic.", "produce"),
     "dead-letters": Mount("rtolap.cli.dead_letters", "Records that were refused, and why."),
