@@ -1,0 +1,51 @@
+"""The demonstration as a user starts it: a whole stack with Airflow, real flights, every answer recounted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+from rtolap.stack.artifacts import JavaArtifacts
+
+pytestmark = [pytest.mark.integration, pytest.mark.e2e, pytest.mark.timeout(900)]
+
+PROJECT = Path(__file__).resolve().parents[3]
+
+
+def test_the_demonstration_ends_with_equal_answers_and_leaves_nothing_running(
+    tmp_path: Path, java: JavaArtifacts
+) -> None:
+    folder = tmp_path / "stack"
+    rtolap = [sys.executable, "-m", "rtolap.cli.main"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("RTOLAP_STACK")}
+    shown = subprocess.run(
+        [*rtolap, "demo", "--days", "2", "--exit", "--dir", str(folder)],
+        cwd=PROJECT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=840,
+        check=False,
+    )
+    assert shown.returncode == 0, (shown.stdout + shown.stderr)[-6000:]
+    assert "each equal to the recount of exactly its prefix" in shown.stdout
+    for moment in ("in memory", "uploaded", "READY", "at the end"):
+        assert moment in shown.stdout
+    assert not _mentioning(str(folder))
+
+
+def _mentioning(text: str) -> list[str]:
+    """Command lines of living processes that name the stack's folder."""
+    found: list[str] = []
+    for process in psutil.process_iter():
+        try:
+            line = " ".join(process.cmdline())
+        except psutil.Error:
+            continue  # it has just ended, or is nobody we started
+        if text in line:
+            found.append(line)
+    return found
