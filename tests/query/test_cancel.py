@@ -62,3 +62,18 @@ def test_time_outs_that_were_taken_back_do_not_pile_up(timeouts: Timeouts) -> No
     for _ in range(10_000):
         Cancellation(timeouts, 86_400_000).close()
     assert len(timeouts._due) < 200
+
+
+def test_an_engine_that_missed_the_first_word_is_told_again_until_the_query_is_over(
+    timeouts: Timeouts,
+) -> None:
+    told = threading.Semaphore(0)
+    cancellation = Cancellation(timeouts, 60_000)
+    cancellation.on_cancel(lambda: told.release(), until_over=True)
+    cancellation.cancel("somebody said so")
+    for _ in range(3):
+        assert told.acquire(timeout=WAIT_S)
+    cancellation.close()
+    while told.acquire(blocking=False):
+        pass
+    assert not told.acquire(timeout=0.2)

@@ -12,6 +12,8 @@ from rtolap.base.errors import QueryError, QueryTimeout
 
 log = logging.getLogger(__name__)
 
+AGAIN_S = 0.05  # between calls of what has to be told until the query is over
+
 _PAST_MIN = 64  # time-outs taken back stay in the heap until they are this many, and more than the others
 
 
@@ -76,7 +78,11 @@ class Timeouts:
 
 
 class Cancellation:
-    """Thread-safe. `on_cancel` callbacks run once, at once if it is cancelled already."""
+    """Thread-safe. `on_cancel` callbacks run once, at once if it is cancelled already.
+
+    Those that say `until_over` run again and again until `close`: an engine that is told to stop between two
+    steps forgets it with the next one.
+    """
 
     def __init__(self, timeouts: Timeouts, timeout_ms: int) -> None:
         self.clock = timeouts.clock
@@ -84,6 +90,8 @@ class Cancellation:
         self._deadline_s = self.clock.monotonic_s() + timeout_ms / 1000
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []
+        self._insistent: list[Callable[[], None]] = []
+        self._insisting = threading.Lock()  # held while they run, so that none runs after `close`
         self._error: QueryError | None = None
         self._timeouts = timeouts
         self._timeout = timeouts.add(self._deadline_s, self._time_out)
@@ -94,12 +102,19 @@ class Cancellation:
     def cancel(self, reason: str) -> None:
         self._end(QueryError(f"the query was interrupted: {reason}"))
 
-    def on_cancel(self, callback: Callable[[], None]) -> None:
+    def on_cancel(self, callback: Callable[[], None], *, until_over: bool = False) -> None:
         with self._lock:
-            if self._error is None:
+            if until_over:
+                self._insistent.append(callback)
+            elif self._error is None:
                 self._callbacks.append(callback)
-                return
-        callback()
+            is_over = self._error is not None
+        if not is_over:
+            return
+        if until_over:
+            self._insist()
+        else:
+            callback()
 
     def error(self) -> QueryError | None:
         with self._lock:
@@ -114,8 +129,9 @@ class Cancellation:
     def close(self) -> None:
         """The query is over: no callback runs any more."""
         self._timeouts.remove(self._timeout)
-        with self._lock:
+        with self._insisting, self._lock:
             self._callbacks.clear()
+            self._insistent.clear()
 
     def _time_out(self) -> None:
         self._end(
@@ -133,3 +149,13 @@ class Cancellation:
             callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback()
+        self._insist()
+
+    def _insist(self) -> None:
+        with self._insisting:
+            with self._lock:
+                callbacks = list(self._insistent)
+            for callback in callbacks:
+                callback()
+            if callbacks:
+                self._timeouts.add(self.clock.monotonic_s() + AGAIN_S, self._insist)

@@ -113,7 +113,7 @@ class QueryService:
             )
         session = self._engine.session()
         try:
-            ending.on_cancel(session.interrupt)
+            ending.on_cancel(session.interrupt, until_over=True)
             return self._start(statement, values, session, ending)
         except BaseException as error:
             self._finish(session, ending)
