@@ -69,7 +69,10 @@ class EngineSession:
         self._cursor = cursor
 
     def register(self, name: str, table: pa.Table) -> None:
-        self._cursor.register(name, table)
+        try:
+            self._cursor.register(name, table)
+        except duckdb.Error as error:  # an interrupt may fall here too
+            raise _translated(error) from error
 
     def fold(self, expression: exp.Expr, parameters: Mapping[str, object]) -> object:
         """The value of a constant expression. LookupError if it holds a parameter without a value."""
