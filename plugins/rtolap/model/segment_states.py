@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from rtolap.base.errors import IllegalTransition
+from rtolap.base.transitions import step
 
 
 class SegmentState(StrEnum):
@@ -66,10 +66,4 @@ def transition(
     state: SegmentState, event: SegmentEvent, *, subject: str = "segment", history: object = ()
 ) -> tuple[SegmentState, tuple[SegmentAction, ...]]:
     """The next state and what to do. Raises IllegalTransition with the segment's story."""
-    try:
-        return TRANSITIONS[state, event]
-    except KeyError:
-        legal = ", ".join(sorted(known for at, known in TRANSITIONS if at is state)) or "nothing"
-        raise IllegalTransition(
-            f"{subject} cannot take {event}", expected=f"{legal} in {state}", found=f"history {history}"
-        ) from None
+    return step(TRANSITIONS, state, event, subject=subject, history=history)

@@ -2,7 +2,7 @@
 
                  START                CAUGHT_UP                 PAUSE
       STOPPED ───────────▶ REPLAYING ───────────▶ CONSUMING ───────────▶ PAUSED
-         ▲                  │  ▲  │                  │                     │
+         ▲                  │  ▲  │ ◀──── START ─────┤                     │
          │ STOP             │  │  └───── PAUSE ──────┼──────────────────▶  │
          │                  │  └──────────────────── │ ─────── RESUME ─────┘
          └── (any) ◀────────┴── FAIL ──▶ FAILED ◀────┘
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from rtolap.base.errors import IllegalTransition
+from rtolap.base.transitions import step
 
 
 class ConsumerState(StrEnum):
@@ -41,6 +41,7 @@ _S, _E = ConsumerState, ConsumerEvent
 TRANSITIONS: dict[tuple[ConsumerState, ConsumerEvent], ConsumerState] = {
     (_S.STOPPED, _E.START): _S.REPLAYING,
     (_S.FAILED, _E.START): _S.REPLAYING,
+    (_S.CONSUMING, _E.START): _S.REPLAYING,  # with further partitions
     (_S.REPLAYING, _E.CAUGHT_UP): _S.CONSUMING,
     (_S.REPLAYING, _E.PAUSE): _S.PAUSED,
     (_S.CONSUMING, _E.PAUSE): _S.PAUSED,
@@ -60,10 +61,4 @@ READING = frozenset((_S.REPLAYING, _S.CONSUMING))
 
 def transition(state: ConsumerState, event: ConsumerEvent, *, subject: str = "consumer") -> ConsumerState:
     """The next state. Raises IllegalTransition naming what is legal."""
-    try:
-        return TRANSITIONS[state, event]
-    except KeyError:
-        legal = ", ".join(sorted(known for at, known in TRANSITIONS if at is state)) or "nothing"
-        raise IllegalTransition(
-            f"{subject} cannot take {event}", expected=f"{legal} in {state}", found=event.value
-        ) from None
+    return step(TRANSITIONS, state, event, subject=subject)
