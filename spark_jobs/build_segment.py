@@ -2,18 +2,21 @@
 
     spark-submit --master local[2] build_segment.py SPEC [SPEC ...]
 
-SPEC is a path or URI of JSON: one BuildSpec, or a list of them, built one after the other in one session.
-`rtolap` has to be importable in the driver (PYTHONPATH or --py-files); executors run no Python.
+SPEC is a path or URI of JSON: one BuildSpec, or a list of them. Specs of one cube are built together, so
+many segments cost one Spark job a cuboid. `rtolap` has to be importable in the driver (PYTHONPATH or
+--py-files); executors run no Python.
 
-One build, and what a crash after each step leaves behind:
+One batch, and what a crash after each step leaves behind:
 
 1. inputs are verified (ranges join, manifests, checksums)     nothing
-2. leftovers of an earlier try in `location` are deleted       nothing
-3. base cuboid, then every cuboid from its smallest parent     a folder without a manifest, read by nobody
-4. events are counted again from the files                     the same
-5. the manifest is written, atomically                         a version that can be promoted
+2. leftovers of an earlier try are deleted                     nothing
+3. base cuboid, then every cuboid from its smallest parent     files in a scratch folder, read by nobody
+4. each segment's files move to its `location`                 folders without a manifest, read by nobody
+5. events are counted again from the files                     the same
+6. the manifests are written, each atomically, in order        versions that can be promoted
 
-Running a finished build again verifies and reports it; nothing is written twice.
+Running a finished build again verifies and reports it; nothing is written twice. A batch that fails is built
+again segment by segment, so that a bad segment costs only itself.
 
 Exit codes   0 everything was built
              2 no usable spec                        mend the call
@@ -25,26 +28,33 @@ Progress goes to stdout, a line `rtolap-progress: {json}` per step; the last one
 
 from __future__ import annotations
 
+import functools
 import sys
 import time
 import traceback
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import msgspec
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, RtolapError
 from rtolap.format import history
-from rtolap.format.build_inputs import check_finished, read_specs, verify_inputs
-from rtolap.format.manifest import CuboidEntry, FileEntry, HistoryManifest
+from rtolap.format.build_batch import SEGMENT_COLUMN, adopt, batches, finish, scratch
+from rtolap.format.build_inputs import BuildInputs, check_finished, read_specs, verify_inputs
+from rtolap.format.manifest import HistoryManifest
 from rtolap.format.object_store import ObjectStore, open_store
 from rtolap.model.build_spec import BuildResult, BuildSpec
 from rtolap.model.cube import Cuboid, Partial, Schema, cuboids, smallest_parents
 from rtolap.model.types import ColumnType
 
 EXIT_USAGE, EXIT_REFUSED, EXIT_FAILED = 2, 3, 4
+ERROR_CHARS = 2000
 FILE_BYTES = 128 << 20  # adaptive execution joins small partitions into files of about this size
+SEGMENTS_MAX = 128  # in one job; a plan has one scan for each
+_WORKERS = 8  # inputs verified at a time
 
 # Set unless spark-submit set them: small shuffles, few files, decimals and overflows that fail loudly.
 _DEFAULTS = {
@@ -79,7 +89,7 @@ def main(arguments: Sequence[str]) -> int:
         return EXIT_USAGE
     spark = open_session()
     try:
-        return max([_attempt(spark, spec) for spec in specs])
+        return max([_attempt(spark, batch) for batch in batches(specs, SEGMENTS_MAX)])
     finally:
         spark.stop()
 
@@ -97,108 +107,145 @@ def open_session() -> SparkSession:
     return spark
 
 
-def _attempt(spark: SparkSession, spec: BuildSpec) -> int:
-    """One build of several: its failure is reported and does not stop the next."""
-    try:
-        result = build(spark, spec)
-    except (Refused, Corrupted, NotFound, DefinitionError) as error:
-        _report(spec, "failed", error=str(error), retry=False)
-        return EXIT_REFUSED
-    except Exception as error:  # noqa: BLE001 - whatever Spark raises; reported here and by the exit code
-        traceback.print_exc()
-        _report(spec, "failed", error=str(error)[:2000], retry=True)
-        return EXIT_FAILED
-    _report(spec, "built", **msgspec.structs.asdict(result))
-    return 0
-
-
-def build(spark: SparkSession, spec: BuildSpec) -> BuildResult:
-    """All five steps of one build; see the module's text."""
+def _attempt(spark: SparkSession, batch: Sequence[BuildSpec]) -> int:
+    """Build what has to be built of a batch; a failure is reported and does not stop the next batch."""
     started = time.monotonic()
-    store = open_store(spec.object_store)
-    if store.exists(history.manifest_path(spec.location)):
-        finished = history.verify(store, spec.location, spec.schema)
-        check_finished(spec, finished)
-        return _result(spec, finished, started)
-    inputs = verify_inputs(store, spec)
-    _report(spec, "verified", files=len(inputs.files), events=inputs.events)
-    store.delete_tree(spec.location)
-    entries = Builder(spark, store, spec).write_all(inputs.files)
-    for entry in (entries[0], entries[-1]):
-        found = history.count_events(store, spec.location, entry.files)
-        if found != inputs.events:
-            raise Corrupted(
-                f"cuboid {entry.name} of {spec.location}", expected=f"{inputs.events} events", found=found
-            )
-    manifest = HistoryManifest(
-        cube=spec.cube,
-        segment=spec.segment,
-        version=spec.version,
-        build_id=spec.build_id,
-        covered=spec.covered,
-        events=inputs.events,
-        cuboids=tuple(entries),
-    )
-    history.write_manifest(store, spec.location, manifest)
-    return _result(spec, manifest, started)
+    worst = 0
+    wanted: list[Verified] = []
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        for spec, found in zip(batch, pool.map(_verified, batch), strict=True):
+            if isinstance(found, RtolapError):
+                worst = max(worst, _failed(spec, found))
+            elif isinstance(found, HistoryManifest):
+                _report("built", spec, **msgspec.structs.asdict(_result(spec, found, started)))
+            else:
+                _report("verified", spec, files=len(found.inputs.files), events=found.inputs.events)
+                wanted.append(found)
+    if not wanted:
+        return worst
+    try:
+        manifests = build(spark, wanted)
+    except Exception as error:  # noqa: BLE001 - whatever Spark raises; reported here and by the exit code
+        if len(wanted) == 1:
+            return max(worst, _failed(wanted[0].spec, error))
+        traceback.print_exc()
+        _report("alone", wanted[0].spec, segments=len(wanted), error=str(error)[:ERROR_CHARS])
+        return max([worst, *(_attempt(spark, [each.spec]) for each in wanted)])
+    for each, manifest in zip(wanted, manifests, strict=True):
+        _report("built", each.spec, **msgspec.structs.asdict(_result(each.spec, manifest, started)))
+    return worst
+
+
+class Verified(NamedTuple):
+    """A spec whose inputs may be built."""
+
+    spec: BuildSpec
+    inputs: BuildInputs
+
+
+def _verified(spec: BuildSpec) -> Verified | HistoryManifest | RtolapError:
+    """May it be built; or is it built already, and what by; or why not."""
+    try:
+        store = open_store(spec.object_store)
+        if store.exists(history.manifest_path(spec.location)):
+            finished = history.verify(store, spec.location, spec.schema)
+            check_finished(spec, finished)
+            return finished
+        return Verified(spec, verify_inputs(store, spec))
+    except RtolapError as error:
+        return error
+
+
+def _failed(spec: BuildSpec, error: Exception) -> int:
+    if isinstance(error, (Refused, Corrupted, NotFound, DefinitionError)):
+        _report("failed", spec, error=str(error), retry=False)
+        return EXIT_REFUSED
+    traceback.print_exception(error)
+    _report("failed", spec, error=str(error)[:ERROR_CHARS], retry=True)
+    return EXIT_FAILED
+
+
+def build(spark: SparkSession, wanted: Sequence[Verified]) -> list[HistoryManifest]:
+    """Steps 2 to 6 of a batch; see the module's text. One manifest a spec, in order."""
+    specs = [each.spec for each in wanted]
+    store = open_store(specs[0].object_store)
+    for spec in specs:
+        store.delete_tree(spec.location)
+    builder = Builder(spark, store, specs)
+    builder.write_all([each.inputs.files for each in wanted])
+    entries = adopt(store, scratch(specs), specs, builder.cuboids)
+    _report("moved", specs[0], segments=len(specs), files=sum(len(e.files) for of in entries for e in of))
+    return finish(store, specs, [each.inputs.events for each in wanted], entries)
 
 
 class Builder:
-    """Writes the cuboids of one build below its location."""
+    """Writes the cuboids of a batch into its scratch folder, one Spark job each, split by segment."""
 
-    def __init__(self, spark: SparkSession, store: ObjectStore, spec: BuildSpec) -> None:
+    def __init__(self, spark: SparkSession, store: ObjectStore, specs: Sequence[BuildSpec]) -> None:
         self._spark = spark
         self._store = store
-        self._spec = spec
-        self._schema = spec.schema
-        self._cuboids = cuboids(spec.cube_definition)
+        self._specs = specs
+        self._schema = specs[0].schema
+        self._folder = scratch(specs)
+        self.cuboids = cuboids(specs[0].cube_definition)
 
-    def write_all(self, inputs: Sequence[str]) -> list[CuboidEntry]:
-        """Base first; each other cuboid out of the smallest one written so far that contains it."""
-        base = self._cuboids[0]
-        entries = {base.name: self._write(self._read(base, inputs), base, 1)}
-        for done, cuboid in enumerate(self._cuboids[1:], start=2):
-            rows = {name: entry.rows for name, entry in entries.items()}
-            parent = entries[smallest_parents(self._cuboids[:done], rows)[cuboid.name]]
-            paths = [f"{self._spec.location}/{file.name}" for file in parent.files]
-            source = self._read(Cuboid(parent.dimensions), paths)
-            entries[cuboid.name] = self._write(source, cuboid, done)
-        return list(entries.values())
+    def write_all(self, inputs: Sequence[Sequence[str]]) -> None:
+        """Base first; each other cuboid out of the smallest one written so far that contains it.
 
-    def _read(self, cuboid: Cuboid, paths: Sequence[str]) -> DataFrame:
-        columns = spark_schema(self._schema, cuboid)
-        if not paths:
+        `inputs`: files of each segment of the batch, in its order.
+        """
+        base = self.cuboids[0]
+        rows = {base.name: self._write(self._inputs(base, inputs), base, 1)}
+        for done, cuboid in enumerate(self.cuboids[1:], start=2):
+            parent = smallest_parents(self.cuboids[:done], rows)[cuboid.name]
+            source = next(each for each in self.cuboids if each.name == parent)
+            rows[cuboid.name] = self._write(self._written(source), cuboid, done)
+
+    def _inputs(self, base: Cuboid, inputs: Sequence[Sequence[str]]) -> DataFrame:
+        """Rows of all segments, each with its place in the batch."""
+        columns = spark_schema(self._schema, base)
+        frames = [
+            self._spark.read.schema(columns)
+            .parquet(*(_uri(self._store, path) for path in paths))
+            .withColumn(SEGMENT_COLUMN, F.lit(place))
+            for place, paths in enumerate(inputs)
+            if paths
+        ]
+        if not frames:
+            return self._spark.createDataFrame([], columns.add(SEGMENT_COLUMN, T.IntegerType()))
+        return functools.reduce(DataFrame.unionByName, frames)
+
+    def _written(self, cuboid: Cuboid) -> DataFrame:
+        """A cuboid of this batch; Spark finds the place in the batch in the folders' names."""
+        columns = spark_schema(self._schema, cuboid).add(SEGMENT_COLUMN, T.IntegerType())
+        folder = f"{self._folder}/{history.cuboid_folder(cuboid)}"
+        if not self._store.exists(folder):  # nothing was written: there are no events
             return self._spark.createDataFrame([], columns)
-        return self._spark.read.schema(columns).parquet(*(_uri(self._store, path) for path in paths))
+        return self._spark.read.schema(columns).parquet(_uri(self._store, folder))
 
-    def _write(self, source: DataFrame, cuboid: Cuboid, done: int) -> CuboidEntry:
-        folder = history.cuboid_folder(cuboid)
+    def _write(self, source: DataFrame, cuboid: Cuboid, done: int) -> int:
+        """Rows of the cuboid, all segments together."""
+        folder = f"{self._folder}/{history.cuboid_folder(cuboid)}"
         frame = group(source, self._schema, cuboid)
-        frame.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").parquet(
-            _uri(self._store, f"{self._spec.location}/{folder}"), compression="zstd"
-        )
-        files = self._files(folder)
-        rows = sum(file.rows for file in files)
-        _report(self._spec, "cuboid", name=cuboid.name, rows=rows, done=done, total=len(self._cuboids))
-        return CuboidEntry(folder, cuboid.dimensions, rows, files)
-
-    def _files(self, folder: str) -> tuple[FileEntry, ...]:
-        location = self._spec.location
-        names = [file.path.removeprefix(f"{location}/") for file in self._store.list(f"{location}/{folder}")]
-        for name in names:
-            if not name.endswith(".parquet"):  # Hadoop's own checksums, on a local disk
-                self._store.delete(f"{location}/{name}")
-        parquet = [name for name in names if name.endswith(".parquet")]
-        return tuple(history.describe_file(self._store, location, name) for name in parquet)
+        observed = Observation()
+        frame = frame.observe(observed, F.count(F.lit(1)).alias("rows"))
+        frame.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").partitionBy(
+            SEGMENT_COLUMN
+        ).parquet(_uri(self._store, folder), compression="zstd")
+        rows = int(observed.get["rows"])
+        _report("cuboid", self._specs[0], name=cuboid.name, rows=rows, done=done, total=len(self.cuboids))
+        return rows
 
 
 def group(source: DataFrame, schema: Schema, cuboid: Cuboid) -> DataFrame:
-    """Merge partial aggregates by the cuboid's dimensions; nulls are a group of their own, as in SQL."""
-    keys = list(cuboid.dimensions)
+    """Merge partial aggregates by segment and dimensions; nulls are a group of their own, as in SQL.
+
+    Rebalanced, so that a segment is one file unless it is large: files of about FILE_BYTES, however many
+    segments there are.
+    """
+    keys = [SEGMENT_COLUMN, *cuboid.dimensions]
     merged = source.groupBy(*keys).agg(*[_merge(partial) for partial in schema.partials])
-    if not keys:  # without keys Spark makes one row even out of none
-        merged = merged.where(F.col("__rows").isNotNull())
-    return merged.sortWithinPartitions(*keys) if keys else merged
+    return merged.hint("rebalance", SEGMENT_COLUMN).sortWithinPartitions(*keys)
 
 
 def _merge(partial: Partial) -> Column:
@@ -248,7 +295,7 @@ def _result(spec: BuildSpec, manifest: HistoryManifest, started: float) -> Build
     )
 
 
-def _report(spec: BuildSpec, event: str, **fields: object) -> None:
+def _report(event: str, spec: BuildSpec, **fields: object) -> None:
     line = {"event": event, "cube": spec.cube, "segment": spec.segment, "build_id": spec.build_id, **fields}
     print(f"rtolap-progress: {msgspec.json.encode(line).decode()}", flush=True)
 

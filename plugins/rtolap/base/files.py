@@ -15,6 +15,15 @@ def fsync_dir(path: Path) -> None:
         os.close(descriptor)
 
 
+def fsync_file(path: Path) -> None:
+    """Make what somebody else wrote into a file durable; its name is made so by `fsync_dir`."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     """Replace `path` in one step; a crash leaves the old file or the new one, never a mixture.
 

@@ -7,16 +7,13 @@ is written last: a folder without one is an attempt that did not finish, and nob
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rtolap.base.errors import Corrupted, NotFound
-from rtolap.base.files import fsync_dir
 from rtolap.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry, HistoryManifest, decode, encode
 from rtolap.format.object_store import ObjectStore
 from rtolap.format.schema import physical_schema
@@ -62,10 +59,8 @@ def entry_of(manifest: HistoryManifest, cuboid: Cuboid) -> CuboidEntry:
 
 
 def describe_file(store: ObjectStore, folder: str, name: str) -> FileEntry:
-    """Checksum, size and rows of a Parquet file that was just written; locally it is made durable first."""
+    """Checksum, size and rows of a Parquet file that was just written."""
     path = f"{folder}/{name}"
-    if store.is_local:
-        _sync_local(Path(store.absolute(path)), Path(store.absolute(folder)))
     digest, size_bytes = _checksum(store, path)
     return FileEntry(name, _rows(store, path), size_bytes, digest)
 
@@ -178,14 +173,3 @@ def _checksum(store: ObjectStore, path: str) -> tuple[str, int]:
     except FileNotFoundError as error:
         raise NotFound(f"no file {path} in the object store") from error
     return digest.hexdigest(), size_bytes
-
-
-def _sync_local(path: Path, top: Path) -> None:
-    """Spark does not sync what it writes; staged parts are deleted after promotion, so it has to last."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    for depth in range(len(PurePosixPath(path.relative_to(top)).parts)):
-        fsync_dir(path.parents[depth])

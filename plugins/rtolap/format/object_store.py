@@ -70,6 +70,22 @@ class ObjectStore:
         except (OSError, pa.ArrowException) as error:
             raise self._unavailable("write", path, error) from error
 
+    def move(self, source: str, target: str) -> None:
+        """Give a file another path in the store; a copy and a deletion where the store knows no renaming.
+
+        Locally the new folders are durable when this returns; the name itself once its folder is synced.
+        """
+        try:
+            if self.is_local:
+                _make_local_folders(Path(self.absolute(target)).parent, Path(self.root))
+            elif not isinstance(self.fs, fs.S3FileSystem):
+                self.fs.create_dir(str(PurePosixPath(self.absolute(target)).parent), recursive=True)
+            self.fs.move(self.absolute(source), self.absolute(target))
+        except FileNotFoundError as error:
+            raise self._missing(source) from error
+        except (OSError, pa.ArrowException) as error:
+            raise self._unavailable("move", source, error) from error
+
     def read(self, path: str) -> bytes:
         target = self.absolute(path)
         try:

@@ -1,0 +1,134 @@
+"""Many segments in one Spark job: which specs go together, and how one job's files become their versions.
+
+A job writes cuboid by cuboid below one scratch folder, split by segment:
+`<scratch>/<cuboid>/__segment=<place in the batch>/part-*.parquet`. The scratch folder lies inside the first
+attempt's own location, so that whatever sweeps a dead attempt sweeps it too. No Spark in here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from pathlib import Path
+
+from rtolap.base.errors import Corrupted
+from rtolap.base.files import fsync_dir, fsync_file
+from rtolap.format import history
+from rtolap.format.manifest import CuboidEntry, FileEntry, HistoryManifest
+from rtolap.format.object_store import ObjectStore
+from rtolap.model.build_spec import BuildSpec
+from rtolap.model.cube import Cuboid
+
+SEGMENT_COLUMN = "__segment"  # place in the batch; no column of a cube begins with two underscores
+SCRATCH_FOLDER = "_batch"
+_WORKERS = 8  # mostly waiting for a disk or a remote store
+
+
+def batches(specs: Sequence[BuildSpec], segments_max: int) -> list[list[BuildSpec]]:
+    """Runs of specs, in order, that one job can build: one store, one schema, no spec on another's result."""
+    found: list[list[BuildSpec]] = []
+    for _, alike in groupby(
+        specs, lambda spec: (spec.object_store, spec.table_definition, spec.cube_definition)
+    ):
+        batch: list[BuildSpec] = []
+        for spec in alike:
+            makes = {other.location for other in batch}
+            if len(batch) == segments_max or spec.previous_location in makes or spec.location in makes:
+                found.append(batch)
+                batch = []
+            batch.append(spec)
+        found.append(batch)
+    return found
+
+
+def scratch(batch: Sequence[BuildSpec]) -> str:
+    return f"{batch[0].location}/{SCRATCH_FOLDER}"
+
+
+def adopt(
+    store: ObjectStore, scratch_folder: str, specs: Sequence[BuildSpec], cuboids: Iterable[Cuboid]
+) -> list[list[CuboidEntry]]:
+    """Move every file of the scratch folder to the version that it belongs to; entries per spec.
+
+    When this returns the files are durable, and the scratch folder is gone. A crash before leaves folders
+    without a manifest.
+    """
+    names = [(history.cuboid_folder(cuboid), cuboid) for cuboid in cuboids]
+    listed: dict[str, list[str]] = {}
+    for stored in store.list(scratch_folder):
+        folder, _, name = stored.path.rpartition("/")
+        if name.endswith(".parquet"):  # beside Hadoop's own checksums, on a local disk
+            listed.setdefault(folder, []).append(name)
+
+    def take(place: int, spec: BuildSpec) -> list[CuboidEntry]:
+        entries = []
+        for folder, cuboid in names:
+            source = f"{scratch_folder}/{folder}/{SEGMENT_COLUMN}={place}"
+            files = tuple(
+                _move(store, source, spec.location, folder, name) for name in listed.get(source, ())
+            )
+            entries.append(CuboidEntry(folder, cuboid.dimensions, sum(file.rows for file in files), files))
+        _make_durable(store, spec.location, entries)
+        return entries
+
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        found = list(pool.map(take, range(len(specs)), specs))
+    store.delete_tree(scratch_folder)
+    return found
+
+
+def finish(
+    store: ObjectStore,
+    specs: Sequence[BuildSpec],
+    events: Sequence[int],
+    entries: Sequence[list[CuboidEntry]],
+) -> list[HistoryManifest]:
+    """Count the events of every cuboid again from its files; only then write the manifests, in order.
+
+    Raises Corrupted, naming the first cuboid that holds another number of events, before any is written.
+    """
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        list(pool.map(_check_events, (store,) * len(specs), specs, events, entries))
+    manifests = []
+    for spec, expected, cuboid_entries in zip(specs, events, entries, strict=True):
+        manifest = HistoryManifest(
+            cube=spec.cube,
+            segment=spec.segment,
+            version=spec.version,
+            build_id=spec.build_id,
+            covered=spec.covered,
+            events=expected,
+            cuboids=tuple(cuboid_entries),
+        )
+        history.write_manifest(store, spec.location, manifest)
+        manifests.append(manifest)
+    return manifests
+
+
+def _check_events(store: ObjectStore, spec: BuildSpec, expected: int, entries: Sequence[CuboidEntry]) -> None:
+    for entry in entries:
+        found = history.count_events(store, spec.location, entry.files)
+        if found != expected:
+            raise Corrupted(
+                f"cuboid {entry.name} of {spec.location}", expected=f"{expected} events", found=found
+            )
+
+
+def _move(store: ObjectStore, source: str, location: str, folder: str, name: str) -> FileEntry:
+    store.move(f"{source}/{name}", f"{location}/{folder}/{name}")
+    return history.describe_file(store, location, f"{folder}/{name}")
+
+
+def _make_durable(store: ObjectStore, location: str, entries: Iterable[CuboidEntry]) -> None:
+    """Spark does not sync what it writes; staged parts are deleted after promotion, so it has to last."""
+    if not store.is_local:
+        return
+    folders = set()
+    for entry in entries:
+        for file in entry.files:
+            path = Path(store.absolute(f"{location}/{file.name}"))
+            fsync_file(path)
+            folders.add(path.parent)
+    for folder in folders:
+        fsync_dir(folder)
