@@ -16,5 +16,6 @@ It never decides what should run: that is Airflow's part. A restarted agent adop
 predecessor left, by pid, start time and a mark in their environment.
 
 `states` is the lifecycle table, `records` what is kept on disk, `commands` the allow-list, `processes` the
-operating system, `supervisor` puts them together, `service` is the REST door.
+operating system, `ledger` and `lifecycle` change one record, `supervisor` does what callers ask, `watch`
+looks after what runs, `service` is the REST door, `server` the process.
 """

@@ -59,7 +59,7 @@ class Lifecycle:
         self._ledger.step(record, ProcessEvent.CRASHED, f"{reason}; restart in {wait_s:g} s")
 
     def start(self, record: ProcessRecord, argv: tuple[str, ...]) -> ProcessRecord:
-        """The record is on disk as PENDING; see `Supervisor._recover` for a crash from here on."""
+        """The record is on disk as PENDING; see `Watch._recover` for a crash from here on."""
         spec = record.spec
         env = {**self._commands.environment(), **spec.env}
         try:

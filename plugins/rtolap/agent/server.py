@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -14,11 +16,16 @@ from rtolap.agent.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
 
+GRACEFUL_S = 5
+
 
 async def serve(
     *, folder: Path, commands: Commands, host: str, port: int, token: str, stop_on_exit: bool = False
 ) -> None:
     """Serve until asked to end. With `stop_on_exit` the processes end with the agent; else they live on.
+
+    On the way out: 1. requests under way are answered (at most `GRACEFUL_S`), 2. the processes are stopped,
+    if so wanted, 3. the folder is let go. An agent that is killed instead leaves its processes to the next.
 
     Raises Refused when another agent holds the folder.
     """
@@ -32,7 +39,12 @@ async def serve(
         app = create_app(supervisor, token, shutdown)
         server = uvicorn.Server(
             uvicorn.Config(
-                app, host=host, port=port, log_level="warning", access_log=False, timeout_graceful_shutdown=5
+                app,
+                host=host,
+                port=port,
+                log_level="warning",
+                access_log=False,
+                timeout_graceful_shutdown=GRACEFUL_S,
             )
         )
         await server.serve()
@@ -41,11 +53,22 @@ async def serve(
             await supervisor.stop_all()
     finally:
         supervisor.close()
+        log.info("agent ended")
 
 
 def run(
     *, folder: Path, commands: Commands, host: str, port: int, token: str, stop_on_exit: bool = False
 ) -> None:
+    """`serve` as a process: call from the main thread."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _served)
     asyncio.run(
         serve(folder=folder, commands=commands, host=host, port=port, token=token, stop_on_exit=stop_on_exit)
     )
+
+
+def _served(number: int, frame: FrameType | None) -> None:
+    """uvicorn handles signals while it serves and raises them once more afterwards: by then we are ending.
+
+    Left at its default, that second SIGTERM would end the agent before it has stopped its processes.
+    """

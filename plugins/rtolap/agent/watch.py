@@ -1,0 +1,105 @@
+"""The regular look at every process: adopts what a predecessor left, sees ends, lets leases expire."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+
+from rtolap.agent.commands import Commands
+from rtolap.agent.leases import Leases
+from rtolap.agent.ledger import Ledger
+from rtolap.agent.lifecycle import Lifecycle
+from rtolap.agent.processes import Processes
+from rtolap.agent.records import ProcessRecord
+from rtolap.agent.states import FINAL, ProcessEvent, ProcessState
+from rtolap.base.errors import RtolapError
+
+log = logging.getLogger(__name__)
+
+TICK_S = 0.5
+KeyLocks = defaultdict[str, asyncio.Lock]
+
+
+class Watch:
+    """`locks`: shared with the supervisor; a key that a caller works on is left alone for this tick."""
+
+    def __init__(
+        self,
+        commands: Commands,
+        processes: Processes,
+        ledger: Ledger,
+        life: Lifecycle,
+        leases: Leases,
+        locks: KeyLocks,
+    ) -> None:
+        self._commands = commands
+        self._processes = processes
+        self._ledger = ledger
+        self._life = life
+        self._leases = leases
+        self._locks = locks
+        self._stops: dict[str, asyncio.Task[None]] = {}  # background stops, so that a tick starts no second
+
+    async def run(self) -> None:
+        """Adopt what is there, then look after it until cancelled."""
+        self._recover()
+        while True:
+            await asyncio.sleep(TICK_S)
+            for record in self._ledger.all():
+                if record.key not in self._stops and not self._locks[record.key].locked():
+                    self._inspect(record)
+
+    def close(self) -> None:
+        for task in tuple(self._stops.values()):
+            task.cancel()
+
+    def _recover(self) -> None:
+        """Crash points of the predecessor and what is done about each:
+
+        1. noted PENDING, not started        start it
+        2. started, pid not noted            found by its mark and adopted
+        3. noted RUNNING                     adopted if that very process lives, else seen as ended
+        4. noted STOPPING                    the stop is carried through
+        Leases begin anew: nobody could renew them while the agent was away.
+        """
+        for record in self._ledger.all():
+            self._leases.renew(record)
+            if record.state is ProcessState.PENDING:
+                found = self._processes.find(record.key, record.generation)
+                if found is None:
+                    self._life.start(record, self._commands.resolve(record.spec.argv))
+                else:
+                    self._life.started(record, found)
+            elif record.state is ProcessState.BACKOFF:
+                self._life.restart_now(record.key)
+
+    def _inspect(self, record: ProcessRecord) -> None:
+        key = record.key
+        if record.state in FINAL:
+            return
+        if record.state is ProcessState.STOPPING:
+            self._stop(key, record.reason)
+        elif self._leases.left_s(key) == 0:
+            self._stop(key, f"lease of {record.spec.lease_s:g} s expired: nobody asked after it")
+        elif record.state is ProcessState.RUNNING:
+            if self._processes.alive(record.running_as):
+                self._processes.shorten_log(key, record.generation)
+            else:
+                self._life.ended(record)
+        elif record.state is ProcessState.BACKOFF and self._life.restart_is_due(key):
+            pending = self._ledger.step(record, ProcessEvent.RETRY, f"restart {record.restarts}")
+            self._life.start(pending, self._commands.resolve(pending.spec.argv))
+
+    def _stop(self, key: str, reason: str) -> None:
+        """In the background: a grace time must not hold up the look at the others."""
+        task = asyncio.create_task(self._stop_now(key, reason))
+        self._stops[key] = task
+        task.add_done_callback(lambda _: self._stops.pop(key))
+
+    async def _stop_now(self, key: str, reason: str) -> None:
+        try:
+            async with self._locks[key]:
+                await self._life.stop(self._ledger.get(key), reason)
+        except RtolapError:
+            log.exception("stopping %s in the background failed; it is tried again", key)

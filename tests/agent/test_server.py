@@ -1,0 +1,134 @@
+"""The agent as the process that the stack and the image start: how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from rtolap.base.errors import Unavailable
+from rtolap.stack.ports import free_port
+from rtolap.wire.agent import ProcessSpec
+from rtolap.wire.agent_client import AgentClient
+
+DEADLINE_S = 30.0
+SLEEPER = ("rtolap", "agent", "sleep", "300")
+
+
+class Agent:
+    """One folder and port, lived in by one `rtolap agent serve` after the other."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "token").write_text("t")
+        port = free_port()
+        self.folder = folder
+        self.client = AgentClient(f"http://127.0.0.1:{port}", "t")
+        self._environment = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("RTOLAP_")},
+            "RTOLAP_DATA_DIR": str(folder),
+            "RTOLAP_TOKEN_FILE": str(folder / "token"),
+            "RTOLAP_AGENT_PORT": str(port),
+        }
+        self._lives: list[subprocess.Popen[str]] = []
+
+    def serve(self, *options: str) -> subprocess.Popen[str]:
+        """Returns once it answers."""
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rtolap.cli.main", "agent", "serve", "--jobs-dir", ".", *options],
+            env=self._environment,
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self._lives.append(process)
+        deadline_s = time.monotonic() + DEADLINE_S
+        while True:
+            try:
+                self.client.processes()
+                return process
+            except Unavailable:
+                assert process.poll() is None, process.communicate()[0]
+                assert time.monotonic() < deadline_s
+                time.sleep(0.05)
+
+    def sleeper(self, stop_grace_s: float = 20) -> psutil.Process:
+        spec = ProcessSpec(generation=1, argv=SLEEPER, stop_grace_s=stop_grace_s)
+        pid = self.client.ensure("sleeper", spec).pid
+        assert pid is not None
+        return psutil.Process(pid)
+
+    def end(self) -> None:
+        for process in self._lives:
+            if process.poll() is None:
+                self.client.shutdown(stop_processes=True)
+                process.communicate(timeout=DEADLINE_S)
+        self.client.close()
+
+
+def lives(process: psutil.Process) -> bool:
+    """A zombie does not: whoever inherited it may never collect it."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[Agent]:
+    made = Agent(tmp_path)
+    yield made
+    made.end()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_the_processes_where_they_are_to_end_with_the_agent(
+    agent: Agent, number: signal.Signals
+) -> None:
+    process = agent.serve("--stop-on-exit")
+    sleeper = agent.sleeper()
+    process.send_signal(number)
+    said, _ = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0, said
+    assert "stopping all processes" in said
+    assert "agent ended" in said
+    assert "Traceback" not in said
+    assert not lives(sleeper)
+    assert '"STOPPED"' in (agent.folder / "agent" / "state.json").read_text()
+
+
+def test_after_a_signal_the_processes_live_on_and_the_next_agent_adopts_them(agent: Agent) -> None:
+    process = agent.serve()
+    sleeper = agent.sleeper()
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0, said
+    assert "agent ended" in said
+    assert lives(sleeper)
+    agent.serve()
+    assert agent.sleeper().pid == sleeper.pid
+    assert agent.client.stop("sleeper", 1).state == "STOPPED"
+    assert not lives(sleeper)
+
+
+def test_a_signal_during_a_slow_stop_does_not_cut_it_short(agent: Agent) -> None:
+    """Whoever ends the agent may be impatient; its processes are still ended in order."""
+    process = agent.serve("--stop-on-exit")
+    sleeper = agent.sleeper(stop_grace_s=2)
+    sleeper.suspend()  # deaf to SIGTERM, so that only the grace time's end kills it
+    process.send_signal(signal.SIGTERM)
+    deadline_s = time.monotonic() + DEADLINE_S
+    state = agent.folder / "agent" / "state.json"
+    while '"STOPPING"' not in state.read_text():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    said, _ = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 0, said
+    assert not lives(sleeper)
