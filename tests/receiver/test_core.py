@@ -24,7 +24,9 @@ from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.states import ConsumerState
 from rtolap.receiver.view import CubeView
 from rtolap.stream.consumer import OutRecord
-from rtolap.stream.memory import MemoryAdmin, MemoryBroker, MemoryConsumer, MemoryProducer
+from rtolap.stream.memory import MemoryConsumer
+from rtolap.stream.memory_broker import MemoryBroker
+from rtolap.stream.memory_out import MemoryAdmin, MemoryProducer
 from rtolap.testing.builders import START_MS, WINDOW_MS, small_schema
 from rtolap.wire.predicate import Compare
 from rtolap.wire.receiver import ANSWER_KEY, PartialAnswer, PartialQuery, Snapshot
@@ -77,7 +79,7 @@ class Bench:
 
     def realign(self) -> None:
         reader = RangeReader(self.schema, lambda: MemoryConsumer(self.broker, "sales"), self.clock, 100)
-        while (job := realign_job(self.core.state, self.core.owned)) is not None:
+        while (job := realign_job(self.core.state, self.core.held)) is not None:
             assert self.core.apply_realigned(
                 job.start_ms, (job.table,), reader.read(job.start_ms, job.pieces)
             )

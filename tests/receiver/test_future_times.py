@@ -13,7 +13,9 @@ from rtolap.receiver.realign import RangeReader
 from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.view import CubeView
 from rtolap.stream.consumer import OutRecord
-from rtolap.stream.memory import MemoryBroker, MemoryConsumer, MemoryProducer
+from rtolap.stream.memory import MemoryConsumer
+from rtolap.stream.memory_broker import MemoryBroker
+from rtolap.stream.memory_out import MemoryProducer
 from rtolap.testing.builders import START_MS, small_schema
 
 DAY_MS = 86_400_000  # what the table allows

@@ -10,7 +10,9 @@ from rtolap.receiver.ingest import CubeReceiver
 from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.states import ConsumerState
 from rtolap.receiver.view import CubeView
-from rtolap.stream.memory import MemoryAdmin, MemoryBroker, MemoryConsumer, MemoryProducer
+from rtolap.stream.memory import MemoryConsumer
+from rtolap.stream.memory_broker import MemoryBroker
+from rtolap.stream.memory_out import MemoryAdmin, MemoryProducer
 from rtolap.testing.builders import START_MS, small_schema
 
 

@@ -2,7 +2,9 @@ import numpy as np
 import pytest
 from rtolap.base.errors import Unavailable
 from rtolap.stream.consumer import OutRecord
-from rtolap.stream.memory import MemoryAdmin, MemoryBroker, MemoryConsumer, MemoryProducer
+from rtolap.stream.memory import MemoryConsumer
+from rtolap.stream.memory_broker import MemoryBroker
+from rtolap.stream.memory_out import MemoryAdmin, MemoryProducer
 from rtolap.testing.stream_contract import StreamContract, World
 
 

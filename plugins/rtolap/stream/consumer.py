@@ -6,15 +6,17 @@ harness). One contract suite runs on both. Offsets are next-to-read everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rtolap.base.errors import Refused
+from rtolap.base.errors import Refused, RtolapError
 from rtolap.model.offsets import Offsets
+
+BATCH_BYTES_MAX = 64 << 20  # of values in one batch, unless a caller says otherwise
 
 
 class OffsetsGone(Refused):
@@ -77,8 +79,11 @@ class StreamConsumer(Protocol):
     def add_partitions(self, offsets: Offsets) -> None:
         """Read these partitions too; those already assigned keep their position."""
 
-    def poll(self, records_max: int, timeout_s: float) -> Batch:
+    def poll(self, records_max: int, timeout_s: float, *, bytes_max: int = BATCH_BYTES_MAX) -> Batch:
         """What has arrived, at most `records_max`; waits up to `timeout_s` only while there is nothing.
+
+        It ends with the record that brings the values to `bytes_max` or more; a memory bound, not exact:
+        a client that takes records in groups may end with the group.
 
         NotFound: the topic is gone. OffsetsGone: a position is outside the log; every poll says so until
         `assign` mends it, for the other partitions' records must not hide it. A broker that is down gives
@@ -117,14 +122,30 @@ class OutRecord:
     timestamp_ms: int | None = None
 
 
+Delivered = Callable[[OutRecord, RtolapError | None], None]
+
+
 class StreamProducer(Protocol):
     """Idempotent, acks=all. Bounded by its own queue: `produce` waits when that is full."""
 
-    def produce(self, topic: str, records: Sequence[OutRecord]) -> None:
-        """Queue the records. Unavailable when the queue stays full for a minute."""
+    def produce(
+        self, topic: str, records: Sequence[OutRecord], *, delivered: Delivered | None = None
+    ) -> None:
+        """Queue the records. Unavailable when the queue stays full for a minute.
+
+        `delivered` is called once for each record, with None when it is acknowledged or with why it never
+        will be, on whichever thread produces, polls or flushes: it must be quick and thread-safe. What is
+        told there is not raised by `flush`.
+        """
+
+    def poll(self) -> None:
+        """Tell what has been acknowledged or refused by now; waits for nothing."""
 
     def flush(self, timeout_s: float) -> None:
-        """Return when everything queued is acknowledged; Unavailable, with how many are not, otherwise."""
+        """Return when everything queued is acknowledged; Unavailable, with how many are not, otherwise.
+
+        Refused or NotFound: the broker will not take a record that was queued without `delivered`.
+        """
 
     def close(self) -> None: ...
 

@@ -1,22 +1,9 @@
-"""Kafka through confluent-kafka (librdkafka), for data: the consumer. Producer and admin: `kafka_out`.
-
-Settings that matter, and why:
-
-| setting | value | why |
-|---|---|---|
-| `fetch.queue.backoff.ms` | 5 | the default of 1000 lets a consumer sleep that has drained its queue |
-| `fetch.wait.max.ms` | 100 | a broker answers at once when it has data; this bounds only the idle wait |
-| `auto.offset.reset` | error | an offset outside the log is never skipped silently |
-| `enable.partition.eof` | true | at the log's end, positions pass transaction markers and compaction gaps |
-| `queued.max.messages.kbytes` | 65536 | bounds what is fetched ahead |
-| `isolation.level` | read_committed | aborted transactions are no events |
-"""
+"""Kafka through confluent-kafka (librdkafka), for data: the consumer. Producer and admin: `kafka_out`."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from itertools import chain
 from threading import Lock
 
 import numpy as np
@@ -24,14 +11,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.model.offsets import Offsets
-from rtolap.stream.consumer import Batch, LogRange, OffsetsGone
+from rtolap.stream.consumer import BATCH_BYTES_MAX, Batch, LogRange, OffsetsGone
+from rtolap.stream.kafka_batch import to_batch, value_bytes
+from rtolap.stream.kafka_errors import GONE_OFFSET, GONE_TOPIC
+from rtolap.stream.kafka_lookup import TopicLookup
+from rtolap.stream.kafka_settings import consumer_settings
 
-QUEUED_KBYTES_MAX = 65_536
+GROUP_RECORDS = 10_000  # taken at once: the bytes of a batch are counted between groups
 TOPIC_CHECK_S = 2.0  # a silent consumer asks this often whether its topic is still there
 _CHECK_TIMEOUT_S = 1.0
 _MISSES_MAX = 2  # a broker that has just started may not know all topics yet
-_GONE_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
-_GONE_OFFSET = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
 
 
 class KafkaConsumer:
@@ -49,28 +38,8 @@ class KafkaConsumer:
         self._trouble_lock = Lock()
         self._misses = 0
         self._next_check_s = time.monotonic() + TOPIC_CHECK_S
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "client.id": client_id,
-                "group.id": f"{client_id}-unused",
-                "enable.auto.commit": False,
-                "enable.auto.offset.store": False,
-                "auto.offset.reset": "error",
-                "enable.partition.eof": True,
-                "isolation.level": "read_committed",
-                "allow.auto.create.topics": False,
-                "fetch.queue.backoff.ms": 5,
-                "fetch.wait.max.ms": 100,
-                "fetch.error.backoff.ms": 100,
-                "queued.max.messages.kbytes": QUEUED_KBYTES_MAX,
-                "topic.metadata.refresh.interval.ms": 5_000,
-                "topic.metadata.propagation.max.ms": 3_000,
-                "reconnect.backoff.max.ms": 1_000,
-                "error_cb": self._on_error,
-                "log_level": 2,
-            }
-        )
+        self._consumer = Consumer(consumer_settings(bootstrap, client_id) | {"error_cb": self._on_error})
+        self._topic = TopicLookup(self._consumer, topic)
 
     def assign(self, offsets: Offsets) -> None:
         self._positions = dict(offsets)
@@ -82,13 +51,13 @@ class KafkaConsumer:
         self._positions = offsets | self._positions
         self._reassign()
 
-    def poll(self, records_max: int, timeout_s: float) -> Batch:
+    def poll(self, records_max: int, timeout_s: float, *, bytes_max: int = BATCH_BYTES_MAX) -> Batch:
         self._raise_pending()
-        messages = self._consumer.consume(records_max, 0)
+        messages = self._take(records_max, bytes_max)
         if not messages:
             messages = self._consumer.consume(1, timeout_s)  # returns at the first arrival …
             if messages and records_max > 1:
-                messages += self._consumer.consume(records_max - 1, 0)  # … with what came along
+                messages += self._take(records_max - 1, bytes_max)  # … with what came along
         if any(map(Message.error, messages)):
             messages = self._without_events(messages)
         batch = self._batch(messages)
@@ -101,30 +70,10 @@ class KafkaConsumer:
         return dict(self._positions)
 
     def log_range(self, partition: int, timeout_s: float = 5.0) -> LogRange:
-        try:
-            found = self._consumer.get_watermark_offsets(
-                TopicPartition(self.topic, partition), timeout=timeout_s, cached=False
-            )
-        except KafkaException as error:
-            if error.args[0].code() in _GONE_TOPIC:
-                raise self._no_topic() from error
-            raise self._unavailable("tell its offsets", error) from error
-        if found is None:
-            raise self._unavailable("tell its offsets", "no answer in time")
-        return LogRange(*found)
+        return self._topic.log_range(partition, timeout_s)
 
     def partitions(self, timeout_s: float = 5.0) -> list[int]:
-        try:
-            topics = self._consumer.list_topics(self.topic, timeout=timeout_s).topics
-        except KafkaException as error:
-            raise self._unavailable("tell its partitions", error) from error
-        described = topics.get(self.topic)
-        if described is None or not described.partitions:
-            reason = described.error if described is not None else None
-            if reason is None or reason.code() in _GONE_TOPIC:
-                raise self._no_topic()
-            raise self._unavailable("tell its partitions", reason)
-        return sorted(described.partitions)
+        return self._topic.partitions(timeout_s)
 
     def pause(self, partitions: Iterable[int] | None = None) -> None:
         chosen = set(self._positions if partitions is None else partitions)
@@ -142,6 +91,18 @@ class KafkaConsumer:
 
     def close(self) -> None:
         self._consumer.close()
+
+    def _take(self, records_max: int, bytes_max: int) -> list[Message]:
+        """What is fetched already, a group at a time, so that large records do not make a large batch."""
+        messages: list[Message] = []
+        size = 0
+        while len(messages) < records_max and size < bytes_max:
+            group = self._consumer.consume(min(GROUP_RECORDS, records_max - len(messages)), 0)
+            messages += group
+            size += value_bytes(group)
+            if len(group) < GROUP_RECORDS:
+                break
+        return messages
 
     def _raise_pending(self) -> None:
         """An offset that is gone stays gone until `assign`; anything else may mend itself."""
@@ -167,7 +128,7 @@ class KafkaConsumer:
         self._trouble = None
         self._misses = 0 if present.issuperset(self._positions) else self._misses + 1
         if self._misses >= _MISSES_MAX:
-            raise self._no_topic()
+            raise self._topic.gone()
 
     def _reassign(self) -> None:
         try:
@@ -177,25 +138,17 @@ class KafkaConsumer:
             if self._paused:
                 self._consumer.pause(self._topic_partitions(self._paused))
         except KafkaException as error:
-            raise self._unavailable("be assigned", error) from error
+            raise self._topic.unavailable("be assigned", error) from error
 
     def _batch(self, messages: list[Message]) -> Batch:
-        count = len(messages)
-        partitions = np.fromiter(map(Message.partition, messages), np.int32, count)
-        offsets = np.fromiter(map(Message.offset, messages), np.int64, count)
-        created = None
-        if self._with_create_ms:
-            pairs = chain.from_iterable(map(Message.timestamp, messages))  # (kind, ms); kind 0: there is none
-            stamps = np.fromiter(pairs, np.int64, 2 * count).reshape(-1, 2)
-            created = np.where(stamps[:, 0] == 0, -1, stamps[:, 1])
-        if count:
-            ends = np.zeros(int(partitions.max()) + 1, np.int64)
-            np.maximum.at(ends, partitions, offsets + 1)
+        batch = to_batch(messages, with_create_ms=self._with_create_ms)
+        if len(batch):
+            ends = np.zeros(int(batch.partitions.max()) + 1, np.int64)
+            np.maximum.at(ends, batch.partitions, batch.offsets + 1)
             for partition in np.flatnonzero(ends).tolist():
                 self._positions[partition] = int(ends[partition])
-        if count and self._trouble is not None:
             self._trouble = None
-        return Batch(list(map(Message.value, messages)), partitions, offsets, created)
+        return batch
 
     def _without_events(self, messages: list[Message]) -> list[Message]:
         """Note ends of partitions and errors; an error is raised once the records before it are out."""
@@ -208,10 +161,10 @@ class KafkaConsumer:
             partition = int(message.partition() or 0)
             if error.code() == KafkaError._PARTITION_EOF:
                 ends[partition] = int(message.offset() or 0)
-            elif error.code() in _GONE_OFFSET:
+            elif error.code() in GONE_OFFSET:
                 self._pending = self._offsets_gone(partition, records)
-            elif error.code() in _GONE_TOPIC:
-                self._pending = self._no_topic()
+            elif error.code() in GONE_TOPIC:
+                self._pending = self._topic.gone()
             else:
                 self._on_error(error)
         for partition, end in ends.items():
@@ -237,12 +190,3 @@ class KafkaConsumer:
         """Connections come and go, librdkafka retries for ever; people get to see it."""
         with self._trouble_lock:
             self._trouble = error.str()
-
-    def _no_topic(self) -> NotFound:
-        return NotFound(
-            f"there is no topic {self.topic}",
-            action="create it, or mend the table's topic; it may have been deleted",
-        )
-
-    def _unavailable(self, what: str, error: object) -> Unavailable:
-        return Unavailable(f"Kafka could not {what} for topic {self.topic}", found=str(error), action="retry")

@@ -5,20 +5,24 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 from confluent_kafka.cimpl import NewPartitions, NewTopic
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
-from rtolap.base.errors import DefinitionError, NotFound, Refused, RtolapError, Unavailable
+from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.model.offsets import Offsets
-from rtolap.stream.consumer import OutRecord
+from rtolap.stream.consumer import Delivered, OutRecord
+from rtolap.stream.kafka_errors import translated
 
 _FULL_QUEUE_WAIT_S = 60.0
 _REQUEST_TIMEOUT_S = 15.0
 _NEW_PARTITION_WAIT_S = 5.0
-_GONE_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+_LEADER_WAIT_S = 15.0  # a topic that was created a moment ago has no leader yet
+_LEADER_RETRY_S = 0.2
 
 
 class KafkaProducer:
@@ -39,14 +43,19 @@ class KafkaProducer:
                 "queue.buffering.max.messages": 200_000,
                 "queue.buffering.max.kbytes": 65_536,
                 "allow.auto.create.topics": False,
+                "topic.metadata.propagation.max.ms": 5_000,  # then a topic that is not there is not there
                 "on_delivery": self._on_delivery,
                 "log_level": 2,
             }
         )
 
-    def produce(self, topic: str, records: Sequence[OutRecord]) -> None:
+    def produce(
+        self, topic: str, records: Sequence[OutRecord], *, delivered: Delivered | None = None
+    ) -> None:
         for record in records:
             options: dict[str, Any] = {}
+            if delivered is not None:
+                options["on_delivery"] = partial(_tell, topic, record, delivered)
             if record.partition is not None:
                 options["partition"] = record.partition
             if record.timestamp_ms is not None:
@@ -56,6 +65,9 @@ class KafkaProducer:
             self._queue(topic, record, options)
         self._producer.poll(0)
         self._raise_failed()
+
+    def poll(self) -> None:
+        self._producer.poll(0)
 
     def flush(self, timeout_s: float) -> None:
         left = self._producer.flush(timeout_s)
@@ -88,7 +100,7 @@ class KafkaProducer:
                 # A partition that was added a moment ago is not in the cached metadata yet.
                 is_new = error.args[0].code() == KafkaError._UNKNOWN_PARTITION
                 if not is_new or time.monotonic() > started + _NEW_PARTITION_WAIT_S:
-                    raise _translated("produce to", topic, error) from error
+                    raise translated("produce to", topic, error) from error
                 self._producer.list_topics(topic, timeout=_NEW_PARTITION_WAIT_S)
                 self._producer.poll(0.05)
 
@@ -99,7 +111,13 @@ class KafkaProducer:
     def _raise_failed(self) -> None:
         if self._failed is not None:
             error, self._failed = self._failed, None
-            raise _translated("produce to", "a topic", KafkaException(error))
+            raise translated("produce to", "a topic", error)
+
+
+def _tell(
+    topic: str, record: OutRecord, delivered: Delivered, error: KafkaError | None, _message: Message
+) -> None:
+    delivered(record, None if error is None else translated("produce to", topic, error))
 
 
 class KafkaAdmin:
@@ -118,7 +136,7 @@ class KafkaAdmin:
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
-            raise _translated("create", topic, error) from error
+            raise translated("create", topic, error) from error
         return True
 
     def delete_topic(self, topic: str) -> None:
@@ -140,7 +158,16 @@ class KafkaAdmin:
         specs: dict[str, Any] = {"earliest": OffsetSpec.earliest, "latest": OffsetSpec.latest}
         if which not in specs:
             raise DefinitionError("no such offset", expected="earliest or latest", found=repr(which))
-        asked = {TopicPartition(topic, partition): specs[which]() for partition in self.partitions(topic)}
+        retrying = Retrying(
+            retry=retry_if_exception_type(Unavailable),
+            stop=stop_after_delay(_LEADER_WAIT_S),
+            wait=wait_fixed(_LEADER_RETRY_S),
+            reraise=True,
+        )
+        return retrying(self._offsets, topic, specs[which]())
+
+    def _offsets(self, topic: str, spec: OffsetSpec) -> Offsets:
+        asked = {TopicPartition(topic, partition): spec for partition in self.partitions(topic)}
         futures = self._admin.list_offsets(asked, request_timeout=_REQUEST_TIMEOUT_S)
         return {
             where.partition: int(self._wait(future, "list offsets of", topic).offset)
@@ -159,15 +186,6 @@ class KafkaAdmin:
         try:
             return future.result(_REQUEST_TIMEOUT_S)
         except KafkaException as error:
-            raise _translated(verb, topic, error) from error
+            raise translated(verb, topic, error) from error
         except TimeoutError as error:
             raise Unavailable(f"cannot {verb} {topic}", found="no answer in time", action="retry") from error
-
-
-def _translated(verb: str, topic: str, error: KafkaException) -> RtolapError:
-    reason = error.args[0]
-    if reason.code() in _GONE_TOPIC:
-        return NotFound(f"cannot {verb} {topic}: there is no such topic")
-    if reason.retriable() or reason.code() < 0:
-        return Unavailable(f"cannot {verb} {topic}", found=reason.str(), action="retry")
-    return Refused(f"Kafka refuses to {verb} {topic}", found=reason.str())

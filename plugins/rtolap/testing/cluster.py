@@ -37,7 +37,9 @@ from rtolap.receiver.states import ConsumerState
 from rtolap.receiver.upload import Uploader, close_segment, upload_job
 from rtolap.receiver.view import CubeView
 from rtolap.stream.consumer import OutRecord
-from rtolap.stream.memory import MemoryAdmin, MemoryBroker, MemoryConsumer, MemoryProducer
+from rtolap.stream.memory import MemoryConsumer
+from rtolap.stream.memory_broker import MemoryBroker
+from rtolap.stream.memory_out import MemoryAdmin, MemoryProducer
 from rtolap.testing.builders import DIMENSIONS, PARTIALS, Event
 from rtolap.testing.recount import Answer, from_table, merge_into, recount
 from rtolap.wire.receiver import ANSWER_KEY, PartialAnswer, PartialQuery, Snapshot
@@ -53,7 +55,7 @@ class Receiver:
         self.folder = cluster.folder / name
         self.settings = settings
         self.leading = False
-        self.told = False  # has read where to start, since it was started
+        self.told_epoch = -1  # of the assignment for which it has read where to start
         self.reader = RangeReader(
             cluster.schema, cluster.consumer, cluster.clock, settings.realign_records_max
         )
@@ -79,7 +81,7 @@ class Receiver:
         )
 
     def crash(self) -> None:
-        self.core, self.view, self.told = self._core(), CubeView(), False
+        self.core, self.view, self.told_epoch = self._core(), CubeView(), -1
 
     def lose_disk(self) -> None:
         shutil.rmtree(self.folder)
@@ -88,8 +90,9 @@ class Receiver:
     def look(self) -> None:
         """Take a fresh view of the cluster; between looks it acts on an old one."""
         metadata, cube = self.cluster.metadata, self.cluster.cube
-        offsets = self.view.start_offsets if self.told else metadata.replay_from(cube)
-        self.told = True
+        epoch = metadata.control(cube).assignment_epoch
+        offsets = metadata.replay_from(cube) if epoch != self.told_epoch else self.view.start_offsets
+        self.told_epoch = epoch
         self.view = CubeView(
             control=metadata.control(cube),
             records={record.start_ms: record for record in metadata.segments(cube).values()},
@@ -112,7 +115,7 @@ class Receiver:
             )
 
     def realign(self) -> bool:
-        job = realign_job(self.core.state, self.core.owned)
+        job = realign_job(self.core.state, self.core.held)
         if job is None:
             return False
         return self.core.apply_realigned(
@@ -263,13 +266,15 @@ class Cluster:
         self, choose: Callable[[str], Receiver], span: tuple[int, int] | None = None, *, remember: bool = True
     ) -> tuple[Answer, dict[int, int]] | None:
         """History of one snapshot plus each replica set's partials; None when somebody cannot answer yet."""
+        control = self.metadata.control(self.cube)
         ready = {name: r for name, r in self.records().items() if r.version > 0}
         start_ms, end_ms = span if span is not None else (None, None)
-        snapshot = Snapshot({name: r.version for name, r in ready.items()}, None, start_ms, end_ms)
+        versions = {name: r.version for name, r in ready.items()}
+        snapshot = Snapshot(versions, None, start_ms, end_ms, control.assignment_epoch)
         query = PartialQuery(self.cube, DIMENSIONS, PARTIALS, snapshot, None, dict(self.seen))
         found: Answer = {}
         positions: dict[int, int] = {}
-        for replica_set in sorted({receiver.replica_set for receiver in self.receivers}):
+        for replica_set in sorted(control.assignment):
             receiver = choose(replica_set)
             core = receiver.core
             if core.consumer_state is ConsumerState.STOPPED:
@@ -279,6 +284,7 @@ class Cluster:
             except (Unavailable, StaleSnapshot):
                 return None
             said = msgspec.json.decode(table.schema.metadata[ANSWER_KEY], type=PartialAnswer)
+            assert not positions.keys() & said.positions.keys(), "two replica sets answer for a partition"
             positions.update(said.positions)
             merge_into(found, from_table(table))
         for name, record in ready.items():

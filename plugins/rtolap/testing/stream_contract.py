@@ -5,6 +5,7 @@ Waits are on conditions with a deadline, because a real broker answers when it c
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from rtolap.base.errors import NotFound, Refused
+from rtolap.base.errors import NotFound, Refused, RtolapError
 from rtolap.stream.consumer import (
     Batch,
     OffsetsGone,
@@ -241,3 +242,41 @@ class StreamContract:
     def test_producing_to_a_missing_topic_fails(self, world: World) -> None:
         with pytest.raises(NotFound):
             world.produce(0, b"a")
+
+    def test_a_batch_ends_where_its_bytes_end(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 1)
+        count, group = 12_500, 10_000
+        world.produce(0, *(b"%d" % number for number in range(count)))
+        consumer = world.consumer(world.topic)
+        consumer.assign({0: 0})
+        offsets: list[int] = []
+        deadline = time.monotonic() + DEADLINE_S
+        while len(offsets) < count:
+            assert time.monotonic() < deadline, f"waited {DEADLINE_S:.0f} s for {count} records"
+            batch = consumer.poll(count, 0.2, bytes_max=1)
+            assert len(batch) <= group + 1
+            offsets += batch.offsets.tolist()
+        assert offsets == list(range(count))
+
+    def test_a_record_that_the_broker_refuses_is_told_for_itself(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 1, config={"max.message.bytes": "1000"})
+        small, large = OutRecord(b"a", partition=0), OutRecord(os.urandom(2000), partition=0)
+        told: list[tuple[OutRecord, RtolapError | None]] = []
+        for record in (small, large, small):
+            world.producer.produce(
+                world.topic, [record], delivered=lambda record, error: told.append((record, error))
+            )
+            world.producer.flush(DEADLINE_S)
+        world.producer.poll()
+        assert [(record, type(error)) for record, error in told] == [
+            (small, type(None)),
+            (large, Refused),
+            (small, type(None)),
+        ]
+        with pytest.raises(Refused):
+            world.produce(0, large.value)
+        world.produce(0, b"b")
+
+    def test_offsets_of_a_topic_just_created_are_known(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 8)
+        assert world.admin.offsets(world.topic, "latest") == dict.fromkeys(range(8), 0)

@@ -1,0 +1,40 @@
+"""What librdkafka is told, and why.
+
+| setting | value | why |
+|---|---|---|
+| `fetch.queue.backoff.ms` | 5 | the default of 1000 lets a consumer sleep that has drained its queue |
+| `fetch.wait.max.ms` | 100 | a broker answers at once when it has data; this bounds only the idle wait |
+| `auto.offset.reset` | error | an offset outside the log is never skipped silently |
+| `enable.partition.eof` | true | at the log's end, positions pass transaction markers and compaction gaps |
+| `queued.max.messages.kbytes` | 65536 | bounds what is fetched ahead, of all partitions together |
+| `isolation.level` | read_committed | aborted transactions are no events |
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+QUEUED_KBYTES_MAX = 65_536
+
+
+def consumer_settings(bootstrap: str, client_id: str) -> dict[str, Any]:
+    """Of a consumer that joins no group and commits nothing."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "client.id": client_id,
+        "group.id": f"{client_id}-unused",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+        "allow.auto.create.topics": False,
+        "fetch.queue.backoff.ms": 5,
+        "fetch.wait.max.ms": 100,
+        "fetch.error.backoff.ms": 100,
+        "queued.max.messages.kbytes": QUEUED_KBYTES_MAX,
+        "topic.metadata.refresh.interval.ms": 5_000,
+        "topic.metadata.propagation.max.ms": 3_000,
+        "reconnect.backoff.max.ms": 1_000,
+        "log_level": 2,
+    }
