@@ -174,7 +174,7 @@ def test_segments_without_a_record_are_seen_through_heartbeats(cluster: Cluster)
         cluster.client.segments(NAME, state="SLEEPY")
 
 
-def test_replay_from_takes_the_word_of_the_replica_set_that_has_the_partition(cluster: Cluster) -> None:
+def test_replay_from_is_the_furthest_word_of_any_replica_set(cluster: Cluster) -> None:
     cluster.enabled()
     cluster.metadata.set_replay_from(NAME, "old", {0: 3, 1: 900})
     cluster.metadata.set_replay_from(NAME, "rs1", {0: 40})

@@ -80,22 +80,14 @@ class ClusterMetadata(Definitions):
     def replay_from(self, cube: str) -> Offsets:
         """Per partition the smallest offset that history may still need.
 
-        The word of the replica set that has the partition now; failing that the smallest word of any other;
-        failing that the offset at which the cube began.
+        A replica set's word says that history holds everything below it, which stays true for ever: so the
+        largest word counts, whoever has the partition now, and one from an earlier stay does no harm.
         """
-        control = self.control(cube)
-        said = {
-            name: record.offsets
-            for name in self.store.children(paths.replay_from_all(cube))
-            if (record := read(self.store, paths.replay_from(cube, name), ReplayFrom)) is not None
-        }
-        combined = dict(control.first_offsets)
-        for offsets in said.values():
-            for partition, offset in offsets.items():
-                others = [o[partition] for o in said.values() if partition in o]
-                combined[partition] = min(offset, *others)
-        for name, partitions in control.assignment.items():
-            combined.update({p: said[name][p] for p in partitions if name in said and p in said[name]})
+        combined = dict(self.control(cube).first_offsets)
+        for name in self.store.children(paths.replay_from_all(cube)):
+            said = read(self.store, paths.replay_from(cube, name), ReplayFrom)
+            for partition, offset in said.offsets.items() if said is not None else ():
+                combined[partition] = max(offset, combined.get(partition, offset))
         return combined
 
     # -- segments ---------------------------------------------------------------------------------------

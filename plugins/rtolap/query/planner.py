@@ -37,6 +37,7 @@ def plan_history(read: CubeRead, control: CubeControl, records: Mapping[str, Seg
         horizon_ms=control.horizon_ms,
         start_ms=read.time.start_ms,
         end_ms=read.time.end_ms,
+        assignment_epoch=control.assignment_epoch,
     )
     return HistoryPlan(chosen, pruned, snapshot)
 

@@ -136,6 +136,15 @@ class CubeReceiver:
         return frozenset(self._view.control.assignment.get(self._replica_set, ()))
 
     @property
+    def held(self) -> frozenset[int]:
+        """Owned partitions of which everything between history and a known position is here.
+
+        A partition that was given away and comes back is owned, but not held, before it is started anew:
+        what a table still has of it from before is void.
+        """
+        return self.owned & {*self.state.positions, *(self._recovered or ())}
+
+    @property
     def assignment_epoch(self) -> int:
         """Of the assignment that this core follows."""
         return self._view.control.assignment_epoch
@@ -153,18 +162,26 @@ class CubeReceiver:
         vectors = {s: vectors_of(r, drop_late=self._drop_late) for s, r in view.records.items()}
         window_ms = self.schema.cube.segment.window_ms
         owned = self.owned
-        # What is said of a partition is forgotten as a whole: its position with its events.
+        # What is said of a partition is forgotten as a whole: its position with its events and counters.
         positions = {p: o for p, o in self.state.positions.items() if p in owned}
         if self._recovered is not None:
             self._recovered = {p: o for p, o in self._recovered.items() if p in owned}
+            self.progress.keep_only(owned)
+        held = self.held
         changed: dict[int, LocalSegment] = {}
         for start, segment in self.state.segments.items():
             if horizon_ms is not None and start + window_ms <= horizon_ms:
                 changed[start] = LocalSegment(start)
             else:
                 known = vectors.get(start, vectors_of(None, drop_late=self._drop_late))
-                changed[start] = realigned(segment, known, owned)
-        state = replace(self.state, positions=positions, vectors=vectors, horizon_ms=horizon_ms)
+                changed[start] = realigned(segment, known, held)
+        state = replace(
+            self.state,
+            positions=positions,
+            vectors=vectors,
+            horizon_ms=horizon_ms,
+            assignment_epoch=view.control.assignment_epoch,
+        )
         state = state.with_segments(changed)
         self._dirty |= len(list(state.tables())) < len(list(self.state.tables()))  # frees what was dropped
         self._swap(state)
@@ -195,7 +212,7 @@ class CubeReceiver:
         control = view.control
         owned = self.owned if control.enabled else frozenset[int]()
         known = {**(self._recovered or {}), **self.state.positions}
-        ready = frozenset(p for p in owned if p in known or p in view.start_offsets)
+        ready = owned & {*known, *self._startable(owned - set(known), view.start_offsets)}
         if ready != self._assigned or (ready and self.consumer_state is ConsumerState.STOPPED):
             self._assign(ready, known, view.start_offsets)
         if control.close_epoch > self._close_epoch:
@@ -219,6 +236,13 @@ class CubeReceiver:
             self._to(ConsumerEvent.RESUME)
         self.reason = reason or self._consumer.broker_trouble or ""
 
+    def _startable(self, fresh: frozenset[int], start_offsets: Offsets) -> set[int]:
+        """Not while a table has events of an earlier stay: they would be read a second time beside it."""
+        if not fresh:
+            return set()
+        left_over = {p for table in self.state.tables() for p in table.ranges}
+        return {p for p in fresh if p in start_offsets and p not in left_over}
+
     def _late_before(self, before_ms: int | None) -> set[int]:
         """Segments with a late delta that a new forced closing asks for."""
         window_ms = self.schema.cube.segment.window_ms
@@ -231,6 +255,7 @@ class CubeReceiver:
     def _assign(self, ready: frozenset[int], known: Offsets, start_offsets: Offsets) -> None:
         """Positions known here go on where they are; history may be further than a checkpoint."""
         offsets = {p: max(known.get(p, 0), start_offsets.get(p, 0)) for p in sorted(ready)}
+        added = bool(set(offsets) - set(known))
         self._consumer.assign(offsets)
         self._assigned = ready
         self.progress.assigned(offsets, self._clock.monotonic_s())
@@ -238,6 +263,8 @@ class CubeReceiver:
         self._swap(replace(self.state, positions=offsets))
         if offsets and self.consumer_state is ConsumerState.STOPPED:
             self._to(ConsumerEvent.START)
+        elif added and self.consumer_state is ConsumerState.CONSUMING:
+            self._to(ConsumerEvent.START)  # what is behind the log's end is not silent
         elif not offsets and self.consumer_state is not ConsumerState.STOPPED:
             self._to(ConsumerEvent.STOP)
 
@@ -388,7 +415,7 @@ class CubeReceiver:
         if after is None:
             return False
         vectors = self.state.vectors.get(start_ms, vectors_of(None, drop_late=self._drop_late))
-        self._swap(self.state.with_segments({start_ms: realigned(after, vectors, self.owned)}))
+        self._swap(self.state.with_segments({start_ms: realigned(after, vectors, self.held)}))
         self._dirty = True
         return True
 

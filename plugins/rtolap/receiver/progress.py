@@ -60,6 +60,12 @@ class Progress:
         rejected = {**before.rejected, reason: before.rejected.get(reason, 0) + count}
         self.counters = {**self.counters, partition: msgspec.structs.replace(before, rejected=rejected)}
 
+    def keep_only(self, partitions: Collection[int]) -> None:
+        """Forget the others: who gets a partition back reads, and counts, it anew."""
+        if not self.counters.keys() <= set(partitions):
+            self.counters = {p: seen for p, seen in self.counters.items() if p in partitions}
+            self._silent_since_s = {p: s for p, s in self._silent_since_s.items() if p in partitions}
+
     def assigned(self, partitions: Collection[int], now_s: float) -> None:
         for partition in partitions:
             self._silent_since_s.setdefault(partition, now_s)

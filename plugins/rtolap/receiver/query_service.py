@@ -69,6 +69,7 @@ def check(schema: Schema, state: LocalState, query: PartialQuery, owned: Collect
         raise NotReady("the receiver has not started all its partitions", found=sorted(behind))
     _reached(state, query.at_least, "what an earlier answer held")
     snapshot = query.snapshot
+    _check_epoch(state, snapshot)
     _check_horizon(state, snapshot)
     window_ms = schema.cube.segment.window_ms
     asked = {parse_segment_name(name).start_ms: version for name, version in snapshot.versions.items()}
@@ -92,6 +93,21 @@ def check(schema: Schema, state: LocalState, query: PartialQuery, owned: Collect
         segment = state.segments.get(start_ms)
         if segment is not None and any(table.unsettled for table in segment.tables):
             raise NotReady(f"{name} is being realigned")
+
+
+def _check_epoch(state: LocalState, snapshot: Snapshot) -> None:
+    """Answers of one assignment are put together: of two, a partition may be in both or in neither."""
+    local, asked = state.assignment_epoch, snapshot.assignment_epoch
+    if asked is None or asked == local:
+        return
+    if asked > local:
+        raise NotReady("the receiver does not follow the assignment yet", expected=asked, found=local)
+    raise StaleSnapshot(
+        "the assignment has changed",
+        expected=f"epoch {local}",
+        found=asked,
+        action="take a new snapshot",
+    )
 
 
 def _check_horizon(state: LocalState, snapshot: Snapshot) -> None:

@@ -32,14 +32,17 @@ class RealignJob:
     pieces: tuple[Piece, ...]
 
 
-def realign_job(state: LocalState, owned: Collection[int]) -> RealignJob | None:
-    """The first table that straddles; those that keep a segment from answering go first."""
+def realign_job(state: LocalState, held: Collection[int]) -> RealignJob | None:
+    """The first table that straddles; those that keep a segment from answering go first.
+
+    `held`: partitions of which tables are valid (`CubeReceiver.held`); what they have of others is left out.
+    """
     waiting = [(s, t) for s, segment in state.segments.items() for t in segment.tables if t.straddles]
     if not waiting:
         return None
     start_ms, table = min(waiting, key=lambda one: (not one[1].unsettled, one[0]))
     vectors = state.vectors.get(start_ms, NO_VECTORS)
-    return RealignJob(start_ms, table, pieces(vectors, table.ranges, owned))
+    return RealignJob(start_ms, table, pieces(vectors, table.ranges, held))
 
 
 class RangeReader:

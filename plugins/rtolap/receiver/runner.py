@@ -263,7 +263,7 @@ class CubeRunner:
 
     def _realign(self) -> None:
         while (
-            job := realign_job(self.core.state, self.core.owned)
+            job := realign_job(self.core.state, self.core.held)
         ) is not None and not self._stopping.is_set():
             fresh = self._reader.read(job.start_ms, job.pieces)
             self.ask(partial(self.core.apply_realigned, job.start_ms, (job.table,), fresh))

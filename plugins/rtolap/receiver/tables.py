@@ -80,12 +80,14 @@ class LocalSegment:
 
 @dataclass(frozen=True)
 class LocalState:
-    """`vectors`: what is known of segments with a record, by start; the tables are aligned with it."""
+    """`vectors`: what is known of segments with a record, by start; the tables are aligned with it, and with
+    the assignment of `assignment_epoch`."""
 
     positions: Offsets = field(default_factory=dict)
     segments: Mapping[int, LocalSegment] = field(default_factory=dict)
     vectors: Mapping[int, Vectors] = field(default_factory=dict)
     horizon_ms: int | None = None
+    assignment_epoch: int = 0
 
     def tables(self) -> Iterable[LocalTable]:
         for segment in self.segments.values():

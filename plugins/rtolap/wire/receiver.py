@@ -25,12 +25,14 @@ class Snapshot(msgspec.Struct, frozen=True):
     versions    segment name → READY version; segments not named here have no history
     horizon_ms  segments ending at or below it are purged and answered by nobody
     start_ms, end_ms   only segments that overlap this range are asked for (None: unbounded)
+    assignment_epoch   the assignment by which receivers are asked; None where a single one is looked at
     """
 
     versions: dict[str, int] = {}
     horizon_ms: int | None = None
     start_ms: int | None = None
     end_ms: int | None = None
+    assignment_epoch: int | None = None
 
 
 class PartialQuery(msgspec.Struct, frozen=True):
