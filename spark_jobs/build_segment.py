@@ -32,7 +32,7 @@ import functools
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -42,7 +42,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, RtolapError
 from rtolap.format import history
-from rtolap.format.build_batch import SEGMENT_COLUMN, adopt, batches, finish, scratch
+from rtolap.format.build_batch import SEGMENT_COLUMN, adopt, batches, check_events, finish, scratch
 from rtolap.format.build_inputs import BuildInputs, check_finished, read_specs, verify_inputs
 from rtolap.format.manifest import HistoryManifest
 from rtolap.format.object_store import ObjectStore, open_store
@@ -124,15 +124,14 @@ def _attempt(spark: SparkSession, batch: Sequence[BuildSpec]) -> int:
     if not wanted:
         return worst
     try:
-        manifests = build(spark, wanted)
+        for spec, manifest in build(spark, wanted):
+            _report("built", spec, **msgspec.structs.asdict(_result(spec, manifest, started)))
     except Exception as error:  # noqa: BLE001 - whatever Spark raises; reported here and by the exit code
         if len(wanted) == 1:
             return max(worst, _failed(wanted[0].spec, error))
         traceback.print_exc()
         _report("alone", wanted[0].spec, segments=len(wanted), error=str(error)[:ERROR_CHARS])
         return max([worst, *(_attempt(spark, [each.spec]) for each in wanted)])
-    for each, manifest in zip(wanted, manifests, strict=True):
-        _report("built", each.spec, **msgspec.structs.asdict(_result(each.spec, manifest, started)))
     return worst
 
 
@@ -165,9 +164,10 @@ def _failed(spec: BuildSpec, error: Exception) -> int:
     return EXIT_FAILED
 
 
-def build(spark: SparkSession, wanted: Sequence[Verified]) -> list[HistoryManifest]:
-    """Steps 2 to 6 of a batch; see the module's text. One manifest a spec, in order."""
+def build(spark: SparkSession, wanted: Sequence[Verified]) -> Iterator[tuple[BuildSpec, HistoryManifest]]:
+    """Steps 2 to 6 of a batch; see the module's text. Each version as soon as it is whole, in order."""
     specs = [each.spec for each in wanted]
+    events = [each.inputs.events for each in wanted]
     store = open_store(specs[0].object_store)
     for spec in specs:
         store.delete_tree(spec.location)
@@ -175,7 +175,10 @@ def build(spark: SparkSession, wanted: Sequence[Verified]) -> list[HistoryManife
     builder.write_all([each.inputs.files for each in wanted])
     entries = adopt(store, scratch(specs), specs, builder.cuboids)
     _report("moved", specs[0], segments=len(specs), files=sum(len(e.files) for of in entries for e in of))
-    return finish(store, specs, [each.inputs.events for each in wanted], entries)
+    check_events(store, specs, events, entries)
+    _report("counted", specs[0], segments=len(specs), events=sum(events))
+    for spec, held, of_spec in zip(specs, events, entries, strict=True):
+        yield spec, finish(store, spec, held, of_spec)
 
 
 class Builder:

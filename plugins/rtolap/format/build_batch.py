@@ -78,32 +78,32 @@ def adopt(
     return found
 
 
-def finish(
+def check_events(
     store: ObjectStore,
     specs: Sequence[BuildSpec],
     events: Sequence[int],
     entries: Sequence[list[CuboidEntry]],
-) -> list[HistoryManifest]:
-    """Count the events of every cuboid again from its files; only then write the manifests, in order.
-
-    Raises Corrupted, naming the first cuboid that holds another number of events, before any is written.
-    """
+) -> None:
+    """Count the events of every cuboid again, from its files. Raises Corrupted, naming one that differs."""
     with ThreadPoolExecutor(_WORKERS) as pool:
         list(pool.map(_check_events, (store,) * len(specs), specs, events, entries))
-    manifests = []
-    for spec, expected, cuboid_entries in zip(specs, events, entries, strict=True):
-        manifest = HistoryManifest(
-            cube=spec.cube,
-            segment=spec.segment,
-            version=spec.version,
-            build_id=spec.build_id,
-            covered=spec.covered,
-            events=expected,
-            cuboids=tuple(cuboid_entries),
-        )
-        history.write_manifest(store, spec.location, manifest)
-        manifests.append(manifest)
-    return manifests
+
+
+def finish(
+    store: ObjectStore, spec: BuildSpec, events: int, entries: Sequence[CuboidEntry]
+) -> HistoryManifest:
+    """Write the manifest: from here on the version can be promoted."""
+    manifest = HistoryManifest(
+        cube=spec.cube,
+        segment=spec.segment,
+        version=spec.version,
+        build_id=spec.build_id,
+        covered=spec.covered,
+        events=events,
+        cuboids=tuple(entries),
+    )
+    history.write_manifest(store, spec.location, manifest)
+    return manifest
 
 
 def _check_events(store: ObjectStore, spec: BuildSpec, expected: int, entries: Sequence[CuboidEntry]) -> None:

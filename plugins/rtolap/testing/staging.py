@@ -82,10 +82,10 @@ MEASURES = """count(*) AS __rows, sum(items)::BIGINT AS items__sum, count(items)
     max("at") AS at__max, min(buyer) AS buyer__min, sum(weight) AS weight__sum"""
 
 
-def raw_events(seed: int, partition: int, start: int, end: int) -> pa.Table:
+def raw_events(seed: int, partition: int, start: int, end: int, segment: str = SEGMENT) -> pa.Table:
     """Events with nulls everywhere, negative numbers and sums beyond 64 bits; weights add up exactly."""
     rng = random.Random(f"{seed}/{partition}/{start}")
-    base_ms = parse_segment_name(SEGMENT).start_ms
+    base_ms = parse_segment_name(segment).start_ms
 
     def maybe(value: Any, share: float = 0.15) -> Any:
         return None if rng.random() < share else value
@@ -146,49 +146,58 @@ def estimate(data: bytes | None) -> float | None:
 
 
 class Staging(NamedTuple):
-    """An object store with parts of one segment."""
+    """An object store with parts of one segment; `of` gives the same store with another one."""
 
     store: ObjectStore
     uri: str
     folder: Path
+    segment: str = SEGMENT
+
+    def of(self, segment: str) -> Staging:
+        return self._replace(segment=segment)
 
     def part(self, version: int, replica_set: str, raw: pa.Table, *ranges: PartRange) -> BuildPart:
-        path = f"staged/sales_cube/{SEGMENT}/v{version}/{replica_set}"
+        """A staged part that holds the roll-up of raw events."""
+        return self.part_of(version, replica_set, roll_up(raw, CUBE.all_dimensions), raw.num_rows, *ranges)
+
+    def part_of(
+        self, version: int, replica_set: str, table: pa.Table, events: int, *ranges: PartRange
+    ) -> BuildPart:
+        """A staged part that holds these rows of the base cuboid."""
+        path = f"staged/sales_cube/{self.segment}/v{version}/{replica_set}"
         files: tuple[FileEntry, ...] = ()
-        rows = 0
-        if raw.num_rows:
-            table = roll_up(raw, CUBE.all_dimensions)
-            rows = table.num_rows
+        if table.num_rows:
             sink = pa.BufferOutputStream()
             pq.write_table(table, sink)
             data = sink.getvalue().to_pybytes()
             self.store.write(f"{path}/part-0.parquet", data)
-            files = (FileEntry("part-0.parquet", rows, len(data), hashlib.sha256(data).hexdigest()),)
+            digest = hashlib.sha256(data).hexdigest()
+            files = (FileEntry("part-0.parquet", table.num_rows, len(data), digest),)
         manifest = StagedManifest(
             cube="sales_cube",
-            segment=SEGMENT,
+            segment=self.segment,
             version=version,
             replica_set=replica_set,
             ranges=ranges,
             files=files,
-            events=raw.num_rows,
+            events=events,
         )
         self.store.write(f"{path}/manifest.json", encode(manifest))
-        return BuildPart(replica_set, path, ranges, rows, raw.num_rows)
+        return BuildPart(replica_set, path, ranges, table.num_rows, events)
 
     def spec(self, build_id: str, *parts: BuildPart, version: int = 1, **more: Any) -> BuildSpec:
-        segment = parse_segment_name(SEGMENT)
+        range_ms = parse_segment_name(self.segment)
         return BuildSpec(
             build_id=build_id,
             cube="sales_cube",
-            segment=SEGMENT,
-            start_ms=segment.start_ms,
-            end_ms=segment.end_ms,
+            segment=self.segment,
+            start_ms=range_ms.start_ms,
+            end_ms=range_ms.end_ms,
             version=version,
             table_definition=TABLE,
             cube_definition=CUBE,
             parts=parts,
             object_store=self.uri,
-            location=f"history/sales_cube/{SEGMENT}/v{version}-{build_id}",
+            location=f"history/sales_cube/{self.segment}/v{version}-{build_id}",
             **more,
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,41 +9,16 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from rtolap.base.errors import NotFound
 from rtolap.format import history
-from rtolap.format.manifest import HistoryManifest
 from rtolap.model.build_spec import BuildPart, BuildSpec
-from rtolap.model.cube import cuboids
 from rtolap.model.offsets import PartRange
-from rtolap.testing.staging import CUBE, SCHEMA, Staging, estimate, raw_events, roll_up
+from rtolap.testing.built import assert_recount
+from rtolap.testing.staging import Staging, raw_events
 
 SEED = 20130101
 Command = Callable[..., tuple[list[str], dict[str, str]]]
-
-
-def comparable(table: pa.Table) -> list[tuple[Any, ...]]:
-    """Rows in a stable order, nulls included, sketches as their estimates."""
-    rows = table.to_pylist()
-    plain = [tuple(estimate(v) if k.endswith("__hll") else v for k, v in row.items()) for row in rows]
-    return sorted(plain, key=repr)
-
-
-def stored(staging: Staging, spec: BuildSpec, manifest: HistoryManifest, position: int) -> pa.Table:
-    entry = manifest.cuboids[position]
-    files = [staging.folder / spec.location / file.name for file in entry.files]
-    return pa.concat_tables([pq.read_table(file, partitioning=None) for file in files])
-
-
-def assert_recount(staging: Staging, spec: BuildSpec, raw: pa.Table) -> HistoryManifest:
-    manifest = history.verify(staging.store, spec.location, SCHEMA)
-    assert manifest.events == raw.num_rows
-    assert [entry.dimensions for entry in manifest.cuboids] == [c.dimensions for c in cuboids(CUBE)]
-    for position, cuboid in enumerate(cuboids(CUBE)):
-        expected = roll_up(raw, cuboid.dimensions)
-        assert comparable(stored(staging, spec, manifest, position)) == comparable(expected), cuboid.name
-    return manifest
 
 
 def two_versions(staging: Staging) -> tuple[BuildSpec, pa.Table, BuildSpec, pa.Table]:
@@ -132,35 +105,6 @@ def test_a_bad_input_fails_its_own_build_only_and_promotes_nothing(
         with pytest.raises(NotFound):
             history.read_manifest(staging.store, spec.location)
     assert done.last("fine")["event"] == "built"
-
-
-def test_a_killed_build_leaves_no_version_and_is_built_whole_afterwards(
-    staging: Staging, submit: Callable[..., Any], submit_command: Command, tmp_path: Path
-) -> None:
-    first, raw, _, _ = two_versions(staging)
-    file = tmp_path / "killed.json"
-    file.write_bytes(msgspec.json.encode(first))
-    command, environment = submit_command(str(file))
-    with subprocess.Popen(
-        command, env=environment, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        text=True, start_new_session=True,
-    ) as process:  # fmt: skip
-        assert process.stdout is not None
-        for line in process.stdout:
-            if '"event":"cuboid"' in line:
-                os.killpg(process.pid, signal.SIGKILL)
-                break
-        process.stdout.read()
-    assert staging.store.list(first.location)
-    with pytest.raises(NotFound):
-        history.read_manifest(staging.store, first.location)
-
-    assert submit(first).exit_code == 0
-    manifest = assert_recount(staging, first, raw)
-    kept = {f"{first.location}/{file.name}" for entry in manifest.cuboids for file in entry.files}
-    assert {file.path for file in staging.store.list("history")} == kept | {
-        history.manifest_path(first.location)
-    }
 
 
 def test_an_unreadable_spec_is_a_usage_error(submit_command: Command, tmp_path: Path) -> None:

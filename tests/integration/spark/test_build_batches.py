@@ -1,0 +1,64 @@
+"""Many segments in one Spark job: each is what it would be alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from rtolap.base.errors import NotFound
+from rtolap.format import history
+from rtolap.model.build_spec import BuildSpec
+from rtolap.model.offsets import PartRange
+from rtolap.testing.built import assert_nothing_else, assert_recount
+from rtolap.testing.staging import CUBE, Staging, raw_events, roll_up
+
+SEED = 20130102
+DAYS = [f"201301{day:02d}000000_201301{day + 1:02d}000000" for day in range(1, 7)]
+
+
+def day(staging: Staging, number: int, events: int) -> tuple[Staging, BuildSpec, pa.Table]:
+    of = staging.of(DAYS[number])
+    raw = raw_events(SEED, number, 0, events, DAYS[number])
+    part = of.part(1, "rs1", raw, PartRange(number, 0, events or 1))
+    return of, of.spec(f"b{number}", part, covered={number: events or 1}), raw
+
+
+def test_each_segment_of_a_batch_equals_its_recount(staging: Staging, submit: Callable[..., Any]) -> None:
+    days = [day(staging, number, events) for number, events in enumerate((200, 0, 1, 50, 120))]
+    done = submit(*(spec for _, spec, _ in days))
+    assert done.exit_code == 0, done.errors
+    manifests = {spec.location: assert_recount(of, spec, raw) for of, spec, raw in days}
+    assert_nothing_else(staging, manifests)
+    jobs = [line for line in done.progress if line["event"] == "cuboid"]
+    assert len(jobs) == len(next(iter(manifests.values())).cuboids)
+
+
+def test_a_segment_that_spark_cannot_build_does_not_cost_the_others(
+    staging: Staging, submit: Callable[..., Any]
+) -> None:
+    good = [day(staging, number, 40) for number in (0, 2)]
+    of = staging.of(DAYS[1])
+    too_large = pa.concat_tables([huge_sum(), huge_sum()])  # together beyond the 38 digits of a sum
+    part = of.part_of(1, "rs1", too_large, 2, PartRange(1, 0, 2))
+    bad = of.spec("b1", part, covered={1: 2})
+    done = submit(good[0][1], bad, good[1][1])
+    assert done.exit_code == 4, done.errors
+    assert any(line["event"] == "alone" for line in done.progress)
+    failed = done.last("b1")
+    assert (failed["event"], failed["retry"]) == ("failed", True)
+    assert "ARITHMETIC_OVERFLOW" in failed["error"]
+    with pytest.raises(NotFound):
+        history.read_manifest(of.store, bad.location)
+    for of, spec, raw in good:
+        assert done.last(spec.build_id)["event"] == "built"
+        assert_recount(of, spec, raw)
+
+
+def huge_sum() -> pa.Table:
+    row = roll_up(raw_events(SEED, 9, 0, 1, DAYS[1]), CUBE.all_dimensions)
+    place = row.schema.get_field_index("big__sum")
+    kind = row.schema.field(place)
+    return row.set_column(place, kind, pa.array([Decimal(9 * 10**37)], kind.type))

@@ -1,0 +1,87 @@
+"""spark-submit killed with -9 after each of its steps: no version or a whole one, and whole afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from rtolap.base.errors import NotFound
+from rtolap.format import history
+from rtolap.model.build_spec import BuildSpec
+from rtolap.model.cube import cuboids
+from rtolap.model.offsets import PartRange
+from rtolap.testing.built import assert_nothing_else, assert_recount
+from rtolap.testing.staging import CUBE, SCHEMA, SEGMENT, Staging, raw_events
+
+SEED = 20130103
+SECOND = "20130102000000_20130103000000"
+Command = Callable[..., tuple[list[str], dict[str, str]]]
+
+# Progress line and how many of it: after the first "built" of two, one version is whole.
+STEPS = [
+    ("verified", 2),
+    ("cuboid", 1),
+    ("cuboid", len(cuboids(CUBE))),
+    ("moved", 1),
+    ("counted", 1),
+    ("built", 1),
+]
+
+
+@pytest.mark.timeout(420)
+def test_a_build_killed_after_any_step_leaves_no_half_version_and_is_built_whole_afterwards(
+    staging: Staging, submit: Callable[..., Any], submit_command: Command, tmp_path: Path
+) -> None:
+    raws = [raw_events(SEED, 0, 0, 200), raw_events(SEED, 1, 0, 100, SECOND)]
+    stagings = [staging.of(SEGMENT), staging.of(SECOND)]
+    specs = [
+        of.spec(f"b{number}", of.part(1, "rs1", raw, PartRange(number, 0, raw.num_rows)),
+                covered={number: raw.num_rows})
+        for number, (of, raw) in enumerate(zip(stagings, raws, strict=True))
+    ]  # fmt: skip
+    file = tmp_path / "killed.json"
+    file.write_bytes(msgspec.json.encode(specs))
+    for event, count in STEPS:
+        kill_after(event, count, *submit_command(str(file)), tmp_path)
+        for of, spec, raw in zip(stagings, specs, raws, strict=True):
+            if is_finished(of, spec):
+                assert event in ("counted", "built")
+                assert_recount(of, spec, raw)
+    done = submit(*specs)
+    assert done.exit_code == 0, done.errors
+    found = {
+        spec.location: assert_recount(of, spec, raw)
+        for of, spec, raw in zip(stagings, specs, raws, strict=True)
+    }
+    assert_nothing_else(staging, found)
+
+
+def is_finished(staging: Staging, spec: BuildSpec) -> bool:
+    try:
+        history.verify(staging.store, spec.location, SCHEMA)
+    except NotFound:
+        return False
+    return True
+
+
+def kill_after(event: str, count: int, command: list[str], environment: dict[str, str], folder: Path) -> None:
+    """Run it until it has said so often that this was done."""
+    seen = 0
+    with subprocess.Popen(
+        command, env=environment, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        for line in process.stdout:
+            seen += f'"event":"{event}"' in line
+            if seen == count:
+                os.killpg(process.pid, signal.SIGKILL)
+                break
+        process.stdout.read()
+    assert seen == count, f"it ended before {event} {count}"
