@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from decimal import Decimal
 
 import duckdb
@@ -11,6 +12,7 @@ import pytest
 import sqlglot
 from rtolap.query.dialect import RtolapSql
 from rtolap.query.service import QueryService
+from rtolap.testing.flights import AIRLINE_ROWS
 from rtolap.testing.query_world import QueryWorld
 
 QUERIES = 240
@@ -116,17 +118,12 @@ def random_query(rng: random.Random) -> str:
 
 
 @pytest.fixture(scope="module")
-def oracle(world: QueryWorld) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect()
-    connection.register("raw", world.events)
-    connection.register(
-        "airlines", pa.table({"carrier": ["AA", "UA", "ZZ"], "name": ["American", "United", "Nobody"]})
-    )
-    connection.execute(
-        "create view flights as select *, date_trunc('hour', ts) as hour_start, "
-        "date_trunc('day', ts) as day_start from raw"
-    )
-    return connection
+def oracle(world: QueryWorld) -> Iterator[duckdb.DuckDBPyConnection]:
+    with duckdb.connect() as connection:
+        for cube in world.schemas:
+            connection.register(cube, world.visible(cube))
+        connection.register("airlines", AIRLINE_ROWS)
+        yield connection
 
 
 def rows_of(table: pa.Table) -> list[tuple[object, ...]]:
@@ -147,7 +144,7 @@ def _comparable(value: object) -> object:
 def asked_of(oracle: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
     tree = sqlglot.parse_one(sql, dialect=RtolapSql)
     engine = tree.sql(dialect="duckdb").replace("TIMESTAMPTZ", "TIMESTAMP")
-    return oracle.execute(engine).to_arrow_table()
+    return oracle.execute(engine).to_arrow_reader(1 << 20).read_all()
 
 
 @pytest.mark.parametrize("block", range(6))

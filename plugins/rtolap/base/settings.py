@@ -34,6 +34,12 @@ class Settings(BaseSettings):
     receiver_port: int = 7080
     query_http_port: int = 7090
     query_mysql_port: int = 7306
+    query_tls_certificate: Path | None = Field(
+        default=None, description="PEM chain of both SQL doors; with query_tls_key"
+    )
+    query_tls_key: Path | None = None
+    query_require_tls: bool = Field(default=False, description="refuse MySQL clients without TLS")
+    query_ca: Path | None = Field(default=None, description="PEM whom SQL clients trust; None: the system's")
     agent_port: int = 7060
     token_file: Path = Path("/etc/rtolap/token")
     users_file: Path = Path("/etc/rtolap/users")
@@ -46,6 +52,11 @@ class Settings(BaseSettings):
         """Where clients look for the leader."""
         named = tuple(url.strip().rstrip("/") for url in self.coordinators.split(",") if url.strip())
         return named or (f"http://{self.host}:{self.coordinator_port}",)
+
+    def query_url(self) -> str:
+        """The HTTP door for SQL: https where it has a certificate."""
+        scheme = "http" if self.query_tls_certificate is None else "https"
+        return f"{scheme}://{self.host}:{self.query_http_port}"
 
     def token(self) -> str:
         """The cluster's bearer token."""

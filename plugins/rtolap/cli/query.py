@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rtolap.base.settings import Settings
 from rtolap.metadata.zookeeper import ZooKeeperStore
+from rtolap.query.mysql.server import MySqlLimits
 from rtolap.query.run import QueryProcess
 from rtolap.query.service import Limits
 
@@ -25,15 +27,33 @@ def serve(
     memory_mb: Annotated[int, typer.Option(min=64, help="Memory that all queries together may use.")] = 1024,
     threads: Annotated[int, typer.Option(min=1, help="Threads of the embedded engine.")] = 2,
     queries_max: Annotated[int, typer.Option(min=1, help="Queries at a time; more are refused.")] = 16,
+    connections_max: Annotated[int, typer.Option(min=1, help="MySQL connections; more are refused.")] = 200,
+    login_timeout_s: Annotated[float, typer.Option(min=0.1, help="Time for a whole MySQL login.")] = 10.0,
+    idle_timeout_s: Annotated[float, typer.Option(min=1, help="Silent MySQL connections end.")] = 28_800.0,
+    tls_certificate: Annotated[
+        Path | None, typer.Option(help="PEM chain of both doors. [RTOLAP_QUERY_TLS_CERTIFICATE]")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option(help="Its key. [RTOLAP_QUERY_TLS_KEY]")] = None,
+    require_tls: Annotated[
+        bool, typer.Option("--require-tls", help="Refuse MySQL without TLS. [RTOLAP_QUERY_REQUIRE_TLS]")
+    ] = False,
 ) -> None:
     """Answer SQL over the MySQL protocol and HTTP until SIGTERM."""
     settings = Settings()
+    settings = settings.model_copy(
+        update={
+            "query_tls_certificate": tls_certificate or settings.query_tls_certificate,
+            "query_tls_key": tls_key or settings.query_tls_key,
+            "query_require_tls": require_tls or settings.query_require_tls,
+        }
+    )
     logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     store = ZooKeeperStore(
         settings.zookeeper, root=settings.zookeeper_root, session_timeout_s=settings.session_timeout_s
     )
     try:
         limits = Limits(memory_bytes=memory_mb << 20, threads=threads, queries_max=queries_max)
-        QueryProcess(settings, store, limits).run()
+        mysql_limits = MySqlLimits(connections_max, login_timeout_s, idle_timeout_s)
+        QueryProcess(settings, store, limits, mysql_limits).run()
     finally:
         store.close()

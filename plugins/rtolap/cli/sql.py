@@ -44,8 +44,9 @@ def sql(
 ) -> None:
     """Ask the running query service, once with -e or from a pipe, else interactively."""
     settings = Settings()
-    url = f"http://{settings.host}:{settings.query_http_port}"
-    with QueryClient(url, token=settings.token(), timeout_ms=timeout_ms) as client:
+    with QueryClient(
+        settings.query_url(), token=settings.token(), timeout_ms=timeout_ms, ca_file=settings.query_ca
+    ) as client:
         if execute is None and sys.stdin.isatty():
             _interact(client, settings, as_json)
             return

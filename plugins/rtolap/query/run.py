@@ -18,9 +18,11 @@ from rtolap.query.cluster import Cluster
 from rtolap.query.history import EmbeddedHistory
 from rtolap.query.http import make_app
 from rtolap.query.lookups import Lookups
-from rtolap.query.mysql.server import MySqlServer
+from rtolap.query.mysql.handshake import Tls
+from rtolap.query.mysql.server import MySqlLimits, MySqlServer
 from rtolap.query.realtime import FlightSource
 from rtolap.query.service import Limits, QueryService
+from rtolap.query.tls import server_context
 from rtolap.query.users import Users
 from rtolap.wire.receiver_client import ReceiverClients
 
@@ -30,11 +32,18 @@ log = logging.getLogger(__name__)
 class QueryProcess:
     """Owns the service, both doors and the receiver clients. The store stays its caller's."""
 
-    def __init__(self, settings: Settings, store: MetadataStore, limits: Limits = Limits()) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        store: MetadataStore,
+        limits: Limits = Limits(),
+        mysql_limits: MySqlLimits = MySqlLimits(),
+    ) -> None:
         # Flight hands buffers out as they lie in its messages; Arrow copies those it needs aligned, silently.
         os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "reallocate")
         clock = SystemClock()
         users, token = Users.load(settings.users_file), settings.token()
+        context = server_context(settings)
         self._clients = ReceiverClients(token)
         self.service = QueryService(
             Cluster(ClusterMetadata(store, clock), clock),
@@ -44,7 +53,14 @@ class QueryProcess:
             clock,
             limits,
         )
-        self.mysql = MySqlServer(self.service, users, host=settings.host, port=settings.query_mysql_port)
+        self.mysql = MySqlServer(
+            self.service,
+            users,
+            host=settings.host,
+            port=settings.query_mysql_port,
+            tls=None if context is None else Tls(context, settings.query_require_tls),
+            limits=mysql_limits,
+        )
         self._http = uvicorn.Server(
             uvicorn.Config(
                 make_app(self.service, users, token),
@@ -52,6 +68,7 @@ class QueryProcess:
                 port=settings.query_http_port,
                 log_level="warning",
                 timeout_graceful_shutdown=5,
+                ssl_context_factory=None if context is None else lambda config, default: context,
             )
         )
 

@@ -1,7 +1,8 @@
 """A cluster in memory for the query service: raw events, part of them built into history, the rest live.
 
 The obvious slow implementation behind the same seams: partials are computed from the raw rows by DuckDB for
-every request, so an answer can be held against the same SQL over the raw rows.
+every request, local time by Python's `zoneinfo`, so an answer can be held against the same SQL over the raw
+rows (`visible`).
 """
 
 from __future__ import annotations
@@ -10,13 +11,16 @@ import random
 import tempfile
 import threading
 from collections.abc import Callable
+from datetime import UTC
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import datasketches
 import duckdb
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rtolap.base.clock import SystemClock
@@ -24,7 +28,7 @@ from rtolap.base.errors import StaleSnapshot, Unavailable
 from rtolap.format.history import describe_file, write_manifest
 from rtolap.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.format.object_store import ObjectStore, open_store
-from rtolap.format.schema import physical_schema
+from rtolap.format.schema import physical_schema, select_partials
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import ReceiverRecord
@@ -37,23 +41,31 @@ from rtolap.query.cluster import Cluster
 from rtolap.query.history import EmbeddedHistory
 from rtolap.query.lookups import Lookups
 from rtolap.query.service import Limits, QueryService
-from rtolap.wire.receiver import PartialAnswer, PartialQuery
+from rtolap.wire.receiver import LocalSegmentStats, PartialAnswer, PartialQuery
 
 PARTITIONS = 4
+_ASSIGNMENT: dict[str, tuple[int, ...]] = {"rs-a": (0, 1), "rs-b": (2, 3)}
 
 
 class QueryWorld:
-    """`events` has the table's columns and `__partition`, `__offset`; times are whole seconds, UTC."""
+    """`events` has the table's columns and `__partition`, `__offset`; times are whole seconds, UTC.
 
-    def __init__(self, schema: Schema, events: pa.Table, lookups: dict[str, tuple[Lookup, str]]) -> None:
+    The cubes `schema` and `others` share one table. Methods that take a cube mean the first without.
+    """
+
+    def __init__(
+        self, schema: Schema, events: pa.Table, lookups: dict[str, tuple[Lookup, str]], *others: Schema
+    ) -> None:
         self.schema = schema
+        self.schemas = {one.cube.name: one for one in (schema, *others)}
         self.events = events
         self._folder = tempfile.TemporaryDirectory(prefix="rtolap-query-")
         self.folder = Path(self._folder.name)
         self.store: ObjectStore = open_store((self.folder / "store").as_uri())
         self.metadata = ClusterMetadata(MemoryStore(MemoryEnsemble()), SystemClock())
         self.metadata.create_table(schema.table)
-        self.metadata.create_cube(schema.cube)
+        for one in self.schemas.values():
+            self.metadata.create_cube(one.cube)
         for name, (lookup, text) in lookups.items():
             (self.folder / lookup.file).write_text(text)
             assert name == lookup.name
@@ -64,20 +76,25 @@ class QueryWorld:
         self.overlapping_answers = 0  # by rs-a, which then holds a partition of rs-b too
         self.before_answer: Callable[[PartialQuery], None] = lambda query: None
         self._lock = threading.Lock()
-        assignment: dict[str, tuple[int, ...]] = {"rs-a": (0, 1), "rs-b": (2, 3)}
-        for name in assignment:
+        self._engine = duckdb.connect()
+        self._segments = {
+            name: sorted({segment_of(at, one.cube.segment.window_ms) for at in self._times_ms()})
+            for name, one in self.schemas.items()
+        }
+        self._wide = {name: self._derived(one) for name, one in self.schemas.items()}
+        for name in _ASSIGNMENT:
             for letter in "12":
                 receiver = ReceiverRecord(f"{name}-{letter}", "127.0.0.1", 1, name)
                 self.metadata.register_receiver(receiver)
                 self.metadata.announce_live(receiver.receiver_id, "first")
-        self.metadata.update_control(
-            schema.cube.name,
-            lambda control: msgspec.structs.replace(control, enabled=True, assignment=assignment),
-        )
+        for cube in self.schemas:
+            self.metadata.update_control(
+                cube, lambda control: msgspec.structs.replace(control, enabled=True, assignment=_ASSIGNMENT)
+            )
         self.positions = {
             partition: 1 + max(self._offsets(partition), default=-1) for partition in range(PARTITIONS)
         }
-        self.built: set[str] = set()
+        self.built: dict[str, set[str]] = {cube: set() for cube in self.schemas}
 
     def service(self, limits: Limits = Limits()) -> QueryService:
         clock = SystemClock()
@@ -91,56 +108,64 @@ class QueryWorld:
         )
 
     def close(self) -> None:
+        self._engine.close()
         self._folder.cleanup()
 
-    def segments(self) -> list[SegmentRange]:
-        window_ms = self.schema.cube.segment.window_ms
-        times: list[Any] = self.events.column(self.schema.table.time.column).cast(pa.int64()).to_pylist()
-        return sorted({segment_of(time // 1000, window_ms) for time in times})
+    def visible(self, cube: str | None = None) -> pa.Table:
+        """The raw events as SQL sees them: the event time and the derived dimensions in local time."""
+        wide = self._wide[cube or self.schema.cube.name]
+        time = self.schema.table.time.column
+        local = wide.set_column(wide.column_names.index(time), time, wide.column("__local"))
+        return local.drop_columns(["__local", "__segment"])
 
-    def build(self, segment: SegmentRange, rng: random.Random) -> None:
+    def segments(self, cube: str | None = None) -> list[SegmentRange]:
+        return self._segments[cube or self.schema.cube.name]
+
+    def events_of(self, segments: set[str], cube: str | None = None) -> pa.Table:
+        """Events of the named segments, with derived columns."""
+        wide = self._wide[cube or self.schema.cube.name]
+        names: Any = pa.array(sorted(segments), pa.string())
+        return wide.filter(pc.is_in(wide.column("__segment"), value_set=names))
+
+    def build(self, segment: SegmentRange, rng: random.Random, cube: str | None = None) -> None:
         """Move a segment into history as version 1, all cuboids."""
-        cube = self.schema.cube.name
-        location = f"history/{cube}/{segment.name}/v1-test"
+        schema = self.schemas[cube or self.schema.cube.name]
+        name = schema.cube.name
+        location = f"history/{name}/{segment.name}/v1-test"
+        events = self.events_of({segment.name}, name)
         entries = []
-        for cuboid in cuboids(self.schema.cube):
-            plain = self.partials(self.events_of({segment.name}), cuboid.dimensions, None)
+        for cuboid in cuboids(schema.cube):
+            plain = self._partials(schema, events, cuboid.dimensions, None)
             folder = f"{location}/{cuboid.name}"
             Path(self.store.absolute(folder)).mkdir(parents=True)
             cut = rng.randint(0, plain.num_rows)
             files = []
             for number, piece in enumerate((plain.slice(0, cut), plain.slice(cut))):
-                name = f"{cuboid.name}/part-{number}.parquet"
-                pq.write_table(piece, self.store.absolute(f"{location}/{name}"), row_group_size=64)
-                files.append(describe_file(self.store, location, name))
+                file = f"{cuboid.name}/part-{number}.parquet"
+                pq.write_table(piece, self.store.absolute(f"{location}/{file}"), row_group_size=64)
+                files.append(describe_file(self.store, location, file))
             entries.append(CuboidEntry(cuboid.name, cuboid.dimensions, plain.num_rows, tuple(files)))
         write_manifest(
             self.store,
             location,
             HistoryManifest(
-                cube=cube,
+                cube=name,
                 segment=segment.name,
                 version=1,
                 build_id="test",
                 covered=self.positions,
-                events=self.events_of({segment.name}).num_rows,
+                events=events.num_rows,
                 cuboids=tuple(entries),
             ),
         )
         self.metadata.update_segment(
-            cube,
+            name,
             segment,
             lambda record: msgspec.structs.replace(
                 record, state=SegmentState.READY, version=1, location=location, covered=self.positions
             ),
         )
-        self.built.add(segment.name)
-
-    def events_of(self, segments: set[str]) -> pa.Table:
-        window_ms = self.schema.cube.segment.window_ms
-        times: list[Any] = self.events.column(self.schema.table.time.column).cast(pa.int64()).to_pylist()
-        mask = pa.array([segment_of(time // 1000, window_ms).name in segments for time in times], pa.bool_())
-        return self.events.filter(mask)
+        self.built[name].add(segment.name)
 
     def ask(
         self,
@@ -157,83 +182,108 @@ class QueryWorld:
             overlaps = receiver_id.startswith("rs-a") and self.overlapping_answers > 0
             self.overlapping_answers -= int(overlaps)
         self.before_answer(query)
-        if receiver_id in self.dead:
-            raise Unavailable(f"{receiver_id} is down")
-        if stale or self.built - set(query.snapshot.versions) - self._outside(query):
+        self._check_alive(receiver_id)
+        outside = self._outside(query)
+        if stale or self.built[query.cube] - set(query.snapshot.versions) - outside:
             raise StaleSnapshot(f"{receiver_id} has dropped a version")
-        mine: tuple[int, ...] = (0, 1) if receiver_id.startswith("rs-a") else (2, 3)
-        if overlaps:
-            mine = (0, 1, 2)
-        asked = (
-            {segment.name for segment in self.segments()}
-            - set(query.snapshot.versions)
-            - self._outside(query)
-        )
-        events = self.events_of(asked)
-        own = pa.array([p in mine for p in events.column("__partition").to_pylist()], pa.bool_())
-        table = self.partials(events.filter(own), query.dimensions, query.partials, query)
+        mine = (0, 1, 2) if overlaps else _ASSIGNMENT[receiver_id[:4]]
+        asked = {s.name for s in self.segments(query.cube)} - set(query.snapshot.versions) - outside
+        events = self.events_of(asked, query.cube)
+        own = events.filter(pc.is_in(events.column("__partition"), value_set=_int32(mine)))
+        table = self._partials(self.schemas[query.cube], own, query.dimensions, query.partials, query)
         positions = {partition: self.positions[partition] for partition in mine}
         return table, PartialAnswer(receiver_id, positions, tuple(sorted(asked)), events.num_rows, 0)
 
-    def partials(
+    def local_segments(self, receiver_id: str, address: str, cube: str) -> tuple[LocalSegmentStats, ...]:
+        """RealtimeSource: what a receiver holds that no version has."""
+        self._check_alive(receiver_id)
+        mine = _int32(_ASSIGNMENT[receiver_id[:4]])
+        found = []
+        for segment in self.segments(cube):
+            if segment.name not in self.built[cube]:
+                events = self.events_of({segment.name}, cube)
+                count = events.filter(pc.is_in(events.column("__partition"), value_set=mine)).num_rows
+                found.append(LocalSegmentStats(segment.name, 1, "ACTIVE", count, count, 0, 0))
+        return tuple(found)
+
+    def _check_alive(self, receiver_id: str) -> None:
+        if receiver_id in self.dead:
+            raise Unavailable(f"{receiver_id} is down")
+
+    def _partials(
         self,
+        schema: Schema,
         events: pa.Table,
         dimensions: tuple[str, ...],
         partials: tuple[str, ...] | None,
         query: PartialQuery | None = None,
     ) -> pa.Table:
-        expected = physical_schema(self.schema, dimensions, partials, plain=True)
-        with duckdb.connect() as connection:
-            connection.register("events", events)
-            time = self.schema.table.time.column
-            derived = ", ".join(
-                f"date_trunc('{name.removesuffix('_start')}', \"{time}\") AS {name}"
-                for name in self.schema.cube.time_columns
+        expected = physical_schema(schema, dimensions, partials, plain=True)
+        if query is not None and query.filter is not None:
+            events = events.filter(arrow_filter(query.filter, schema))
+        keys = [f'"{name}"' for name in dimensions]
+        columns = list(keys)
+        for partial in select_partials(schema, partials):
+            source = f'"{partial.source}"'
+            columns.append(
+                {
+                    "rows": "count(*)",
+                    "sum": f"sum({source})",
+                    "count": f"count({source})",
+                    "min": f"min({source})",
+                    "max": f"max({source})",
+                    "hll": f"list({source})",
+                }[partial.initial]
+                + f' AS "{partial.name}"'
             )
-            connection.register(
-                "wide", connection.execute(f"SELECT *, {derived} FROM events").to_arrow_table()
-            )
-            wide: Any = connection.execute("SELECT * FROM wide").to_arrow_table()
-            if query is not None and query.filter is not None:
-                wide = wide.filter(arrow_filter(query.filter, self.schema))
-            connection.register("kept", wide)
-            keys = ", ".join(f'"{name}"' for name in dimensions)
-            columns = [f'"{name}"' for name in dimensions]
-            for partial in self.schema.partials:
-                source = f'"{partial.source}"'
-                columns.append(
-                    {
-                        "rows": "count(*)",
-                        "sum": f"sum({source})",
-                        "count": f"count({source})",
-                        "min": f"min({source})",
-                        "max": f"max({source})",
-                        "hll": f"list({source})",
-                    }[partial.initial]
-                    + f' AS "{partial.name}"'
-                )
-            group = f"GROUP BY {keys}" if dimensions else "HAVING count(*) > 0"
-            table: Any = connection.execute(f"SELECT {', '.join(columns)} FROM kept {group}").to_arrow_table()
-        for partial in self.schema.partials:
+        group = f"GROUP BY {', '.join(keys)}" if keys else "HAVING count(*) > 0"
+        with self._engine.cursor() as cursor:
+            cursor.register("kept", events)
+            result: Any = cursor.execute(f"SELECT {', '.join(columns)} FROM kept {group}")
+            table: pa.Table = result.to_arrow_reader(1 << 20).read_all()
+        for partial in select_partials(schema, partials):
             if partial.op == "hll":
                 index = table.column_names.index(partial.name)
                 sketches = [
-                    _sketch(values, self.schema.lg_k[partial.name])
+                    _sketch(values, schema.lg_k[partial.name])
                     for values in table.column(partial.name).to_pylist()
                 ]
                 table = table.set_column(index, partial.name, pa.array(sketches, pa.binary()))
-        plain: pa.Table = table.select(expected.names).cast(expected)
-        return plain
+        return table.select(expected.names).cast(expected)
+
+    def _derived(self, schema: Schema) -> pa.Table:
+        """Events with `__local`, the time dimensions and `__segment`."""
+        time = schema.table.time
+        zone = ZoneInfo(time.zone)
+        instants: list[Any] = self.events.column(time.column).to_pylist()
+        local = [at.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None) for at in instants]
+        window_ms = schema.cube.segment.window_ms
+        segments = [segment_of(time_ms, window_ms).name for time_ms in self._times_ms()]
+        table = self.events.append_column("__local", pa.array(local, pa.timestamp("us")))
+        table = table.append_column("__segment", pa.array(segments, pa.string()))
+        derived = "".join(
+            f", date_trunc('{name.removesuffix('_start')}', __local)::TIMESTAMP AS {name}"
+            for name in schema.cube.time_columns
+        )
+        with self._engine.cursor() as cursor:
+            cursor.register("events", table)
+            result: Any = cursor.execute(f"SELECT *{derived} FROM events")
+            wide: pa.Table = result.to_arrow_reader(1 << 20).read_all()
+        return wide
 
     def _outside(self, query: PartialQuery) -> set[str]:
         start_ms, end_ms = query.snapshot.start_ms, query.snapshot.end_ms
         return {
             segment.name
-            for segment in self.segments()
+            for segment in self.segments(query.cube)
             if (end_ms is not None and segment.start_ms >= end_ms)
             or (query.snapshot.horizon_ms is not None and segment.end_ms <= query.snapshot.horizon_ms)
             or (start_ms is not None and segment.end_ms <= start_ms)
         }
+
+    def _times_ms(self) -> list[int]:
+        times: Any = self.events.column(self.schema.table.time.column).cast(pa.int64()).to_pylist()
+        return [time // 1000 for time in times]
 
     def _offsets(self, partition: int) -> list[int]:
         pairs: Any = zip(
@@ -242,6 +292,10 @@ class QueryWorld:
             strict=True,
         )
         return [offset for at, offset in pairs if at == partition]
+
+
+def _int32(values: tuple[int, ...]) -> Any:
+    return pa.array(values, pa.int32())
 
 
 def _sketch(values: list[object] | None, lg_k: int) -> bytes:

@@ -8,14 +8,16 @@ with connect("http://127.0.0.1:7090", token="…") as connection:
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 import httpx
 import msgspec
 
-from rtolap.base.errors import RtolapError, Unavailable, from_dict
+from rtolap.base.errors import DefinitionError, RtolapError, Unavailable, from_dict
 
 apilevel = "2.0"
 threadsafety = 2  # threads may share a connection, not a cursor
@@ -63,7 +65,10 @@ class QueryAnswer(msgspec.Struct, frozen=True):
 
 
 class QueryClient:
-    """Thread-safe. Give a token, or a user and a password. Raises the service's errors of the tree."""
+    """Thread-safe. Give a token, or a user and a password. Raises the service's errors of the tree.
+
+    `ca_file`: PEM of whom an https address is trusted to; None: the system's.
+    """
 
     def __init__(
         self,
@@ -73,12 +78,13 @@ class QueryClient:
         user: str | None = None,
         password: str = "",
         timeout_ms: int = 60_000,
+        ca_file: Path | None = None,
     ) -> None:
         self.url = url.rstrip("/")
         self.timeout_ms = timeout_ms
         headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
         auth = httpx.BasicAuth(user, password) if user is not None and token is None else None
-        self._http = httpx.Client(headers=headers, auth=auth)
+        self._http = httpx.Client(headers=headers, auth=auth, verify=_trust(ca_file))
 
     def query(
         self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = (), *, timeout_ms: int | None = None
@@ -122,6 +128,17 @@ class QueryClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _trust(ca_file: Path | None) -> ssl.SSLContext | bool:
+    if ca_file is None:
+        return True
+    try:
+        return ssl.create_default_context(cafile=ca_file)
+    except OSError as error:
+        raise DefinitionError(
+            "the file of trusted certificates cannot be used", expected=f"PEM in {ca_file}", found=str(error)
+        ) from error
 
 
 def _error_of(response: httpx.Response) -> RtolapError:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import httpx
 import pyarrow as pa
 import pytest
 from rtolap.base.errors import QueryError, QueryTimeout, Unauthorized
 from rtolap.query.http import ARROW_STREAM, POSITIONS_KEY
+from rtolap.testing.flights import CARRIERS
+from rtolap.testing.query_doors import PASSWORD, SLOW, TOKEN, USER, Doors
 from rtolap.wire.query_client import ProgrammingError, QueryClient, connect
 
 pytestmark = pytest.mark.integration
-TOKEN, USER, PASSWORD = "cluster-token", "ann", "s3cret #1"
-SLOW = "select count(*) from airlines a, airlines b, " + ", ".join(
-    f"(select carrier from airlines union all select name from airlines) t{i}" for i in range(24)
-)
 
 
-def test_health_needs_no_credentials(doors: Any) -> None:
+def test_health_needs_no_credentials(doors: Doors) -> None:
     with QueryClient(doors.http_url) as client:
         assert client.health() == {"status": "ok", "role": "query"}
 
@@ -28,13 +25,13 @@ def test_health_needs_no_credentials(doors: Any) -> None:
     "credentials",
     [{}, {"token": "wrong"}, {"user": USER, "password": "wrong"}, {"user": "x", "password": ""}],
 )
-def test_wrong_credentials_are_refused(doors: Any, credentials: dict[str, str]) -> None:
+def test_wrong_credentials_are_refused(doors: Doors, credentials: dict[str, str]) -> None:
     with QueryClient(doors.http_url, **credentials) as client, pytest.raises(Unauthorized):
         client.query("select 1")
 
 
 @pytest.mark.parametrize("credentials", [{"token": TOKEN}, {"user": USER, "password": PASSWORD}])
-def test_json_answers_state_the_positions_they_hold(doors: Any, credentials: dict[str, str]) -> None:
+def test_json_answers_state_the_positions_they_hold(doors: Doors, credentials: dict[str, str]) -> None:
     with QueryClient(doors.http_url, **credentials) as client:
         answer = client.query("select count(*) n, sum(delay) s from flights")
     assert answer.rows[0][0] == 400
@@ -42,7 +39,7 @@ def test_json_answers_state_the_positions_they_hold(doors: Any, credentials: dic
     assert [column.name for column in answer.columns] == ["n", "s"]
 
 
-def test_parameters_by_place_and_by_name(doors: Any) -> None:
+def test_parameters_by_place_and_by_name(doors: Doors) -> None:
     with QueryClient(doors.http_url, token=TOKEN) as client:
         by_place = client.query("select count(*) from flights where carrier = ? and gate = ?", ["AA", 1])
         by_name = client.query(
@@ -53,18 +50,18 @@ def test_parameters_by_place_and_by_name(doors: Any) -> None:
     assert injected.rows == ((0,),)
 
 
-def test_arrow_stream_carries_positions(doors: Any) -> None:
+def test_arrow_stream_carries_positions(doors: Doors) -> None:
     response = httpx.post(
         f"{doors.http_url}/api/v1/query",
         json={"sql": "select carrier, sum(price) p from flights group by carrier"},
         headers={"Authorization": f"Bearer {TOKEN}", "Accept": ARROW_STREAM},
     )
     table = pa.ipc.open_stream(response.content).read_all()
-    assert table.num_rows == 4
+    assert table.num_rows == len({*CARRIERS, None})
     assert set(json.loads(table.schema.metadata[POSITIONS_KEY])) == {"flights"}
 
 
-def test_errors_travel_with_their_kind(doors: Any) -> None:
+def test_errors_travel_with_their_kind(doors: Doors) -> None:
     with QueryClient(doors.http_url, token=TOKEN) as client:
         with pytest.raises(QueryError, match="unknown table"):
             client.query("select count(*) from nope")
@@ -72,7 +69,7 @@ def test_errors_travel_with_their_kind(doors: Any) -> None:
             client.query(SLOW, timeout_ms=300)
 
 
-def test_explain_shows_what_was_done(doors: Any) -> None:
+def test_explain_shows_what_was_done(doors: Doors) -> None:
     with QueryClient(doors.http_url, token=TOKEN) as client:
         rows = dict(client.query("explain select count(*) from flights where carrier = 'AA'").rows)
     assert rows["cube"] == "flights"
@@ -82,7 +79,7 @@ def test_explain_shows_what_was_done(doors: Any) -> None:
     assert json.loads(rows["positions"]) == {str(p): o for p, o in doors.world.positions.items()}
 
 
-def test_db_api(doors: Any) -> None:
+def test_db_api(doors: Doors) -> None:
     with connect(doors.http_url, token=TOKEN) as connection:
         cursor = connection.cursor()
         cursor.execute(

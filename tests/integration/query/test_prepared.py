@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 import pymysql
 import pytest
+from rtolap.testing.query_doors import Doors
 
 pytestmark = pytest.mark.integration
 PREPARE, EXECUTE, LONG_DATA, CLOSE = 0x16, 0x17, 0x18, 0x19
@@ -40,11 +40,11 @@ class Binary:
             rows.append(packet.get_all_data())
 
 
-def test_a_statement_is_prepared_executed_twice_and_closed(doors: Any) -> None:
+def test_a_statement_is_prepared_executed_twice_and_closed(doors: Doors) -> None:
     with doors.connect() as connection:
         binary = Binary(connection)
         identity, columns, parameters = binary.prepare(
-            "select count(*) n, max(price) p, min(flown_on) d, min(hour_start) h, avg(price) a, "
+            "select count(*) n, max(price) p, min(flown_on) d, min(day_start) h, avg(price) a, "
             "max(carrier) c from flights where carrier = ? and gate >= ?"
         )
         assert (columns, parameters) == (6, 2)
@@ -73,7 +73,7 @@ def test_a_statement_is_prepared_executed_twice_and_closed(doors: Any) -> None:
         connection.ping(reconnect=False)
 
 
-def test_null_parameters_null_values_and_long_data(doors: Any) -> None:
+def test_null_parameters_null_values_and_long_data(doors: Doors) -> None:
     with doors.connect() as connection:
         binary = Binary(connection)
         identity, columns, _ = binary.prepare("select ? as a, sum(delay) as s from flights where carrier = ?")
@@ -83,6 +83,6 @@ def test_null_parameters_null_values_and_long_data(doors: Any) -> None:
         assert rows == [b"\0" + bytes((0b1100,))]
 
 
-def test_an_unknown_statement_is_an_error(doors: Any) -> None:
+def test_an_unknown_statement_is_an_error(doors: Doors) -> None:
     with doors.connect() as connection, pytest.raises(pymysql.err.MySQLError):
         Binary(connection).execute(999, 1, b"")

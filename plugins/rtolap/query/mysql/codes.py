@@ -36,6 +36,13 @@ TINY, LONG, DOUBLE, NULL, LONGLONG, DATE, TIME, DATETIME = 1, 3, 5, 6, 8, 10, 11
 SHORT, FLOAT, TIMESTAMP, INT24 = 2, 4, 7, 9
 NEWDECIMAL, BLOB, VAR_STRING, STRING, VARCHAR = 246, 252, 253, 254, 15
 
+
+class TlsRequired(Unauthorized):
+    """The client did not ask for TLS where nothing else is taken."""
+
+    code = "tls_required"
+
+
 ER_ACCESS_DENIED, ER_UNKNOWN_COM, ER_BAD_DB, ER_TOO_MANY = 1045, 1047, 1049, 1040
 
 
@@ -59,6 +66,8 @@ def error_code(error: RtolapError) -> tuple[int, str]:
             return 1235, "42000"
         case QueryError():
             return 1105, "HY000"
+        case TlsRequired():
+            return 3159, "HY000"
         case Unauthorized():
             return ER_ACCESS_DENIED, "28000"
         case NotFound():

@@ -113,7 +113,7 @@ class Connection:
             case codes.COM_PING | codes.COM_RESET_CONNECTION | codes.COM_SET_OPTION:
                 if command == codes.COM_RESET_CONNECTION:
                     self._prepared.clear()
-                    self.session.variables = Session(0, "", "").variables
+                    self.session.reset()
                 self._ok(eof=command == codes.COM_SET_OPTION)
             case codes.COM_INIT_DB:
                 self.session.use(payload[1:].decode("utf-8", "replace"))

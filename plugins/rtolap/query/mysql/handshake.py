@@ -21,14 +21,18 @@ class Login:
     user: str
     database: str | None
     capabilities: int
-    stream: PacketStream
 
 
-def log_in(stream: PacketStream, connection_id: int, users: Users, tls: ssl.SSLContext | None) -> Login:
-    """Raises Unauthorized or ConnectionClosed; the caller then closes the connection.
+@dataclass(frozen=True)
+class Tls:
+    """What the door offers. `required`: a client without TLS is refused before its password counts."""
 
-    The stream of the result replaces the one given: its socket may be wrapped.
-    """
+    context: ssl.SSLContext
+    required: bool = False
+
+
+def log_in(stream: PacketStream, connection_id: int, users: Users, tls: Tls | None) -> Login:
+    """Raises Unauthorized, TlsRequired or ConnectionClosed; the caller then closes the connection."""
     nonce = bytes(1 + byte % 126 for byte in os.urandom(20))  # no zero byte: it would end the field
     offered = codes.CAPABILITIES | (codes.SSL if tls else 0)
     stream.write(
@@ -50,13 +54,13 @@ def log_in(stream: PacketStream, connection_id: int, users: Users, tls: ssl.SSLC
     payload = stream.read(LOGIN_BYTES_MAX)
     capabilities = Fields(payload).integer(4)
     if tls is not None and capabilities & codes.SSL and len(payload) == 32:
-        sequence = stream.sequence
-        try:
-            stream = PacketStream(tls.wrap_socket(stream.sock, server_side=True))
-        except OSError as error:
-            raise ConnectionClosed(f"TLS failed: {error}") from error
-        stream.sequence = sequence
+        stream.start_tls(tls.context)
         payload = stream.read(LOGIN_BYTES_MAX)
+    elif tls is not None and tls.required:
+        raise codes.TlsRequired(
+            "this server takes connections over TLS only",
+            action="connect with TLS: `--ssl` of the mariadb command line, ssl={…} of PyMySQL",
+        )
     fields = Fields(payload)
     capabilities = fields.integer(4) & (offered | codes.SSL)
     if not capabilities & codes.PROTOCOL_41:
@@ -73,7 +77,7 @@ def log_in(stream: PacketStream, connection_id: int, users: Users, tls: ssl.SSLC
         scramble = _switch(stream, nonce)
     _verify(users, user, scramble, nonce)
     stream.write(b"\x01\x03")  # fast authentication succeeded; the OK follows
-    return Login(user, database, capabilities, stream)
+    return Login(user, database, capabilities)
 
 
 def change_user(stream: PacketStream, payload: bytes, users: Users) -> tuple[str, str | None]:

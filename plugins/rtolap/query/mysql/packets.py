@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import socket
+import ssl
 import struct
+import time
 
 from rtolap.base.errors import Refused
+
+log = logging.getLogger(__name__)
 
 FRAME_MAX = (1 << 24) - 1
 FLUSH_BYTES = 64 << 10
@@ -16,12 +21,51 @@ class ConnectionClosed(Exception):
 
 
 class PacketStream:
-    """Not thread-safe. Writes are gathered until `flush`, or until there are FLUSH_BYTES of them."""
+    """Not thread-safe but for `shut`. Writes are gathered until `flush`, or until there are FLUSH_BYTES.
+
+    `sock` changes once when TLS starts: whoever wants to end the connection does so through the stream.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
         self.sequence = 0
         self._out = bytearray()
+        self._deadline_s: float | None = None
+
+    def limit_time(self, total_s: float) -> None:
+        """All that is read from now on has so long together, however little comes at a time."""
+        self._deadline_s = time.monotonic() + total_s
+
+    def limit_silence(self, silence_s: float) -> None:
+        """Instead of a limit in all: so long between two pieces."""
+        self._deadline_s = None
+        self.sock.settimeout(silence_s)
+
+    def start_tls(self, context: ssl.SSLContext) -> None:
+        """Raises ConnectionClosed when the handshake fails."""
+        self._keep_deadline()
+        try:
+            wrapped = context.wrap_socket(self.sock, server_side=True, do_handshake_on_connect=False)
+            self.sock = wrapped  # before the handshake, so that `shut` ends it too
+            wrapped.do_handshake()
+        except OSError as error:
+            raise ConnectionClosed(f"TLS failed: {error}") from error
+
+    @property
+    def tls_cipher(self) -> str:
+        """Empty without TLS."""
+        cipher = self.sock.cipher() if isinstance(self.sock, ssl.SSLSocket) else None
+        return "" if cipher is None else cipher[0]
+
+    def shut(self) -> None:
+        """End the connection, whatever it is doing; harmless when it has ended."""
+        sock = self.sock
+        try:
+            # SSLSocket.shutdown would drop its TLS state under a thread that is reading.
+            socket.socket.shutdown(sock, socket.SHUT_RDWR)
+        except OSError:
+            log.debug("the socket was closed already")
+        sock.close()
 
     def read(self, bytes_max: int) -> bytes:
         """One payload. Raises ConnectionClosed, or Refused for a larger one."""
@@ -63,6 +107,7 @@ class PacketStream:
     def _exactly(self, length: int) -> bytes:
         parts = bytearray()
         while len(parts) < length:
+            self._keep_deadline()
             try:
                 piece = self.sock.recv(length - len(parts))
             except OSError as error:
@@ -71,6 +116,14 @@ class PacketStream:
                 raise ConnectionClosed("end of stream")
             parts += piece
         return bytes(parts)
+
+    def _keep_deadline(self) -> None:
+        if self._deadline_s is None:
+            return
+        left_s = self._deadline_s - time.monotonic()
+        if left_s <= 0:
+            raise ConnectionClosed("the time to log in is over")
+        self.sock.settimeout(left_s)
 
 
 def length_encoded(value: int) -> bytes:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import logging
 import socket
-import ssl
 import threading
 from dataclasses import dataclass
 
-from rtolap.base.errors import QueryError, Refused, RtolapError, Unauthorized
+from rtolap.base.errors import QueryError, Refused, RtolapError, Unauthorized, Unavailable
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.connection import Connection, error_packet
-from rtolap.query.mysql.handshake import log_in
+from rtolap.query.mysql.handshake import Tls, log_in
 from rtolap.query.mysql.packets import ConnectionClosed, PacketStream
 from rtolap.query.mysql.show import Shows
 from rtolap.query.mysql.variables import Session
@@ -23,6 +22,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class MySqlLimits:
+    """`connections_max` counts those that are still logging in. `login_timeout_s` is for the whole login."""
+
     connections_max: int = 200
     login_timeout_s: float = 10.0
     idle_timeout_s: float = 28_800.0
@@ -39,7 +40,7 @@ class MySqlServer:
         *,
         host: str,
         port: int,
-        tls: ssl.SSLContext | None = None,
+        tls: Tls | None = None,
         limits: MySqlLimits = MySqlLimits(),
     ) -> None:
         self._service = service
@@ -49,7 +50,7 @@ class MySqlServer:
         self._limits = limits
         self._shows = Shows(service, self._sessions)
         self._lock = threading.Lock()
-        self._open: dict[int, tuple[Connection | None, socket.socket, threading.Thread]] = {}
+        self._open: dict[int, tuple[Connection | None, PacketStream, threading.Thread]] = {}
         self._next_id = 1
         self._listener: socket.socket | None = None
         self._acceptor: threading.Thread | None = None
@@ -66,13 +67,13 @@ class MySqlServer:
 
     def close(self) -> None:
         if self._listener is not None:
-            _shut(self._listener)
+            PacketStream(self._listener).shut()
         with self._lock:
             open_now = list(self._open.values())
-        for connection, sock, _ in open_now:
+        for connection, stream, _ in open_now:
             if connection is not None:
                 connection.interrupt("the server stops")
-            _shut(sock)
+            stream.shut()
         for _, _, thread in open_now:
             thread.join(self._limits.stop_timeout_s)
         if self._acceptor is not None:
@@ -81,12 +82,12 @@ class MySqlServer:
     def kill(self, connection_id: int, user: str, *, connection: bool) -> None:
         """Interrupt a query, or end a connection, of the same user. Raises QueryError if there is none."""
         with self._lock:
-            found, sock, _ = self._open.get(connection_id, (None, None, None))
-        if found is None or sock is None or found.session.user != user:
+            found, stream, _ = self._open.get(connection_id, (None, None, None))
+        if found is None or stream is None or found.session.user != user:
             raise QueryError(f"unknown connection {connection_id}", action="SHOW PROCESSLIST lists your own")
         found.interrupt(f"killed by {user}")
         if connection:
-            _shut(sock)
+            stream.shut()
 
     def _sessions(self) -> list[Session]:
         with self._lock:
@@ -100,48 +101,51 @@ class MySqlServer:
             except OSError:
                 return  # closed
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.settimeout(self._limits.login_timeout_s)
+            stream = PacketStream(sock)
+            stream.limit_time(self._limits.login_timeout_s)
             with self._lock:
                 identity, self._next_id = self._next_id, self._next_id + 1
                 full = len(self._open) >= self._limits.connections_max
                 thread = threading.Thread(
                     target=self._serve,
-                    args=(sock, identity, str(address[0])),
+                    args=(stream, identity, str(address[0])),
                     name=f"mysql-{identity}",
                     daemon=True,
                 )
                 if not full:
-                    self._open[identity] = (None, sock, thread)
+                    self._open[identity] = (None, stream, thread)
             if full:
-                self._refuse(sock)
+                self._refuse(stream)
             else:
                 thread.start()
 
-    def _refuse(self, sock: socket.socket) -> None:
-        stream = PacketStream(sock)
-        try:
-            stream.write(error_packet(codes.ER_TOO_MANY, "08004", "too many connections"))
-            stream.flush()
-        except ConnectionClosed:
-            log.debug("a client left before it was refused")
-        _shut(sock)
+    def _refuse(self, stream: PacketStream) -> None:
+        stream.sock.settimeout(self._limits.login_timeout_s)
+        self._say(
+            stream,
+            Unavailable(
+                "too many connections",
+                expected=f"at most {self._limits.connections_max}",
+                action="close one, or start the service with a larger --connections-max",
+            ),
+        )
+        log.warning("a connection was refused: %d are open", self._limits.connections_max)
+        stream.shut()
 
-    def _serve(self, sock: socket.socket, identity: int, host: str) -> None:
-        stream = PacketStream(sock)
+    def _serve(self, stream: PacketStream, identity: int, host: str) -> None:
         try:
             login = log_in(stream, identity, self._users, self._tls)
-            stream, sock = login.stream, login.stream.sock
-            session = Session(identity, login.user, host)
+            session = Session(identity, login.user, host, tls_cipher=stream.tls_cipher, facts=self._facts())
             if login.database:
                 session.use(login.database)
             connection = Connection(
                 stream, login.capabilities, session, self._service, self._shows, self._users, self
             )
             with self._lock:
-                self._open[identity] = (connection, sock, self._open[identity][2])
+                self._open[identity] = (connection, stream, self._open[identity][2])
             stream.write(b"\0\0\0\2\0\0\0")
             stream.flush()
-            sock.settimeout(self._limits.idle_timeout_s)
+            stream.limit_silence(self._limits.idle_timeout_s)
             connection.run()
         except (Unauthorized, QueryError, Refused) as error:
             self._say(stream, error)
@@ -154,7 +158,15 @@ class MySqlServer:
         finally:
             with self._lock:
                 self._open.pop(identity, None)
-            _shut(sock)
+            stream.shut()
+
+    def _facts(self) -> dict[str, str | int]:
+        return {
+            "have_ssl": "DISABLED" if self._tls is None else "YES",
+            "port": self.port,
+            "max_connections": self._limits.connections_max,
+            "require_secure_transport": "ON" if self._tls is not None and self._tls.required else "OFF",
+        }
 
     def _say(self, stream: PacketStream, error: RtolapError) -> None:
         number, state = codes.error_code(error)
@@ -163,11 +175,3 @@ class MySqlServer:
             stream.flush()
         except ConnectionClosed:
             log.debug("a client left before it heard of its error")
-
-
-def _shut(sock: socket.socket) -> None:
-    try:
-        sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        log.debug("the socket was closed already")
-    sock.close()

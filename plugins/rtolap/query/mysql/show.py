@@ -147,7 +147,10 @@ class Shows:
 
     def _status(self, match: re.Match[str], session: Session) -> Rows:
         connected = sum(1 for _ in self._processes())
-        return ("Variable_name", "Value"), [("Ssl_cipher", ""), ("Threads_connected", str(connected))]
+        return ("Variable_name", "Value"), [
+            ("Ssl_cipher", session.tls_cipher),
+            ("Threads_connected", str(connected)),
+        ]
 
     def _warnings(self, match: re.Match[str], session: Session) -> Rows:
         return ("Level", "Code", "Message"), list(session.warnings)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
@@ -26,7 +27,7 @@ VARIABLES: dict[str, str | int] = {
     "collation_database": "utf8mb4_bin",
     "collation_server": "utf8mb4_bin",
     "default_storage_engine": "rtolap",
-    "have_ssl": "YES",
+    "have_ssl": "DISABLED",
     "init_connect": "",
     "interactive_timeout": 28800,
     "license": "Apache-2.0",
@@ -39,6 +40,7 @@ VARIABLES: dict[str, str | int] = {
     "port": 0,
     "query_cache_size": 0,
     "query_cache_type": "OFF",
+    "require_secure_transport": "OFF",
     "sql_mode": "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES,PIPES_AS_CONCAT",
     "sql_select_limit": 2**64 - 1,
     "system_time_zone": "UTC",
@@ -59,15 +61,27 @@ _MAX_TIME = re.compile(r"\bmax_execution_time\s*(?::=|=)\s*('?)(\w+)\1", re.IGNO
 
 @dataclass
 class Session:
-    """What one connection has set. `variables` are VARIABLES as this session sees them."""
+    """What one connection has set. `variables` are VARIABLES as this session sees them.
+
+    `facts`: variables that the server states and no session changes. `tls_cipher`: empty without TLS.
+    """
 
     connection_id: int
     user: str
     host: str
     database: str | None = None
-    variables: dict[str, str | int] = field(default_factory=lambda: dict(VARIABLES))
+    tls_cipher: str = ""
+    facts: Mapping[str, str | int] = field(default_factory=dict)
+    variables: dict[str, str | int] = field(init=False)
     running: str | None = None
     warnings: list[tuple[str, int, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """As it was after the login."""
+        self.variables = {**VARIABLES, **self.facts}
 
     @property
     def timeout_ms(self) -> int:
