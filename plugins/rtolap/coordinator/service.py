@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import logging
-import socket
-import time
 from concurrent.futures import Future, ThreadPoolExecutor
-from urllib.parse import urlsplit
 
 from rtolap.base.errors import NotFound, NotLeader, RtolapError
 from rtolap.coordinator.assignment import Assignments, Topics
@@ -17,6 +14,7 @@ from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.leadership import TICK_S, Leadership
 from rtolap.coordinator.members import Members
 from rtolap.coordinator.purge import GRACE_MS, Purge
+from rtolap.coordinator.reassignment import Reassignments
 from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.format.object_store import open_store
@@ -26,7 +24,6 @@ from rtolap.wire import coordinator as wire
 log = logging.getLogger(__name__)
 
 CHECK_EVERY_TICKS = 10  # topics are looked at about every ten seconds
-PROBE_S = 0.5
 
 
 class Coordinator:
@@ -50,6 +47,7 @@ class Coordinator:
         self.heartbeats = Heartbeats(metadata.clock)
         self.watermarks = Watermarks(metadata, self.heartbeats)
         self.assignments = Assignments(metadata, topics)
+        self.reassignments = Reassignments(metadata, topics)
         self.checks = Checks(metadata, topics, self.assignments)
         self.purge = Purge(metadata, self._views, store, grace_ms=grace_ms)
         self.builds = Builds(metadata, self._views, store, object_store_uri, building_max=building_max)
@@ -132,23 +130,3 @@ class Coordinator:
         self.heartbeats.clear()
         self.watermarks.clear()
         self._ticks = 0
-
-
-class LeaderProbe:
-    """Does the leader's port answer? Asked before a request is sent there; remembered for a second."""
-
-    def __init__(self) -> None:
-        self._last: tuple[str, bool, float] = ("", False, 0.0)
-
-    def reachable(self, url: str) -> bool:
-        known, answer, until_s = self._last
-        if known == url and time.monotonic() < until_s:
-            return answer
-        parts = urlsplit(url)
-        try:
-            socket.create_connection((parts.hostname or "", parts.port or 80), timeout=PROBE_S).close()
-            answer = True
-        except OSError:
-            answer = False
-        self._last = (url, answer, time.monotonic() + 1.0)
-        return answer

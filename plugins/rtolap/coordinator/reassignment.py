@@ -1,0 +1,169 @@
+"""Moving partitions of a running cube between replica sets. Why it is done so: docs/decisions/0006.
+
+  1. plan        pure (`assigners.rebalance`), or as the caller says; validated as every plan is
+  2. look        who is given partitions lives, and Kafka still has what will be read again
+  3. commit      the new assignment, and the next epoch, in one version-checked write
+
+A crash before 3 leaves the old assignment; after it, the new one, and asking again finds nothing to move.
+There is nothing to roll back and no receiver is told: each follows the record when it sees it. The old owner
+forgets the partition, events, position and all, in one swap; the new one begins at `replay_from` and leaves
+out what history covers. Until it has caught up with what was answered before, queries wait for it: answers of
+two epochs are never put together (`wire.receiver.Snapshot.assignment_epoch`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+import msgspec
+
+from rtolap.base.errors import NotYet, Refused
+from rtolap.coordinator.assigners import Plan, ReplicaSetLoad, rebalance, validate_plan
+from rtolap.coordinator.assignment import Topics
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import CubeControl
+from rtolap.wire import coordinator as wire
+
+log = logging.getLogger(__name__)
+
+
+class Reassignments:
+    def __init__(self, metadata: ClusterMetadata, topics: Topics) -> None:
+        self._metadata = metadata
+        self._topics = topics
+
+    def reassign(self, cube: str, request: wire.ReassignRequest) -> wire.Reassignment:
+        """Raises Refused naming what stands in the way; nothing is changed then, nor for a dry run."""
+        control = self._metadata.control(cube)
+        before = control.assignment
+        if not before:
+            raise Refused(f"cube {cube} has no assignment yet", action="enable it first")
+        partitions = sorted({p for assigned in before.values() for p in assigned})
+        after = self._plan(cube, control, partitions, request)
+        validate_plan(after, partitions, self._live())
+        moves = self._moves(cube, before, after)
+        answer = wire.Reassignment(
+            cube=cube,
+            epoch=control.assignment_epoch,
+            before=before,
+            after=after,
+            moves=moves,
+            applied=False,
+        )
+        if request.dry_run or not moves:
+            return answer
+        self._may_move(cube, control, request)
+        self._still_in_kafka(cube, before, after)
+        epoch = self._commit(cube, control, after)
+        log.info("cube %s: %s, epoch %d", cube, after, epoch)
+        return answer.model_copy(update={"epoch": epoch, "applied": True})
+
+    def _plan(
+        self, cube: str, control: CubeControl, partitions: Sequence[int], request: wire.ReassignRequest
+    ) -> Plan:
+        if request.assignment is not None:
+            return {name: tuple(sorted(held)) for name, held in request.assignment.items() if held}
+        live = self._live()
+        unknown = sorted(set(request.replica_sets or ()) - set(live))
+        if unknown:
+            raise Refused("no such replica set", expected=sorted(live), found=unknown)
+        names = [n for n in request.replica_sets or sorted(live) if live[n]]
+        if not names:
+            raise Refused(
+                f"cube {cube} cannot be reassigned",
+                expected="a replica set with a live receiver",
+                action="start a receiver first",
+            )
+        tasks_max = self._metadata.cube(cube).consumer_tasks_max
+        loads = self._loads(cube, names)
+        return rebalance(
+            control.assignment, partitions, max(tasks_max, len(request.replica_sets or ())), loads
+        )
+
+    def _live(self) -> dict[str, tuple[str, ...]]:
+        """Replica set → those of its receivers that live."""
+        live = set(self._metadata.live_receivers())
+        return {
+            name: tuple(receiver for receiver in record.receivers if receiver in live)
+            for name, record in self._metadata.replica_sets().items()
+        }
+
+    def _loads(self, cube: str, names: Sequence[str]) -> list[ReplicaSetLoad]:
+        others = [self._metadata.control(name).assignment for name in self._metadata.cubes() if name != cube]
+        return [
+            ReplicaSetLoad(
+                name,
+                sum(bool(held.get(name)) for held in others),
+                sum(len(held.get(name, ())) for held in others),
+            )
+            for name in dict.fromkeys(names)
+        ]
+
+    def _moves(self, cube: str, before: Plan, after: Plan) -> tuple[wire.Move, ...]:
+        owner = {p: name for name, held in before.items() for p in held}
+        target = {p: name for name, held in after.items() for p in held}
+        moving = [p for p in sorted(target) if target[p] != owner[p]]
+        if not moving:
+            return ()
+        replay_from = self._metadata.replay_from(cube)
+        ends = self._topics.offsets(self._metadata.schema(cube).table.topic, "latest")
+        return tuple(
+            wire.Move(
+                partition=p,
+                source=owner[p],
+                target=target[p],
+                read_from=replay_from[p],
+                log_end=ends.get(p, replay_from[p]),
+            )
+            for p in moving
+        )
+
+    def _may_move(self, cube: str, control: CubeControl, request: wire.ReassignRequest) -> None:
+        if control.paused:
+            raise Refused(
+                f"cube {cube} is paused",
+                expected="a cube that consumes: queries would wait for the new owner until it does",
+                action="resume it first",
+            )
+        if request.epoch is not None and request.epoch != control.assignment_epoch:
+            raise Refused(
+                f"the assignment of cube {cube} has changed since it was looked at",
+                expected=f"epoch {request.epoch}",
+                found=control.assignment_epoch,
+                action="look at the plan again",
+            )
+
+    def _still_in_kafka(self, cube: str, before: Plan, after: Plan) -> None:
+        """What the new owners read from the beginning, and what the old ones keep of mixed tables."""
+        topic = self._metadata.schema(cube).table.topic
+        starts = self._topics.offsets(topic, "earliest")
+        replay_from = self._metadata.replay_from(cube)
+        changed = [name for name in {*before, *after} if before.get(name) != after.get(name)]
+        read_again = {p for name in changed for p in (*before.get(name, ()), *after.get(name, ()))}
+        gone = {p: starts[p] for p in sorted(read_again) if starts.get(p, 0) > replay_from[p]}
+        if gone:
+            raise Refused(
+                f"partitions {sorted(gone)} of cube {cube} cannot be read again",
+                expected=f"offsets from {[replay_from[p] for p in gone]} on",
+                found=f"topic {topic} begins at {list(gone.values())}",
+                action="close and build what is open first, so that history covers it; "
+                "then raise the topic's retention",
+            )
+
+    def _commit(self, cube: str, seen: CubeControl, after: Plan) -> int:
+        epoch = seen.assignment_epoch + 1
+
+        def change(control: CubeControl) -> CubeControl:
+            if control.assignment_epoch == epoch and control.assignment == after:
+                return control  # this very write, whose answer was lost
+            if control.assignment_epoch != seen.assignment_epoch:
+                raise NotYet(
+                    f"the assignment of cube {cube} is being changed by somebody else",
+                    expected=f"epoch {seen.assignment_epoch}",
+                    found=control.assignment_epoch,
+                    action="ask again",
+                )
+            return msgspec.structs.replace(control, assignment=after, assignment_epoch=epoch)
+
+        return self._metadata.update_control(cube, change).assignment_epoch

@@ -1,0 +1,1 @@
+"""The messages of the coordinator's protocol by subject; `wire.coordinator` is their one door."""

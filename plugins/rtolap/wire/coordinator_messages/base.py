@@ -1,0 +1,15 @@
+"""What all messages of the coordinator's protocol have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+API = "/api/v1"
+
+Definition = dict[str, Any]  # a Table, Lookup or Cube as `msgspec.to_builtins` writes it
+
+
+class Message(BaseModel):
+    model_config = ConfigDict(frozen=True)

@@ -1,0 +1,113 @@
+"""Segments, the queue of those that wait for Spark, and builds."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from rtolap.wire.coordinator_messages.base import Definition, Message
+
+
+class PartitionRange(Message):
+    partition: int
+    start: int
+    end: int
+
+
+class PartInfo(Message):
+    """A staged part: `path` is a folder in the object store, relative to its root."""
+
+    replica_set: str
+    path: str
+    ranges: tuple[PartitionRange, ...]
+    rows: int
+    events: int
+    bytes: int
+
+
+class BuildInfo(Message):
+    build_id: str
+    version: int
+    started_ms: int
+    location: str
+    error: str | None = None
+
+
+class StoryEntry(Message):
+    at_ms: int
+    event: str
+    state: str
+    note: str = ""
+
+
+class SegmentInfo(Message):
+    """A segment's record as it stands. `segment` is its name, `start_ms`–`end_ms` its event time."""
+
+    cube: str
+    segment: str
+    start_ms: int
+    end_ms: int
+    state: str
+    version: int
+    location: str | None = None
+    covered: dict[int, int] = Field(default_factory=dict)
+    target: dict[int, int] = Field(default_factory=dict)
+    parts: tuple[PartInfo, ...] = ()
+    build: BuildInfo | None = None
+    events: int = 0
+    story: tuple[StoryEntry, ...] = ()
+
+
+class QueueEntry(Message):
+    """A segment that waits for a build. `version` is the one to be built.
+
+    `building`: an attempt is under way. `waits_for`: an earlier segment has to be promoted first.
+    """
+
+    cube: str
+    segment: str
+    start_ms: int
+    end_ms: int
+    version: int
+    parts: int
+    events: int
+    building: bool = False
+    build: BuildInfo | None = None
+    waits_for: str | None = None
+
+
+class Queue(Message):
+    """Ordered by segment start, then by cube."""
+
+    entries: tuple[QueueEntry, ...] = ()
+
+
+class BuildSpec(Message):
+    """All that a Spark build needs: the JSON of `model.build_spec.BuildSpec`, where each field is explained.
+
+    Folders are relative to `object_store`.
+
+    covered             the vector that the new version will hold: what history covers, merged with the target
+    previous_location   folder of the READY version whose events go into the new one, None for the first
+    previous_covered    its vector
+    location            the folder to write: no other attempt writes there
+    """
+
+    build_id: str
+    cube: str
+    segment: str
+    start_ms: int
+    end_ms: int
+    version: int
+    table_definition: Definition
+    cube_definition: Definition
+    parts: tuple[PartInfo, ...]
+    previous_location: str | None = None
+    previous_covered: dict[int, int] = Field(default_factory=dict)
+    first_offsets: dict[int, int] = Field(default_factory=dict)
+    covered: dict[int, int]
+    object_store: str
+    location: str
+
+
+class FailRequest(Message):
+    error: str = Field(max_length=4000)

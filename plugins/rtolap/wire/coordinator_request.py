@@ -1,0 +1,65 @@
+"""One request to a coordinator as a value, and how its answer is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+from tenacity import retry_if_exception_type, wait_exponential_jitter
+
+from rtolap.base.errors import CommitConflict, CommitUnknown, RtolapError, SessionLost, Unavailable
+from rtolap.wire import coordinator as wire
+
+T = TypeVar("T")
+Body = dict[str, object] | None
+
+RETRY_S = 20.0  # longer than a session time-out plus an election
+TIMEOUT_S = 10.0
+PASSING = retry_if_exception_type((Unavailable, SessionLost, CommitUnknown, CommitConflict))
+PAUSE = wait_exponential_jitter(initial=0.1, max=1.0)
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """One request. `once`: not repeated when nobody leads, because the next one comes by itself."""
+
+    method: str
+    path: str
+    answer: TypeAdapter[T]
+    body: Body = None
+    params: Mapping[str, str] = field(default_factory=dict)
+    once: bool = False
+    timeout_s: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+    def read(self, response: httpx.Response) -> T:
+        try:
+            return self.answer.validate_json(response.content)
+        except ValidationError as error:
+            raise RtolapError(
+                f"{response.request.method} {response.request.url} gave an answer this client cannot read",
+                found=str(error),
+                action="run client and coordinator in the same version",
+            ) from error
+
+
+def path(*parts: str) -> str:
+    return wire.API + "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def get(answer: TypeAdapter[T], *parts: str) -> Call[T]:
+    return Call("GET", path(*parts), answer)
+
+
+def post(answer: TypeAdapter[T], *parts: str, body: Body = None) -> Call[T]:
+    return Call("POST", path(*parts), answer, body)
+
+
+def headers(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
