@@ -19,7 +19,7 @@ from rtolap.model.segment import parse_segment_name
 from rtolap.model.segment_states import SegmentState
 from rtolap.wire import coordinator as wire
 
-BUILDING_MAX = 10
+BUILDING_MAX = 256  # segments, of all cubes; one Spark job builds many
 ATTEMPT_MAX_MS = 6 * 3_600_000  # an attempt that never reported back stops counting as under way
 
 

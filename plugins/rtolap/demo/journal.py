@@ -1,4 +1,4 @@
-"""Answers and recounts, kept: every answer is compared, the first of each moment is shown."""
+"""Answers and recounts, kept: every answer is compared, the first of each moment is shown. And refusals."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from rtolap.demo.moments import Moment
 from rtolap.demo.recount import Rows
+from rtolap.demo.refusals import Refusals
 
 
 class Entry(NamedTuple):
@@ -31,6 +32,7 @@ class Journal:
         self.equal = 0
         self.failed = 0
         self.shown: list[Entry] = []
+        self.refusals: Refusals | None = None
         self._seen: set[tuple[str, Moment]] = set()
         self._positions: dict[int, int] = {}
 
@@ -55,7 +57,7 @@ class Journal:
                 self._seen.add((query, moment))
                 self.shown.append(Entry(query, moment, events, answer, recount))
 
-    def missing(self, queries: Iterable[str]) -> list[str]:
+    def missing(self, queries: Iterable[str]) -> list[Moment]:
         """Moments at which some query was never answered."""
         names = list(queries)
         return [moment for moment in Moment if any((name, moment) not in self._seen for name in names)]

@@ -47,6 +47,11 @@ class Recount:
         ((events,),) = self._connection.execute("SELECT count(*) FROM prefix").fetchall()
         return int(events)
 
+    def malformed(self) -> list[tuple[int, int]]:
+        """Partition and offset of every malformed record of the replay."""
+        places = self._connection.execute("SELECT p, o FROM replay WHERE NOT accepted").fetchall()
+        return [(int(partition), self.first[partition] + int(offset)) for partition, offset in places]
+
     def _take_prefix(self, positions: Mapping[int, int]) -> None:
         if unknown := set(positions) - set(self.first):
             raise Refused("positions name partitions that the replay does not have", found=sorted(unknown))

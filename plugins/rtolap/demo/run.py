@@ -24,8 +24,10 @@ from rtolap.demo.moments import Moment, Situation, situation
 from rtolap.demo.produce import Sender
 from rtolap.demo.queries import QUERIES
 from rtolap.demo.recount import Recount
+from rtolap.demo.refusals import compare
 from rtolap.demo.screen import Screen
 from rtolap.model.yaml_files import read_definitions
+from rtolap.stream.dead_letters import read_dead_letters
 from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
 from rtolap.wire.coordinator_client import CoordinatorClient
 from rtolap.wire.definitions import create_all
@@ -85,6 +87,10 @@ class Demo:
             self._ask_until_settled(journal, recount, sender, sending)
         finally:
             producer.close()
+        screen.step("reading what was refused")
+        journal.refusals = compare(
+            recount.malformed(), read_dead_letters(self._settings.kafka, self._dead_letter_topic())
+        )
 
     def close(self) -> None:
         self._door.close()
@@ -101,8 +107,10 @@ class Demo:
                     f"topic {TOPIC} holds {held} records already",
                     action="`rtolap demo --fresh` starts over with an empty stack",
                 )
-        definitions = read_definitions(self._settings.include_dir)
-        self._admin.create_topic(definitions.schema(CUBE).table.dead_letter_topic, 1)
+        self._admin.create_topic(self._dead_letter_topic(), 1)
+
+    def _dead_letter_topic(self) -> str:
+        return read_definitions(self._settings.include_dir).schema(CUBE).table.dead_letter_topic
 
     def _receivers_are_up(self) -> bool:
         return sum(receiver.health == "HEALTHY" for receiver in self._coordinator.receivers()) >= 2
