@@ -35,8 +35,7 @@ with DAG(
             raise AirflowSkipException("a scheduled run queues nothing")
         if params["cube"]:
             return [params["cube"]]
-        with RtolapHook().coordinator() as coordinator:
-            return [cube.name for cube in coordinator.cubes()]
+        return RtolapHook().cube_names()
 
     RequeueOperator.partial(
         task_id="requeue",

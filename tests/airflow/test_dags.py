@@ -44,7 +44,7 @@ def test_parsing_loads_nothing_heavy() -> None:
     script = (
         "import sys\n"
         f"sys.path.insert(0, {str(DAGS)!r})\n"
-        "import receivers, segment_build, purge, retention, cleanup, backfill\n"
+        "import receivers, segment_build, purge, upkeep, backfill\n"
         "print([name for name in ('pyarrow', 'pyspark', 'confluent_kafka', 'kazoo', 'duckdb', 'pandas') "
         "if name in sys.modules])"
     )

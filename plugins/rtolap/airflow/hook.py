@@ -60,6 +60,11 @@ class RtolapHook(BaseHook):
     def agent(self) -> AgentClient:
         return AgentClient(self.endpoints.agent_url, self.endpoints.token)
 
+    def cube_names(self) -> list[str]:
+        """What tasks that go over all cubes are mapped over."""
+        with self.coordinator() as coordinator:
+            return [cube.name for cube in coordinator.cubes()]
+
     def async_coordinator(self) -> AsyncCoordinatorClient:
         return AsyncCoordinatorClient(self.endpoints.coordinator_urls, self.endpoints.token)
 
