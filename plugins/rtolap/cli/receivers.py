@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
 
+from rtolap.base.errors import DefinitionError, NotYet
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, print_json, print_table, success
+from rtolap.wire.coordinator import Reassignment, ReassignRequest
+from rtolap.wire.coordinator_client import CoordinatorClient
 
 app = typer.Typer(no_args_is_help=True, help="Receivers and replica sets.")
 
@@ -63,3 +67,90 @@ def put_replica_set(
     with coordinator_client() as client:
         found = client.put_replica_set(name, receivers)
     success(f"replica set {found.name}: {', '.join(found.receivers)}")
+
+
+@app.command()
+def rebalance(
+    cube: Annotated[str, typer.Argument(help="Name of the cube.")],
+    over: Annotated[
+        list[str] | None,
+        typer.Option("--over", help="A replica set to spread the partitions over; may be repeated."),
+    ] = None,
+    move: Annotated[
+        list[str] | None,
+        typer.Option("--move", help="PARTITION=REPLICA_SET: move this one only; may be repeated."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the plan, change nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    wait_s: Annotated[
+        float, typer.Option("--wait-s", help="Wait so long until the new owners have caught up.")
+    ] = 0.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Move partitions of a running cube between replica sets; without options, level them.
+
+    The new owner reads a partition again from where history ends, and queries wait until it has caught up.
+    """
+    if move and over:
+        raise DefinitionError("--move and --over exclude each other")
+    with coordinator_client() as client:
+        wanted = ReassignRequest(
+            assignment=_moved(client.cube(cube).assignment, move) if move else None,
+            replica_sets=tuple(over) if over else None,
+            dry_run=True,
+        )
+        plan = client.reassign(cube, wanted)
+        if plan.moves and not dry_run:
+            if not as_json:
+                _show_plan(plan)
+            if not yes:
+                typer.confirm(f"Move {len(plan.moves)} partitions of {cube}?", abort=True)
+            standing = ReassignRequest(assignment=plan.after, epoch=plan.epoch)
+            plan = client.reassign(cube, standing)
+            _wait_caught_up(client, cube, wait_s)
+    if as_json:
+        print_json(plan.model_dump(mode="json"))
+    elif plan.applied:
+        success(f"{cube} follows assignment {plan.epoch}; `rtolap describe` and `receivers list` show it")
+    elif plan.moves:
+        _show_plan(plan)
+    else:
+        success(f"nothing of {cube} has to move")
+
+
+def _moved(assignment: dict[str, tuple[int, ...]], moves: list[str]) -> dict[str, tuple[int, ...]]:
+    owner = {partition: name for name, held in assignment.items() for partition in held}
+    for text in moves:
+        partition, equals, name = text.partition("=")
+        if not (equals and name and partition.isdigit() and int(partition) in owner):
+            raise DefinitionError(
+                "not a move of this cube", expected=f"P=REPLICA_SET with P of {sorted(owner)}", found=text
+            )
+        owner[int(partition)] = name
+    return {
+        name: tuple(p for p, its in sorted(owner.items()) if its == name)
+        for name in sorted({*owner.values()})
+    }
+
+
+def _show_plan(plan: Reassignment) -> None:
+    print_table(
+        ("partition", "from", "to", "reads again from", "log end", "records"),
+        [
+            (m.partition, m.source, m.target, m.read_from, m.log_end, m.log_end - m.read_from)
+            for m in plan.moves
+        ],
+        title=f"assignment {plan.epoch} of {plan.cube}",
+    )
+
+
+def _wait_caught_up(client: CoordinatorClient, cube: str, wait_s: float) -> None:
+    """Raises NotYet if the new owners need longer: the reassignment stands all the same."""
+    deadline_s = time.monotonic() + wait_s
+    while wait_s > 0 and (behind := client.cube(cube).catching_up):
+        if time.monotonic() > deadline_s:
+            raise NotYet(
+                f"partitions {list(behind)} of {cube} are not caught up after {wait_s:g} s",
+                action="the reassignment stands; `rtolap receivers list` shows how far they are",
+            )
+        time.sleep(0.2)

@@ -53,8 +53,8 @@ def list_segments(
         print_json([segment.model_dump(mode="json") for segment in found])
         return
     print_table(
-        ("segment", "state", "version", "events", "parts", "build"),
-        [(s.segment, s.state, s.version, s.events, len(s.parts), _build(s)) for s in found],
+        ("segment", "state", "version", "events", "staged events", "staged rows", "parts", "build"),
+        [(s.segment, s.state, s.version, *_counts(s), len(s.parts), _build(s)) for s in found],
     )
 
 
@@ -70,7 +70,7 @@ def show(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
         ("state", found.state),
         ("version", found.version),
         ("location", found.location),
-        ("events", found.events),
+        *zip(("events", "staged events", "staged rows"), _counts(found), strict=True),
         ("covered", found.covered),
         ("target", found.target),
         ("build", _build(found)),
@@ -127,6 +127,12 @@ def cleanup(cube: Cube, as_json: JsonOption = False) -> None:
         print_json(result.model_dump(mode="json"))
         return
     success(f"{len(result.folders)} folders and {len(result.records)} records are deleted")
+
+
+def _counts(segment: SegmentInfo) -> list[object]:
+    """Events of history, events and rows that are staged for the next version; what is unknown is no zero."""
+    known = (segment.events, segment.staged_events, segment.staged_rows)
+    return ["—" if count is None else count for count in known]
 
 
 def _build(segment: SegmentInfo) -> str:

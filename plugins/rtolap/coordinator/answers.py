@@ -29,6 +29,8 @@ def segment_info(record: SegmentRecord) -> wire.SegmentInfo:
         target=record.target,
         parts=tuple(part_info(part) for part in record.parts),
         build=build_info(record.build),
-        events=record.events,
+        events=record.events if record.version else None,
+        staged_events=sum(part.events for part in record.parts) if record.parts else None,
+        staged_rows=sum(part.rows for part in record.parts) if record.parts else None,
         story=tuple(wire.StoryEntry.model_validate(msgspec.to_builtins(line)) for line in record.story),
     )

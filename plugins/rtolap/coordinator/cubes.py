@@ -136,6 +136,7 @@ class Cubes:
             first_offsets=control.first_offsets,
             assignment=control.assignment,
             assignment_epoch=control.assignment_epoch,
+            catching_up=self._heartbeats.catching_up(name, control),
             replay_from=self._metadata.replay_from(name),
             low_watermark_ms=self._watermarks.published_ms(name),
             segments={state.value: counts[state.value] for state in SegmentState},

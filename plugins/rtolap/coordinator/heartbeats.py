@@ -86,6 +86,22 @@ class Heartbeats:
             if report is not None and report.state == "FAILED"
         ]
 
+    def catching_up(self, cube: str, control: CubeControl) -> tuple[int, ...]:
+        """Assigned partitions that nobody of their replica set consumes, under this assignment, by now."""
+        now_ms = self._clock.now_ms()
+        served: set[int] = set()
+        for heard in self.heard().values():
+            report = heard.request.cubes.get(cube)
+            if (
+                report is not None
+                and now_ms - heard.at_ms <= SILENT_AFTER_MS
+                and report.state == "CONSUMING"
+                and report.assignment_epoch == control.assignment_epoch
+            ):
+                served |= set(control.assignment.get(heard.request.replica_set, ())) & set(report.partitions)
+        assigned = {p for held in control.assignment.values() for p in held}
+        return tuple(sorted(assigned - served)) if control.enabled and not control.paused else ()
+
     def active_segments(self, cube: str) -> set[str]:
         reports = (heard.request.cubes.get(cube) for heard in self.heard().values())
         return {name for report in reports if report is not None for name in report.active}

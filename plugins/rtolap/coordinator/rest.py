@@ -34,6 +34,9 @@ def build_app(coordinator: Coordinator, token: str) -> FastAPI:
         if not hmac.compare_digest(authorization.encode(), expected):
             raise Unauthorized("the bearer token is missing or wrong", action="send the cluster's token")
 
+    def leading() -> None:
+        coordinator.require_leader()
+
     app = FastAPI(
         title="rtolap coordinator",
         description="Cubes, segments, builds, receivers and watermarks. Instants are in ms.",
@@ -41,7 +44,7 @@ def build_app(coordinator: Coordinator, token: str) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    guards = [Depends(authorized), Depends(coordinator.require_leader)]
+    guards = [Depends(authorized), Depends(leading)]
     api = APIRouter(prefix=wire.API, dependencies=guards, responses=_ERROR_ANSWERS)
     add_routes(api, coordinator)
     app.include_router(api)

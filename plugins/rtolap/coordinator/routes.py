@@ -1,4 +1,4 @@
-"""Every route of the coordinator behind the token and the leader's guard. The messages: `wire.coordinator`."""
+"""Every route of the coordinator behind the token and the leader's guard. Messages: `wire.coordinator`."""
 
 from __future__ import annotations
 
@@ -50,75 +50,71 @@ def _cluster_routes(api: APIRouter, coordinator: Coordinator) -> None:
 
 
 def _definition_routes(api: APIRouter, coordinator: Coordinator) -> None:
-    metadata, cubes = coordinator.metadata, coordinator.cubes
-
     @api.get("/tables")
     def tables() -> list[str]:
-        return list(metadata.tables())
+        return list(coordinator.metadata.tables())
 
     @api.post("/tables")
     def create_table(body: wire.Definition) -> None:
-        cubes.create_table(body)
+        coordinator.cubes.create_table(body)
 
     @api.get("/tables/{name}")
     def table(name: str) -> wire.Definition:
-        return cubes.table_definition(name)
+        return coordinator.cubes.table_definition(name)
 
     @api.delete("/tables/{name}")
     def drop_table(name: str) -> None:
-        metadata.drop_table(name)
+        coordinator.metadata.drop_table(name)
 
     @api.get("/lookups")
     def lookups() -> list[str]:
-        return list(metadata.lookups())
+        return list(coordinator.metadata.lookups())
 
     @api.post("/lookups")
     def create_lookup(body: wire.Definition) -> None:
-        cubes.create_lookup(body)
+        coordinator.cubes.create_lookup(body)
 
     @api.get("/lookups/{name}")
     def lookup(name: str) -> wire.Definition:
-        return cubes.lookup_definition(name)
+        return coordinator.cubes.lookup_definition(name)
 
     @api.delete("/lookups/{name}")
     def drop_lookup(name: str) -> None:
-        metadata.drop_lookup(name)
+        coordinator.metadata.drop_lookup(name)
 
 
 def _cube_routes(api: APIRouter, coordinator: Coordinator) -> None:
-    cubes, purge = coordinator.cubes, coordinator.purge
-
     @api.get("/cubes")
     def list_cubes() -> list[wire.CubeStatus]:
-        return cubes.statuses()
+        return coordinator.cubes.statuses()
 
     @api.post("/cubes")
     def create_cube(body: wire.Definition) -> None:
-        cubes.create_cube(body)
+        coordinator.cubes.create_cube(body)
 
     @api.get("/cubes/{cube}")
     def status(cube: str) -> wire.CubeStatus:
-        return cubes.status(cube)
+        return coordinator.cubes.status(cube)
 
     @api.delete("/cubes/{cube}")
     def drop_cube(cube: str) -> None:
-        cubes.drop_cube(cube)
+        coordinator.cubes.drop_cube(cube)
 
     @api.post("/cubes/{cube}/enable")
     def enable(cube: str, body: wire.EnableRequest | None = None) -> wire.CubeStatus:
-        return cubes.enable(cube, body.assigner if body else None)
+        return coordinator.cubes.enable(cube, body.assigner if body else None)
 
     @api.post("/cubes/{cube}/disable")
     def disable(cube: str) -> wire.CubeStatus:
-        return cubes.switch(cube, enabled=False)
+        return coordinator.cubes.switch(cube, enabled=False)
 
     @api.post("/cubes/{cube}/pause")
     def pause(cube: str) -> wire.CubeStatus:
-        return cubes.switch(cube, paused=True)
+        return coordinator.cubes.switch(cube, paused=True)
 
     @api.post("/cubes/{cube}/resume")
     def resume(cube: str) -> wire.CubeStatus:
-        return cubes.switch(cube, paused=False)
+        return coordinator.cubes.switch(cube, paused=False)
 
     @api.post("/cubes/{cube}/reassign")
     def reassign(cube: str, body: wire.ReassignRequest) -> wire.Reassignment:
@@ -126,28 +122,27 @@ def _cube_routes(api: APIRouter, coordinator: Coordinator) -> None:
 
     @api.get("/cubes/{cube}/watermark")
     def watermark(cube: str) -> wire.WatermarkInfo:
-        return cubes.watermark(cube)
+        return coordinator.cubes.watermark(cube)
 
     @api.post("/cubes/{cube}/purge")
     def purge_segments(cube: str, body: wire.PurgeRequest) -> wire.PurgeResult:
-        return purge.purge(cube, body.before_ms)
+        return coordinator.purge.purge(cube, body.before_ms)
 
     @api.post("/cubes/{cube}/retention")
     def retention(cube: str) -> wire.PurgeResult:
-        return purge.retention(cube)
+        return coordinator.purge.retention(cube)
 
     @api.post("/cubes/{cube}/cleanup")
     def cleanup(cube: str) -> wire.CleanupResult:
-        return purge.cleanup(cube)
+        return coordinator.purge.cleanup(cube)
 
 
 def _segment_routes(api: APIRouter, coordinator: Coordinator) -> None:
-    cubes, builds = coordinator.cubes, coordinator.builds
     one = "/cubes/{cube}/segments/{segment}"
 
     @api.get("/queue")
     def queue() -> wire.Queue:
-        return builds.queue()
+        return coordinator.builds.queue()
 
     @api.get("/cubes/{cube}/segments")
     def segments(
@@ -156,28 +151,28 @@ def _segment_routes(api: APIRouter, coordinator: Coordinator) -> None:
         start_ms: Annotated[int | None, Query()] = None,
         end_ms: Annotated[int | None, Query()] = None,
     ) -> list[wire.SegmentInfo]:
-        return cubes.segments(cube, state=state, start_ms=start_ms, end_ms=end_ms)
+        return coordinator.cubes.segments(cube, state=state, start_ms=start_ms, end_ms=end_ms)
 
     @api.get(one)
     def segment(cube: str, segment: str) -> wire.SegmentInfo:
-        return cubes.segment(cube, segment)
+        return coordinator.cubes.segment(cube, segment)
 
     @api.post(one + "/builds")
     def start_build(cube: str, segment: str) -> wire.BuildSpec:
-        return builds.start(cube, segment)
+        return coordinator.builds.start(cube, segment)
 
     @api.post(one + "/builds/{build_id}/promote")
     def promote(cube: str, segment: str, build_id: str) -> wire.SegmentInfo:
-        return segment_info(builds.promote(cube, segment, build_id))
+        return segment_info(coordinator.builds.promote(cube, segment, build_id))
 
     @api.post(one + "/builds/{build_id}/fail")
     def fail(cube: str, segment: str, build_id: str, body: wire.FailRequest) -> wire.SegmentInfo:
-        return segment_info(builds.fail(cube, segment, build_id, body.error))
+        return segment_info(coordinator.builds.fail(cube, segment, build_id, body.error))
 
     @api.post(one + "/requeue")
     def requeue(cube: str, segment: str) -> wire.SegmentInfo:
-        return segment_info(builds.requeue(cube, segment))
+        return segment_info(coordinator.builds.requeue(cube, segment))
 
     @api.post(one + "/close")
     def close(cube: str, segment: str) -> wire.SegmentInfo:
-        return cubes.close_before(cube, segment)
+        return coordinator.cubes.close_before(cube, segment)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from rtolap.base.clock import ManualClock
@@ -63,6 +65,23 @@ class MemoryTopics:
         return {p: log[0 if which == "earliest" else 1] for p, log in self.logs[topic].items()}
 
 
+class _Present:
+    """Stands for the coordinator of the test that runs: making an app takes longer than most tests."""
+
+    coordinator: Coordinator
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.coordinator, name)
+
+
+_PRESENT = _Present()
+
+
+@functools.cache
+def _app() -> FastAPI:
+    return build_app(cast(Coordinator, _PRESENT), TOKEN)
+
+
 class Cluster:
     """One coordinator that leads, and what receivers and Spark would do, by hand."""
 
@@ -85,7 +104,8 @@ class Cluster:
         )
         eventually(self.coordinator.leadership.is_leader, "the coordinator leads")
         eventually(lambda: self.coordinator._ticks > 0, "the first tick is over")
-        self.app = build_app(self.coordinator, TOKEN)
+        _PRESENT.coordinator = self.coordinator
+        self.app = _app()
         self.http = TestClient(self.app, headers={"Authorization": f"Bearer {TOKEN}"})
         self.client = CoordinatorClient(
             ["http://testserver"], TOKEN, retry_s=0.0, transport=self.http._transport

@@ -20,7 +20,7 @@ Body = dict[str, object] | None
 RETRY_S = 20.0  # longer than a session time-out plus an election
 TIMEOUT_S = 10.0
 PASSING = retry_if_exception_type((Unavailable, SessionLost, CommitUnknown, CommitConflict))
-PAUSE = wait_exponential_jitter(initial=0.1, max=1.0)
+PAUSE = wait_exponential_jitter(initial=0.1, max=1.0, jitter=0.1)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,11 @@ from rtolap.wire.coordinator_messages.members import ReceiverInfo, ReplicaSetInf
 
 
 class CubeStatus(Message):
-    """`problem`: what needs a human (topic gone, offsets beyond Kafka's retention, …); None if nothing."""
+    """`problem`: what needs a human (topic gone, offsets beyond Kafka's retention, …); None if nothing.
+
+    `catching_up`: partitions that no receiver of their replica set consumes at the log's end yet, after a
+    start or a reassignment; queries wait for them.
+    """
 
     name: str
     definition: Definition
@@ -21,6 +25,7 @@ class CubeStatus(Message):
     first_offsets: dict[int, int] = Field(default_factory=dict)
     assignment: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     assignment_epoch: int = 0
+    catching_up: tuple[int, ...] = ()
     replay_from: dict[int, int] = Field(default_factory=dict)
     low_watermark_ms: int | None = None
     segments: dict[str, int] = Field(default_factory=dict, description="number of segments by state")

@@ -40,7 +40,12 @@ class StoryEntry(Message):
 
 
 class SegmentInfo(Message):
-    """A segment's record as it stands. `segment` is its name, `start_ms`–`end_ms` its event time."""
+    """A segment's record as it stands. `segment` is its name, `start_ms`–`end_ms` its event time.
+
+    events          of the READY version; None while there is no history
+    staged_events   of the staged parts of the next version; None while there is none. What receivers hold
+    staged_rows     beside that is not counted here; rows are what the events were rolled up to
+    """
 
     cube: str
     segment: str
@@ -53,7 +58,9 @@ class SegmentInfo(Message):
     target: dict[int, int] = Field(default_factory=dict)
     parts: tuple[PartInfo, ...] = ()
     build: BuildInfo | None = None
-    events: int = 0
+    events: int | None = None
+    staged_events: int | None = None
+    staged_rows: int | None = None
     story: tuple[StoryEntry, ...] = ()
 
 
