@@ -14,7 +14,7 @@ from rtolap.base.errors import StaleSnapshot, Unavailable
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.cube import LatePolicy, Schema
 from rtolap.model.segment_states import SegmentState
-from rtolap.receiver import limits
+from rtolap.receiver import intake, limits
 from rtolap.receiver.checkpoint import NAME
 from rtolap.receiver.dead_letters import VALUE_BYTES_MAX
 from rtolap.receiver.ingest import CubeReceiver
@@ -340,17 +340,15 @@ def test_refused_records_reach_the_dead_letter_topic_before_the_checkpoint(bench
     assert sum(bench.core.progress.counters[1].rejected.values()) == 2
 
 
-def test_a_batch_whose_refusals_cannot_be_kept_is_read_again(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_that_raises_is_read_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     bench.send(2)
     bench.producer.produce("sales", [OutRecord(b"{", partition=0)])
 
-    def full(topic: str, records: object) -> None:
-        raise Unavailable("the producer's queue stayed full")
+    def broken(*_: object) -> None:
+        raise Unavailable("out of order for a moment")
 
     with monkeypatch.context() as patch:
-        patch.setattr(bench.producer, "produce", full)
+        patch.setattr(intake, "batch_tables", broken)
         with pytest.raises(Unavailable):
             bench.core.step(bench.view)
     bench.step()

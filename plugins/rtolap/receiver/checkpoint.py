@@ -1,9 +1,10 @@
 """The local checkpoint: next-to-read offsets and the fragments that hold what lies below, as one record.
 
 A checkpoint writes memory out for all segments, so positions and fragments are always of one moment.
-`CheckpointFile.save` is the last step of this order (`ingest.CubeReceiver.checkpoint`):
+`CheckpointFile.save` is the last step of this order (`checkpointing.Checkpoints.write`):
 
-  1. flush the dead letters          crash: some rejects are produced again, under the same key
+  1. settle the dead letters         crash: some rejects are produced again, under the same key;
+                                     not possible: no checkpoint, the consumer pauses and says why
   2. write the new fragments         crash: files that no checkpoint names; recovery deletes them
   3. replace the checkpoint          crash: the old one stands (2.), or the new one
   4. swap the local state            in memory only

@@ -39,6 +39,11 @@ class Limits:
         self._flush = None
 
     @property
+    def flush_failing(self) -> bool:
+        """The last checkpoint could not be written, or the next one cannot."""
+        return self._flush is not None
+
+    @property
     def flush_due(self) -> bool:
         """A failed checkpoint is to be tried again now."""
         return self._flush is not None and self._clock.monotonic_s() >= self._flush_again_s

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from rtolap.receiver.batch import BatchTables
 from rtolap.receiver.checkpoint import Checkpoint, PartitionCounters
@@ -55,10 +58,14 @@ class Progress:
         if self.mark_ms is not None:
             self._arrivals.update(dict.fromkeys(batch.tables, self.mark_ms))
 
-    def refused(self, partition: int, reason: str, count: int = 1) -> None:
-        before = self.counters.get(partition, _NONE)
-        rejected = {**before.rejected, reason: before.rejected.get(reason, 0) + count}
-        self.counters = {**self.counters, partition: msgspec.structs.replace(before, rejected=rejected)}
+    def refused(self, partitions: NDArray[np.int32], reasons: Sequence[str]) -> None:
+        """Records that were refused: the partition and the reason of each."""
+        counters = dict(self.counters)
+        for (partition, reason), count in Counter(zip(partitions.tolist(), reasons, strict=True)).items():
+            before = counters.get(partition, _NONE)
+            rejected = {**before.rejected, reason: before.rejected.get(reason, 0) + count}
+            counters[partition] = msgspec.structs.replace(before, rejected=rejected)
+        self.counters = counters
 
     def keep_only(self, partitions: Collection[int]) -> None:
         """Forget the others: who gets a partition back reads, and counts, it anew."""

@@ -27,7 +27,8 @@ from rtolap.model.cube import Schema
 from rtolap.model.offsets import Offsets
 from rtolap.model.segment import parse_segment_name
 from rtolap.receiver import fragments
-from rtolap.receiver.ingest import LOG_END_EVERY_S, CubeReceiver
+from rtolap.receiver.ingest import CubeReceiver
+from rtolap.receiver.log_ends import LOG_END_EVERY_S
 from rtolap.receiver.query_service import NotReady, answer
 from rtolap.receiver.realign import RangeReader, realign_job
 from rtolap.receiver.states import READING

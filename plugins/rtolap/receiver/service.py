@@ -11,6 +11,7 @@ import shutil
 import threading
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -209,10 +210,13 @@ class ReceiverService:
         for other in folder.iterdir() if folder.exists() else ():
             if other.name != cube_id:
                 shutil.rmtree(other, ignore_errors=True)
+        create_topic = partial(
+            self._admin.create_topic, schema.table.dead_letter_topic, 1, config=TOPIC_CONFIG
+        )
         try:
-            self._admin.create_topic(schema.table.dead_letter_topic, 1, config=TOPIC_CONFIG)
+            create_topic()
         except RtolapError as error:
-            # Without Kafka there is nothing to refuse either; a checkpoint that has rejects to flush says so.
+            # Without Kafka there is nothing to refuse either; it is tried again when something is refused.
             log.warning("cube %s: %s", schema.cube.name, error)
         core = CubeReceiver(
             schema,
@@ -223,6 +227,7 @@ class ReceiverService:
             clock=self._clock,
             settings=self._settings,
             ends_beside=True,
+            create_dead_letter_topic=create_topic,
         )
         reader = RangeReader(
             schema, lambda: self._open_consumer(topic), self._clock, self._settings.realign_records_max

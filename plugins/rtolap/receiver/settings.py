@@ -9,6 +9,7 @@ from dataclasses import dataclass
 class ReceiverSettings:
     """
     batch_records_max         a batch beyond this falls out of the processor's cache and slows down
+    batch_bytes_max           values of one batch; it ends with the record that reaches it
     flush_rows, flush_bytes   aggregated rows and bytes in memory before a checkpoint writes them out
     checkpoint_interval_s     bounds what a restart reads again
     fragments_max             fragments of one version of a segment before they are merged
@@ -21,6 +22,7 @@ class ReceiverSettings:
     """
 
     batch_records_max: int = 50_000
+    batch_bytes_max: int = 64 << 20
     flush_rows: int = 50_000
     flush_bytes: int = 256 << 20
     checkpoint_interval_s: float = 300.0

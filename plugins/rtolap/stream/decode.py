@@ -26,23 +26,12 @@ from rtolap.stream.event_time import EventTimeParser, Instants, lenient
 from rtolap.stream.json_reader import JsonReader
 from rtolap.stream.lossy import LossScreen
 from rtolap.stream.plan import ReadPlan
+from rtolap.stream.rejects import Rejects, rejects_of
 
 Places = NDArray[np.int64]
 _SHOWN_CHARS_MAX = 80
 _NUL, _ESCAPED_NUL = b"\0", b"\\u0000"
 _FUTURE_MS_MAX = 1 << 62  # no event time lies as far ahead as this
-
-
-@dataclass(frozen=True, slots=True)
-class Rejects:
-    """Refused records, ordered by their position in the input: `index`, reason, detail for people."""
-
-    index: Places
-    reason: list[str]
-    detail: list[str]
-
-    def __len__(self) -> int:
-        return len(self.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +85,7 @@ class EventDecoder:
             places = places[keep]
         columns[PARTITION] = pa.array(np.asarray(partitions, np.int32)[places])
         columns[OFFSET] = pa.array(np.asarray(offsets, np.int64)[places])
-        return Decoded(pa.table(columns), _rejects(problems))
+        return Decoded(pa.table(columns), rejects_of(problems))
 
     def _sized(
         self, values: Sequence[bytes | None], problems: dict[int, Problem]
@@ -309,12 +298,3 @@ def _not_strict(decoder: msgspec.json.Decoder[object], records: list[bytes]) -> 
         right = _not_strict(decoder, records[middle:]) + middle
         return np.concatenate((_not_strict(decoder, records[:middle]), right))
     return np.zeros(0, np.int64)
-
-
-def _rejects(problems: dict[int, Problem]) -> Rejects:
-    order = sorted(problems)
-    return Rejects(
-        np.array(order, np.int64),
-        [problems[place].reason for place in order],
-        [problems[place].detail for place in order],
-    )

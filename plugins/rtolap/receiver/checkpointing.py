@@ -1,0 +1,109 @@
+"""When a checkpoint is due, what it writes, and what recovery makes of it. The order: `checkpoint`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from rtolap.base.clock import Clock
+from rtolap.format.fragment import delete_fragment
+from rtolap.model.cube import Schema
+from rtolap.model.offsets import Offsets
+from rtolap.receiver import fragments
+from rtolap.receiver.checkpoint import Checkpoint, CheckpointFile, entries
+from rtolap.receiver.dead_letters import DeadLetterBox
+from rtolap.receiver.progress import Progress
+from rtolap.receiver.settings import ReceiverSettings
+from rtolap.receiver.tables import LocalState
+
+DEAD_LETTERS_WAIT_S = 10.0
+
+
+class Checkpoints:
+    """Of one cube; owned by the core thread.
+
+    known     positions of partitions that are not assigned at present too; None before recovery
+    written   positions of the last checkpoint
+    dirty     the state has changed since
+    """
+
+    def __init__(
+        self, schema: Schema, folder: Path, letters: DeadLetterBox, settings: ReceiverSettings, clock: Clock
+    ) -> None:
+        self.file = CheckpointFile(folder)
+        self.known: Offsets | None = None
+        self.written: Offsets = {}
+        self.dirty = False
+        self._schema = schema
+        self._letters = letters
+        self._settings = settings
+        self._clock = clock
+        self._files: set[str] = set()
+        self._saved_at_s = clock.monotonic_s()
+
+    def recover(self, progress: Progress) -> LocalState:
+        """The state of the last checkpoint, not aligned yet. Raises Corrupted or NotFound."""
+        checkpoint = self.file.load()
+        if checkpoint is None:
+            self.file.clean(set())
+            self.known = {}
+            return LocalState()
+        self._files = {entry.name for entry in checkpoint.fragments}
+        self.file.clean(self._files)
+        segments = self.file.recover(checkpoint)
+        progress.recover(checkpoint)
+        self.written = dict(checkpoint.positions)
+        self.known = dict(checkpoint.positions)
+        return LocalState(segments=segments)
+
+    def due(self, state: LocalState) -> bool:
+        settings = self._settings
+        memory = [table for table in state.tables() if table.in_memory]
+        if sum(table.rows for table in memory) >= settings.flush_rows:
+            return True
+        if sum(table.nbytes for table in memory) >= settings.flush_bytes:
+            return True
+        waited_s = self._clock.monotonic_s() - self._saved_at_s
+        return self.dirty and waited_s >= settings.checkpoint_interval_s
+
+    def write(self, state: LocalState, progress: Progress) -> LocalState:
+        """The state with its memory on disk. The order and what a crash leaves behind: `checkpoint`.
+
+        OSError: the disk; Refused, NotFound or Unavailable: dead letters cannot be delivered.
+        """
+        assert self.known is not None, "before recovery, the checkpoint on disk stands for everything"
+        self._letters.settle(DEAD_LETTERS_WAIT_S)
+        segments = fragments.flushed(self._schema, self.file.fragments, state)
+        named = entries(segments)
+        positions = {**self.known, **state.positions}
+        self.file.save(
+            Checkpoint(
+                cube=self._schema.cube.name,
+                positions=positions,
+                fragments=named,
+                counters=dict(progress.counters),
+                mark_ms=progress.mark_ms,
+                arrivals=progress.arrivals(),
+                saved_ms=self._clock.now_ms(),
+            )
+        )
+        self.written = positions
+        self.dirty = False
+        self._saved_at_s = self._clock.monotonic_s()
+        before, self._files = self._files, {entry.name for entry in named}
+        for gone in before - self._files:
+            delete_fragment(self.file.fragments, gone)
+        return replace(state, segments=segments)
+
+    def adopt(self, name: str) -> None:
+        """A fragment that came from beside: deleted with the next checkpoint, if that does not name it."""
+        self._files.add(name)
+
+    def replay_from(self, state: LocalState) -> Offsets:
+        """Per partition the smallest offset that is not in history, as of the last checkpoint."""
+        found = {p: o for p, o in self.written.items() if p in state.positions}
+        for table in state.tables():
+            for part, (start, _) in table.ranges.items():
+                if part in found:
+                    found[part] = min(found[part], start)
+        return found

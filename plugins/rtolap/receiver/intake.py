@@ -1,0 +1,79 @@
+"""From what has arrived to the next local state: poll, decode, rank, aggregate, merge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from rtolap.base.clock import Clock
+from rtolap.format.aggregate import merge_tables
+from rtolap.model.cube import Schema
+from rtolap.receiver.batch import batch_tables
+from rtolap.receiver.dead_letters import DeadLetterBox
+from rtolap.receiver.progress import Progress
+from rtolap.receiver.settings import ReceiverSettings
+from rtolap.receiver.tables import LocalSegment, LocalState, appended
+from rtolap.stream.consumer import Batch, StreamConsumer
+from rtolap.stream.decode import EventDecoder
+
+
+class Intake:
+    """Of one cube; used by the core thread only."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        *,
+        consumer: StreamConsumer,
+        letters: DeadLetterBox,
+        progress: Progress,
+        clock: Clock,
+        settings: ReceiverSettings,
+    ) -> None:
+        self._schema = schema
+        self._consumer = consumer
+        self._letters = letters
+        self._progress = progress
+        self._clock = clock
+        self._settings = settings
+        self._decoder = EventDecoder(schema)
+        self._merge = partial(merge_tables, schema)
+        self._ahead = False  # the consumer is past records that no state holds
+
+    def read(self, state: LocalState, timeout_s: float) -> tuple[LocalState, bool]:
+        """The next state, and whether records were read; the same object where nothing has changed.
+
+        Nothing of a batch is in a state before all of it is. A batch that raises is read again.
+        """
+        if self._ahead:
+            self._consumer.assign(dict(state.positions))
+            self._ahead = False
+        settings = self._settings
+        batch = self._consumer.poll(settings.batch_records_max, timeout_s, bytes_max=settings.batch_bytes_max)
+        if len(batch):
+            self._ahead = True
+            state = self._with(state, batch)
+            self._ahead = False
+            return state, True
+        positions = self._consumer.position()
+        return (state if positions == state.positions else replace(state, positions=positions)), False
+
+    def _with(self, state: LocalState, batch: Batch) -> LocalState:
+        decoded = self._decoder.decode(
+            batch.values,
+            batch.partitions,
+            batch.offsets,
+            now_ms=self._clock.now_ms(),
+            create_ms=batch.create_ms,
+        )
+        added = batch_tables(self._schema, decoded.table, state.vectors, state.horizon_ms)
+        changed = {
+            start: appended(state.segments.get(start, LocalSegment(start)), tables, self._merge)
+            for start, tables in added.tables.items()
+        }
+        rejects = decoded.rejects
+        if len(rejects):
+            self._letters.send(batch, rejects)
+            self._progress.refused(batch.partitions[rejects.index], rejects.reason)
+        self._progress.took(added, self._clock.monotonic_s())
+        return replace(state, positions=self._consumer.position()).with_segments(changed)

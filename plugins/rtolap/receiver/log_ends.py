@@ -1,0 +1,41 @@
+"""Where the logs end: it tells idle from late, and a replay from the present."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import RtolapError
+from rtolap.receiver.progress import Progress
+from rtolap.stream.consumer import StreamConsumer
+
+LOG_END_EVERY_S = 1.0
+_TIMEOUT_S = 1.0
+
+
+class LogEnds:
+    """`beside`: somebody calls `look` every LOG_END_EVERY_S, from a thread beside the core."""
+
+    def __init__(self, consumer: StreamConsumer, progress: Progress, clock: Clock, *, beside: bool) -> None:
+        self._consumer = consumer
+        self._progress = progress
+        self._clock = clock
+        self._beside = beside
+        self._looked_at_s = float("-inf")
+
+    def look_if_due(self, partitions: Iterable[int]) -> str | None:
+        """As `look`, now and then; nothing when somebody looks beside."""
+        now_s = self._clock.monotonic_s()
+        if self._beside or now_s - self._looked_at_s < LOG_END_EVERY_S:
+            return None
+        self._looked_at_s = now_s
+        return self.look(partitions)
+
+    def look(self, partitions: Iterable[int]) -> str | None:
+        """What went wrong. Asks Kafka: tens of milliseconds in which a core that asks does not consume."""
+        try:
+            self._progress.log_ends = {p: self._consumer.log_range(p, _TIMEOUT_S).end for p in partitions}
+        except RtolapError as error:
+            self._progress.log_ends = {}
+            return str(error)
+        return None
