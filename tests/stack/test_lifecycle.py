@@ -7,22 +7,24 @@ import sys
 import textwrap
 from pathlib import Path
 
-from rtolap.stack.lifecycle import _start_all
 from rtolap.stack.process import ManagedProcess, ProcessSpec
+from rtolap.stack.together import start_all
 
 _RUN = "import time; time.sleep(60)"
 
 
 def _process(name: str, folder: Path, script: str = _RUN) -> ManagedProcess:
-    spec = ProcessSpec(name=name, folder=folder / name, argv=(sys.executable, "-c", script))
-    return ManagedProcess(spec)
+    """Ready at once, unless it is to fail."""
+    missing = None if script == _RUN else "no answer"
+    argv = (sys.executable, "-c", script)
+    return ManagedProcess(ProcessSpec(name, folder / name, argv, ready=lambda _: missing))
 
 
 def test_a_part_starts_after_those_it_needs(tmp_path: Path) -> None:
     processes = {name: _process(name, tmp_path) for name in ("zookeeper", "kafka", "coordinator")}
     seen: list[tuple[str, str]] = []
     try:
-        failed = _start_all(processes, lambda name, phase, note: seen.append((name, phase)))
+        failed = start_all(processes, lambda name, phase, note: seen.append((name, phase)))
         assert failed == {}
         started = seen.index(("coordinator", "starting"))
         assert seen.index(("zookeeper", "ready")) < started
@@ -40,7 +42,7 @@ def test_a_part_whose_need_failed_is_skipped_and_named(tmp_path: Path) -> None:
         "query": _process("query", tmp_path),
     }
     try:
-        failed = _start_all(processes, lambda name, phase, note: None)
+        failed = start_all(processes, lambda name, phase, note: None)
         assert set(failed) == {"kafka", "coordinator", "query"}
         assert "no disk" in str(failed["kafka"])
         assert "coordinator failed" in str(failed["query"])
@@ -55,7 +57,7 @@ def test_an_interrupt_ends_the_waiting_at_once(tmp_path: Path) -> None:
     script = f"""
         import os, signal, sys, threading
         from pathlib import Path
-        from rtolap.stack.lifecycle import _start_all
+        from rtolap.stack.together import start_all
         from rtolap.stack.process import ManagedProcess, ProcessSpec
         asked = threading.Event()
         def never(started_s):
@@ -67,7 +69,7 @@ def test_an_interrupt_ends_the_waiting_at_once(tmp_path: Path) -> None:
                            argv=(sys.executable, "-c", {_RUN!r}))
         process = ManagedProcess(spec)
         try:
-            _start_all({{"kafka": process}}, lambda *unused: None)
+            start_all({{"kafka": process}}, lambda *unused: None)
         except KeyboardInterrupt:
             print("interrupted", process.state())
         finally:

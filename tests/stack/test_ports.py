@@ -6,7 +6,7 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from rtolap.stack.ports import choose_port, free_port, is_free
+from rtolap.stack.ports import choose_port, choose_ports, free_port, is_free
 
 
 @pytest.fixture
@@ -31,3 +31,10 @@ def test_a_taken_port_gives_way_to_a_free_one(taken_port: int) -> None:
 def test_a_port_given_to_another_component_is_not_given_twice() -> None:
     port = free_port()
     assert choose_port(port, taken={port}) != port
+
+
+def test_ports_are_chosen_by_name_and_not_twice(taken_port: int) -> None:
+    free, claimed = free_port(), free_port()
+    chosen = choose_ports({"a": free, "b": free, "c": taken_port, "d": claimed}, {claimed})
+    assert chosen["a"] == free
+    assert len({*chosen.values(), taken_port, claimed}) == 6

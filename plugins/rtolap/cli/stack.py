@@ -18,6 +18,7 @@ from rtolap.cli.output import JsonOption, console, error_console, print_json, pr
 from rtolap.stack.environment import airflow_url, mysql_line
 from rtolap.stack.layout import DEFAULT_DIR, StackLayout
 from rtolap.stack.lifecycle import Stack
+from rtolap.stack.log_files import Follower, last_lines
 
 EXIT_PART_DOWN = 3
 _FOLLOW_POLL_S = 0.3
@@ -160,22 +161,21 @@ def logs(
 ) -> None:
     """Print the end of the logs."""
     width = shutil.get_terminal_size().columns
-    files = []
+    followers = []
     for part, path in Stack(StackLayout(dir)).log_paths(name):
-        if not Path(path).exists():
+        if not path.exists():
             continue
         if name is None:
             sys.stdout.write(f"── {part} {'─' * max(0, min(width, 100) - len(part) - 4)}\n")
-        log = open(path, encoding="utf-8", errors="replace")  # noqa: SIM115 - kept open to follow it
-        files.append((part, log))
-        sys.stdout.writelines(log.readlines()[-lines:] if lines else log.readlines()[:0])
+        followers.append((part, Follower(path)))  # before the end is read: nothing falls between the two
+        sys.stdout.writelines(f"{line}\n" for line in last_lines(path, lines))
     try:
         while follow:
-            for part, log in files:
-                for line in log:
+            for part, log in followers:
+                for line in log.new_lines():
                     sys.stdout.write(line if name else f"{part}: {line}")
             sys.stdout.flush()
             time.sleep(_FOLLOW_POLL_S)
     finally:
-        for _, log in files:
+        for _, log in followers:
             log.close()

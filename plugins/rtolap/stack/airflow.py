@@ -15,8 +15,10 @@ from rtolap.base.errors import ProcessFailed
 from rtolap.base.files import write_atomic
 from rtolap.stack.environment import HOST, airflow_env, airflow_url
 from rtolap.stack.layout import StackLayout
+from rtolap.stack.listeners import foreign_listener
+from rtolap.stack.pids import read_record
 from rtolap.stack.probes import airflow_missing
-from rtolap.stack.process import ProcessSpec
+from rtolap.stack.spec import ProcessSpec
 
 _MIGRATION_TIMEOUT_S = 240
 _READY_TIMEOUT_S = 240  # 20 s on an idle machine; a busy one with two cores may need minutes
@@ -44,14 +46,23 @@ def airflow_spec(
     part: Part, layout: StackLayout, settings: Mapping[str, str], ports: Mapping[str, int]
 ) -> ProcessSpec:
     env = airflow_env(layout, settings, ports)
+
+    def ready(started_s: float) -> str | None:
+        missing = airflow_missing(airflow_url(ports), part.health, started_s)
+        if missing is not None or part is API:
+            return missing
+        # the page that told of this part must be our own
+        return foreign_listener((ports["airflow"],), read_record(layout.pid_file(API.name)))
+
     return ProcessSpec(
         name=part.name,
         folder=layout.run(part.name),
         address=f"{HOST}:{ports['airflow']}" if part is API else "",
+        ports=(ports["airflow"],) if part is API else (),
         argv=(str(Path(sys.executable).with_name("airflow")), *part.command),
         env=env,
         prepare=lambda: migrate(layout, env),
-        ready=lambda started_s: airflow_missing(airflow_url(ports), part.health, started_s),
+        ready=ready,
         ready_timeout_s=_READY_TIMEOUT_S,
         stop_timeout_s=_STOP_TIMEOUT_S,
     )

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from rtolap.stack import airflow
 from rtolap.stack.artifacts import java_artifacts
-from rtolap.stack.environment import HOST, service_env
+from rtolap.stack.environment import HOST, STACK_MARK, service_env
 from rtolap.stack.kafka import kafka_spec
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.probes import http_missing, mysql_missing
-from rtolap.stack.process import ProcessSpec
+from rtolap.stack.spec import ProcessSpec
 from rtolap.stack.zookeeper import zookeeper_spec
 
 # Taken when they are free. Receivers count up from theirs; the agent gives each its own.
@@ -55,17 +55,23 @@ class Component:
 
 
 def _zookeeper(around: Surroundings) -> ProcessSpec:
-    return zookeeper_spec(java_artifacts(), around.layout.run("zookeeper"), around.ports["zookeeper"])
+    folder, ports = around.layout.run("zookeeper"), around.ports
+    return _marked(zookeeper_spec(java_artifacts(), folder, ports["zookeeper"]), around)
 
 
 def _kafka(around: Surroundings) -> ProcessSpec:
-    ports = around.ports
-    return kafka_spec(java_artifacts(), around.layout.run("kafka"), ports["kafka"], ports["kafka-controller"])
+    folder, ports = around.layout.run("kafka"), around.ports
+    return _marked(kafka_spec(java_artifacts(), folder, ports["kafka"], ports["kafka-controller"]), around)
+
+
+def _marked(spec: ProcessSpec, around: Surroundings) -> ProcessSpec:
+    """The services carry the mark in their environment anyway."""
+    return replace(spec, env={**spec.env, STACK_MARK: str(around.layout.root)})
 
 
 def _service(
     name: str,
-    port_name: str,
+    port_names: tuple[str, ...],
     missing: Callable[[Mapping[str, int]], str | None],
     around: Surroundings,
     arguments: tuple[str, ...] = (),
@@ -73,7 +79,8 @@ def _service(
     return ProcessSpec(
         name=name,
         folder=around.layout.run(name),
-        address=f"{HOST}:{around.ports[port_name]}",
+        address=f"{HOST}:{around.ports[port_names[0]]}",
+        ports=tuple(around.ports[port_name] for port_name in port_names),
         argv=(sys.executable, "-m", "rtolap.cli.main", name, "serve", *arguments),
         env=service_env(around.layout, around.settings),
         ready=lambda _: missing(around.ports),
@@ -91,7 +98,7 @@ def _query_missing(ports: Mapping[str, int]) -> str | None:
 
 def _agent(around: Surroundings) -> ProcessSpec:
     arguments = ("--jobs-dir", around.settings["RTOLAP_SPARK_JOBS_DIR"])
-    return _service("agent", "agent", _health("agent"), around, arguments)
+    return _service("agent", ("agent",), _health("agent"), around, arguments)
 
 
 def _airflow(part: airflow.Part, around: Surroundings) -> ProcessSpec:
@@ -106,11 +113,13 @@ COMPONENTS: dict[str, Component] = {
         Component(
             "coordinator",
             ("zookeeper", "kafka"),
-            partial(_service, "coordinator", "coordinator", _health("coordinator")),
+            partial(_service, "coordinator", ("coordinator",), _health("coordinator")),
         ),
         Component("agent", (), _agent),
         Component(
-            "query", ("zookeeper", "coordinator"), partial(_service, "query", "query-http", _query_missing)
+            "query",
+            ("zookeeper", "coordinator"),
+            partial(_service, "query", ("query-http", "query-mysql"), _query_missing),
         ),
         Component("airflow-api", (), partial(_airflow, airflow.API)),
         Component("airflow-scheduler", (), partial(_airflow, airflow.SCHEDULER)),

@@ -13,7 +13,7 @@ from pathlib import Path
 from rtolap.base.errors import ProcessFailed
 from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stack.java import LEAN_FLAGS, class_path, properties, write_log4j
-from rtolap.stack.process import ProcessSpec
+from rtolap.stack.spec import ProcessSpec
 
 _PROBE_TIMEOUT_S = 2.0
 _FORMAT_TIMEOUT_S = 60
@@ -50,6 +50,7 @@ def kafka_spec(
         name="kafka",
         folder=folder,
         address=f"{host}:{port}",
+        ports=(port, controller_port),
         argv=(java[0], "-Xms64m", "-Xmx256m", *java[1:], "kafka.Kafka", str(config)),
         prepare=prepare,
         ready=lambda _: kafka_missing(host, port),

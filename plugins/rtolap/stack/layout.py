@@ -3,7 +3,7 @@
 <root>/stack.json               ports, components, settings (0600)
 <root>/env.sh                   the settings, to be sourced by a shell (0600)
 <root>/lock                     held by `up` and `down`
-<root>/run/<component>/         pid file, log, configuration and, of the servers, their data
+<root>/run/<component>/         pid file, logs, configuration and, of the servers, their data
 <root>/secrets/token            the cluster's bearer token
 <root>/secrets/users            SQL users: name:sha256(sha256(password)) in hex
 <root>/secrets/sql-password     password of the SQL user `rtolap`
@@ -41,6 +41,12 @@ class StackLayout:
 
     def run(self, component: str) -> Path:
         return self.root / "run" / component
+
+    def pid_file(self, component: str) -> Path:
+        return self.run(component) / f"{component}.pid"
+
+    def pid_files(self) -> list[Path]:
+        return sorted((self.root / "run").glob("*/*.pid"))
 
     @property
     def secrets(self) -> Path:

@@ -5,45 +5,33 @@ from __future__ import annotations
 import fcntl
 import socket
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-
-import msgspec
+from pathlib import Path
 
 from rtolap.base.errors import DefinitionError, NotFound, ProcessFailed, Refused, RtolapError
-from rtolap.stack.components import COMPONENTS, DEFAULT_PORTS, Surroundings, needed_first
+from rtolap.stack.claims import PortClaims
+from rtolap.stack.components import COMPONENTS, DEFAULT_PORTS, Surroundings
 from rtolap.stack.environment import HOST, rtolap_settings, write_env_file
 from rtolap.stack.layout import StackLayout
-from rtolap.stack.ports import choose_port
+from rtolap.stack.ports import choose_ports
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.secrets import ensure_secrets, read_secret
 from rtolap.stack.state import StackState, load_state, save_state
-from rtolap.stack.sweep import sweep
+from rtolap.stack.status import PartStatus, part_status
+from rtolap.stack.sweep import marked_processes, sweep
+from rtolap.stack.together import Progress, start_all, stop_all
+from rtolap.stack.versions import adapt, refuse_other_version
 from rtolap.wire.agent_client import AgentClient
 
 _LOCK_TIMEOUT_S = 5.0
-_LOG_LINES = 8
-
-# (component, phase, note); phases: waiting, starting, ready, failed, skipped, stopping, stopped
-Progress = Callable[[str, str, str], None]
-
-
-class PartStatus(msgspec.Struct, frozen=True):
-    """state: ready | starting (runs, does not answer) | crashed | stopped; `problem` says more."""
-
-    name: str
-    state: str
-    address: str
-    pid: int | None
-    uptime_s: float | None
-    log: str
-    problem: str = ""
 
 
 class Stack:
-    def __init__(self, layout: StackLayout) -> None:
+    def __init__(self, layout: StackLayout, claims: PortClaims | None = None) -> None:
         self.layout = StackLayout(layout.root.absolute())
+        self._claims = claims or PortClaims()
 
     def up(self, only: Collection[str], wanted_ports: Mapping[str, int], progress: Progress) -> StackState:
         """Start what does not run, each part as soon as those it needs answer; returns when all answer.
@@ -63,7 +51,7 @@ class Stack:
             state = self._next_state(names, wanted_ports)
             save_state(self.layout, state)
             write_env_file(self.layout, state.settings, state.ports)
-            failed = _start_all(self._processes(state, names), progress)
+            failed = start_all(self._processes(state, names), progress)
         if failed:
             raise ProcessFailed(
                 f"the stack is not complete: {', '.join(failed)}",
@@ -80,39 +68,48 @@ class Stack:
         5. coordinator, Kafka, ZooKeeper                      6. whatever still carries the stack's mark
         A crash in between leaves pid files and marks: the next `down` goes on from there.
         """
-        state = load_state(self.layout)
-        if state is None:
+        old = load_state(self.layout)
+        if old is None:
             return 0
+        state, _ = adapt(old)
         with self._locked():
             processes = self._processes(state, state.components)
             airflow = [name for name in processes if name.startswith("airflow-")]
-            _stop_all(processes, airflow, progress)
+            stop_all(processes, airflow, progress)
             self._stop_agent_children(processes, state)
-            _stop_all(processes, ["agent", "query"], progress)
+            stop_all(processes, ["agent", "query"], progress)
             rest = ["coordinator", "kafka", "zookeeper"]
             spare = {pid for name in rest if name in processes and (pid := processes[name].pid())}
             left = sweep(self.layout, spare)
             for name in rest:
-                _stop_all(processes, [name], progress)
+                stop_all(processes, [name], progress)
             return left + sweep(self.layout, ())
 
     def status(self) -> tuple[PartStatus, ...]:
-        state = load_state(self.layout)
-        if state is None:
+        old = load_state(self.layout)
+        if old is None:
             raise NotFound(
                 "there is no stack here",
                 expected=str(self.layout.state_file),
                 action="start one: rtolap stack up",
             )
+        state, differences = adapt(old)
+        if differences and self._runs(state):
+            raise refuse_other_version(self.layout, differences)
         processes = list(self._processes(state, state.components).values())
         with ThreadPoolExecutor(len(COMPONENTS)) as pool:
-            return tuple(pool.map(_status, processes))
+            return tuple(pool.map(part_status, processes))
 
-    def log_paths(self, name: str | None) -> list[tuple[str, str]]:
+    def log_paths(self, name: str | None) -> list[tuple[str, Path]]:
         """(component, path of its log) of one part or of all that were started."""
-        state = load_state(self.layout)
-        names = checked_names([name]) if name else (state.components if state else ())
-        return [(part, str(self.layout.run(part) / f"{part}.log")) for part in names]
+        old = load_state(self.layout)
+        names = checked_names([name]) if name else (adapt(old)[0].components if old else ())
+        return [(part, self.layout.run(part) / f"{part}.log") for part in names]
+
+    def _runs(self, state: StackState) -> bool:
+        """Whether anything of the stack runs, known parts or whatever else carries its mark."""
+        parts = self._processes(state, state.components).values()
+        return any(part.pid() for part in parts) or bool(marked_processes(self.layout))
 
     def _processes(self, state: StackState, names: Collection[str]) -> dict[str, ManagedProcess]:
         around = Surroundings(self.layout, state.ports, state.settings)
@@ -125,7 +122,10 @@ class Stack:
     def _next_state(self, names: Collection[str], wanted_ports: Mapping[str, int]) -> StackState:
         """While any part runs, ports stay and components are added; otherwise the stack begins anew,
         on the ports of the last time where they are still free."""
-        old = load_state(self.layout)
+        last = load_state(self.layout)
+        old, differences = adapt(last) if last else (None, ())
+        if old and differences and self._runs(old):
+            raise refuse_other_version(self.layout, differences)
         components = set(names)
         if old and any(process.pid() for process in self._processes(old, old.components).values()):
             moved = {name for name, port in wanted_ports.items() if old.ports[name] != port}
@@ -134,13 +134,15 @@ class Stack:
                     f"the stack runs, so its ports cannot change: {', '.join(sorted(moved))}",
                     action="rtolap stack down first",
                 )
-            ports = old.ports
             components |= set(old.components)
+            kept = old.ports
+            ports = self._claims.choose(self.layout, lambda taken: kept)
         else:
-            ports = {}
-            for name, default in DEFAULT_PORTS.items():
-                preferred = wanted_ports.get(name) or (old.ports.get(name) if old else None) or default
-                ports[name] = choose_port(preferred, ports.values())
+            usual = old.ports if old else DEFAULT_PORTS
+            # those that were asked for choose first
+            preferred = {**wanted_ports, **{name: usual[name] for name in usual if name not in wanted_ports}}
+            ports = self._claims.choose(self.layout, lambda taken: choose_ports(preferred, taken))
+            ports = {name: ports[name] for name in DEFAULT_PORTS}
         ordered = tuple(name for name in COMPONENTS if name in components)
         return StackState(ports, ordered, rtolap_settings(self.layout, ports))
 
@@ -182,81 +184,3 @@ def checked_names(names: Collection[str]) -> tuple[str, ...]:
         if name not in COMPONENTS:
             raise DefinitionError("unknown component", expected=" | ".join(COMPONENTS), found=repr(name))
     return tuple(name for name in COMPONENTS if name in names)
-
-
-def _start_all(processes: Mapping[str, ManagedProcess], progress: Progress) -> dict[str, RtolapError]:
-    """Start all in threads, each as soon as what it needs is ready. Returns the failures by name."""
-    for name, need in needed_first(set(processes)).items():
-        progress(name, "waiting", ", ".join(sorted(need)))
-    with ThreadPoolExecutor(len(processes)) as pool:
-        try:
-            return _start_with(pool, processes, progress)
-        except BaseException:  # an interrupt above all: the threads must not wait on
-            for process in processes.values():
-                process.cancel()
-            raise
-
-
-def _start_with(
-    pool: ThreadPoolExecutor, processes: Mapping[str, ManagedProcess], progress: Progress
-) -> dict[str, RtolapError]:
-    needs = needed_first(set(processes))
-    ready: set[str] = set()
-    failed: dict[str, RtolapError] = {}
-    running: dict[Future[None], str] = {}
-    waiting = list(processes)
-    while waiting or running:
-        for name in list(waiting):
-            broken = sorted(needs[name] & failed.keys())
-            if broken:
-                waiting.remove(name)
-                failed[name] = ProcessFailed(f"{name} was not started", found=f"{broken[0]} failed")
-                progress(name, "skipped", f"needs {broken[0]}")
-            elif needs[name] <= ready:
-                waiting.remove(name)
-                already = processes[name].missing() is None
-                progress(name, "starting", "runs already" if already else "")
-                running[pool.submit(processes[name].start)] = name
-        done, _ = wait(running, return_when=FIRST_COMPLETED)
-        for future in done:
-            name = running.pop(future)
-            error = future.exception()
-            if error is None:
-                ready.add(name)
-                progress(name, "ready", processes[name].address)
-            elif isinstance(error, RtolapError):
-                failed[name] = error
-                progress(name, "failed", error.message)
-            else:
-                raise error
-    return failed
-
-
-def _stop_all(processes: Mapping[str, ManagedProcess], names: Collection[str], progress: Progress) -> None:
-    chosen = [processes[name] for name in names if name in processes]
-
-    def stop(process: ManagedProcess) -> None:
-        progress(process.name, "stopping", "")
-        process.stop()
-        progress(process.name, "stopped", "")
-
-    with ThreadPoolExecutor(len(COMPONENTS)) as pool:
-        list(pool.map(stop, chosen))
-
-
-def _status(process: ManagedProcess) -> PartStatus:
-    missing = process.missing()
-    started_s = process.started_s()
-    state = "ready" if missing is None else "starting" if started_s is not None else str(process.state())
-    problem = missing if missing and state == "starting" else ""
-    if state == "crashed":
-        problem = f"ended by itself; its log ends with:\n{process.log_tail(_LOG_LINES)}"
-    return PartStatus(
-        name=process.name,
-        state=state,
-        address=process.address,
-        pid=process.pid(),
-        uptime_s=None if started_s is None else round(time.time() - started_s, 1),
-        log=str(process.log_path),
-        problem=problem,
-    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 # Below the range that Linux gives to outgoing connections (32768 and up), so that a server which is
 # restarted on its port does not find it taken by a client socket.
@@ -38,3 +38,11 @@ def choose_port(preferred: int, taken: Collection[int] = ()) -> int:
     if preferred not in taken and is_free(preferred):
         return preferred
     return free_port(taken)
+
+
+def choose_ports(preferred: Mapping[str, int], taken: Collection[int]) -> dict[str, int]:
+    """By name: each its preferred port where it is free and nobody else's, another one otherwise."""
+    chosen: dict[str, int] = {}
+    for name, port in preferred.items():
+        chosen[name] = choose_port(port, {*taken, *chosen.values()})
+    return chosen

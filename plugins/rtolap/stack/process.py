@@ -16,22 +16,28 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from rtolap.base.errors import ProcessFailed
 from rtolap.base.files import write_atomic
+from rtolap.stack.listeners import foreign_listener, require_free
+from rtolap.stack.log_files import last_lines, start_pump
+from rtolap.stack.pids import (
+    PidRecord,
+    ProcessId,
+    identify,
+    is_same_process,
+    read_record,
+    send_signal,
+    session_members,
+)
+from rtolap.stack.spec import ProcessSpec
 
 _POLL_S = 0.05
-_TAIL_BYTES = 64 * 1024
-# psutil derives the start time from the boot time, which clock corrections move a little; a pid is not
-# given away again that fast.
-_SAME_START_S = 2.0
+_DRAIN_TIMEOUT_S = 2.0
 
 
 class ProcessState(StrEnum):
@@ -40,42 +46,13 @@ class ProcessState(StrEnum):
     CRASHED = "crashed"
 
 
-class PidRecord(msgspec.Struct, frozen=True):
-    """Contents of a pid file. The pid is also the id of the session that the process leads."""
-
-    pid: int
-    started_s: float
-
-
-@dataclass(frozen=True)
-class ProcessSpec:
-    """What to run.
-
-    folder     holds `<name>.pid` and `<name>.log`
-    address    host:port where it answers, empty when it does not listen
-    env        added to this process's environment
-    ready      given its start time (epoch seconds): None once it answers, otherwise what is missing, in words
-    prepare    run before each start (writes configuration, formats folders); must be repeatable
-    """
-
-    name: str
-    folder: Path
-    argv: tuple[str, ...]
-    address: str = ""
-    env: Mapping[str, str] = field(default_factory=dict)
-    cwd: Path | None = None
-    ready: Callable[[float], str | None] = lambda started_s: None
-    prepare: Callable[[], None] = lambda: None
-    ready_timeout_s: float = 60.0
-    stop_timeout_s: float = 10.0
-
-
 class ManagedProcess:
     """A spec and the process that runs it, if any; found again by its pid file."""
 
     def __init__(self, spec: ProcessSpec) -> None:
         self.spec = spec
         self._child: subprocess.Popen[bytes] | None = None
+        self._pump: subprocess.Popen[bytes] | None = None
         self._cancelled = threading.Event()
 
     @property
@@ -110,7 +87,10 @@ class ManagedProcess:
         record = self._record()
         if record is None or not self._lives(record):
             return str(self.state())
-        return self.spec.ready(record.started_s)
+        missing = self.spec.ready(record.started_s)
+        if missing is not None or not self.spec.ports:
+            return missing
+        return foreign_listener(self.spec.ports, record)
 
     def started_s(self) -> float | None:
         """Start time of the living process, epoch seconds."""
@@ -125,26 +105,38 @@ class ManagedProcess:
         if self.pid() is None:
             self.spec.folder.mkdir(parents=True, exist_ok=True)
             self._end_session()  # children that a crashed predecessor may have left
+            require_free(self.spec.ports, self.name)
             self.spec.prepare()
-            with open(self.log_path, "ab") as log:
-                self._child = subprocess.Popen(
-                    self.spec.argv,
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    cwd=self.spec.cwd,
-                    env={**os.environ, **self.spec.env},
-                )
-            record = PidRecord(self._child.pid, psutil.Process(self._child.pid).create_time())
-            write_atomic(self.pid_path, msgspec.json.encode(record))
+            self._spawn()
         if wait:
             self.wait_ready()
+
+    def _spawn(self) -> None:
+        """Start the process, its output into the pump. Both are noted in the pid file.
+
+        A crash before that leaves a process that carries the stack's mark: `down` finds it.
+        """
+        self._pump = start_pump(self.log_path)
+        assert self._pump.stdin is not None
+        with self._pump.stdin as output:
+            self._child = subprocess.Popen(
+                self.spec.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                cwd=self.spec.cwd,
+                env={**os.environ, **self.spec.env},
+            )
+        child = identify(self._child.pid)
+        record = PidRecord(child.pid, child.started_s, identify(self._pump.pid))
+        write_atomic(self.pid_path, msgspec.json.encode(record))
 
     def wait_ready(self) -> None:
         deadline = time.monotonic() + self.spec.ready_timeout_s
         while True:
             if self.pid() is None:
+                self._drain()
                 raise ProcessFailed(
                     f"{self.name} ended while it started",
                     found=self.log_tail(),
@@ -171,13 +163,15 @@ class ManagedProcess:
 
         1. SIGTERM to the process and a grace time
         2. SIGKILL to every process of its session
-        3. remove the pid file    a crash before leaves it: the next stop finds nothing alive and removes it
+        3. its log is written to the end
+        4. remove the pid file    a crash before leaves it: the next stop finds nothing alive and removes it
         """
         pid = self.pid()
         if pid is not None:
-            _signal(pid, signal.SIGTERM)
+            send_signal(pid, signal.SIGTERM)
             self._wait_gone(self.spec.stop_timeout_s)
         self._end_session()
+        self._drain()
         self.pid_path.unlink(missing_ok=True)
 
     def kill(self) -> None:
@@ -185,30 +179,20 @@ class ManagedProcess:
         self._end_session()
 
     def log_tail(self, lines: int = 20) -> str:
-        try:
-            with open(self.log_path, "rb") as log:
-                log.seek(max(0, log.seek(0, os.SEEK_END) - _TAIL_BYTES))
-                return "\n".join(log.read().decode(errors="replace").splitlines()[-lines:])
-        except FileNotFoundError:
-            return "(no log)"
+        return "\n".join(last_lines(self.log_path, lines)) or "(no log)"
 
     def _record(self) -> PidRecord | None:
-        try:
-            return msgspec.json.decode(self.pid_path.read_bytes(), type=PidRecord)
-        except FileNotFoundError:
-            return None
+        return read_record(self.pid_path)
 
     def _lives(self, record: PidRecord) -> bool:
-        if self._child is not None and self._child.pid == record.pid and self._child.poll() is not None:
-            return False  # poll has reaped it
-        return is_same_process(record.pid, record.started_s)
+        return _alive(self._child, record)
 
     def _end_session(self) -> None:
         record = self._record()
         if record is None:
             return
         for pid in session_members(record):
-            _signal(pid, signal.SIGKILL)
+            send_signal(pid, signal.SIGKILL)
         self._wait_gone(self.spec.stop_timeout_s)
 
     def _wait_gone(self, timeout_s: float) -> None:
@@ -216,46 +200,17 @@ class ManagedProcess:
         while self.pid() is not None and time.monotonic() < deadline:
             time.sleep(_POLL_S)
 
+    def _drain(self) -> None:
+        """Let the pump write what is left. It stays while a process outside the session may still write."""
+        record = self._record()
+        pump = record.pump if record else None
+        deadline = time.monotonic() + _DRAIN_TIMEOUT_S
+        while pump is not None and _alive(self._pump, pump) and time.monotonic() < deadline:
+            time.sleep(_POLL_S)
 
-def is_same_process(pid: int, started_s: float) -> bool:
-    """Whether the process that was started then still lives; a zombie does not."""
-    try:
-        process = psutil.Process(pid)
-        return (
-            abs(process.create_time() - started_s) < _SAME_START_S
-            and process.status() != psutil.STATUS_ZOMBIE
-        )
-    except psutil.NoSuchProcess:
+
+def _alive(child: subprocess.Popen[bytes] | None, noted: PidRecord | ProcessId) -> bool:
+    """`child`: the same process when it is our own; polling it reaps it."""
+    if child is not None and child.pid == noted.pid and child.poll() is not None:
         return False
-
-
-def session_members(record: PidRecord) -> list[int]:
-    """Living processes of the session that the recorded process leads or led.
-
-    The kernel gives a pid away again only when neither a process nor a session has it. So if the pid now
-    belongs to another process, the old session is gone and nothing is returned.
-    """
-    if psutil.pid_exists(record.pid) and not is_same_process(record.pid, record.started_s):
-        try:
-            if psutil.Process(record.pid).status() != psutil.STATUS_ZOMBIE:
-                return []
-        except psutil.NoSuchProcess:
-            pass
-    members = []
-    for pid in psutil.pids():
-        try:
-            if (
-                os.getsid(pid) == record.pid
-                and psutil.Process(pid).create_time() > record.started_s - _SAME_START_S
-            ):
-                members.append(pid)
-        except (ProcessLookupError, psutil.NoSuchProcess):
-            continue
-    return members
-
-
-def _signal(pid: int, number: signal.Signals) -> None:
-    try:
-        os.kill(pid, number)
-    except ProcessLookupError:
-        return  # it ended by itself meanwhile, which is what was wanted
+    return is_same_process(noted.pid, noted.started_s)

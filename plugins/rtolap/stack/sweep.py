@@ -11,7 +11,7 @@ import psutil
 
 from rtolap.stack.environment import STACK_MARK
 from rtolap.stack.layout import StackLayout
-from rtolap.stack.process import is_same_process
+from rtolap.stack.pids import is_same_process
 
 _POLL_S = 0.05
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stack.java import LEAN_FLAGS, class_path, properties, write_log4j
-from rtolap.stack.process import ProcessSpec
+from rtolap.stack.spec import ProcessSpec
 
 _PROBE_TIMEOUT_S = 2.0
 
@@ -27,6 +27,7 @@ def zookeeper_spec(
         name="zookeeper",
         folder=folder,
         address=f"{host}:{port}",
+        ports=(port,),
         argv=(
             artifacts.java,
             "-Xmx64m",

@@ -9,8 +9,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 from rtolap.stack.artifacts import JavaArtifacts
@@ -24,6 +26,16 @@ from rtolap.wire.agent_client import AgentClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("java")]
 ONLY = ("--only", "zookeeper,kafka")
+_ANSWERS_EVERYTHING = """
+import http.server, sys
+class Yes(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+server = http.server.HTTPServer(("127.0.0.1", int(sys.argv[1])), Yes)
+print("listening", flush=True)
+server.serve_forever()
+"""
 
 
 class Command:
@@ -78,7 +90,9 @@ def test_up_status_crash_up_down(stack: Command) -> None:
     assert (crashed["kafka"]["state"], crashed["zookeeper"]["state"]) == ("crashed", "ready")
     assert "ended by itself" in str(crashed["kafka"]["problem"])
     text = stack("status")
+    assert text.returncode == 3
     assert "kafka is crashed" in text.stderr
+    assert "zookeeper is" not in text.stderr
 
     mended = stack("up", *ONLY)
     assert mended.returncode == 0, mended.stderr
@@ -129,3 +143,58 @@ def test_down_stops_what_the_agent_runs(stack: Command) -> None:
     assert down.returncode == 0, down.stderr
     assert json.loads(down.stdout)["swept"] == 0  # the agent itself has stopped it
     assert stack.left() == []
+
+
+def test_two_stacks_that_start_at_once_get_ports_of_their_own(tmp_path: Path, stack: Command) -> None:
+    second = Command(tmp_path / "second")
+    wanted = _ports()
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            ups = list(pool.map(lambda one: one("up", "--only", "agent", *wanted, "--json"), (stack, second)))
+        assert [up.returncode for up in ups] == [0, 0], [up.stderr for up in ups]
+        first_ports, second_ports = (set(json.loads(up.stdout)["ports"].values()) for up in ups)
+        assert not first_ports & second_ports
+        parts = [one.status() for one in (stack, second)]
+        assert [code for code, _ in parts] == [0, 0]
+    finally:
+        second("down")
+
+
+def test_another_program_on_a_parts_port_does_not_pass_for_it(stack: Command) -> None:
+    assert stack("up", "--only", "zookeeper,agent", *_ports()).returncode == 0
+    _, parts = stack.status()
+    os.kill(int(str(parts["agent"]["pid"])), signal.SIGKILL)
+    address, _, port = str(parts["agent"]["address"]).partition(":")
+    stranger = subprocess.Popen(
+        [sys.executable, "-c", _ANSWERS_EVERYTHING, port], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert stranger.stdout is not None
+        assert stranger.stdout.readline() == "listening\n"
+        assert httpx.get(f"http://{address}:{port}/health", trust_env=False).status_code == 200
+        code, parts = stack.status()
+        assert (code, parts["agent"]["state"], parts["zookeeper"]["state"]) == (3, "crashed", "ready")
+        up = stack("up", "--only", "agent")
+        assert up.returncode == 1
+        assert f"port {port} free; found it belongs to process {stranger.pid} (" in up.stderr
+    finally:
+        stranger.kill()
+        stranger.wait(10)
+    assert stack("up", "--only", "agent").returncode == 0
+    assert stack.status()[0] == 0
+
+
+def test_a_stack_of_another_version_is_told_so_and_can_be_stopped(stack: Command) -> None:
+    assert stack("up", "--only", "zookeeper", *_ports()).returncode == 0
+    file = stack.folder / "stack.json"
+    file.write_text(file.read_text().replace('"zookeeper"', '"zk"'))
+    for verb in ("status", "up"):
+        done = stack(verb)
+        assert done.returncode == 1
+        assert "another version of rtolap" in done.stderr
+        assert "Traceback" not in done.stderr
+    down = stack("down", "--json")
+    assert down.returncode == 0, down.stderr
+    assert json.loads(down.stdout)["swept"] == 1  # the part whose name this version does not know
+    assert stack.left() == []
+    assert stack("up", "--only", "zookeeper").returncode == 0

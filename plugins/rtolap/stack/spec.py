@@ -1,0 +1,32 @@
+"""What to run, where, and how to see that it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class ProcessSpec:
+    """One part, not yet running.
+
+    folder     holds `<name>.pid` and `<name>.log`
+    address    host:port where it answers, empty when it does not listen
+    ports      all that it listens on; they must be free before it starts, and its own once it answers
+    env        added to this process's environment
+    ready      given its start time (epoch seconds): None once it answers, otherwise what is missing, in words
+    prepare    run before each start (writes configuration, formats folders); must be repeatable
+    """
+
+    name: str
+    folder: Path
+    argv: tuple[str, ...]
+    address: str = ""
+    ports: tuple[int, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: Path | None = None
+    ready: Callable[[float], str | None] = lambda started_s: None
+    prepare: Callable[[], None] = lambda: None
+    ready_timeout_s: float = 60.0
+    stop_timeout_s: float = 10.0
