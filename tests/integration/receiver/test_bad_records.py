@@ -11,8 +11,11 @@ from typing import get_args
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
+from rtolap.base.errors import NotFound
 from rtolap.stream.classify import Reason
 from rtolap.stream.dead_letters import read_dead_letters
+from rtolap.stream.kafka_out import KafkaAdmin
 from rtolap.testing.builders import START_MS, Event
 from rtolap.testing.receiver_world import ReceiverWorld
 from rtolap.testing.services import wait_for
@@ -144,3 +147,82 @@ def test_refusals_after_a_crash_are_kept_once_for_a_reader(world: ReceiverWorld)
     assert refused
     assert _letters(world).keys() == refused
     assert _counted(world).total() == len(refused)
+
+
+def _reason(world: ReceiverWorld) -> str:
+    state = world.state("r0")
+    return f"{state.state}: {state.reason}" if state is not None else ""
+
+
+def _set_bytes_max(world: ReceiverWorld, topic: str, bytes_max: int) -> None:
+    admin = AdminClient({"bootstrap.servers": world.kafka})
+    entry = ConfigEntry("max.message.bytes", str(bytes_max), incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(30)
+
+
+def test_a_letter_that_the_broker_refuses_is_never_lost(
+    world: ReceiverWorld, create_topic: Callable[..., str]
+) -> None:
+    """The topic takes no letter of that size: the consumer waits, over a kill -9 too, until it does."""
+    topic = world.schema.table.dead_letter_topic
+    create_topic(topic, config={"max.message.bytes": "2000"})
+    world.assign()
+    world.start("r0")
+    refused: set[Place] = set()
+    for number in range(30):
+        world.send(number % 2, *_good(number))
+        bad = _text(4000, number) if number == 11 else b"{"
+        refused.add((number % 2, world.send(number % 2, bad, None)))
+    world.producer.flush(30)
+    wait_for("it says why it waits", lambda: "1 refused records cannot be kept" in _reason(world))
+    assert _reason(world).startswith("PAUSED: ")
+    assert topic in _reason(world)
+    large = (1, world.ends()[1] - 1 - 2 * 9)
+    assert large in refused
+    wait_for("all others are kept", lambda: _letters(world).keys() == refused - {large})
+
+    world.end("r0", signal.SIGKILL)
+    world.start("r0")
+    wait_for("it waits again", lambda: "1 refused records cannot be kept" in _reason(world))
+
+    _set_bytes_max(world, topic, 1 << 20)
+    world.produce(100)
+    wait_for("it goes on", lambda: world.exact("r0"))
+    refused |= {(p, at) for p, es in world.log.items() for at, event in enumerate(es) if event is None}
+    with world.client("r0") as client:
+        client.action("checkpoint", {"cube": world.cube})
+    letters = _letters(world)
+    assert letters.keys() == refused
+    assert letters[large][1] == _text(4000, 11)
+    assert _counted(world).total() == len(refused)
+
+
+def test_a_dead_letter_topic_deleted_while_in_use_is_made_again(world: ReceiverWorld) -> None:
+    topic = world.schema.table.dead_letter_topic
+    world.assign()
+    world.start("r0")
+    world.send(0, b"{", None)
+    world.producer.flush(30)
+    wait_for("it is refused", lambda: _counted(world).total() == 1)
+    with world.client("r0") as client:
+        client.action("checkpoint", {"cube": world.cube})
+    assert _letters(world).keys() == {(0, 0)}
+    admin = KafkaAdmin(world.kafka)
+    try:
+        admin.delete_topic(topic)
+        place = 0, world.send(0, b"[", None)
+        world.producer.flush(30)
+        wait_for("the letter is kept in a new topic", lambda: _kept(world, admin, topic) == {place})
+    finally:
+        admin.close()
+    wait_for("it consumes", lambda: _reason(world).startswith("CONSUMING"))
+
+
+def _kept(world: ReceiverWorld, admin: KafkaAdmin, topic: str) -> set[Place]:
+    try:
+        admin.partitions(topic)
+    except NotFound:
+        return set()
+    return set(_letters(world))
