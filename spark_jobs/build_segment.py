@@ -169,6 +169,8 @@ def build(spark: SparkSession, wanted: Sequence[Verified]) -> Iterator[tuple[Bui
     specs = [each.spec for each in wanted]
     events = [each.inputs.events for each in wanted]
     store = open_store(specs[0].object_store)
+    for key, value in store.spark_settings.items():
+        spark.conf.set(key, value)
     for spec in specs:
         store.delete_tree(spec.location)
     builder = Builder(spark, store, specs)
@@ -209,7 +211,7 @@ class Builder:
         columns = spark_schema(self._schema, base)
         frames = [
             self._spark.read.schema(columns)
-            .parquet(*(_uri(self._store, path) for path in paths))
+            .parquet(*(self._store.spark_uri(path) for path in paths))
             .withColumn(SEGMENT_COLUMN, F.lit(place))
             for place, paths in enumerate(inputs)
             if paths
@@ -224,7 +226,7 @@ class Builder:
         folder = f"{self._folder}/{history.cuboid_folder(cuboid)}"
         if not self._store.exists(folder):  # nothing was written: there are no events
             return self._spark.createDataFrame([], columns)
-        return self._spark.read.schema(columns).parquet(_uri(self._store, folder))
+        return self._spark.read.schema(columns).parquet(self._store.spark_uri(folder))
 
     def _write(self, source: DataFrame, cuboid: Cuboid, done: int) -> int:
         """Rows of the cuboid, all segments together."""
@@ -234,7 +236,7 @@ class Builder:
         frame = frame.observe(observed, F.count(F.lit(1)).alias("rows"))
         frame.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").partitionBy(
             SEGMENT_COLUMN
-        ).parquet(_uri(self._store, folder), compression="zstd")
+        ).parquet(self._store.spark_uri(folder), compression="zstd")
         rows = int(observed.get["rows"])
         _report("cuboid", self._specs[0], name=cuboid.name, rows=rows, done=done, total=len(self.cuboids))
         return rows
@@ -275,12 +277,6 @@ def spark_type(column_type: ColumnType) -> T.DataType:
     if column_type.kind == "decimal":
         return T.DecimalType(column_type.precision, column_type.scale)
     return _SIMPLE_TYPES[column_type.kind]
-
-
-def _uri(store: ObjectStore, path: str) -> str:
-    """What Spark opens; Hadoop's name of the S3 file system is s3a."""
-    uri = store.uri(path)
-    return "s3a" + uri.removeprefix("s3") if uri.startswith("s3://") else uri
 
 
 def _result(spec: BuildSpec, manifest: HistoryManifest, started: float) -> BuildResult:

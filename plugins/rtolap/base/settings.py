@@ -23,7 +23,9 @@ class Settings(BaseSettings):
     zookeeper_root: str = "/rtolap"
     session_timeout_s: float = 6.0
     kafka: str = "127.0.0.1:9092"
-    object_store: str = Field(default="file:///var/lib/rtolap/store", description="any pyarrow.fs URI")
+    object_store: str = Field(
+        default="file:///var/lib/rtolap/store", description="file://, s3:// or hdfs://, no secrets"
+    )
     data_dir: Path = Path("/var/lib/rtolap")
     host: str = Field(default="127.0.0.1", description="address to bind to and to announce")
     coordinator_port: int = 7070

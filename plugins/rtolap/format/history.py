@@ -20,7 +20,6 @@ from rtolap.format.schema import physical_schema
 from rtolap.model.cube import ROWS, Cuboid, Schema
 
 FOLDER_LENGTH_MAX = 120  # file systems allow 255 bytes a name; paths stay readable below this
-_CHUNK_BYTES = 1 << 20
 _REBUILD = "restore the file, or queue the segment to be built again"
 
 
@@ -61,7 +60,7 @@ def entry_of(manifest: HistoryManifest, cuboid: Cuboid) -> CuboidEntry:
 def describe_file(store: ObjectStore, folder: str, name: str) -> FileEntry:
     """Checksum, size and rows of a Parquet file that was just written."""
     path = f"{folder}/{name}"
-    digest, size_bytes = _checksum(store, path)
+    digest, size_bytes = store.sha256(path)
     return FileEntry(name, _rows(store, path), size_bytes, digest)
 
 
@@ -71,7 +70,7 @@ def verify_files(store: ObjectStore, folder: str, files: Iterable[FileEntry]) ->
     for entry in files:
         path = f"{folder}/{entry.name}"
         try:
-            digest, size_bytes = _checksum(store, path)
+            digest, size_bytes = store.sha256(path)
         except NotFound as error:
             raise Corrupted(f"file {path} is missing", found="nothing there", action=_REBUILD) from error
         if (size_bytes, digest) != (entry.bytes, entry.sha256):
@@ -113,7 +112,7 @@ def count_events(store: ObjectStore, folder: str, files: Iterable[FileEntry]) ->
     """Sum of `__rows`, read back from the files."""
     events = 0
     for entry in files:
-        with store.fs.open_input_file(store.absolute(f"{folder}/{entry.name}")) as source:
+        with store.open(f"{folder}/{entry.name}") as source:
             for batch in pq.ParquetFile(source).iter_batches(columns=[ROWS]):
                 events += pc.sum(batch.column(0)).as_py() or 0
     return events
@@ -145,7 +144,7 @@ def dump(store: ObjectStore, location: str) -> dict[str, object]:
 def _verify_columns(store: ObjectStore, location: str, cuboid: CuboidEntry, expected: pa.Schema) -> None:
     for entry in cuboid.files:
         path = f"{location}/{entry.name}"
-        with store.fs.open_input_file(store.absolute(path)) as source:
+        with store.open(path) as source:
             found = pq.read_schema(source)
         if [(f.name, f.type) for f in found] != [(f.name, f.type) for f in expected]:
             raise Corrupted(
@@ -157,19 +156,7 @@ def _verify_columns(store: ObjectStore, location: str, cuboid: CuboidEntry, expe
 
 def _rows(store: ObjectStore, path: str) -> int:
     try:
-        with store.fs.open_input_file(store.absolute(path)) as source:
+        with store.open(path) as source:
             return int(pq.read_metadata(source).num_rows)
     except pa.ArrowInvalid as error:
         raise Corrupted(f"file {path} is not Parquet", found=str(error), action=_REBUILD) from error
-
-
-def _checksum(store: ObjectStore, path: str) -> tuple[str, int]:
-    digest, size_bytes = hashlib.sha256(), 0
-    try:
-        with store.fs.open_input_stream(store.absolute(path), compression=None) as stream:
-            while chunk := stream.read(_CHUNK_BYTES):
-                digest.update(chunk)
-                size_bytes += len(chunk)
-    except FileNotFoundError as error:
-        raise NotFound(f"no file {path} in the object store") from error
-    return digest.hexdigest(), size_bytes

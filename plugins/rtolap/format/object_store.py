@@ -1,15 +1,22 @@
-"""The object store seam: whole files below one root, on anything pyarrow.fs knows (local, S3, HDFS, GCS).
+"""The object store seam: whole files below one root, on local disk, S3 or HDFS, through pyarrow.fs.
 
-Paths are relative to the root and checked. A file is visible whole or not at all: locally through
-tmp + fsync + rename, on S3 because a PUT is atomic, elsewhere through a temporary name and a move.
+Paths are relative to the root and checked. A file is visible whole or not at all:
+
+    local    temporary file, fsync, rename             a crash leaves a temporary file, which nobody lists
+    S3       one PUT, or the completion of an upload   a crash leaves an unfinished upload, which is no object
+    HDFS     temporary file, hsync, rename             a crash leaves a temporary file, which nobody lists
+
+Nothing else is relied upon: no rename of folders, no listing right after a write, no deletion in one step.
 Nothing here overwrites in place or appends.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import uuid
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -18,7 +25,9 @@ from pyarrow import fs
 
 from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.base.files import fsync_dir, write_atomic
+from rtolap.format.store_address import resolve
 
+_CHUNK_BYTES = 1 << 20
 _TEMPORARY_SUFFIX = ".rtolap-tmp"
 _SEGMENT = re.compile(r"[A-Za-z0-9_.+=,@~:-]+")
 
@@ -37,9 +46,13 @@ class ObjectStore:
     when the store does not answer.
     """
 
-    def __init__(self, filesystem: fs.FileSystem, root: str, base_uri: str) -> None:
+    def __init__(
+        self, filesystem: fs.FileSystem, root: str, base_uri: str, spark: Mapping[str, str] | None = None
+    ) -> None:
+        """`spark`: settings that make Spark reach the same store under `uri`."""
         self.fs = filesystem
         self.root = root.rstrip("/")
+        self.spark_settings: Mapping[str, str] = dict(spark or {})
         self._base_uri = base_uri.rstrip("/")
         self.is_local = isinstance(filesystem, fs.LocalFileSystem)
 
@@ -48,8 +61,13 @@ class ObjectStore:
         return f"{self.root}/{_checked(path)}" if path else self.root
 
     def uri(self, path: str) -> str:
-        """What Spark and DuckDB open: the store's URI with `path` behind it."""
+        """What others open: the store's URI with `path` behind it."""
         return f"{self._base_uri}/{_checked(path)}" if path else self._base_uri
+
+    def spark_uri(self, path: str) -> str:
+        """What Spark opens, given `spark_settings`: Hadoop's name of the S3 file system is s3a."""
+        uri = self.uri(path)
+        return "s3a" + uri.removeprefix("s3") if uri.startswith("s3://") else uri
 
     def write(self, path: str, data: bytes) -> None:
         """Create or replace a file in one step; when this returns it is durable."""
@@ -91,12 +109,28 @@ class ObjectStore:
         try:
             with self.fs.open_input_stream(target, compression=None) as stream:
                 return bytes(stream.read())
-        except FileNotFoundError as error:
-            raise self._missing(path) from error
         except (OSError, pa.ArrowException) as error:
-            if not self.exists(path):
-                raise self._missing(path) from error
-            raise self._unavailable("read", path, error) from error
+            raise self._unreadable(path, error) from error
+
+    def open(self, path: str) -> pa.NativeFile:
+        """For reading ranges: seekable. What reading it raises is pyarrow's."""
+        try:
+            return self.fs.open_input_file(self.absolute(path))
+        except (OSError, pa.ArrowException) as error:
+            raise self._unreadable(path, error) from error
+
+    def sha256(self, path: str) -> tuple[str, int]:
+        """Hex digest and size in bytes of what is stored, read in pieces."""
+        digest, size_bytes = hashlib.sha256(), 0
+        target = self.absolute(path)
+        try:
+            with self.fs.open_input_stream(target, compression=None) as stream:
+                while chunk := stream.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+                    size_bytes += len(chunk)
+        except (OSError, pa.ArrowException) as error:
+            raise self._unreadable(path, error) from error
+        return digest.hexdigest(), size_bytes
 
     def exists(self, path: str) -> bool:
         """True for a file or a folder."""
@@ -168,6 +202,12 @@ class ObjectStore:
         except (OSError, pa.ArrowException) as error:
             raise self._unavailable("look at", path, error) from error
 
+    def _unreadable(self, path: str, error: Exception) -> NotFound | Unavailable:
+        """Stores tell a missing file in different ways; a look tells it surely."""
+        if isinstance(error, FileNotFoundError) or not self.exists(path):
+            return self._missing(path)
+        return self._unavailable("read", path, error)
+
     def _missing(self, path: str) -> NotFound:
         return NotFound(f"no file {path} in the object store", found=self._base_uri)
 
@@ -180,16 +220,11 @@ class ObjectStore:
 
 
 def open_store(uri: str) -> ObjectStore:
-    """`file:///path`, `s3://bucket/prefix?region=…`, `hdfs://host:port/path` → ObjectStore."""
-    try:
-        filesystem, root = fs.FileSystem.from_uri(uri)
-    except (ValueError, OSError, pa.ArrowException) as error:
-        raise DefinitionError(
-            "not an object store", expected="a URI such as file:///var/lib/rtolap/store", found=str(error)
-        ) from error
-    if isinstance(filesystem, fs.LocalFileSystem):
-        Path(root).mkdir(parents=True, exist_ok=True)
-    return ObjectStore(filesystem, root, uri.partition("?")[0])
+    """See `store_address` for the addresses. Raises DefinitionError for anything else."""
+    address = resolve(uri)
+    if isinstance(address.filesystem, fs.LocalFileSystem):
+        Path(address.root).mkdir(parents=True, exist_ok=True)
+    return ObjectStore(address.filesystem, address.root, address.uri, address.spark)
 
 
 def _checked(path: str) -> str:
