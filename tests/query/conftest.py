@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import duckdb
 import pytest
 from rtolap.query.service import QueryService
 from rtolap.testing.flights import flights_world
 from rtolap.testing.query_world import QueryWorld
+from rtolap.testing.sql_oracle import open_oracle
 
 
 @pytest.fixture(scope="module")
@@ -22,3 +24,9 @@ def service(world: QueryWorld) -> Iterator[QueryService]:
     made = world.service()
     yield made
     made.close()
+
+
+@pytest.fixture(scope="module")
+def oracle(world: QueryWorld) -> Iterator[duckdb.DuckDBPyConnection]:
+    with open_oracle(world) as opened:
+        yield opened

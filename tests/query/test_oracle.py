@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from decimal import Decimal
 
 import duckdb
-import pyarrow as pa
 import pytest
-import sqlglot
-from rtolap.query.dialect import RtolapSql
 from rtolap.query.service import QueryService
-from rtolap.testing.flights import AIRLINE_ROWS
 from rtolap.testing.query_world import QueryWorld
+from rtolap.testing.sql_oracle import asked_of, rows_of
 
 QUERIES = 240
 KEYS = [
@@ -115,36 +110,6 @@ def random_query(rng: random.Random) -> str:
         if rng.random() < 0.3:
             sql += " having count(*) > 2"
     return sql
-
-
-@pytest.fixture(scope="module")
-def oracle(world: QueryWorld) -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as connection:
-        for cube in world.schemas:
-            connection.register(cube, world.visible(cube))
-        connection.register("airlines", AIRLINE_ROWS)
-        yield connection
-
-
-def rows_of(table: pa.Table) -> list[tuple[object, ...]]:
-    rows = [tuple(_comparable(value) for value in row.values()) for row in table.to_pylist()]
-    return sorted(rows, key=repr)
-
-
-def _comparable(value: object) -> object:
-    if isinstance(value, bool | str) or value is None:
-        return value
-    if isinstance(value, float):
-        return Decimal(f"{value:.12e}").normalize() + 0
-    if isinstance(value, int | Decimal):
-        return Decimal(value)
-    return str(value)
-
-
-def asked_of(oracle: duckdb.DuckDBPyConnection, sql: str) -> pa.Table:
-    tree = sqlglot.parse_one(sql, dialect=RtolapSql)
-    engine = tree.sql(dialect="duckdb").replace("TIMESTAMPTZ", "TIMESTAMP")
-    return oracle.execute(engine).to_arrow_reader(1 << 20).read_all()
 
 
 @pytest.mark.parametrize("block", range(6))

@@ -23,6 +23,8 @@ from rtolap.query.sketches import hll_estimate
 
 BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
 
+_STREAM_ERRORS = (pa.ArrowException, OSError, RuntimeError)  # an engine's errors, seen through Arrow
+
 # The reader of a cursor makes one copy of a batch: bounded by BATCH_ROWS, and the price of bound parameters.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
@@ -92,6 +94,21 @@ class EngineSession:
             reader: pa.RecordBatchReader = self._cursor.to_arrow_reader(BATCH_ROWS)
             return reader
         except duckdb.Error as error:
+            raise _translated(error) from error
+
+    def read(self, sql: str, parameters: Mapping[str, object]) -> pa.Table:
+        """The whole result, for what is known to be small."""
+        reader = self.run(sql, parameters)
+        try:
+            return reader.read_all()
+        except _STREAM_ERRORS as error:
+            raise _translated(error) from error
+
+    def drain(self, reader: pa.RecordBatchReader) -> int:
+        """The number of rows of a result that nobody wants to see."""
+        try:
+            return sum(batch.num_rows for batch in reader)
+        except _STREAM_ERRORS as error:
             raise _translated(error) from error
 
     def interrupt(self) -> None:

@@ -1,38 +1,78 @@
-"""EXPLAIN: what a statement did, as rows (item, value)."""
+"""EXPLAIN, what a statement would do, and EXPLAIN ANALYZE, what it did: rows (item, value)."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import msgspec
 import pyarrow as pa
 
-from rtolap.query.plan import ReadStats, Rewritten
+from rtolap.query.plan import CubeRead, ReadStats, Rewritten
+
+SCHEMA = pa.schema([("item", pa.string()), ("value", pa.string())])
+_Rows = list[tuple[str, str]]
 
 
-def explain_table(rewritten: Rewritten, stats: list[ReadStats]) -> pa.Table:
-    rows: list[tuple[str, str]] = []
-    by_cube = {read.cube: read for read in rewritten.reads}
-    for done in stats:
-        read = by_cube[done.cube]
-        pushed = "none" if read.filter is None else msgspec.json.encode(read.filter).decode()
-        cuboids = ", ".join(f"{name} ({count} segments)" for name, count in sorted(done.cuboids.items()))
+def planned(rewritten: Rewritten, estimates: Sequence[ReadStats]) -> pa.Table:
+    rows: _Rows = []
+    for read, would in zip(rewritten.reads, estimates, strict=True):
+        rows += _of_read(read, would)
         rows += [
-            ("cube", done.cube),
-            ("dimensions", ", ".join(read.dimensions) or "none"),
-            ("partials", ", ".join(read.partials)),
-            ("pushed filter", pushed),
-            ("cuboid", cuboids or "none"),
-            ("history segments", ", ".join(done.history_segments) or "none"),
-            ("pruned segments", ", ".join(done.pruned_segments) or "none"),
-            ("real-time segments", ", ".join(done.realtime_segments) or "none"),
-            ("receivers", ", ".join(f"{rs}: {r}" for rs, r in sorted(done.receivers.items())) or "none"),
+            ("rows read (estimate)", str(would.rows_read)),
+            ("rows pruned (estimate)", str(would.rows_pruned)),
+            ("real-time events (at most)", str(would.realtime_events)),
+        ]
+    if rewritten.latest is not None:
+        key, enough = rewritten.latest.key, rewritten.latest.rows
+        rows.append(("latest first", f"by {key}, until there are {enough} rows"))
+    return _table(rows + _of_statement(rewritten))
+
+
+def analyzed(
+    rewritten: Rewritten, stats: Sequence[ReadStats], result_rows: int, fetch_ms: float, engine_ms: float
+) -> pa.Table:
+    rows: _Rows = []
+    for read, done in zip(rewritten.reads, stats, strict=True):
+        rows += _of_read(read, done)
+        rows += [
             ("rows read", str(done.rows_read)),
             ("rows pruned", str(done.rows_pruned)),
             ("partial rows", str(done.partial_rows)),
+            ("snapshots", str(done.snapshots)),
             ("positions", json.dumps({str(p): o for p, o in sorted(done.positions.items())})),
         ]
-    if rewritten.lookups:
-        rows.append(("lookups", ", ".join(rewritten.lookups)))
-    rows.append(("sql", rewritten.sql.replace("__relation_", "")))
-    return pa.table({"item": [item for item, _ in rows], "value": [value for _, value in rows]})
+    rows += _of_statement(rewritten)
+    rows += [
+        ("result rows", str(result_rows)),
+        ("fetch ms", f"{fetch_ms:.1f}"),
+        ("engine ms", f"{engine_ms:.1f}"),
+    ]
+    return _table(rows)
+
+
+def _of_read(read: CubeRead, stats: ReadStats) -> _Rows:
+    pushed = "none" if read.filter is None else msgspec.json.encode(read.filter).decode()
+    cuboids = ", ".join(f"{name} ({count} segments)" for name, count in sorted(stats.cuboids.items()))
+    return [
+        ("cube", read.cube),
+        ("dimensions", ", ".join(read.dimensions) or "none"),
+        ("partials", ", ".join(read.partials)),
+        ("pushed filter", pushed),
+        ("cuboid", cuboids or "none"),
+        ("history segments", ", ".join(stats.history_segments) or "none"),
+        ("pruned segments", ", ".join(stats.pruned_segments) or "none"),
+        ("real-time segments", ", ".join(stats.realtime_segments) or "none"),
+        ("receivers", ", ".join(f"{rs}: {r}" for rs, r in sorted(stats.receivers.items())) or "none"),
+    ]
+
+
+def _of_statement(rewritten: Rewritten) -> _Rows:
+    lookups = [("lookups", ", ".join(rewritten.lookups))] if rewritten.lookups else []
+    return [*lookups, ("sql", rewritten.sql.replace("__relation_", ""))]
+
+
+def _table(rows: _Rows) -> pa.Table:
+    return pa.table(
+        [pa.array([item for item, _ in rows]), pa.array([value for _, value in rows])], schema=SCHEMA
+    )

@@ -7,6 +7,7 @@ import threading
 import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, StaleSnapshot, Unavailable
+from rtolap.metadata.records import SegmentRecord
 from rtolap.query.cancel import Cancellation
 from rtolap.query.cluster import Cluster
 from rtolap.query.history import HistoryEngine
@@ -49,8 +50,17 @@ class Fetcher:
         self._realtime = realtime
         self.positions = Positions()
 
-    def plan(self, read: CubeRead) -> tuple[HistoryPlan, tuple[ReplicaSetPlan, ...]]:
-        return self._plan(read, fresh=False)
+    def segments(self, cube: str) -> tuple[SegmentRecord, ...]:
+        """All that the cube has records of."""
+        return tuple(self._cluster.view(cube).records().values())
+
+    def estimate(self, read: CubeRead, cancellation: Cancellation) -> ReadStats:
+        """What `fetch` would do, out of one snapshot, manifests and statistics. Raises Corrupted."""
+        history, sets = self._plan(read, fresh=False)
+        stats = _begun(read, history)
+        self._history.estimate(read, history.segments, stats, cancellation)
+        self._realtime.estimate(read, history.snapshot, sets, stats, cancellation)
+        return stats
 
     def fetch(self, read: CubeRead, cancellation: Cancellation) -> tuple[pa.Table, ReadStats]:
         """Raises Unavailable, Corrupted or StaleSnapshot (when snapshots keep going stale)."""
@@ -62,12 +72,8 @@ class Fetcher:
                 cancellation.check()
                 self._cluster.view(read.cube).refresh()
             history, sets = self._plan(read, fresh=attempt > 0)
-            stats = ReadStats(
-                read.cube,
-                history_segments=tuple(record.name for record in history.segments),
-                pruned_segments=history.pruned,
-                snapshots=attempt + 1,
-            )
+            stats = _begun(read, history)
+            stats.snapshots = attempt + 1
             try:
                 return self._read(read, history, sets, stats, cancellation), stats
             except StaleSnapshot:
@@ -112,3 +118,11 @@ class Fetcher:
         merged = group_partials(read, merge(read, tables))
         stats.partial_rows = merged.num_rows
         return merged
+
+
+def _begun(read: CubeRead, history: HistoryPlan) -> ReadStats:
+    return ReadStats(
+        read.cube,
+        history_segments=tuple(record.name for record in history.segments),
+        pruned_segments=history.pruned,
+    )

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import pyarrow as pa
@@ -40,6 +41,12 @@ class HistoryEngine(Protocol):
         """
         ...
 
+    def estimate(
+        self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
+    ) -> None:
+        """Fills in `stats` as `read` would, out of manifests and statistics: no row is read."""
+        ...
+
 
 class EmbeddedHistory:
     """Thread-safe. A file's checksum is taken once, when this process first opens it."""
@@ -60,36 +67,49 @@ class EmbeddedHistory:
         empty = physical_schema(read.schema, read.dimensions, read.partials, plain=True).empty_table()
         return pa.concat_tables([empty, *tables])
 
+    def estimate(
+        self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
+    ) -> None:
+        for segment in segments:
+            cancellation.check()
+            location, cuboid = self._choose(read, segment, stats)
+            with _readable(read, segment):
+                self._dataset(read, location, cuboid, stats)
+
     def _read_segment(self, read: CubeRead, segment: SegmentRecord, stats: ReadStats) -> pa.Table:
+        location, cuboid = self._choose(read, segment, stats)
+        for file in cuboid.files:
+            self._verify(f"{location}/{file.name}", file)
+        with _readable(read, segment):
+            dataset, condition = self._dataset(read, location, cuboid, stats)
+            columns = [*read.dimensions, *read.partials]
+            table = dataset.to_table(columns=columns, filter=condition, use_threads=True)
+        return group_partials(read, table)
+
+    def _choose(self, read: CubeRead, segment: SegmentRecord, stats: ReadStats) -> tuple[str, CuboidEntry]:
         location = segment.location
         if location is None:
             raise Corrupted(
                 f"{read.cube}/{segment.name} is at version {segment.version} without a location",
                 action="queue the segment to be built again",
             )
-        manifest = self._manifest(location, segment)
-        cuboid = choose_cuboid(manifest, read)
+        cuboid = choose_cuboid(self._manifest(location, segment), read)
         stats.cuboids[cuboid.name] = stats.cuboids.get(cuboid.name, 0) + 1
-        for file in cuboid.files:
-            self._verify(f"{location}/{file.name}", file)
+        return location, cuboid
+
+    def _dataset(
+        self, read: CubeRead, location: str, cuboid: CuboidEntry, stats: ReadStats
+    ) -> tuple[ds.Dataset, ds.Expression | None]:
+        """The cuboid's files, and what passes of them; counts the rows that statistics do not rule out."""
         needed = (*read.dimensions, *sorted(columns_of(read.filter) - set(read.dimensions)))
         schema = physical_schema(read.schema, needed, read.partials, plain=True)
         paths = [self._store.absolute(f"{location}/{file.name}") for file in cuboid.files]
         condition = None if read.filter is None else arrow_filter(read.filter, read.schema)
-        try:
-            dataset = ds.dataset(paths, schema=schema, format="parquet", filesystem=self._store.fs)
-            kept = _rows_kept(dataset, condition)
-            columns = [*read.dimensions, *read.partials]
-            table = dataset.to_table(columns=columns, filter=condition, use_threads=True)
-        except (OSError, pa.ArrowException) as error:
-            raise Corrupted(
-                f"history of {read.cube}/{segment.name} cannot be read",
-                found=str(error),
-                action="restore the file, or queue the segment to be built again",
-            ) from error
+        dataset = ds.dataset(paths, schema=schema, format="parquet", filesystem=self._store.fs)
+        kept = _rows_kept(dataset, condition)
         stats.rows_read += kept
         stats.rows_pruned += cuboid.rows - kept
-        return group_partials(read, table)
+        return dataset, condition
 
     def _manifest(self, location: str, segment: SegmentRecord) -> HistoryManifest:
         with self._lock:
@@ -137,6 +157,18 @@ class EmbeddedHistory:
             self._verified[path] = None
             while len(self._verified) > FILES_KEPT:
                 self._verified.popitem(last=False)
+
+
+@contextmanager
+def _readable(read: CubeRead, segment: SegmentRecord) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise Corrupted(
+            f"history of {read.cube}/{segment.name} cannot be read",
+            found=str(error),
+            action="restore the file, or queue the segment to be built again",
+        ) from error
 
 
 def choose_cuboid(manifest: HistoryManifest, read: CubeRead) -> CuboidEntry:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 import sqlglot
 from sqlglot import exp
@@ -14,8 +15,11 @@ from rtolap.base.errors import QueryError
 from rtolap.query.dialect import RtolapSql
 
 STATEMENT_BYTES_MAX = 1 << 20  # a longer text is a mistake; parsing is the one unbounded step of ours
-_EXPLAIN = re.compile(r"\s*(explain|desc|describe)\s+(?=select\b|with\b|\()", re.IGNORECASE)
+_EXPLAIN = re.compile(r"\s*(?:explain|desc|describe)\s+(analyze\s+)?(?=select\b|with\b|\()", re.IGNORECASE)
 _MARKUP = re.compile(r"\x1b\[\d+m")
+
+
+Explain = Literal["plan", "analyze"]  # EXPLAIN shows what would be done, EXPLAIN ANALYZE what was done
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class Statement:
     """One query. Parameters are named `p1`, `p2`, … in the order of their `?`, or as `:name` names them."""
 
     tree: exp.Expr
-    explain: bool
+    explain: Explain | None
     parameters: tuple[str, ...]
 
 
@@ -31,8 +35,9 @@ def parse(sql: str) -> Statement:
     """Raises QueryError for bad SQL, several statements, or anything but a query."""
     if len(sql) > STATEMENT_BYTES_MAX:
         raise QueryError("the statement is too long", expected=f"at most {STATEMENT_BYTES_MAX} characters")
-    explain = _EXPLAIN.match(sql)
-    body = sql[explain.end() :] if explain else sql
+    asked = _EXPLAIN.match(sql)
+    explain: Explain | None = None if asked is None else "analyze" if asked[1] else "plan"
+    body = sql[asked.end() :] if asked else sql
     try:
         body, positional = _name_question_marks(body)
         trees = [tree for tree in sqlglot.parse(body, dialect=RtolapSql) if tree is not None]
@@ -46,7 +51,7 @@ def parse(sql: str) -> Statement:
         raise QueryError(
             "unsupported statement", expected="SELECT, WITH, UNION or EXPLAIN SELECT", found=tree.key.upper()
         )
-    return Statement(tree, explain is not None, _parameters(tree, positional))
+    return Statement(tree, explain, _parameters(tree, positional))
 
 
 def _name_question_marks(sql: str) -> tuple[str, tuple[str, ...]]:

@@ -49,6 +49,14 @@ class CubeRead:
 
 
 @dataclass(frozen=True)
+class LatestRows:
+    """A result of `rows` rows is whole if no row with a larger `key`, a time dimension, was left out."""
+
+    key: str
+    rows: int
+
+
+@dataclass(frozen=True)
 class Rewritten:
     """SQL for the engine, and the relations it stands on. `parameters` names those the SQL still holds."""
 
@@ -58,6 +66,7 @@ class Rewritten:
     lookups: tuple[str, ...]
     information: tuple[str, ...]
     parameters: tuple[str, ...]
+    latest: LatestRows | None = None
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,7 @@ class ReplicaSetPlan:
 
 @dataclass
 class ReadStats:
-    """What one cube read did, for EXPLAIN and the HTTP answer."""
+    """What one cube read did or, for EXPLAIN, would do; `realtime_events` of the latter only."""
 
     cube: str
     history_segments: tuple[str, ...] = ()
@@ -88,6 +97,7 @@ class ReadStats:
     cuboids: dict[str, int] = field(default_factory=dict)  # cuboid name → segments read from it
     receivers: dict[str, str] = field(default_factory=dict)  # replica set → receiver that answered
     realtime_segments: tuple[str, ...] = ()
+    realtime_events: int = 0
     rows_read: int = 0
     rows_pruned: int = 0
     partial_rows: int = 0

@@ -10,9 +10,10 @@ import msgspec
 import pyarrow as pa
 
 from rtolap.base.errors import RtolapError, StaleSnapshot, Unauthorized, Unavailable
+from rtolap.model.segment import parse_segment_name
 from rtolap.query.cancel import Cancellation
 from rtolap.query.plan import CubeRead, ReadStats, ReplicaSetPlan
-from rtolap.wire.receiver import PartialAnswer, PartialQuery, Snapshot
+from rtolap.wire.receiver import LocalSegmentStats, PartialAnswer, PartialQuery, Snapshot
 from rtolap.wire.receiver_client import ReceiverClients
 
 CALLS_MAX = 64  # receiver calls at the same time, over all queries; more wait for a free thread
@@ -34,6 +35,10 @@ class RealtimeSource(Protocol):
         self, receiver_id: str, address: str, query: PartialQuery, on_start: CancelHook
     ) -> tuple[pa.Table, PartialAnswer]: ...
 
+    def local_segments(self, receiver_id: str, address: str, cube: str) -> tuple[LocalSegmentStats, ...]:
+        """What the receiver holds, without asking it to compute anything."""
+        ...
+
 
 class FlightSource:
     def __init__(self, clients: ReceiverClients) -> None:
@@ -43,6 +48,10 @@ class FlightSource:
         self, receiver_id: str, address: str, query: PartialQuery, on_start: CancelHook
     ) -> tuple[pa.Table, PartialAnswer]:
         return self._clients.at(address).query(query, on_start=on_start)
+
+    def local_segments(self, receiver_id: str, address: str, cube: str) -> tuple[LocalSegmentStats, ...]:
+        stats = self._clients.at(address).stats()
+        return next((known.segments for known in stats.cubes if known.cube == cube), ())
 
 
 class Realtime:
@@ -99,6 +108,34 @@ class Realtime:
         _check_apart(read.cube, answers)
         return tables
 
+    def estimate(
+        self,
+        read: CubeRead,
+        snapshot: Snapshot,
+        sets: tuple[ReplicaSetPlan, ...],
+        stats: ReadStats,
+        cancellation: Cancellation,
+    ) -> None:
+        """Who would be asked, and at most how many events it would answer for. Nobody has to answer."""
+        for replica_set in sets:
+            failures = []
+            for receiver, address in replica_set.receivers:
+                cancellation.check()
+                try:
+                    held = self._source.local_segments(receiver, address, read.cube)
+                except (Unavailable, Unauthorized) as error:
+                    failures.append(f"{receiver}: {error}")
+                    continue
+                asked = [segment for segment in held if _is_asked(segment, read, snapshot)]
+                names = (segment.segment for segment in asked)
+                stats.receivers[replica_set.replica_set] = receiver
+                stats.realtime_segments = tuple(sorted({*stats.realtime_segments, *names}))
+                stats.realtime_events += sum(segment.events for segment in asked)
+                break
+            else:
+                reason = "; ".join(failures) or "none is live"
+                stats.receivers[replica_set.replica_set] = f"nobody ({reason})"
+
     def _ask_set(
         self, query: PartialQuery, plan: ReplicaSetPlan, at_least: dict[int, int], cancellation: Cancellation
     ) -> tuple[str, pa.Table, PartialAnswer]:
@@ -124,6 +161,13 @@ class Realtime:
             found="; ".join(failures) or "none is live",
             action="start a receiver of the replica set: `rtolap receivers` shows their state",
         )
+
+
+def _is_asked(segment: LocalSegmentStats, read: CubeRead, snapshot: Snapshot) -> bool:
+    span = parse_segment_name(segment.segment)
+    purged = snapshot.horizon_ms is not None and span.end_ms <= snapshot.horizon_ms
+    beyond = segment.version > snapshot.versions.get(segment.segment, 0)
+    return beyond and not purged and read.time.overlaps(span.start_ms, span.end_ms)
 
 
 def _check_positions(receiver: str, plan: ReplicaSetPlan, answer: PartialAnswer) -> None:

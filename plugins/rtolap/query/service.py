@@ -10,21 +10,23 @@ import pyarrow as pa
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import QueryError, Unavailable
+from rtolap.query import explain
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.cluster import Cluster
 from rtolap.query.engine import Engine, EngineSession, translated
-from rtolap.query.explain import explain_table
 from rtolap.query.fetch import Fetcher
 from rtolap.query.history import HistoryEngine
 from rtolap.query.information_schema import INFORMATION_TABLES, information_table
+from rtolap.query.latest import narrowed
 from rtolap.query.lookups import Lookups
 from rtolap.query.merge import merge
 from rtolap.query.parser import Statement
-from rtolap.query.plan import ReadStats, Rewritten
+from rtolap.query.plan import CubeRead, LatestRows, ReadStats, Rewritten
 from rtolap.query.prepared import PreparedStatements
 from rtolap.query.realtime import Realtime, RealtimeSource
 from rtolap.query.rules import Context
+from rtolap.query.rules.pushdown import relation_name
 
 Parameters = Sequence[object] | Mapping[str, object]
 TIMEOUT_MS_DEFAULT = 60_000
@@ -125,20 +127,16 @@ class QueryService:
     def describe(self, sql: str | Statement) -> tuple[pa.Schema, tuple[str, ...]]:
         """Result columns and parameter names, without asking receivers or history."""
         statement = self._prepared.parse(sql) if isinstance(sql, str) else sql
-        if statement.explain:
-            return pa.schema([("item", pa.string()), ("value", pa.string())]), statement.parameters
+        if statement.explain is not None:
+            return explain.SCHEMA, statement.parameters
         session = self._engine.session()
         try:
             rewritten, catalogue = self._rewrite(statement, {}, session)
-            for read in rewritten.reads:
-                session.register(read.relation, merge(read, ()))
             for name in rewritten.lookups:
-                session.register(f"__relation_{name}", self._lookups.empty(catalogue.lookups[name]))
+                session.register(relation_name(name), self._lookups.empty(catalogue.lookups[name]))
             self._register_information(rewritten, catalogue, session)
             nothing = dict.fromkeys(rewritten.parameters)
-            # LIMIT outside: a parameter in the statement's own LIMIT may be NULL here.
-            reader = session.run(f"SELECT * FROM ({rewritten.sql}) AS described LIMIT 0", nothing)
-            return reader.schema, statement.parameters
+            return self._bound(rewritten, nothing, session), statement.parameters
         finally:
             session.close()
 
@@ -155,23 +153,61 @@ class QueryService:
         self, statement: Statement, values: dict[str, object], session: EngineSession, ending: Cancellation
     ) -> Outcome:
         rewritten, catalogue = self._rewrite(statement, values, session)
-        stats = []
-        for read in rewritten.reads:
-            ending.check()
-            table, done = self._fetcher.fetch(read, ending)
-            stats.append(done)
-            session.register(read.relation, table)
         for name in rewritten.lookups:
-            session.register(f"__relation_{name}", self._lookups.read(catalogue.lookups[name]))
+            session.register(relation_name(name), self._lookups.read(catalogue.lookups[name]))
         self._register_information(rewritten, catalogue, session)
         used = {name: values[name] for name in rewritten.parameters}
-        ending.check()
-        reader = session.run(rewritten.sql, used)
-        if statement.explain:
-            table = explain_table(rewritten, stats)
-            reader.close()
+        if statement.explain == "plan":
+            estimates = [self._fetcher.estimate(read, ending) for read in rewritten.reads]
+            self._bound(rewritten, used, session)  # what the engine would refuse is told now
+            table = explain.planned(rewritten, estimates)
+            return Outcome(table.schema, self._stream(table.to_reader(), session, ending))
+        began_s = self.clock.monotonic_s()
+        if rewritten.latest is not None:
+            stats, reader = self._run_latest(rewritten, rewritten.latest, used, session, ending)
+        else:
+            stats = [self._fetch(read, session, ending) for read in rewritten.reads]
+            reader = session.run(rewritten.sql, used)
+        if statement.explain == "analyze":
+            fetched_s = self.clock.monotonic_s()
+            rows = session.drain(reader)
+            fetch_ms, engine_ms = (fetched_s - began_s) * 1000, (self.clock.monotonic_s() - fetched_s) * 1000
+            table = explain.analyzed(rewritten, stats, rows, fetch_ms, engine_ms)
             return Outcome(table.schema, self._stream(table.to_reader(), session, ending), stats)
         return Outcome(reader.schema, self._stream(reader, session, ending), stats)
+
+    def _fetch(self, read: CubeRead, session: EngineSession, ending: Cancellation) -> ReadStats:
+        ending.check()
+        table, done = self._fetcher.fetch(read, ending)
+        session.register(read.relation, table)
+        ending.check()
+        return done
+
+    def _run_latest(
+        self,
+        rewritten: Rewritten,
+        latest: LatestRows,
+        values: Mapping[str, object],
+        session: EngineSession,
+        ending: Cancellation,
+    ) -> tuple[list[ReadStats], pa.RecordBatchReader]:
+        (read,) = rewritten.reads
+        rows_read = 0
+        for narrower in narrowed(read, latest, self._fetcher.segments(read.cube)):
+            done = self._fetch(narrower, session, ending)
+            done.rows_read += rows_read
+            rows_read = done.rows_read
+            table = session.read(rewritten.sql, values)
+            if table.num_rows >= latest.rows:
+                break
+        return [done], table.to_reader()
+
+    def _bound(self, rewritten: Rewritten, values: Mapping[str, object], session: EngineSession) -> pa.Schema:
+        """The result's columns, over empty cubes."""
+        for read in rewritten.reads:
+            session.register(read.relation, merge(read, ()))
+        # LIMIT outside: a parameter in the statement's own LIMIT may be NULL here.
+        return session.run(f"SELECT * FROM ({rewritten.sql}) AS described LIMIT 0", values).schema
 
     def _rewrite(
         self, statement: Statement, values: Mapping[str, object], session: EngineSession

@@ -69,9 +69,9 @@ def test_errors_travel_with_their_kind(doors: Doors) -> None:
             client.query(SLOW, timeout_ms=300)
 
 
-def test_explain_shows_what_was_done(doors: Doors) -> None:
+def test_explain_analyze_shows_what_was_done(doors: Doors) -> None:
     with QueryClient(doors.http_url, token=TOKEN) as client:
-        rows = dict(client.query("explain select count(*) from flights where carrier = 'AA'").rows)
+        rows = dict(client.query("explain analyze select count(*) from flights where carrier = 'AA'").rows)
     assert rows["cube"] == "flights"
     assert "carrier" in rows["pushed filter"]
     assert rows["cuboid"] != "none"

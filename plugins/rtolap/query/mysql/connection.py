@@ -39,6 +39,7 @@ _CONDITIONAL = re.compile(r"/\*!\d*\s?(.*?)\*/", re.DOTALL)
 _WORDS = re.compile(
     r"(?:begin|commit|rollback|start\s+transaction|savepoint|release|lock|unlock|flush)\b", re.I
 )
+_QUERY = re.compile(r"(?:(?:explain|desc|describe)\s+(?:analyze\s+)?)?(?:select\b|with\b|\()", re.I)
 _KILL = re.compile(r"kill\s+(?:(query|connection)\s+)?(\d+)\s*;?\s*\Z", re.I)
 _USE = re.compile(r"use\s+(\S+?)\s*;?\s*\Z", re.I)
 _SET = re.compile(r"set\b(.*)", re.I | re.DOTALL)
@@ -209,7 +210,9 @@ class Connection:
             )
         text = _plain(sql)
         statement: Statement | str
-        if re.match(r"(?:select|with|\(|explain\s+(?:select|with))", text, re.I):
+        if re.match(
+            r"(?:select|with|\(|(?:explain|desc|describe)\s+(?:analyze\s+)?(?:select|with|\())", text, re.I
+        ):
             statement = self._parse(text)
             columns, names = self._service.describe(statement)
         else:

@@ -5,10 +5,12 @@ Each rule takes the tree and the context and gives the tree back; each is exact 
 | rule | does |
 |---|---|
 | `names` | spells tables and columns as they are defined, refuses what is unknown, drops zones and locks |
-| `qualify` | gives every column its table, expands stars, aliases and positions |
-| `single_events` | refuses SELECTs that would show single events, which no cube keeps |
+| `stars` | writes out the stars of roll-up rows |
+| `qualify` | gives every column its table, expands other stars, aliases and positions |
+| `roll_up` | turns an outermost SELECT without aggregates into roll-up rows; else refuses single events |
 | `event_time` | puts the coarsest sufficient derived dimension in the place of the event time |
 | `aggregates` | replaces aggregates over events by aggregates over partials |
+| `latest` | notes where the latest groups are answer enough |
 | `pushdown` | takes from WHERE what receivers and history can filter, and notes what each cube has to give |
 """
 
@@ -21,11 +23,12 @@ from rtolap.query.plan import Rewritten
 from rtolap.query.rules.aggregates import aggregates
 from rtolap.query.rules.context import Context, Rule
 from rtolap.query.rules.event_time import event_time
+from rtolap.query.rules.latest import latest
 from rtolap.query.rules.names import names, qualify
 from rtolap.query.rules.pushdown import pushdown
-from rtolap.query.rules.single_events import single_events
+from rtolap.query.rules.roll_up import roll_up, stars
 
-RULES: tuple[Rule, ...] = (names, qualify, single_events, event_time, aggregates, pushdown)
+RULES: tuple[Rule, ...] = (names, stars, qualify, roll_up, event_time, aggregates, latest, pushdown)
 
 
 def rewrite(tree: exp.Expr, context: Context) -> Rewritten:
@@ -40,6 +43,7 @@ def rewrite(tree: exp.Expr, context: Context) -> Rewritten:
         lookups=tuple(sorted(context.lookups)),
         information=tuple(sorted(context.information)),
         parameters=tuple(dict.fromkeys(str(node.name) for node in rewritten.find_all(exp.Parameter))),
+        latest=context.latest,
     )
 
 

@@ -11,14 +11,17 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 from rtolap.base.errors import QueryError
 from rtolap.model.cube import Schema
 from rtolap.query.catalogue import Catalogue
-from rtolap.query.plan import CubeRead
+from rtolap.query.plan import CubeRead, LatestRows
 
 Fold = Callable[[exp.Expr], object]  # a constant expression → its value; LookupError if it has none yet
 
 
 @dataclass
 class Context:
-    """`fold` evaluates constants, parameters included. `information` are tables of information_schema."""
+    """`fold` evaluates constants, parameters included. `information` are tables of information_schema.
+
+    `rolls_up`: the outermost SELECT shows roll-up rows.
+    """
 
     catalogue: Catalogue
     fold: Fold
@@ -26,6 +29,8 @@ class Context:
     reads: tuple[CubeRead, ...] = ()
     lookups: set[str] = field(default_factory=set)
     information: set[str] = field(default_factory=set)
+    rolls_up: bool = False
+    latest: LatestRows | None = None
 
 
 Rule = Callable[[exp.Expr, Context], exp.Expr]
