@@ -17,6 +17,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,7 +117,7 @@ def java_artifacts(cache: Path | None = None) -> JavaArtifacts:
     """All jars, fetched first when the cache lacks them (about 53 MB, once)."""
     jars = pyspark_jars()
     java = find_java()
-    folder = _fetched(java, jars, cache or cache_dir())
+    folder = fetch_jars(_IVY, ("kafka", "spark"), "Kafka", cache)
     logging_jars = [*jars.glob("slf4j-api-*.jar"), *jars.glob("log4j-slf4j2-impl-*.jar")]
     return JavaArtifacts(
         java=java,
@@ -127,20 +128,22 @@ def java_artifacts(cache: Path | None = None) -> JavaArtifacts:
     )
 
 
-def _fetched(java: str, jars: Path, cache: Path) -> Path:
-    """The folder with the fetched jars.
+def fetch_jars(ivy: str, confs: Sequence[str], what: str, cache: Path | None = None) -> Path:
+    """The folder with a sub-folder of jars for each conf of an Ivy module, fetched unless the cache has it.
 
     Ivy writes into a temporary folder that is renamed when it is whole: a crash, or two fetches at the same
-    time, leave either nothing or a whole folder under the final name.
+    time, leave either nothing or a whole folder under the final name. `what` names it in errors.
     """
-    digest = hashlib.sha256(_IVY.encode()).hexdigest()[:12]
+    cache = cache or cache_dir()
+    digest = hashlib.sha256(ivy.encode()).hexdigest()[:12]
     folder = cache / "java" / digest
     if (folder / "complete").is_file():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix="fetch-") as temporary:
         work = Path(temporary)
-        _run_ivy(java, jars, cache / "ivy", work)
+        (work / "ivy.xml").write_text(ivy)
+        _run_ivy(confs, what, cache / "ivy", work)
         (work / "out" / "complete").touch()
         if folder.exists():
             if (folder / "complete").is_file():
@@ -150,18 +153,18 @@ def _fetched(java: str, jars: Path, cache: Path) -> Path:
     return folder
 
 
-def _run_ivy(java: str, jars: Path, ivy_cache: Path, work: Path) -> None:
+def _run_ivy(confs: Sequence[str], what: str, ivy_cache: Path, work: Path) -> None:
     mirror = os.environ.get("RTOLAP_MAVEN_MIRROR") or os.environ.get("DEFAULT_ARTIFACT_REPOSITORY")
-    (work / "ivy.xml").write_text(_IVY)
     (work / "ivysettings.xml").write_text(_IVY_SETTINGS.format(root=' root="${repo.root}"' if mirror else ""))
+    jars = pyspark_jars()
     ivy = next(iter(sorted(jars.glob("ivy-*.jar"))), None)
     if ivy is None:
-        raise NotFound("Ivy is needed to fetch Kafka", expected=f"ivy-*.jar in {jars}", found="none")
+        raise NotFound(f"Ivy is needed to fetch {what}", expected=f"ivy-*.jar in {jars}", found="none")
     command = [
-        java,
+        find_java(),
         *([f"-Drepo.root={mirror}"] if mirror else []),
         *("-jar", str(ivy), "-settings", str(work / "ivysettings.xml"), "-cache", str(ivy_cache)),
-        *("-ivy", str(work / "ivy.xml"), "-confs", "kafka", "spark"),
+        *("-ivy", str(work / "ivy.xml"), "-confs", *confs),
         # `jar` alone drops jars of type bundle; a comma between the two would retrieve nothing at all
         *("-types", "jar", "bundle"),
         *("-retrieve", str(work / "out" / "[conf]" / "[artifact]-[revision].[ext]")),
@@ -171,11 +174,11 @@ def _run_ivy(java: str, jars: Path, ivy_cache: Path, work: Path) -> None:
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=_FETCH_TIMEOUT_S
         )
     except subprocess.TimeoutExpired as error:
-        raise ProcessFailed(f"fetching Kafka's jars took longer than {_FETCH_TIMEOUT_S} s") from error
-    if done.returncode != 0 or not list((work / "out" / "kafka").glob("kafka_*.jar")):
+        raise ProcessFailed(f"fetching the jars of {what} took longer than {_FETCH_TIMEOUT_S} s") from error
+    if done.returncode != 0 or not all(list((work / "out" / conf).glob("*.jar")) for conf in confs):
         tail = "\n".join(done.stdout.splitlines()[-15:])
         raise ProcessFailed(
-            "Kafka's jars could not be fetched from Maven Central",
+            f"the jars of {what} could not be fetched from Maven Central",
             found=f"exit code {done.returncode}:\n{tail}",
             action="check the network, or name a mirror in RTOLAP_MAVEN_MIRROR",
         )
