@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 _PROJECT = Path(__file__).resolve().parents[2]
-_PACKAGE = _PROJECT / "plugins" / "rtolap"
+_SOURCES = {
+    _PROJECT / "plugins" / "rtolap": "rtolap",
+    _PROJECT / "spark_jobs": "rtolap/shipped/spark_jobs",
+    _PROJECT / "dags": "rtolap/shipped/dags",
+}
 
 
 @pytest.fixture(scope="module")
@@ -31,11 +35,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel: Path) -> None:
     names = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     expected = {
-        f"rtolap/{path.relative_to(_PACKAGE).as_posix()}"
-        for path in _PACKAGE.rglob("*")
+        f"{target}/{path.relative_to(folder).as_posix()}"
+        for folder, target in _SOURCES.items()
+        for path in folder.rglob("*")
         if path.is_file() and "__pycache__" not in path.parts and path.suffix != ".pyc"
     }
     assert names == expected
+    assert "rtolap/shipped/spark_jobs/build_segment.py" in names
+    assert "rtolap/shipped/dags/segment_build.py" in names
 
 
 def test_the_wheel_declares_its_command_and_its_airflow_entry_points(wheel: Path) -> None:

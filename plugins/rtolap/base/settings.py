@@ -8,6 +8,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rtolap.base.errors import DefinitionError
+from rtolap.base.shipped import shipped
 
 
 class Settings(BaseSettings):
@@ -46,7 +47,7 @@ class Settings(BaseSettings):
     token_file: Path = Path("/etc/rtolap/token")
     users_file: Path = Path("/etc/rtolap/users")
     include_dir: Path = Path("include")
-    spark_jobs_dir: Path = Path("spark_jobs")
+    spark_jobs_dir: Path = Field(default_factory=lambda: shipped("spark_jobs"))
     spark_master: str = "local[2]"
     log_level: str = "INFO"
 

@@ -24,9 +24,10 @@ def _client(settings: Settings) -> AgentClient:
 
 @app.command()
 def serve(
-    jobs_dir: Annotated[Path, typer.Option(help="Folder of the Spark jobs that may run.")] = Path(
-        "spark_jobs"
-    ),
+    jobs_dir: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the Spark jobs that may run; otherwise RTOLAP_SPARK_JOBS_DIR."),
+    ] = None,
     stop_on_exit: Annotated[
         bool, typer.Option("--stop-on-exit", help="Stop all processes when the agent ends.")
     ] = False,

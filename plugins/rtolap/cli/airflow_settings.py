@@ -19,6 +19,7 @@ import typer
 import yaml
 
 from rtolap.base.errors import DefinitionError, ProcessFailed
+from rtolap.base.shipped import shipped
 from rtolap.cli.output import JsonOption, print_json, success
 
 app = typer.Typer(no_args_is_help=True, help="Connections, pools and variables for an Airflow.")
@@ -47,11 +48,6 @@ class AirflowSettings:
     variables: dict[str, Any]
 
 
-@app.callback()
-def group() -> None:
-    """Keeps `apply` a command of its own."""
-
-
 @app.command()
 def apply(
     file: Annotated[Path, typer.Argument(help="A file in the format of airflow_settings.yaml.")],
@@ -70,6 +66,12 @@ def apply(
         return
     for kind, found in names.items():
         success(f"{kind}: {', '.join(found) or 'none'}")
+
+
+@app.command("dags-folder")
+def dags_folder() -> None:
+    """Print the folder of rtolap's DAGs, for a DAG bundle of an Airflow that is there already."""
+    print(shipped("dags"))
 
 
 def read_settings(file: Path) -> AirflowSettings:

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rtolap.base.errors import NotFound, ProcessFailed
+from rtolap.base.shipped import checkout
 
 # Kafka 4.4.0's pom needs an artefact that is not published. The connector and its token provider lag behind
 # pyspark, hence the four separate, non-transitive dependencies.
@@ -70,17 +71,11 @@ class JavaArtifacts:
     spark_kafka: tuple[Path, ...]
 
 
-def project_root() -> Path | None:
-    """The project's folder when rtolap runs out of a checkout, None when it is installed."""
-    root = Path(__file__).resolve().parents[3]
-    return root if (root / "pyproject.toml").is_file() else None
-
-
 def cache_dir() -> Path:
     configured = os.environ.get("RTOLAP_CACHE_DIR")
     if configured:
         return Path(configured).absolute()
-    root = project_root()
+    root = checkout()
     return root / ".cache" if root else Path.home() / ".cache" / "rtolap"
 
 

@@ -10,18 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from rtolap.base.files import write_atomic
-from rtolap.stack.artifacts import project_root
+from rtolap.base.shipped import checkout, shipped
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.secrets import SQL_USER, read_secret
 
 # In the environment of everything the stack starts, and so of what those start: `down` finds them by it.
 STACK_MARK = "RTOLAP_STACK_ID"
 HOST = "127.0.0.1"
-
-
-def project_dir() -> Path:
-    """Where dags/, include/ and spark_jobs/ are: the checkout, or else the working folder."""
-    return project_root() or Path.cwd()
 
 
 def rtolap_settings(layout: StackLayout, ports: Mapping[str, int]) -> dict[str, str]:
@@ -39,8 +34,9 @@ def rtolap_settings(layout: StackLayout, ports: Mapping[str, int]) -> dict[str, 
         "RTOLAP_OBJECT_STORE": layout.store.as_uri(),
         "RTOLAP_TOKEN_FILE": str(layout.secret("token")),
         "RTOLAP_USERS_FILE": str(layout.secret("users")),
-        "RTOLAP_INCLUDE_DIR": str(project_dir() / "include"),
-        "RTOLAP_SPARK_JOBS_DIR": str(project_dir() / "spark_jobs"),
+        # definitions are the user's own: beside an installed package they are in the working folder
+        "RTOLAP_INCLUDE_DIR": str((checkout() or Path.cwd()) / "include"),
+        "RTOLAP_SPARK_JOBS_DIR": str(shipped("spark_jobs")),
     }
 
 
@@ -61,12 +57,13 @@ def service_env(layout: StackLayout, settings: Mapping[str, str]) -> dict[str, s
 def airflow_env(layout: StackLayout, settings: Mapping[str, str], ports: Mapping[str, int]) -> dict[str, str]:
     home = layout.airflow_home
     url = airflow_url(ports)
-    project = project_dir()
+    root = checkout()
     return {
         **service_env(layout, settings),
         "AIRFLOW_HOME": str(home),
-        "AIRFLOW__CORE__DAGS_FOLDER": str(project / "dags"),
-        "AIRFLOW__CORE__PLUGINS_FOLDER": str(project / "plugins"),
+        "AIRFLOW__CORE__DAGS_FOLDER": str(shipped("dags")),
+        # an installed package registers its plugin by itself
+        "AIRFLOW__CORE__PLUGINS_FOLDER": str(root / "plugins" if root else home / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
         "AIRFLOW__CORE__PARALLELISM": "4",
@@ -80,7 +77,8 @@ def airflow_env(layout: StackLayout, settings: Mapping[str, str], ports: Mapping
         "AIRFLOW__API__WORKERS": "1",
         "AIRFLOW__API__SECRET_KEY": read_secret(layout, "airflow-api"),
         "AIRFLOW__API_AUTH__JWT_SECRET": read_secret(layout, "airflow-jwt"),
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}",
+        # seconds to wait for another component's write; the default of 5 is short for a busy machine
+        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=60",
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
         **airflow_connections(layout, ports),
