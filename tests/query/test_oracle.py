@@ -144,6 +144,8 @@ def test_random_queries_equal_the_raw_rows(
         "select carrier, origin, count(*) from flights group by rollup (carrier, origin)",
         "select origin || '-' || carrier k, count(*) from flights group by 1",
         "select count(*) from flights where 1 = 0",
+        "select count(*) from flights where hour_start < now() and day_start <= curdate()",
+        "select count(*) from flights where hour_start > utc_timestamp() - interval 1 day",
         "select count(*), sum(delay), min(delay), avg(price) from flights where carrier = 'none'",
     ],
 )

@@ -29,6 +29,16 @@ PAIRS = [
         'FROM "__relation_flights" AS "flights"',
     ),
     (
+        "select carrier, price from flights where flown_on > '2013-01-02' - interval 1 day",
+        'SELECT "flights"."carrier" AS "carrier", SUM("flights"."price__sum") AS "price" '
+        'FROM "__relation_flights" AS "flights" GROUP BY "flights"."carrier"',
+    ),
+    (
+        "select now() n, count(distinct curdate()) c",
+        'SELECT CAST(CURRENT_TIMESTAMP AS TIMESTAMP) AS "n", '
+        'COUNT(DISTINCT CAST(CAST(CURRENT_TIMESTAMP AS TIMESTAMP) AS DATE)) AS "c"',
+    ),
+    (
         "select date_trunc('day', ts) d, min(gate) g from flights group by d",
         'SELECT "flights"."day_start" AS "d", MIN("flights"."gate") AS "g" '
         'FROM "__relation_flights" AS "flights" GROUP BY "flights"."day_start"',

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from rtolap.format.schema import physical_schema, select_partials
 from rtolap.query.plan import CubeRead
@@ -32,20 +31,6 @@ def group_partials(read: CubeRead, table: pa.Table) -> pa.Table:
 def merge(read: CubeRead, tables: Iterable[pa.Table]) -> pa.Table:
     """All tables under the read's schema. Raises pyarrow.ArrowInvalid for columns of another type."""
     schema = physical_schema(read.schema, read.dimensions, read.partials, plain=True)
-    merged = pa.concat_tables(
+    return pa.concat_tables(
         [schema.empty_table(), *(table.select(schema.names).cast(schema) for table in tables)]
     )
-    return _localised(read, merged)
-
-
-def _localised(read: CubeRead, table: pa.Table) -> pa.Table:
-    """Partials of the event time hold instants in UTC; SQL sees the event time in the table's zone."""
-    time = read.schema.table.time
-    if time.zone == "UTC" or time.column in read.schema.cube.dimensions:
-        return table
-    for name in (f"{time.column}__min", f"{time.column}__max"):
-        if name in table.column_names:
-            instants: Any = pc.assume_timezone(table.column(name), "UTC").cast(pa.timestamp("us", time.zone))
-            position = table.column_names.index(name)
-            table = table.set_column(position, table.schema.field(name), pc.local_timestamp(instants))
-    return table

@@ -72,7 +72,8 @@ def _translate(node: exp.Expr, totals: Totals, filtered: _OVER) -> exp.Expr:
             )
         case exp.Min() | exp.Max() if not distinct:
             suffix = "min" if isinstance(node, exp.Min) else "max"
-            return filtered(type(node)(this=totals.pick(argument, suffix, suffix.upper())))
+            picked = filtered(type(node)(this=totals.pick(argument, suffix, suffix.upper())))
+            return _local(picked, totals.cube) if _is_event_time(argument, totals.cube) else picked
         case exp.Sum() | exp.Avg() | exp.Min() | exp.Max() | exp.LogicalAnd() | exp.LogicalOr():
             _only_dimensions(node, totals)  # repeating a row changes none of these
             return filtered(node.copy())
@@ -103,6 +104,19 @@ def _as_declared(total: exp.Expr, argument: exp.Expr, totals: Totals) -> exp.Exp
         if partial is not None and partial.type == ColumnType("bigint"):
             return exp.cast(total, exp.DataType.Type.BIGINT)
     return total
+
+
+def _is_event_time(argument: exp.Expr, cube: CubeScope) -> bool:
+    column = argument.unnest()
+    name = cube.schema.table.time.column
+    return isinstance(column, exp.Column) and cube.is_measure(column) and column.name == name
+
+
+def _local(instant: exp.Expr, cube: CubeScope) -> exp.Expr:
+    """The earliest or latest instant in local time. Not of local times: where clocks go back, they do too."""
+    for zone in ("UTC", cube.schema.table.time.zone):
+        instant = exp.AtTimeZone(this=instant, zone=exp.Literal.string(zone))
+    return exp.paren(instant) if cube.schema.table.time.zone != "UTC" else instant.this.this
 
 
 def _only_dimensions(node: exp.Expr, totals: Totals) -> None:

@@ -69,7 +69,7 @@ def _rewrite(column: exp.Column, cube: CubeScope, context: Context) -> None:
         elif isinstance(node, exp.TsOrDsToDate | exp.Date):
             as_date = True
     parent = node.parent
-    if isinstance(parent, exp.Count | exp.Min | exp.Max):
+    if isinstance(parent, exp.Count | exp.Min | exp.Max) and not as_date:
         return  # a measure, or an error: the next rule says
     if isinstance(parent, exp.Distinct):
         raise _unanswerable(parent, cube)

@@ -25,6 +25,9 @@ _FORBIDDEN_PREFIXES = (
     "current_setting",
     "nextval",
 )
+_MOMENTS = (exp.CurrentTimestamp, exp.UtcTimestamp, exp.Localtimestamp, exp.Localtime)
+_MOMENT_NAMES = frozenset(("now", "sysdate"))
+_TODAYS = (exp.CurrentDate, exp.UtcDate)
 _ZONED = frozenset(("TIMESTAMPTZ", "TIMESTAMPLTZ"))
 
 
@@ -44,8 +47,10 @@ def names(tree: exp.Expr, context: Context) -> exp.Expr:
         select.set("locks", None)  # FOR UPDATE has no meaning here: nothing can be written
         _roll_up(select)
         _label(select)
-    for now in list(tree.find_all(exp.CurrentTimestamp)):  # the engine's clock stands in UTC
-        now.replace(exp.cast(exp.CurrentTimestamp(), exp.DataType.Type.TIMESTAMP))
+    _fix_moment(tree)
+    for sum_ in tree.find_all(exp.Add, exp.Sub):  # '2013-01-01' + INTERVAL 1 DAY is a date in MySQL
+        if isinstance(sum_.expression, exp.Interval) and sum_.this.is_string:
+            sum_.set("this", exp.cast(sum_.this, exp.DataType.Type.TIMESTAMP))
     return tree
 
 
@@ -103,6 +108,20 @@ def _check_tables(tree: exp.Expr, context: Context) -> None:
             if spelled in context.catalogue.lookups:
                 context.lookups.add(spelled)
             _rename(node, spelled)
+
+
+def _fix_moment(tree: exp.Expr) -> None:
+    """NOW() and its like, in UTC and without a zone, as the event time of most tables is."""
+    for node in list(tree.find_all(exp.Func)):
+        name = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
+        if isinstance(node, _MOMENTS) or name in _MOMENT_NAMES:
+            node.replace(_moment())
+        elif isinstance(node, _TODAYS):
+            node.replace(exp.cast(_moment(), exp.DataType.Type.DATE))
+
+
+def _moment() -> exp.Expr:
+    return exp.cast(exp.CurrentTimestamp(), exp.DataType.Type.TIMESTAMP)
 
 
 def _rename(node: exp.Table, name: str) -> None:
