@@ -235,13 +235,17 @@ def test_a_build_executed_again_waits_for_the_one_that_runs(
     again = deferred(lambda: build().execute(context()))
     assert first.trigger.generation == again.trigger.generation
     assert coordinator.attempts == 2  # the batch of two was attempted once each
-    (agent.folder / "go").touch()
+    go = agent.folder / "go"
+    go.touch()
     operator, ctx = build(), context()
-    deferred(lambda: operator.process_ended(ctx, event_of(again)))
+    read = event_of(again)
+    go.unlink()
+    deferred(lambda: operator.process_ended(ctx, read))
     assert coordinator.promoted == ["s1", "s2"]
     # The first task wakes up late: its result was read already, and nothing is built twice.
     late = deferred(lambda: operator.process_ended(ctx, event_of(first)))
     assert coordinator.attempts == 3
+    go.touch()
     operator.process_ended(ctx, event_of(late))
     assert coordinator.promoted == ["s1", "s2", "s3"]
 
