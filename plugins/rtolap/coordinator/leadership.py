@@ -16,31 +16,38 @@ TICK_S = 1.0
 
 
 class Leadership:
-    """Stands for election as `url`. `begin` is called when leadership is gained, `tick` about each second
-    while it lasts. Both run on one thread; their RtolapErrors are logged and the next tick tries again."""
+    """Stands for election as `url`.
+
+    Once started, `begin` is called when leadership is gained, `tick` about each second while it lasts. Both
+    run on one thread; their RtolapErrors are logged and the next tick tries again.
+    """
 
     def __init__(
         self,
         store: MetadataStore,
         url: str,
         *,
-        begin: Callable[[], None],
-        tick: Callable[[], None],
         tick_s: float = TICK_S,
     ) -> None:
         self.url = url
-        self._begin = begin
-        self._tick = tick
         self._tick_s = tick_s
         self._led = False
         self._stop = threading.Event()
         self._wake = threading.Event()
         self._election = store.elect(paths.ELECTION, url, self._wake.set)
+        self._thread: threading.Thread | None = None
+
+    def start(self, *, begin: Callable[[], None], tick: Callable[[], None]) -> None:
+        self._begin, self._tick = begin, tick
         self._thread = threading.Thread(target=self._run, name="coordinator-duties", daemon=True)
         self._thread.start()
 
     def is_leader(self) -> bool:
         return self._election.is_leader()
+
+    def fence(self) -> str | None:
+        """See `metadata.store.Election`."""
+        return self._election.fence()
 
     def leader_url(self) -> str | None:
         """None while nobody leads, as far as this coordinator knows."""
@@ -53,7 +60,8 @@ class Leadership:
         """Withdraw, so that a standby takes over at once."""
         self._stop.set()
         self._wake.set()
-        self._thread.join(timeout=30)
+        if self._thread is not None:
+            self._thread.join(timeout=30)
         try:
             self._election.close()
         except RtolapError as error:

@@ -10,6 +10,7 @@ from rtolap.coordinator.assignment import Assignments, Topics
 from rtolap.coordinator.builds import BUILDING_MAX, Builds
 from rtolap.coordinator.checks import Checks
 from rtolap.coordinator.cubes import Cubes
+from rtolap.coordinator.fencing import FencedStore
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.leadership import TICK_S, Leadership
 from rtolap.coordinator.members import Members
@@ -40,8 +41,10 @@ class Coordinator:
         grace_ms: int = GRACE_MS,
         tick_s: float = TICK_S,
     ) -> None:
-        self.metadata = metadata
         self.url = url.rstrip("/")
+        self.leadership = Leadership(metadata.store, self.url, tick_s=tick_s)
+        metadata = ClusterMetadata(FencedStore(metadata.store, self.leadership.fence), metadata.clock)
+        self.metadata = metadata
         store = open_store(object_store_uri)
         self._views = Views(metadata)
         self.heartbeats = Heartbeats(metadata.clock)
@@ -65,9 +68,7 @@ class Coordinator:
         # Kafka may take its time to answer: the checks do not keep watermarks waiting. One run at a time.
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="coordinator-checks")
         self._checking: Future[None] | None = None
-        self.leadership = Leadership(
-            metadata.store, self.url, begin=self._begin, tick=self.tick, tick_s=tick_s
-        )
+        self.leadership.start(begin=self._begin, tick=self.tick)
 
     def close(self) -> None:
         self.leadership.close()

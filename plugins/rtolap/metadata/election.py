@@ -86,6 +86,9 @@ class Candidacy:
                 and self._store.connected()
             )
 
+    def fence(self) -> str | None:
+        return f"{self._path}/{self._first}" if self.is_leader() else None
+
     def leader(self) -> str | None:
         with self._lock:
             return self._leader

@@ -55,6 +55,14 @@ class Election(Protocol):
         """True only while the session is known to live."""
         ...
 
+    def fence(self) -> str | None:
+        """Path of the node that exists as long as this candidate leads; None where it does not.
+
+        A commit that requires it (`Check`) is refused once the session is over, whatever the candidate
+        still believes: the first in line stays so until its node is gone.
+        """
+        ...
+
     def leader(self) -> str | None:
         """Identity of the present leader, if there is one."""
         ...
