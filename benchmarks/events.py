@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 from rtolap.model.cube import Cube, Measure, Schema, SegmentPolicy
 from rtolap.model.table import Column, Table, TimeColumn
@@ -77,3 +79,19 @@ def values(count: int, seed: int, *, span_ms: int = 600_000) -> list[bytes]:
             strict=True,
         )
     ]
+
+
+def broken(values: Sequence[bytes], share: float, seed: int) -> list[bytes]:
+    """The same records, that share of them broken in one of four ways."""
+    rng = np.random.default_rng(seed)
+    found = list(values)
+    ways: tuple[Callable[[bytes], bytes], ...] = (
+        lambda value: value[: len(value) // 2],
+        lambda value: b"not json",
+        lambda value: value.replace(b'"duration_ms":', b'"duration_ms":"long","x":'),
+        lambda value: value.replace(b'"ts":', b'"time":'),
+    )
+    chosen = rng.choice(len(found), round(share * len(found)), replace=False)
+    for number, place in enumerate(chosen.tolist()):
+        found[place] = ways[number % len(ways)](found[place])
+    return found

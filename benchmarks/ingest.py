@@ -1,11 +1,13 @@
 """Events/s to a queryable roll-up on one core, beside the bare loop that only consumes and parses.
 
-    python -m benchmarks.ingest [--events 2000000] [--rounds 3] [--json]
+    python -m benchmarks.ingest [--events 2000000] [--rounds 3] [--malformed-share 0.01] [--json]
 
 Both workers run in turn on the same pinned core over the same topic of a real Kafka (4 partitions, 200-byte
 JSON, 10 columns): `bare` is consume → arro3 JSON → Arrow, the limit of this path; `rtolap` is the receiver's
 whole core: decode with checks, aggregate, keep, checkpoint, and at the end a partial query whose count is
 compared with the number of events. The ratio is of medians; memory is the peak resident size of the worker.
+With `--malformed-share`, a third worker `malformed` is `rtolap` over the same events of which that share is
+broken (cut short, no JSON, a wrong type, no time, in equal parts), its refusals kept in a dead-letter topic.
 """
 
 from __future__ import annotations
@@ -35,9 +37,9 @@ from rtolap.stream.kafka_out import KafkaProducer
 from rtolap.wire.receiver import PartialQuery, Snapshot
 
 from benchmarks import events
-from benchmarks.servers import fill, kafka
+from benchmarks.servers import create_topic, fill, kafka
 
-TOPIC = "bench"
+TOPIC, MALFORMED_TOPIC = "bench", "bench-malformed"
 PARTITIONS = 4
 BASE_EVENTS = 500_000
 BATCH = 50_000
@@ -71,14 +73,14 @@ def bare(bootstrap: str, total: int) -> int:
     return rows
 
 
-def rtolap(bootstrap: str, total: int) -> int:
-    """The receiver's core from Kafka to an answer. Returns the rows counted by a query."""
-    schema = events.schema(TOPIC)
+def rtolap(bootstrap: str, total: int, topic: str = TOPIC) -> int:
+    """The receiver's core from Kafka to an answer. Returns the rows counted by a query, and those refused."""
+    schema = events.schema(topic)
     with tempfile.TemporaryDirectory() as folder:
         core = CubeReceiver(
             schema,
             replica_set="rs",
-            consumer=KafkaConsumer(bootstrap, TOPIC, with_create_ms=True),
+            consumer=KafkaConsumer(bootstrap, topic, with_create_ms=True),
             producer=KafkaProducer(bootstrap),
             folder=Path(folder),
             clock=SystemClock(),
@@ -93,11 +95,17 @@ def rtolap(bootstrap: str, total: int) -> int:
             core.step(view, 1.0)
         query = PartialQuery(schema.cube.name, ("country",), ("__rows", "price__sum"), Snapshot())
         found = answer(schema, core.state, query, owned=partitions, receiver_id="bench")
+        core.checkpoint()  # the refused ones are kept
+        refused = sum(sum(one.rejected.values()) for one in core.progress.counters.values())
         core.close()
-    return int(sum(found.column("__rows").to_pylist()))
+    return int(sum(found.column("__rows").to_pylist())) + refused
 
 
-WORKERS = {"bare": bare, "rtolap": rtolap}
+def malformed(bootstrap: str, total: int) -> int:
+    return rtolap(bootstrap, total, MALFORMED_TOPIC)
+
+
+WORKERS = {"bare": bare, "rtolap": rtolap, "malformed": malformed}
 
 
 def work(name: str, bootstrap: str, total: int) -> None:
@@ -123,6 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--events", type=int, default=4 * BASE_EVENTS)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--malformed-share", type=float, default=0.0, help="0 leaves that worker out")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--worker", nargs=2, metavar=("NAME", "BOOTSTRAP"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -130,14 +139,19 @@ def main() -> None:
         name, address = arguments.worker
         work(name, address, arguments.events)
         return
-    runs: dict[str, list[dict[str, float]]] = {name: [] for name in WORKERS}
+    share = arguments.malformed_share
+    workers = [name for name in WORKERS if share or name != "malformed"]
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in workers}
     with kafka() as bootstrap:
         values = events.values(BASE_EVENTS, seed=1)
-        total = fill(
-            bootstrap, TOPIC, values, partitions=PARTITIONS, times=max(1, arguments.events // BASE_EVENTS)
-        )
+        times = max(1, arguments.events // BASE_EVENTS)
+        total = fill(bootstrap, TOPIC, values, partitions=PARTITIONS, times=times)
+        if share:
+            create_topic(bootstrap, events.schema(MALFORMED_TOPIC).table.dead_letter_topic, 1)
+            broken = events.broken(values, share, seed=2)
+            fill(bootstrap, MALFORMED_TOPIC, broken, partitions=PARTITIONS, times=times)
         for _ in range(arguments.rounds):
-            for name in WORKERS:
+            for name in workers:
                 runs[name].append(run(name, bootstrap, total))
     rate = {name: statistics.median(one["events_per_s"] for one in found) for name, found in runs.items()}
     peak = {name: max(one["peak_bytes"] for one in found) for name, found in runs.items()}
@@ -146,9 +160,11 @@ def main() -> None:
         f"{total} events of {sum(map(len, values)) / len(values):.0f} bytes, one core, "
         f"{arguments.rounds} rounds"
     )
-    for name in WORKERS:
-        print(f"  {name:7} {rate[name] / 1e3:8.0f} k events/s   peak {peak[name] / (1 << 20):6.0f} MiB")
-    print(f"  ratio   {ratio:8.2f} of the bare consume-and-parse loop")
+    for name in workers:
+        print(f"  {name:9} {rate[name] / 1e3:8.0f} k events/s   peak {peak[name] / (1 << 20):6.0f} MiB")
+    print(f"  ratio     {ratio:8.2f} of the bare consume-and-parse loop")
+    if share:
+        print(f"  time with {share:.1%} malformed: {rate['rtolap'] / rate['malformed']:.2f} of that without")
     if arguments.json:
         print(
             json.dumps(
@@ -159,6 +175,8 @@ def main() -> None:
                     "events_per_s": round(rate["rtolap"]),
                     "bare_events_per_s": round(rate["bare"]),
                     "peak_bytes": int(peak["rtolap"]),
+                    "malformed_share": share,
+                    "malformed_events_per_s": round(rate["malformed"]) if share else None,
                 }
             )
         )

@@ -15,10 +15,11 @@ and are refused for anything must not come here.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import arro3.core
 import arro3.io
+import numpy as np
 import pyarrow as pa
 
 _FIELD = "v"
@@ -26,9 +27,6 @@ _OPEN = b'{"v":'
 _CLOSE = b"}"
 _BETWEEN = _CLOSE + b"\n" + _OPEN
 MARGIN = b" " * 16  # room for whoever looks back from a position in the text (see `lossy`)
-_GUESS_ROWS = 64
-
-Guess = Callable[[bytes], object]
 
 
 class JsonReader:
@@ -37,6 +35,7 @@ class JsonReader:
     def __init__(self, schema: pa.Schema) -> None:
         wrapped = pa.schema([pa.field(_FIELD, pa.struct(list(schema)))])
         self._schema = arro3.core.Schema.from_arrow(wrapped)
+        self.nothing: pa.StructArray = pa.array([], pa.struct(list(schema)))
 
     @staticmethod
     def text(values: Sequence[bytes]) -> bytes:
@@ -64,42 +63,33 @@ class JsonReader:
         column = table.column(0)
         return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
-    def salvage(self, values: Sequence[bytes], guess: Guess) -> tuple[list[int], list[pa.StructArray]]:
-        """The records that parse alone, by place, and their rows: halves again and again around the bad ones.
+    def salvage(self, values: Sequence[bytes], odd: Sequence[int]) -> tuple[list[int], pa.StructArray]:
+        """Of records that it refuses together: those that parse alone, by place, and their rows in order.
 
-        `guess` tells a record that will probably fail (anything but None); it only saves work: whether
-        a record is taken is decided by this reader alone.
+        `odd` are places of records that will probably not parse; that only saves work: whether a record is
+        taken is decided by this reader alone.
         """
-        if not values:
-            return [], []
-        rows = self.parse(self.text(values), len(values))
-        if rows is not None:
-            return list(range(len(values))), [rows]
-        if len(values) == 1:
-            return [], []
-        if len(values) <= _GUESS_ROWS:
-            bad = [place for place, value in enumerate(values) if guess(value) is not None]
-            if 0 < len(bad) < len(values):
-                return self._apart(values, bad, guess)
-        middle = len(values) // 2
-        left, left_rows = self.salvage(values[:middle], guess)
-        right, right_rows = self.salvage(values[middle:], guess)
-        return left + [middle + place for place in right], left_rows + right_rows
+        places, chunks = self._halved(values, np.delete(np.arange(len(values)), odd).tolist())
+        for place in odd:
+            one, rows = self._halved(values, [place])
+            places, chunks = places + one, chunks + rows
+        rows = pa.concat_arrays(chunks) if chunks else self.nothing
+        order = np.argsort(np.array(places, np.int64), kind="stable")
+        if (np.diff(order) == 1).all():
+            return places, rows
+        return [places[at] for at in order], rows.take(pa.array(order))
 
-    def _apart(
-        self, values: Sequence[bytes], bad: list[int], guess: Guess
+    def _halved(
+        self, values: Sequence[bytes], places: Sequence[int]
     ) -> tuple[list[int], list[pa.StructArray]]:
-        suspects = set(bad)
-        good = [place for place in range(len(values)) if place not in suspects]
-        places, chunks = self.salvage([values[place] for place in good], guess)
-        found = [good[place] for place in places]
-        for place in bad:
-            rows = self.parse(self.text([values[place]]), 1)
-            if rows is not None:
-                found.append(place)
-                chunks.append(rows)
-        order = sorted(range(len(found)), key=found.__getitem__)
-        if not chunks:
+        if not places:
             return [], []
-        together = pa.concat_arrays(chunks).take(pa.array(order, pa.int64()))
-        return [found[place] for place in order], [together]
+        rows = self.parse(self.text([values[place] for place in places]), len(places))
+        if rows is not None:
+            return list(places), [rows]
+        if len(places) == 1:
+            return [], []
+        middle = len(places) // 2
+        left, left_rows = self._halved(values, places[:middle])
+        right, right_rows = self._halved(values, places[middle:])
+        return left + right, left_rows + right_rows
