@@ -53,6 +53,43 @@ def test_what_depends_on_the_moment_is_rewritten_each_time(ask: Ask) -> None:
     assert ask(sql, known) is not ask(sql, known)
 
 
+def test_parameters_are_rewritten_once_for_the_same_values() -> None:
+    prepared, known = PreparedStatements(), catalogue()
+    statement = prepared.parse("SELECT COUNT(*) FROM sales_by_kind WHERE place = ? AND kind <> ?")
+
+    def bound(*values: object) -> Rewritten:
+        named = dict(zip(statement.parameters, values, strict=True))
+
+        def fold(expression: exp.Expr) -> object:
+            return named[expression.name] if isinstance(expression, exp.Parameter) else expression.to_py()
+
+        return prepared.rewrite(statement, Context(catalogue=known, fold=fold), named)
+
+    first = bound(1, "x")
+    assert bound(1, "x") is first
+    assert bound(2, "x") is not first
+    assert bound(True, "x") is not first
+    assert bound(1, "x") is first
+    assert first.reads[0].filter != bound(2, "x").reads[0].filter
+    assert prepared.rewrites == 3
+
+
+def test_statements_with_many_values_do_not_push_out_those_without() -> None:
+    prepared, known = PreparedStatements(), catalogue()
+
+    def rewrite(sql: str, **values: object) -> Rewritten:
+        def fold(expression: exp.Expr) -> object:
+            return values[expression.name] if isinstance(expression, exp.Parameter) else expression.to_py()
+
+        return prepared.rewrite(prepared.parse(sql), Context(catalogue=known, fold=fold), values)
+
+    plain = "SELECT COUNT(*) FROM sales_by_kind"
+    first = rewrite(plain)
+    for number in range(STATEMENTS_KEPT + 10):
+        rewrite(f"{plain} WHERE place = :place", place=number)
+    assert rewrite(plain) is first
+
+
 def test_the_least_recently_used_go_first() -> None:
     prepared = PreparedStatements()
     kept, gone = "SELECT 1", "SELECT 2"

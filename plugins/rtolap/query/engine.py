@@ -80,6 +80,8 @@ class EngineSession:
         """The value of a constant expression. LookupError if it holds a parameter without a value."""
         if isinstance(expression, exp.Literal):
             return expression.to_py()
+        if isinstance(expression, exp.Parameter):
+            return parameters[str(expression.name)]
         needed = {str(node.name) for node in expression.find_all(exp.Parameter)}
         values = {name: parameters[name] for name in needed}
         try:

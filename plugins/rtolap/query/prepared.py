@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import replace
+from typing import Generic, TypeVar
 
 from sqlglot import exp
 
@@ -17,59 +18,97 @@ from rtolap.query.rules import Context, rewrite
 STATEMENTS_KEPT = 256
 TEXT_KEPT_MAX = 8_192  # characters; longer texts are written by programs, mostly once
 
+V = TypeVar("V")
+# What always gives the same value; anything else may be the clock or a die.
+_CONSTANT = (
+    *(exp.Literal, exp.Parameter, exp.Var, exp.Boolean, exp.Null, exp.Neg, exp.Paren, exp.Cast, exp.DataType),
+    *(exp.DataTypeParam, exp.Interval, exp.Add, exp.Sub),
+)
+
 
 class PreparedStatements:
     """Thread-safe. The least recently used go first.
 
-    A rewritten statement is kept for one statement under one catalogue, both compared by identity, and only
-    if nothing but literals was folded: `NOW()` and parameters give another value the next time.
+    A rewritten statement is kept for one statement under one catalogue, both compared by identity, and for
+    the values of its parameters, which its filter holds; not if the clock was folded into it. Statements with
+    parameters do not push out those without.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._parsed: OrderedDict[str, Statement] = OrderedDict()
-        self._rewritten: OrderedDict[int, tuple[Statement, Catalogue, Rewritten]] = OrderedDict()
+        self._parsed: _Recent[Statement] = _Recent()
+        self._fixed: _Recent[tuple[Statement, Catalogue, Rewritten]] = _Recent()
+        self._bound: _Recent[tuple[Statement, Catalogue, Rewritten]] = _Recent()
+        self.rewrites = 0  # that were not found here
 
     def parse(self, sql: str) -> Statement:
         """Raises QueryError."""
         with self._lock:
-            known = self._parsed.get(sql)
-            if known is not None:
-                self._parsed.move_to_end(sql)
-                return known
+            known = self._parsed.find(sql)
+        if known is not None:
+            return known
         statement = parse(sql)
         if len(sql) <= TEXT_KEPT_MAX:
             with self._lock:
-                self._parsed[sql] = statement
-                while len(self._parsed) > STATEMENTS_KEPT:
-                    self._parsed.popitem(last=False)
+                self._parsed.keep(sql, statement)
         return statement
 
-    def rewrite(self, statement: Statement, context: Context) -> Rewritten:
-        """Raises QueryError naming what a cube cannot answer."""
-        key = id(statement)  # of an object that the entry keeps alive
+    def rewrite(
+        self, statement: Statement, context: Context, values: Mapping[str, object] | None = None
+    ) -> Rewritten:
+        """`values`: of the parameters, as far as there are any yet. Raises QueryError naming what a cube
+        cannot answer.
+        """
+        kept = self._bound if statement.parameters else self._fixed
+        key = _key(statement, values or {})
         with self._lock:
-            entry = self._rewritten.get(key)
+            entry = None if key is None else kept.find(key)
             if entry is not None and entry[0] is statement and entry[1] is context.catalogue:
-                self._rewritten.move_to_end(key)
                 return entry[2]
+            self.rewrites += 1
         fold = _Watched(context.fold)
         rewritten = rewrite(statement.tree, replace(context, fold=fold))
-        if not fold.varies:
+        if key is not None and not fold.varies:
             with self._lock:
-                self._rewritten[key] = (statement, context.catalogue, rewritten)
-                while len(self._rewritten) > STATEMENTS_KEPT:
-                    self._rewritten.popitem(last=False)
+                kept.keep(key, (statement, context.catalogue, rewritten))
         return rewritten
 
 
+class _Recent(Generic[V]):
+    """The STATEMENTS_KEPT most recently used."""
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[Hashable, V] = OrderedDict()
+
+    def find(self, key: Hashable) -> V | None:
+        found = self._entries.get(key)
+        if found is not None:
+            self._entries.move_to_end(key)
+        return found
+
+    def keep(self, key: Hashable, value: V) -> None:
+        self._entries[key] = value
+        while len(self._entries) > STATEMENTS_KEPT:
+            self._entries.popitem(last=False)
+
+
+def _key(statement: Statement, values: Mapping[str, object]) -> Hashable | None:
+    """None for a statement that is not bound yet, or to what cannot be compared. 1, 1.0 and TRUE differ."""
+    if any(name not in values for name in statement.parameters):
+        return None
+    bound = tuple((type(values[name]), values[name]) for name in statement.parameters)
+    if not all(isinstance(value, Hashable) for _, value in bound):
+        return None
+    return (id(statement), bound)  # the entry keeps the statement alive, and with it its identity
+
+
 class _Watched:
-    """`fold` that notes whether it was asked for anything but a literal."""
+    """`fold` that notes whether it was asked for anything that is not constant."""
 
     def __init__(self, fold: Callable[[exp.Expr], object]) -> None:
         self.varies = False
         self._fold = fold
 
     def __call__(self, expression: exp.Expr) -> object:
-        self.varies |= not isinstance(expression, exp.Literal)
+        self.varies |= not all(isinstance(node, _CONSTANT) for node in expression.walk())
         return self._fold(expression)

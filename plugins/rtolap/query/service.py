@@ -99,6 +99,15 @@ class QueryService:
     def cancellation(self, timeout_ms: int | None = None) -> Cancellation:
         return Cancellation(self._timeouts, timeout_ms or TIMEOUT_MS_DEFAULT)
 
+    def prepare(self, sql: str) -> Statement:
+        """Parsed once for equal texts, so that what it is rewritten to is found again. Raises QueryError."""
+        return self._prepared.parse(sql)
+
+    @property
+    def rewrites(self) -> int:
+        """How often a statement had to be rewritten, because it was not known with these values."""
+        return self._prepared.rewrites
+
     def execute(
         self, sql: str | Statement, parameters: Parameters = (), cancellation: Cancellation | None = None
     ) -> Outcome:
@@ -230,7 +239,7 @@ class QueryService:
             fold=lambda expression: session.fold(expression, values),
             information_tables=INFORMATION_TABLES,
         )
-        return self._prepared.rewrite(statement, context)
+        return self._prepared.rewrite(statement, context, values)
 
     def _register_information(
         self, rewritten: Rewritten, catalogue: Catalogue, session: EngineSession

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import struct
+import threading
+import time
 
 import pymysql
 import pytest
-from rtolap.testing.query_doors import Doors
+from rtolap.testing.query_doors import OTHER_USER, SLOW, USER, Doors
 
 pytestmark = pytest.mark.integration
 PREPARE, EXECUTE, LONG_DATA, CLOSE = 0x16, 0x17, 0x18, 0x19
@@ -86,3 +88,91 @@ def test_null_parameters_null_values_and_long_data(doors: Doors) -> None:
 def test_an_unknown_statement_is_an_error(doors: Doors) -> None:
     with doors.connect() as connection, pytest.raises(pymysql.err.MySQLError):
         Binary(connection).execute(999, 1, b"")
+
+
+def integers(*values: int) -> bytes:
+    """Parameters of COM_STMT_EXECUTE: no nulls, types sent, 64-bit values."""
+    return b"\0\x01" + bytes((8, 0)) * len(values) + b"".join(struct.pack("<q", value) for value in values)
+
+
+def test_equal_values_are_planned_once_and_others_answer_for_themselves(doors: Doors) -> None:
+    with doors.connect() as connection, connection.cursor() as cursor:
+        binary = Binary(connection)
+        identity, columns, _ = binary.prepare("select count(*) n from flights where gate = ?")
+        expected = {}
+        for gate in (1, 2):
+            cursor.execute(f"select count(*) n from flights where gate = {gate}")
+            expected[gate] = cursor.fetchall()[0][0]
+        before = doors.service.rewrites
+        for gate in (1, 2, 1, 1, 2):
+            rows = binary.execute(identity, columns, integers(gate))
+            assert [struct.unpack("<q", row[2:])[0] for row in rows] == [expected[gate]]
+        assert doors.service.rewrites == before + 2
+
+
+def test_the_same_text_is_planned_once_over_all_connections(doors: Doors) -> None:
+    sql = "select origin, count(*) from flights where carrier = 'UA' group by origin"
+    answers = []
+    before = doors.service.rewrites
+    for _ in range(3):
+        with doors.connect() as connection, connection.cursor() as cursor:
+            cursor.execute(sql)
+            answers.append(sorted(cursor.fetchall(), key=repr))
+    assert answers[0] == answers[1] == answers[2]
+    assert doors.service.rewrites == before + 1
+
+
+def test_what_depends_on_the_session_is_never_another_sessions_answer(doors: Doors) -> None:
+    found = []
+    for user in (USER, OTHER_USER):
+        with doors.connect(user=user) as connection, connection.cursor() as cursor:
+            cursor.execute("select connection_id(), user()")
+            identity, name = cursor.fetchall()[0]
+            assert (identity, name.partition("@")[0]) == (connection.thread_id(), user)
+            found.append((identity, name))
+    assert found[0] != found[1]
+
+
+def test_a_prepared_query_over_its_time_is_ended_and_can_run_again(doors: Doors) -> None:
+    with doors.connect() as connection, connection.cursor() as cursor:
+        binary = Binary(connection)
+        slow, columns, _ = binary.prepare(f"{SLOW} where ? = 1")
+        quick, one, _ = binary.prepare("select count(*) from flights where ? = 1")
+        cursor.execute("SET max_execution_time = 200")
+        for _ in range(2):
+            with pytest.raises(pymysql.err.MySQLError) as caught:
+                binary.execute(slow, columns, integers(1))
+            assert caught.value.args[0] == 3024
+        assert len(binary.execute(quick, one, integers(1))) == 1
+
+
+def test_kill_query_ends_a_prepared_query_and_leaves_its_statement(doors: Doors) -> None:
+    with doors.connect() as victim, doors.connect() as killer:
+        binary = Binary(victim)
+        slow, columns, _ = binary.prepare(f"{SLOW} where ? = 1")
+        quick, one, _ = binary.prepare("select count(*) from flights where gate = ?")
+        first = binary.execute(quick, one, integers(1))
+        caught: list[int] = []
+
+        def run() -> None:
+            try:
+                binary.execute(slow, columns, integers(1))
+            except pymysql.err.MySQLError as error:
+                caught.append(error.args[0])
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        deadline = time.monotonic() + 20
+        while not is_running(killer, victim.thread_id()):
+            assert time.monotonic() < deadline, "the query did not start"
+            thread.join(0.02)
+        killer.cursor().execute(f"KILL QUERY {victim.thread_id()}")
+        thread.join(20)
+        assert caught == [1317]
+        assert binary.execute(quick, one, integers(1)) == first
+
+
+def is_running(connection: pymysql.connections.Connection, identity: int) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW PROCESSLIST")
+        return any(row[0] == identity and row[4] == "Query" for row in cursor.fetchall())

@@ -23,7 +23,7 @@ from rtolap.query.mysql.parameters import decode_parameters
 from rtolap.query.mysql.rows import binary_rows, text_rows
 from rtolap.query.mysql.show import Shows
 from rtolap.query.mysql.variables import Session, substitute
-from rtolap.query.parser import Statement, parse
+from rtolap.query.parser import Statement
 from rtolap.query.service import Outcome, QueryService
 from rtolap.query.users import Users
 
@@ -177,8 +177,7 @@ class Connection:
         return _WORDS.match(text) is not None  # nothing is written, so every transaction is an empty one
 
     def _parse(self, text: str) -> Statement:
-        statement = parse(text)
-        return Statement(substitute(statement.tree, self.session), statement.explain, statement.parameters)
+        return substitute(self._service.prepare(text), self.session)
 
     def _run(
         self,

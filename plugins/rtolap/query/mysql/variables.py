@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -12,6 +12,7 @@ from rtolap.base.errors import QueryError
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
 from rtolap.query.dialect import user_sql
 from rtolap.query.mysql.codes import SERVER_VERSION
+from rtolap.query.parser import Statement
 from rtolap.query.service import TIMEOUT_MS_DEFAULT
 
 # sql_mode has no ANSI_QUOTES: double quotes make strings, and SQLAlchemy reflects columns only without it.
@@ -107,15 +108,22 @@ class Session:
                 )
 
 
-def substitute(tree: exp.Expr, session: Session) -> exp.Expr:
-    """Put the session's values in the place of `@@variables`, DATABASE(), USER() and the like."""
+def substitute(statement: Statement, session: Session) -> Statement:
+    """Put the session's values in the place of `@@variables`, DATABASE(), USER() and the like.
+
+    The same statement where there are none: what it was rewritten to is found by its identity.
+    """
+    asked = statement.tree.find_all(exp.SessionParameter, exp.Func)
+    if all(_value(node, session) is None for node in asked):
+        return statement
+    tree = statement.tree.copy()
     for select in tree.find_all(exp.Select):
         select.set("expressions", [_labelled(projection) for projection in select.expressions])
     for node in list(tree.find_all(exp.Expr)):
         value = _value(node, session)
         if value is not None:
             node.replace(value)
-    return tree
+    return replace(statement, tree=tree)
 
 
 def _labelled(projection: exp.Expr) -> exp.Expr:
