@@ -52,7 +52,7 @@ class SparkBuildOperator(ManagedProcessOperator):
         self,
         *,
         cube: str,
-        segments_max: int = 64,
+        segments_max: int = 128,
         spark_master: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
         job: str = "build_segment.py",
