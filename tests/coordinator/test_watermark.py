@@ -64,6 +64,53 @@ def test_it_is_persisted_before_it_is_told(cluster: Cluster) -> None:
     assert cluster.client.watermark(NAME).partitions[0].watermark_ms == 15
 
 
+def report(cluster: Cluster, *said: PartitionReport) -> int | None:
+    cube = CubeReport(state="CONSUMING", partitions=dict(enumerate(said)))
+    cluster.client.heartbeat(HeartbeatRequest(receiver_id="r1", replica_set="rs1", cubes={NAME: cube}))
+    cluster.coordinator.tick()
+    return cluster.client.watermark(NAME).low_watermark_ms
+
+
+def active(at_ms: int | None) -> PartitionReport:
+    return PartitionReport(position=1, watermark_ms=at_ms)
+
+
+def idle(at_ms: int | None) -> PartitionReport:
+    return PartitionReport(position=1, watermark_ms=at_ms, idle=True)
+
+
+def test_a_partition_that_is_idle_from_the_beginning_holds_nobody_up(cluster: Cluster) -> None:
+    cluster.enabled()
+    assert report(cluster, active(50), active(60), active(70), idle(None)) == 50
+    assert report(cluster, active(50), active(60), active(70), active(10)) == 50, "its first event is late"
+    assert report(cluster, active(80), active(90), active(70), active(60)) == 60
+
+
+def test_when_all_are_idle_the_furthest_counts_until_one_goes_on(cluster: Cluster) -> None:
+    cluster.enabled()
+    assert report(cluster, idle(50), idle(60), idle(70), idle(None)) == 70
+    assert report(cluster, active(55), idle(60), idle(70), idle(None)) == 70, "never smaller"
+    assert report(cluster, active(75), idle(60), idle(70), idle(None)) == 75
+
+
+def test_a_partition_whose_new_owner_has_seen_nothing_yet_holds_it(cluster: Cluster) -> None:
+    cluster.enabled()
+    assert report(cluster, active(50), active(60), active(70), active(40)) == 40
+    assert report(cluster, active(90), active(90), active(90), active(None)) == 40
+
+
+def test_a_leader_that_begins_anew_goes_on_where_the_last_one_was(cluster: Cluster) -> None:
+    """A fresh leader knows no heartbeat, then only those of some receivers, then smaller event times."""
+    cluster.enabled()
+    assert report(cluster, active(500), active(600), active(700), active(800)) == 500
+    cluster.coordinator._begin()
+    cluster.coordinator.tick()
+    assert cluster.client.watermark(NAME).low_watermark_ms == 500
+    assert report(cluster, active(900)) == 500, "three partitions have not been reported"
+    assert report(cluster, active(100), active(100), active(100), active(100)) == 500
+    assert report(cluster, active(900), active(900), active(900), active(900)) == 900
+
+
 def test_a_new_leader_never_publishes_a_smaller_one(cluster: Cluster) -> None:
     cluster.enabled()
     cluster.metadata.publish_watermark_ms(NAME, 1_000)

@@ -9,8 +9,10 @@ from pathlib import Path
 import msgspec
 import pytest
 from rtolap.receiver.settings import ReceiverSettings
+from rtolap.testing.asking import Asker
 from rtolap.testing.builders import START_MS, random_event, small_schema
-from rtolap.testing.cluster import Cluster, Receiver
+from rtolap.testing.cluster import Cluster
+from rtolap.testing.stepped_receiver import Receiver
 
 
 @pytest.fixture
@@ -47,12 +49,12 @@ def leader(replica_set: str, cluster: Cluster) -> Receiver:
 
 def exact(cluster: Cluster) -> bool:
     """Whether all events are answered for, each once; False while somebody has to catch up first."""
-    found = cluster.ask(lambda replica_set: leader(replica_set, cluster))
+    asker = Asker(cluster)
+    found = asker.ask(lambda replica_set: leader(replica_set, cluster))
     if found is None:
         return False
-    answer, positions = found
-    assert positions == {part: len(events) for part, events in cluster.log.items()}
-    assert answer == cluster.expected(positions)
+    assert found.positions == {part: len(events) for part, events in cluster.log.items()}
+    assert found.answer == asker.expected(found)
     return True
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+import numpy as np
+
 from rtolap.base.clock import Clock
 from rtolap.format.aggregate import merge_tables
 from rtolap.model.cube import Schema
@@ -75,5 +77,14 @@ class Intake:
         if len(rejects):
             self._letters.send(batch, rejects)
             self._progress.refused(batch.partitions[rejects.index], rejects.reason)
-        self._progress.took(added, self._clock.monotonic_s())
+        self._progress.took(added, self._clock.monotonic_s(), newest_created_ms(batch))
         return replace(state, positions=self._consumer.position()).with_segments(changed)
+
+
+def newest_created_ms(batch: Batch) -> dict[int, int]:
+    """Partition → the newest timestamp of its records; those without timestamps are left out."""
+    if batch.create_ms is None or not len(batch):
+        return {}
+    newest = np.full(int(batch.partitions.max()) + 1, -1, np.int64)
+    np.maximum.at(newest, batch.partitions, batch.create_ms)
+    return {partition: at_ms for partition, at_ms in enumerate(newest.tolist()) if at_ms >= 0}

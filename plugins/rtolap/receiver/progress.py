@@ -37,12 +37,16 @@ class Progress:
     def arrivals(self) -> dict[int, int]:
         return dict(self._arrivals)
 
-    def took(self, batch: BatchTables, now_s: float) -> None:
-        """A batch has been swapped in."""
+    def took(self, batch: BatchTables, now_s: float, created_ms: Mapping[int, int]) -> None:
+        """A batch has been swapped in. `created_ms`: partition → newest timestamp of its records.
+
+        A record's event time may be beyond its own timestamp, but moves no clock further than that: one
+        event that is hours ahead must not close what the others are still filling.
+        """
         counters = dict(self.counters)
         for partition, seen in batch.seen.items():
             before = counters.get(partition, _NONE)
-            watermark_ms = seen.watermark_ms
+            watermark_ms = min(seen.watermark_ms, created_ms.get(partition, seen.watermark_ms))
             if before.watermark_ms is not None:
                 watermark_ms = max(watermark_ms, before.watermark_ms)
             counters[partition] = msgspec.structs.replace(

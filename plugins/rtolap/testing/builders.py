@@ -62,6 +62,7 @@ class Event:
     place: int | None
     amount: int | None
     price: Decimal | None
+    visitor: str | None = None
 
     @property
     def segment_ms(self) -> int:

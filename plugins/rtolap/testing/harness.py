@@ -1,7 +1,8 @@
 """Seeded runs of a whole cluster in one process, held against a plain recount at every answer.
 
-One scheduler owns all order: it produces, consumes, closes, uploads, builds, realigns, crashes, loses disks,
-moves leadership, breaks commits, and asks. `python -m rtolap.testing.harness --seed 7` replays a seed.
+One scheduler owns all order: it produces, consumes, closes, uploads, builds, realigns, reassigns, purges,
+crashes, loses disks, moves leadership, kills coordinators and builds, breaks commits, and asks.
+`python -m rtolap.testing.harness --seed 7` replays a seed.
 """
 
 from __future__ import annotations
@@ -10,22 +11,50 @@ import argparse
 import random
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
+from rtolap.base.errors import CommitConflict, CommitUnknown, Refused, Unavailable
 from rtolap.metadata.records import CubeControl
-from rtolap.metadata.store import Operation
+from rtolap.model.cube import LatePolicy
 from rtolap.model.segment_states import SegmentState
+from rtolap.receiver.align import vectors_of
 from rtolap.receiver.settings import ReceiverSettings
-from rtolap.testing.builders import START_MS, WINDOW_MS, random_event, small_schema
-from rtolap.testing.cluster import PASSING, Cluster, Receiver, chooser
+from rtolap.testing.asking import Asker, Found, Span, chooser
+from rtolap.testing.builders import START_MS, WINDOW_MS, small_schema
+from rtolap.testing.cluster import Cluster
+from rtolap.testing.harness_actions import Actions
 from rtolap.testing.recount import Answer, merge_into
+from rtolap.testing.visitors import engine_estimates, plain_estimates, with_visitors
 
 STEPS = 900
 DRAIN_ROUNDS_MAX = 400
+PASSING = (CommitConflict, CommitUnknown, Refused, Unavailable)
+
+ACTIONS: tuple[tuple[Callable[[Actions], object], float], ...] = (
+    (Actions.produce, 10),
+    (Actions.consume, 30),
+    (Actions.advance, 8),
+    (Actions.look, 20),
+    (Actions.close, 10),
+    (Actions.realign, 15),
+    (Actions.upload, 15),
+    (Actions.merge, 3),
+    (Actions.checkpoint, 4),
+    (Actions.crash, 1),
+    (Actions.lose_disk, 0.4),
+    (Actions.elect, 1),
+    (Actions.build, 8),
+    (Actions.promote, 0.5),
+    (Actions.requeue, 0.5),
+    (Actions.force, 0.3),
+    (Actions.purge, 0.3),
+    (Actions.cleanup, 0.5),
+    (Actions.reassign, 0.6),
+)
+ASK_WEIGHT = 20.0
 
 
 class Run:
@@ -40,97 +69,32 @@ class Run:
             disk_free_bytes_min=0,
             idle_after_s=3.0,
         )
-        self.cluster = Cluster(small_schema(), folder, settings, start_ms=START_MS)
-        self.cluster.ensemble.fault = self._fault
-        self.fault_rate = self.random.choice((0.0, 0.1, 0.3))
-        self.counts: Counter[str] = Counter()
+        late = LatePolicy(policy=self.random.choice(("merge", "merge", "drop")), merge_after_ms=10_000)
+        schema = with_visitors(small_schema(late=late))
+        self.cluster = Cluster(schema, folder, settings, start_ms=START_MS)
+        self.actions = Actions(self.cluster, self.random, self.random.choice((0.0, 0.1, 0.3)))
+        self.counts = self.actions.counts
+        self.asker = Asker(self.cluster)
         self.choose = chooser(self.cluster, self.random)
 
-    def _fault(self, operations: Sequence[Operation]) -> Literal["before", "after"] | None:
-        if self.random.random() >= self.fault_rate:
-            return None
-        self.counts["broken commits"] += 1
-        return self.random.choice(("before", "after"))
-
-    def _any(self) -> Receiver:
-        return self.random.choice(self.cluster.receivers)
-
-    # -- what may happen --------------------------------------------------------------------------------
-
-    def produce(self) -> None:
-        now_ms = self.cluster.clock.now_ms()
-        for _ in range(self.random.randrange(1, 40)):
-            value, event = random_event(self.random, now_ms)
-            self.cluster.produce(self.random.randrange(len(self.cluster.log)), value, event)
-
-    def consume(self) -> None:
-        for receiver in self.random.sample(self.cluster.receivers, self.random.randrange(1, 5)):
-            for _ in range(self.random.randrange(1, 4)):
-                receiver.consume()
-
-    def advance(self) -> None:
-        self.cluster.clock.advance_ms(self.random.randrange(1, WINDOW_MS // 4))
-
-    def look(self) -> None:
-        for receiver in self.random.sample(self.cluster.receivers, self.random.randrange(1, 5)):
-            receiver.look()
-
-    def close(self) -> None:
-        self._any().close_due()
-
-    def realign(self) -> None:
-        self.counts["realigned"] += self._any().realign()
-
-    def upload(self) -> None:
-        self.counts["uploads"] += self._any().upload(times=self.random.choice((1, 1, 2)))
-
-    def merge(self) -> None:
-        self._any().merge()
-
-    def checkpoint(self) -> None:
-        self._any().checkpoint()
-
-    def crash(self) -> None:
-        self.counts["crashes"] += 1
-        self._any().crash()
-
-    def lose_disk(self) -> None:
-        self.counts["lost disks"] += 1
-        self._any().lose_disk()
-
-    def elect(self) -> None:
-        """Anybody, nobody or both: correctness does not depend on there being one leader."""
-        receiver = self._any()
-        receiver.leading = not receiver.leading
-
-    def build(self) -> None:
-        self.counts["builds"] += self.cluster.build_next()
-
-    def requeue(self) -> None:
-        ready = [name for name, r in self.cluster.records().items() if r.state is SegmentState.READY]
-        if ready:
-            self.cluster.requeue(self.random.choice(ready))
-
-    def force(self) -> None:
-        receiver = self._any()
-        receiver.core.force.update(receiver.core.state.segments)
-
     def ask(self) -> None:
-        span = None
+        span: Span | None = None
         if self.random.random() < 0.4:
             first = START_MS + self.random.randrange(-5, 10) * WINDOW_MS
             span = (first, first + self.random.randrange(1, 4 * WINDOW_MS))
-        before = dict(self.cluster.seen)
-        found = self.cluster.ask(self.choose, span)
+        before = dict(self.asker.seen)
+        found = self.asker.ask(self.choose, span)
         if found is None:
             self.counts["not ready"] += 1
             return
         self.counts["answers"] += 1
-        answer, positions = found
+        positions = found.positions
+        assert positions.keys() == self.cluster.log.keys(), f"seed {self.seed}: a partition is missing"
         assert all(positions[p] >= at for p, at in before.items()), f"seed {self.seed}: went backwards"
-        self._equal(answer, self.cluster.expected(positions, span), f"answer at {positions}, {span}")
+        self._equal(found.answer, self.asker.expected(found, span), f"answer at {positions}, {span}")
 
     def _equal(self, found: Answer, expected: Answer, what: str) -> None:
+        found, expected = engine_estimates(found), plain_estimates(expected)
         if found != expected:
             keys = sorted({*found, *expected}, key=str)
             lines = [
@@ -138,45 +102,29 @@ class Run:
             ]
             raise AssertionError(f"seed {self.seed}: {what} differs from the recount\n" + "\n".join(lines))
 
-    ACTIONS: tuple[tuple[Callable[[Run], None], float], ...] = (
-        (produce, 10),
-        (consume, 30),
-        (advance, 8),
-        (look, 20),
-        (close, 10),
-        (realign, 15),
-        (upload, 15),
-        (merge, 3),
-        (checkpoint, 4),
-        (crash, 1),
-        (lose_disk, 0.4),
-        (elect, 1),
-        (build, 8),
-        (requeue, 0.5),
-        (force, 0.3),
-        (ask, 20),
-    )
-
-    # -- the run ----------------------------------------------------------------------------------------
-
     def run(self) -> Counter[str]:
-        actions = [action for action, _ in self.ACTIONS]
-        weights = [weight for _, weight in self.ACTIONS]
-        for action in self.random.choices(actions, weights, k=self.steps):
-            try:
-                action(self)
-            except PASSING as error:
-                self.counts[f"passing {type(error).__name__}"] += 1
+        asks: tuple[Callable[[], object], float] = (self.ask, ASK_WEIGHT)
+        steps = [(lambda act=action: act(self.actions), weight) for action, weight in ACTIONS]
+        chosen = self.random.choices(*zip(*steps, asks, strict=True), k=self.steps)
+        for step in chosen:
+            self._passing(step)
         self.drain()
         return self.counts
+
+    def _passing(self, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except PASSING as error:
+            self.counts[f"passing {type(error).__name__}"] += 1
 
     def drain(self) -> None:
         """No more events: everything becomes history, and history equals the recount."""
         cluster = self.cluster
-        self.fault_rate = 0.0
+        self.actions.fault_rate = self.actions.kill_rate = 0.0
         for receiver in cluster.receivers:
             receiver.leading = receiver.name.endswith("-0")
         ends = {part: len(events) for part, events in cluster.log.items()}
+        self.actions.cleanup()  # ends what a killed purge has left
         for _ in range(DRAIN_ROUNDS_MAX):
             cluster.clock.advance_ms(2_000)
             for receiver in cluster.receivers:
@@ -184,26 +132,33 @@ class Run:
                 while receiver.consume():
                     pass
                 receiver.core.force.update(receiver.core.state.segments)
-                for act in (receiver.close_due, receiver.look, receiver.realign, receiver.upload):
-                    try:
-                        act()
-                    except PASSING as error:
-                        self.counts[f"passing {type(error).__name__}"] += 1
+                for step in (receiver.close_due, receiver.look, receiver.realign, receiver.upload):
+                    self._passing(step)
             self._close_rest()
-            cluster.build_next()
+            self._passing(self.actions.build)
             self.ask()
             if self._drained(ends):
                 break
         else:
             raise AssertionError(f"seed {self.seed}: not drained: {self._state()}")
-        history: Answer = {}
-        for name, record in cluster.records().items():
-            merge_into(history, cluster.history[name][record.version])
-        self._equal(history, cluster.expected(ends), "final history")
+        self._history_is_exact(ends)
         for receiver in cluster.receivers:
             receiver.checkpoint()
         missing = cluster.malformed() ^ cluster.dead_letters()
         assert not missing, f"seed {self.seed}: dead letters differ: {sorted(missing)[:5]}"
+
+    def _history_is_exact(self, ends: dict[int, int]) -> None:
+        cluster = self.cluster
+        history: Answer = {}
+        vectors = {}
+        for record in cluster.records().values():
+            vectors[record.start_ms] = vectors_of(record, drop_late=False)
+            if record.state is SegmentState.READY:
+                assert record.location is not None, "a version has its place"
+                merge_into(history, cluster.history[record.location])
+        horizon_ms = cluster.metadata.control(cluster.cube).horizon_ms
+        whole = Found(history, ends, horizon_ms, dict.fromkeys(ends, vectors))
+        self._equal(history, self.asker.expected(whole), "final history")
 
     def _close_rest(self) -> None:
         """Replica sets without data of a segment close it by the coordinator's forced closing."""
@@ -213,23 +168,19 @@ class Run:
         )
 
     def _drained(self, ends: dict[int, int]) -> bool:
-        cluster = self.cluster
-        return all(r.state is SegmentState.READY for r in cluster.records().values()) and all(
+        ended = (SegmentState.READY, SegmentState.PURGED)
+        return all(record.state in ended for record in self.cluster.records().values()) and all(
             not receiver.core.state.segments
-            and all(receiver.core.state.positions[p] == ends[p] for p in receiver.core.owned)
-            for receiver in cluster.receivers
+            and all(receiver.core.state.positions.get(p) == ends[p] for p in receiver.core.owned)
+            for receiver in self.cluster.receivers
         )
 
     def _state(self) -> str:
         records = {n: (r.state.value, r.version, r.target) for n, r in self.cluster.records().items()}
+        cores = {receiver.name: receiver.core for receiver in self.cluster.receivers}
         local = {
-            r.name: (
-                r.core.consumer_state.value,
-                r.core.reason,
-                r.core.state.positions,
-                list(r.core.state.segments),
-            )
-            for r in self.cluster.receivers
+            name: (core.consumer_state.value, core.reason, core.state.positions, list(core.state.segments))
+            for name, core in cores.items()
         }
         return f"{records}\n{local}"
 

@@ -205,9 +205,16 @@ class MetadataStoreContract:
         eventually(lambda: second.leader() == "one", "the second knows the leader")
         assert not second.is_leader()
         assert identities(store, "/e") == ("one", "two")
+        fence = first.fence()
+        assert fence is not None
+        other.commit([Check(fence, -1)])
+        assert second.fence() is None
         first.close()
         eventually(second.is_leader, "the second leads")
         assert not first.is_leader()
+        assert first.fence() is None
+        with pytest.raises(CommitConflict):
+            other.commit([Check(fence, -1)])
         second.close()
         eventually(lambda: store.children("/e") == (), "nobody stands")
 

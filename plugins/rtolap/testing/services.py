@@ -117,6 +117,9 @@ class Services:
     def start_again(self, name: str) -> None:
         self.start(name, *self._arguments[name], env=self._extra[name])
 
+    def running(self) -> set[str]:
+        return {name for name, process in self._processes.items() if process.poll() is None}
+
     def ended(self) -> list[str]:
         """Those that ended by themselves."""
         return [name for name, process in self._processes.items() if process.poll() is not None]

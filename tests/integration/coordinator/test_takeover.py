@@ -11,7 +11,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import httpx
+import psutil
 import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import RtolapError, Unavailable
@@ -175,6 +178,57 @@ def test_a_leader_that_ends_in_order_hands_over_at_once(coordinators: Coordinato
     assert time.monotonic() - began_s < 8
     assert exit_code == 0, coordinators.logs()
     assert TOKEN not in coordinators.logs()
+
+
+def test_a_leader_that_was_stopped_for_longer_than_its_session_changes_nothing(
+    coordinators: Coordinators, metadata: ClusterMetadata, create_topic: Callable[..., str]
+) -> None:
+    """Requests wait in its socket meanwhile: it takes them before it knows that its time is over."""
+    topic = create_topic(partitions=2)
+    urls = [coordinators.start(), coordinators.start()]
+    former = coordinators.leader()
+    other = next(url for url in urls if url != former)
+    with CoordinatorClient(urls, TOKEN) as client:
+        cube = prepare(client, metadata, topic)
+        client.enable_cube(cube)
+    coordinators.processes[former].send_signal(signal.SIGSTOP)
+    answers: list[httpx.Response] = []
+    asking = [
+        threading.Thread(target=lambda: answers.append(resume(former, cube)), daemon=True) for _ in range(8)
+    ]
+    try:
+        eventually(lambda: coordinators.role(other) == "leader", "the other leads")
+        with CoordinatorClient([other], TOKEN) as client:
+            assert client.pause_cube(cube).paused
+        for thread in asking:
+            thread.start()
+        eventually(lambda: connections_to(former) == len(asking), "the requests wait in its socket")
+    finally:
+        coordinators.processes[former].send_signal(signal.SIGCONT)
+    for thread in asking:
+        thread.join(60)
+    assert len(answers) == len(asking), coordinators.logs()
+    for answer in answers:
+        if answer.status_code == httpx.codes.TEMPORARY_REDIRECT:
+            assert answer.headers["location"].startswith(other)
+        else:
+            assert (answer.status_code, answer.json()["code"]) == (503, "not_leader"), answer.text
+    assert metadata.control(cube).paused, "what the present leader wrote stands"
+    eventually(lambda: coordinators.role(former) == "standby", "it stands behind the other")
+    with CoordinatorClient([former], TOKEN) as through_it:
+        assert through_it.cube(cube).paused, "and sends its clients to the leader"
+
+
+def connections_to(url: str) -> int:
+    port = urlsplit(url).port
+    mine = psutil.Process().net_connections("tcp")
+    return sum(bool(one.raddr) and one.raddr.port == port and one.status == "ESTABLISHED" for one in mine)
+
+
+def resume(url: str, cube: str) -> httpx.Response:
+    """Straight to one coordinator, following no redirect."""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    return httpx.post(f"{url}/api/v1/cubes/{cube}/resume", headers=headers, timeout=60)
 
 
 def test_a_restart_of_zookeeper_is_ridden_out(

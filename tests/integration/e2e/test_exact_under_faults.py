@@ -7,123 +7,22 @@ plain recount of that prefix; prefixes never get shorter. At the end history equ
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Callable, Iterator
-from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
-import httpx
-import msgspec
 import pytest
 from rtolap.base.errors import RtolapError
-from rtolap.model.cube import AggregationGroup, LatePolicy, Schema
 from rtolap.model.segment import segment_of
 from rtolap.stack.process import ManagedProcess
-from rtolap.stream.consumer import OutRecord
-from rtolap.stream.kafka_out import KafkaProducer
-from rtolap.testing.builders import START_MS, WINDOW_MS, Event, random_event, small_schema
-from rtolap.testing.recount import Answer, recount
+from rtolap.testing.builders import WINDOW_MS
+from rtolap.testing.service_world import PARTITIONS, Asker, World
 from rtolap.testing.services import Services, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.e2e, pytest.mark.timeout(900)]
 
 JOBS = Path(__file__).resolve().parents[3] / "spark_jobs"
-PARTITIONS = 4
 SETS = {"left": ("l0", "l1"), "right": ("r0", "r1")}
-STEP_MS = 400
 FAULTS = ("receiver", "coordinator", "kafka", "zookeeper", "spark")
-
-
-class Asker(threading.Thread):
-    """Asks over and over, keeps every answer, and errors: those are allowed, a wrong answer is not."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__(daemon=True)
-        self.answers: list[tuple[dict[int, int], Answer]] = []
-        self.errors: list[str] = []
-        self._world = world
-        self._stopping = threading.Event()
-
-    def run(self) -> None:
-        while not self._stopping.wait(0.2):
-            try:
-                self.answers.append(self._world.ask())
-            except httpx.HTTPError as error:
-                self.errors.append(str(error))
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self.join(90)
-        assert not self.is_alive(), "a query hangs"
-
-
-class World:
-    def __init__(self, services: Services, kafka: str, name: str, seed: int) -> None:
-        schema = small_schema(name=name)
-        table = msgspec.structs.replace(schema.table, name=f"{name}_table", topic=name)
-        cube = msgspec.structs.replace(
-            schema.cube,
-            table=table.name,
-            aggregation_groups=(AggregationGroup(("kind", "place")),),
-            late=LatePolicy(merge_after_ms=3_000),
-        )
-        self.schema = Schema(table, cube)
-        self.cube = name
-        self.services = services
-        self.random = random.Random(seed)
-        self.log: dict[int, list[Event | None]] = {p: [] for p in range(PARTITIONS)}
-        self.clock_ms = START_MS
-        self._producer = KafkaProducer(kafka, client_id="test")
-        self._sql = (
-            "SELECT kind, place, COUNT(*), SUM(amount), COUNT(amount), MIN(amount), MAX(amount), SUM(price) "
-            f"FROM {name} GROUP BY kind, place"
-        )
-
-    def declare(self) -> None:
-        client = self.services.coordinator
-        for name, receivers in SETS.items():
-            client.put_replica_set(name, receivers)
-        client.create_table(msgspec.to_builtins(self.schema.table))
-        client.create_cube(msgspec.to_builtins(self.schema.cube))
-        wait_for("the receivers live", lambda: len(client.receivers()) == 4)
-        client.enable_cube(self.cube)
-
-    def produce(self, count: int) -> None:
-        for _ in range(count):
-            self.clock_ms += STEP_MS
-            value, event = random_event(self.random, self.clock_ms)
-            partition = self.random.randrange(PARTITIONS)
-            self._producer.produce(self.cube, [OutRecord(value, partition=partition)])
-            self.log[partition].append(event)
-        self._producer.flush(60)
-
-    def ask(self) -> tuple[dict[int, int], Answer]:
-        body = self.services.sql(self._sql)
-        positions = {int(p): offset for p, offset in body["positions"][self.cube].items()}
-        return positions, {(row[0], row[1]): tuple(_number(cell) for cell in row[2:]) for row in body["rows"]}
-
-    def expected(self, positions: dict[int, int]) -> Answer:
-        return recount(e for p, es in self.log.items() for e in es[: positions.get(p, 0)] if e is not None)
-
-    def ends(self) -> dict[int, int]:
-        return {p: len(events) for p, events in self.log.items()}
-
-    def caught_up(self) -> bool:
-        try:
-            return self.ask()[0] == self.ends()
-        except httpx.HTTPError:
-            return False
-
-    def close(self) -> None:
-        self._producer.close()
-
-
-def _number(cell: Any) -> Any:
-    if cell is None or isinstance(cell, int):
-        return cell
-    number = Decimal(str(cell))
-    return int(number) if number == number.to_integral_value() else number
 
 
 @pytest.fixture
@@ -137,14 +36,11 @@ def world(
 ) -> Iterator[World]:
     create_topic(unique_name, PARTITIONS)
     services = Services(tmp_path, zookeeper=zookeeper, root=f"/{unique_name}", kafka=kafka)
-    one = World(services, kafka, unique_name, request.getfixturevalue("seed"))
+    one = World(services, kafka, unique_name, request.getfixturevalue("seed"), SETS)
     try:
         services.start_coordinators()
-        for replica_set, names in SETS.items():
-            for name in names:
-                services.start_receiver(
-                    name, replica_set, "--checkpoint-interval-s", "2", "--idle-after-s", "2"
-                )
+        for replica_set in SETS:
+            one.start_receivers(replica_set)
         services.start_query()
         one.declare()
         yield one

@@ -1,0 +1,135 @@
+"""A cube served by real processes on real servers, asked all the time, with a log of what was sent.
+
+Queries name the prefix of every partition that they hold; `World.expected` is the plain recount of a prefix.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from decimal import Decimal
+from typing import Any
+
+import httpx
+import msgspec
+
+from rtolap.model.cube import AggregationGroup, LatePolicy, Schema
+from rtolap.stream.consumer import OutRecord
+from rtolap.stream.kafka_out import KafkaProducer
+from rtolap.testing.builders import START_MS, Event, random_event, small_schema
+from rtolap.testing.recount import Answer, recount
+from rtolap.testing.services import Services, wait_for
+
+PARTITIONS = 4
+STEP_MS = 400
+
+
+class Asker(threading.Thread):
+    """Asks over and over, keeps every answer, and errors: those are allowed, a wrong answer is not."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(daemon=True)
+        self.answers: list[tuple[dict[int, int], Answer]] = []
+        self.errors: list[str] = []
+        self._world = world
+        self._stopping = threading.Event()
+
+    def run(self) -> None:
+        while not self._stopping.wait(0.2):
+            try:
+                self.answers.append(self._world.ask())
+            except httpx.HTTPError as error:
+                self.errors.append(str(error))
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self.join(90)
+        assert not self.is_alive(), "a query hangs"
+
+
+class World:
+    """A cube of `PARTITIONS` partitions on a topic of its own, served by `replica_sets`: name → receivers."""
+
+    def __init__(
+        self, services: Services, kafka: str, name: str, seed: int, replica_sets: dict[str, tuple[str, ...]]
+    ) -> None:
+        schema = small_schema(name=name)
+        table = msgspec.structs.replace(schema.table, name=f"{name}_table", topic=name)
+        cube = msgspec.structs.replace(
+            schema.cube,
+            table=table.name,
+            aggregation_groups=(AggregationGroup(("kind", "place")),),
+            late=LatePolicy(merge_after_ms=3_000),
+        )
+        self.schema = Schema(table, cube)
+        self.cube = name
+        self.services = services
+        self.replica_sets = replica_sets
+        self.random = random.Random(seed)
+        self.log: dict[int, list[Event | None]] = {p: [] for p in range(PARTITIONS)}
+        self.clock_ms = START_MS
+        self._producer = KafkaProducer(kafka, client_id="test")
+        self._sql = (
+            "SELECT kind, place, COUNT(*), SUM(amount), COUNT(amount), MIN(amount), MAX(amount), SUM(price) "
+            f"FROM {name} GROUP BY kind, place"
+        )
+
+    def declare(self) -> None:
+        client = self.services.coordinator
+        client.create_table(msgspec.to_builtins(self.schema.table))
+        client.create_cube(msgspec.to_builtins(self.schema.cube))
+        self.wait_for_receivers()
+        client.enable_cube(self.cube)
+
+    def start_receivers(self, replica_set: str) -> None:
+        for name in self.replica_sets[replica_set]:
+            self.services.start_receiver(
+                name, replica_set, "--checkpoint-interval-s", "2", "--idle-after-s", "2"
+            )
+
+    def wait_for_receivers(self) -> None:
+        """Until all that were started live."""
+        started = {name for names in self.replica_sets.values() for name in names} & self.services.running()
+        wait_for(
+            "the receivers live",
+            lambda: (
+                {r.receiver_id for r in self.services.coordinator.receivers() if r.health != "DOWN"}
+                >= started
+            ),
+        )
+
+    def produce(self, count: int) -> None:
+        for _ in range(count):
+            self.clock_ms += STEP_MS
+            value, event = random_event(self.random, self.clock_ms)
+            partition = self.random.randrange(PARTITIONS)
+            self._producer.produce(self.cube, [OutRecord(value, partition=partition)])
+            self.log[partition].append(event)
+        self._producer.flush(60)
+
+    def ask(self) -> tuple[dict[int, int], Answer]:
+        body = self.services.sql(self._sql)
+        positions = {int(p): offset for p, offset in body["positions"][self.cube].items()}
+        return positions, {(row[0], row[1]): tuple(_number(cell) for cell in row[2:]) for row in body["rows"]}
+
+    def expected(self, positions: dict[int, int]) -> Answer:
+        return recount(e for p, es in self.log.items() for e in es[: positions.get(p, 0)] if e is not None)
+
+    def ends(self) -> dict[int, int]:
+        return {p: len(events) for p, events in self.log.items()}
+
+    def caught_up(self) -> bool:
+        try:
+            return self.ask()[0] == self.ends()
+        except httpx.HTTPError:
+            return False
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+def _number(cell: Any) -> Any:
+    if cell is None or isinstance(cell, int):
+        return cell
+    number = Decimal(str(cell))
+    return int(number) if number == number.to_integral_value() else number

@@ -1,0 +1,143 @@
+"""A receiver of the in-process cluster: a real core, stepped by whoever owns the run."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from rtolap.base.clock import ManualClock
+from rtolap.format.object_store import ObjectStore
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.model.cube import Schema
+from rtolap.receiver import fragments
+from rtolap.receiver.ingest import CubeReceiver
+from rtolap.receiver.realign import RangeReader, realign_job
+from rtolap.receiver.settings import ReceiverSettings
+from rtolap.receiver.upload import Uploader, close_segment, upload_job
+from rtolap.receiver.view import CubeView
+from rtolap.stream.memory import MemoryConsumer
+from rtolap.stream.memory_out import MemoryProducer
+
+
+class Surroundings(Protocol):
+    """What a receiver needs of the cluster it is in."""
+
+    schema: Schema
+    cube: str
+    folder: Path
+    clock: ManualClock
+    producer: MemoryProducer
+    metadata: ClusterMetadata
+    store: ObjectStore
+
+    def consumer(self) -> MemoryConsumer: ...
+
+    def low_watermark_ms(self) -> int | None: ...
+
+
+class Receiver:
+    """A core with what stands around it in a process. `crash` loses memory, `lose_disk` everything."""
+
+    def __init__(
+        self, cluster: Surroundings, name: str, replica_set: str, settings: ReceiverSettings
+    ) -> None:
+        self.cluster, self.name, self.replica_set = cluster, name, replica_set
+        self.folder = cluster.folder / name
+        self.settings = settings
+        self.leading = False
+        self.told_epoch = -1  # of the assignment for which it has read where to start
+        self.reader = RangeReader(
+            cluster.schema, cluster.consumer, cluster.clock, settings.realign_records_max
+        )
+        self.uploader = Uploader(
+            cluster.schema,
+            replica_set=replica_set,
+            metadata=cluster.metadata,
+            store=cluster.store,
+            reader=self.reader,
+        )
+        self.view = CubeView()
+        self.core = self._core()
+
+    def _core(self) -> CubeReceiver:
+        return CubeReceiver(
+            self.cluster.schema,
+            replica_set=self.replica_set,
+            consumer=self.cluster.consumer(),
+            producer=self.cluster.producer,
+            folder=self.folder,
+            clock=self.cluster.clock,
+            settings=self.settings,
+        )
+
+    def crash(self) -> None:
+        self.core, self.view, self.told_epoch = self._core(), CubeView(), -1
+
+    def lose_disk(self) -> None:
+        shutil.rmtree(self.folder)
+        self.crash()
+
+    def look(self) -> None:
+        """Take a fresh view of the cluster; between looks it acts on an old one."""
+        metadata, cube = self.cluster.metadata, self.cluster.cube
+        epoch = metadata.control(cube).assignment_epoch
+        offsets = metadata.replay_from(cube) if epoch != self.told_epoch else self.view.start_offsets
+        self.told_epoch = epoch
+        self.view = CubeView(
+            control=metadata.control(cube),
+            records={record.start_ms: record for record in metadata.segments(cube).values()},
+            start_offsets=offsets,
+            leading=self.leading,
+            low_watermark_ms=self.cluster.low_watermark_ms(),
+        )
+
+    def consume(self) -> bool:
+        return self.core.step(replace(self.view, leading=self.leading))
+
+    def close_due(self) -> None:
+        for one in self.core.closings():
+            close_segment(
+                self.cluster.metadata,
+                self.cluster.schema,
+                one.start_ms,
+                one.vector,
+                by=f"{self.name}: {one.why}",
+            )
+
+    def realign(self) -> bool:
+        job = realign_job(self.core.state, self.core.held)
+        if job is None:
+            return False
+        return self.core.apply_realigned(
+            job.start_ms, (job.table,), self.reader.read(job.start_ms, job.pieces)
+        )
+
+    def upload(self, times: int = 1) -> bool:
+        if not self.leading:
+            return False
+        control = self.cluster.metadata.control(self.cluster.cube)
+        job = upload_job(self.cluster.schema, self.core.state, control, self.view.records)
+        if job is None:
+            return False
+        for _ in range(times):
+            self.uploader.upload(job, control)
+        return True
+
+    def merge(self) -> None:
+        job = fragments.merge_job(
+            self.core.state.segments,
+            fragments_max=self.settings.fragments_max,
+            rows_max=self.settings.merge_rows_max,
+        )
+        if job is not None:
+            merged = fragments.merge(self.cluster.schema, self.core.file.fragments, job)
+            self.core.apply_merged(job, merged)
+
+    def checkpoint(self) -> None:
+        self.core.checkpoint()
+        if self.leading:
+            self.cluster.metadata.set_replay_from(
+                self.cluster.cube, self.replica_set, self.core.replay_from()
+            )

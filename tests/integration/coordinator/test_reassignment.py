@@ -1,0 +1,113 @@
+"""Partitions change hands between real receivers, which are killed meanwhile, under queries all the time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from rtolap.model.segment import segment_of
+from rtolap.testing.builders import WINDOW_MS
+from rtolap.testing.service_world import PARTITIONS, Asker, World
+from rtolap.testing.services import Services, wait_for
+from rtolap.wire.coordinator import ReassignRequest
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+
+SETS = {"old": ("o0", "o1"), "new": ("n0", "n1")}
+
+
+@pytest.fixture
+def world(
+    tmp_path: Path, zookeeper: str, kafka: str, unique_name: str, create_topic: Callable[..., str]
+) -> Iterator[World]:
+    create_topic(unique_name, PARTITIONS)
+    services = Services(tmp_path, zookeeper=zookeeper, root=f"/{unique_name}", kafka=kafka, coordinators=1)
+    one = World(services, kafka, unique_name, 11, SETS)
+    try:
+        services.start_coordinators()
+        one.start_receivers("old")
+        services.start_query()
+        one.declare()
+        yield one
+    finally:
+        one.close()
+        services.close()
+
+
+def rebalance(world: World, *options: str) -> dict[str, object]:
+    """`rtolap receivers rebalance` as a process."""
+    done = subprocess.run(
+        [sys.executable, "-m", "rtolap.cli.main", "receivers", "rebalance", world.cube, *options, "--json"],
+        env=world.services.environment,
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, object] = json.loads(done.stdout)
+    return answer
+
+
+def test_answers_stay_exact_while_partitions_move_and_receivers_are_killed(world: World) -> None:
+    services, client = world.services, world.services.coordinator
+    world.produce(400)
+    wait_for("the first events are visible", world.caught_up, 90)
+    asker = Asker(world)
+    asker.start()
+
+    world.start_receivers("new")
+    world.wait_for_receivers()
+    plan = rebalance(world, "--dry-run")
+    assert (plan["applied"], plan["after"]) == (False, {"new": [2, 3], "old": [0, 1]})
+    assert client.cube(world.cube).assignment == {"old": (0, 1, 2, 3)}
+
+    # A replica set is added; one of its receivers is killed as it begins to read.
+    assert client.reassign(world.cube, ReassignRequest()).applied
+    services.kill("n0")
+    world.produce(200)
+    wait_for("the new owner has caught up", world.caught_up, 90)
+    services.start_again("n0")
+
+    # The old one gives up the rest; one of its receivers is killed as it lets go.
+    client.reassign(world.cube, ReassignRequest(replica_sets=("new",)))
+    services.kill("o0")
+    world.produce(200)
+    wait_for("the new owner has caught up again", world.caught_up, 90)
+    services.start_again("o0")
+
+    # And back, before anything of it is in history.
+    back = rebalance(world, "--over", "old", "--over", "new", "--yes", "--wait-s", "90")
+    assert back["applied"] is True
+    world.produce(200)
+    wait_for("all events are visible", world.caught_up, 90)
+    asker.stop()
+
+    assert services.ended() == []
+    assert len(asker.answers) > 20, asker.errors[-3:]
+    before = dict.fromkeys(range(PARTITIONS), 0)
+    for positions, answer in asker.answers:
+        assert answer == world.expected(positions), f"prefix {positions}"
+        assert all(positions[p] >= before[p] for p in before), "an answer went backwards"
+        before = positions
+    _parts_of_all_owners_join(world)
+
+
+def _parts_of_all_owners_join(world: World) -> None:
+    """Every segment is staged without gap or overlap, by whoever had its partitions when it was closed."""
+    client = world.services.coordinator
+    last = max(e.segment_ms for log in world.log.values() for e in log if e is not None)
+    client.close_segment(world.cube, segment_of(last, WINDOW_MS).name)
+
+    def staged() -> bool:
+        found = client.segments(world.cube)
+        return bool(found) and all(segment.state == "REMOTE_PERSISTED" for segment in found)
+
+    wait_for("all segments are staged", staged, 90)
+    owners = {part.replica_set for segment in client.segments(world.cube) for part in segment.parts}
+    assert owners == {"old", "new"}
+    assert world.ask() == (world.ends(), world.expected(world.ends()))
