@@ -1,77 +1,83 @@
+from __future__ import annotations
+
 from pathlib import Path
 
 import pytest
 from pyarrow import fs
-from rtolap.base.errors import DefinitionError, NotFound
-from rtolap.format.object_store import ObjectStore, StoredFile, open_store
+from rtolap.base.errors import DefinitionError
+from rtolap.format.object_store import ObjectStore, open_store
+from rtolap.format.store_address import resolve, s3a_settings
+from rtolap.testing.object_store_contract import ObjectStoreContract
+
+S3 = "s3://bucket/prefix?region=eu-west-1"
 
 
-@pytest.fixture(params=["local", "other"])
-def store(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
-    """The local path, and the one for file systems that only rename (here: a sub-tree of the local one)."""
-    if request.param == "local":
-        return open_store((tmp_path / "store").as_uri())
-    (tmp_path / "store").mkdir()
-    return ObjectStore(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "store", "x://store")
+class TestLocalDisk(ObjectStoreContract):
+    @pytest.fixture
+    def uri(self, tmp_path: Path) -> str:
+        return (tmp_path / "store").as_uri()
 
 
-def test_files_are_written_read_listed_and_deleted(store: ObjectStore) -> None:
-    store.write("a/b/one", b"1")
-    store.write("a/two", b"22")
-    store.write("a/two", b"222")
-    assert store.read("a/two") == b"222"
-    assert store.list() == (StoredFile("a/b/one", 1), StoredFile("a/two", 3))
-    assert store.list("a/b") == (StoredFile("a/b/one", 1),)
-    assert store.folders("a") == ("b",)
-    assert store.exists("a/b/one")
-    assert store.exists("a/b")
-    assert store.size_bytes("a/two") == 3
-    store.delete("a/two")
-    store.delete("a/two")
-    store.delete_tree("a/b")
-    store.delete_tree("a/b")
-    assert store.list() == ()
+class TestRenamingFileSystem(ObjectStoreContract):
+    """The way of file systems that only rename, here a sub-tree of the local one."""
 
+    @pytest.fixture
+    def uri(self, tmp_path: Path) -> str:
+        return (tmp_path / "store").as_uri()
 
-def test_missing_things_are_not_found_and_missing_folders_are_empty(store: ObjectStore) -> None:
-    for attempt in (store.read, store.size_bytes):
-        with pytest.raises(NotFound):
-            attempt("no/such")
-    assert store.list("no/such") == ()
-    assert store.folders("no/such") == ()
-    assert not store.exists("no/such")
-
-
-@pytest.mark.parametrize(
-    "path", ["../x", "/etc/passwd", "a//b", "a/../b", ".", "a/", "a b", "a\0", "%2e%2e/x"]
-)
-def test_paths_that_leave_the_root_are_refused(store: ObjectStore, path: str) -> None:
-    for attempt in (
-        store.read,
-        store.exists,
-        store.list,
-        store.delete_tree,
-        store.uri,
-        lambda p: store.write(p, b""),
-    ):
-        with pytest.raises(DefinitionError):
-            attempt(path)
-
-
-def test_the_root_itself_is_not_deleted(store: ObjectStore) -> None:
-    with pytest.raises(DefinitionError):
-        store.delete_tree("")
+    @pytest.fixture
+    def store(self, uri: str, tmp_path: Path) -> ObjectStore:
+        (tmp_path / "store").mkdir()
+        return ObjectStore(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "store", uri)
 
 
 def test_uris_open_elsewhere(tmp_path: Path) -> None:
     store = open_store(tmp_path.as_uri() + "/s")
     store.write("a/b", b"x")
-    assert store.uri("a/b") == f"{tmp_path.as_uri()}/s/a/b"
+    assert store.uri("a/b") == store.spark_uri("a/b") == f"{tmp_path.as_uri()}/s/a/b"
     found, path = fs.FileSystem.from_uri(store.uri("a/b"))
     assert found.open_input_stream(path).read() == b"x"
+    assert store.spark_settings == {}
 
 
-@pytest.mark.parametrize("uri", ["nonsense", "ftp://x/y", "relative/path"])
+@pytest.mark.parametrize(
+    "uri", ["nonsense", "ftp://x/y", "relative/path", "hdfs://host:8020", "hdfs:///x", f"{S3}&wrong=1"]
+)
 def test_other_uris_are_refused(uri: str) -> None:
     with pytest.raises(DefinitionError):
         open_store(uri)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "hdfs"])
+def test_credentials_in_an_address_are_refused_and_not_repeated(scheme: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        open_store(f"{scheme}://AKIAKEY:hunter2@bucket/prefix")
+    assert "AWS_ACCESS_KEY_ID" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert "AKIAKEY" not in str(caught.value)
+
+
+def test_spark_is_told_the_same_s3_as_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    address = resolve(f"{S3}&endpoint_override=http://127.0.0.1:9000")
+    store = ObjectStore(*address)
+    assert (store.root, store.fs.region) == ("bucket/prefix", "eu-west-1")
+    assert store.spark_uri("a/b") == "s3a://bucket/prefix/a/b"
+    assert store.spark_settings == {
+        "fs.s3a.bucket.bucket.endpoint": "http://127.0.0.1:9000",
+        "fs.s3a.bucket.bucket.path.style.access": "true",
+        "fs.s3a.bucket.bucket.endpoint.region": "eu-west-1",
+    }
+
+
+def test_spark_keeps_its_own_settings_where_the_address_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    assert s3a_settings("b", {}) == {}
+    assert s3a_settings("b", {"endpoint_override": "minio:9000", "scheme": "http"}) == {
+        "fs.s3a.bucket.b.endpoint": "http://minio:9000",
+        "fs.s3a.bucket.b.path.style.access": "true",
+    }
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/etc/rtolap/aws")
+    assert list(s3a_settings("b", {})) == ["fs.s3a.bucket.b.aws.credentials.provider"]

@@ -29,7 +29,7 @@ from rtolap.format.store_address import resolve
 
 _CHUNK_BYTES = 1 << 20
 _TEMPORARY_SUFFIX = ".rtolap-tmp"
-_SEGMENT = re.compile(r"[A-Za-z0-9_.+=,@~:-]+")
+_SEGMENT = re.compile(r"[A-Za-z0-9_.+=,@~-]+")
 
 
 class StoredFile(NamedTuple):
@@ -99,10 +99,8 @@ class ObjectStore:
             elif not isinstance(self.fs, fs.S3FileSystem):
                 self.fs.create_dir(str(PurePosixPath(self.absolute(target)).parent), recursive=True)
             self.fs.move(self.absolute(source), self.absolute(target))
-        except FileNotFoundError as error:
-            raise self._missing(source) from error
         except (OSError, pa.ArrowException) as error:
-            raise self._unavailable("move", source, error) from error
+            raise self._not_had("move", source, error) from error
 
     def read(self, path: str) -> bytes:
         target = self.absolute(path)
@@ -110,14 +108,14 @@ class ObjectStore:
             with self.fs.open_input_stream(target, compression=None) as stream:
                 return bytes(stream.read())
         except (OSError, pa.ArrowException) as error:
-            raise self._unreadable(path, error) from error
+            raise self._not_had("read", path, error) from error
 
     def open(self, path: str) -> pa.NativeFile:
         """For reading ranges: seekable. What reading it raises is pyarrow's."""
         try:
             return self.fs.open_input_file(self.absolute(path))
         except (OSError, pa.ArrowException) as error:
-            raise self._unreadable(path, error) from error
+            raise self._not_had("read", path, error) from error
 
     def sha256(self, path: str) -> tuple[str, int]:
         """Hex digest and size in bytes of what is stored, read in pieces."""
@@ -129,7 +127,7 @@ class ObjectStore:
                     digest.update(chunk)
                     size_bytes += len(chunk)
         except (OSError, pa.ArrowException) as error:
-            raise self._unreadable(path, error) from error
+            raise self._not_had("read", path, error) from error
         return digest.hexdigest(), size_bytes
 
     def exists(self, path: str) -> bool:
@@ -202,11 +200,11 @@ class ObjectStore:
         except (OSError, pa.ArrowException) as error:
             raise self._unavailable("look at", path, error) from error
 
-    def _unreadable(self, path: str, error: Exception) -> NotFound | Unavailable:
+    def _not_had(self, verb: str, path: str, error: Exception) -> NotFound | Unavailable:
         """Stores tell a missing file in different ways; a look tells it surely."""
         if isinstance(error, FileNotFoundError) or not self.exists(path):
             return self._missing(path)
-        return self._unavailable("read", path, error)
+        return self._unavailable(verb, path, error)
 
     def _missing(self, path: str) -> NotFound:
         return NotFound(f"no file {path} in the object store", found=self._base_uri)
@@ -232,7 +230,7 @@ def _checked(path: str) -> str:
     if any(part in ("", ".", "..") or not _SEGMENT.fullmatch(part) for part in parts):
         raise DefinitionError(
             "not a path inside the object store",
-            expected="relative, without empty parts, '.' or '..', of letters, digits and _.+=,@~:-",
+            expected="relative, without empty parts, '.' or '..', of letters, digits and _.+=,@~-",
             found=repr(path),
         )
     return path

@@ -1,0 +1,333 @@
+"""Staged parts, builds, promotion and answers on a real S3 server and on a real HDFS, and what both owe.
+
+Both keep their data in a folder of the tests; Spark reaches them through its own clients, S3A and DFS.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from rtolap.base.clock import SystemClock
+from rtolap.base.errors import NotFound, Unavailable
+from rtolap.coordinator.builds import Builds
+from rtolap.coordinator.purge import Purge
+from rtolap.coordinator.views import Views
+from rtolap.format import history
+from rtolap.format.object_store import ObjectStore, open_store
+from rtolap.format.staged import write_staged_part
+from rtolap.metadata import segments
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import SegmentRecord
+from rtolap.metadata.zookeeper import ZooKeeperStore
+from rtolap.model.build_spec import BuildSpec
+from rtolap.model.offsets import PartRange
+from rtolap.model.segment import parse_segment_name
+from rtolap.model.segment_states import SegmentState
+from rtolap.query.cluster import Cluster
+from rtolap.query.history import EmbeddedHistory
+from rtolap.query.lookups import Lookups
+from rtolap.query.realtime import FlightSource
+from rtolap.query.service import QueryService
+from rtolap.stack.artifacts import JavaArtifacts
+from rtolap.stack.ports import free_port
+from rtolap.stack.process import ManagedProcess
+from rtolap.testing.built import assert_nothing_else, assert_recount
+from rtolap.testing.object_servers import (
+    HdfsPorts,
+    S3Keys,
+    datanode_spec,
+    namenode_spec,
+    new_keys,
+    s3_spec,
+    s3_uri,
+    spark_s3_jars,
+)
+from rtolap.testing.object_store_contract import ObjectStoreContract
+from rtolap.testing.staging import CUBE, SCHEMA, SEGMENT, TABLE, Staging, raw_events, roll_up
+from rtolap.wire.receiver_client import ReceiverClients
+
+pytestmark = pytest.mark.integration
+
+SEED = 20260301
+WINDOW = parse_segment_name(SEGMENT)
+SQL = """SELECT shop, COUNT(*) AS n, SUM(price) AS price, SUM(big) AS big, MIN(buyer) AS buyer
+    FROM sales_cube GROUP BY shop"""
+Submit = Callable[..., Any]
+Command = Callable[..., tuple[list[str], dict[str, str]]]
+
+
+@pytest.fixture(scope="module")
+def folder() -> Iterator[Path]:
+    made = Path(tempfile.mkdtemp(prefix="rtolap-objects-"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def s3_keys() -> S3Keys:
+    return new_keys()
+
+
+@pytest.fixture(scope="module")
+def s3_server(java: JavaArtifacts, folder: Path, s3_keys: S3Keys) -> Iterator[ManagedProcess]:
+    """The server, and what a deployment has: a credentials file, and Spark's jars in its defaults."""
+    server = ManagedProcess(s3_spec(folder / "s3", free_port(), s3_keys))
+    conf = folder / "spark-conf"
+    conf.mkdir()
+    (conf / "spark-defaults.conf").write_text(f"spark.jars {','.join(map(str, spark_s3_jars()))}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"):
+            patch.delenv(name, raising=False)
+        patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(s3_keys.profile(folder / "aws")))
+        patch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        patch.setenv("SPARK_CONF_DIR", str(conf))
+        try:
+            server.start()
+            yield server
+        finally:
+            server.stop()
+
+
+@pytest.fixture(scope="module")
+def hdfs_servers(java: JavaArtifacts, folder: Path) -> Iterator[tuple[ManagedProcess, ManagedProcess]]:
+    numbers: set[int] = set()
+    while len(numbers) < len(HdfsPorts._fields):
+        numbers.add(free_port(numbers))
+    ports = HdfsPorts(*numbers)
+    namenode = ManagedProcess(namenode_spec(folder / "hdfs", ports))
+    datanode = ManagedProcess(datanode_spec(folder / "hdfs", ports))
+    try:
+        namenode.start()
+        datanode.start()
+        yield namenode, datanode
+    finally:
+        datanode.stop()
+        namenode.stop()
+
+
+def s3_port(server: ManagedProcess) -> int:
+    return int(server.address.rpartition(":")[2])
+
+
+class TestS3(ObjectStoreContract):
+    @pytest.fixture
+    def uri(self, s3_server: ManagedProcess, unique_name: str) -> str:
+        return s3_uri(s3_port(s3_server), unique_name)
+
+
+class TestHdfs(ObjectStoreContract):
+    @pytest.fixture
+    def uri(self, hdfs_servers: tuple[ManagedProcess, ManagedProcess], unique_name: str) -> str:
+        return f"hdfs://{hdfs_servers[0].address}/{unique_name}"
+
+
+@pytest.fixture(params=["s3", "hdfs"])
+def uri(request: pytest.FixtureRequest, unique_name: str) -> str:
+    if request.param == "s3":
+        return s3_uri(s3_port(request.getfixturevalue("s3_server")), unique_name)
+    return f"hdfs://{request.getfixturevalue('hdfs_servers')[0].address}/{unique_name}"
+
+
+@pytest.fixture
+def metadata(zookeeper: str, unique_name: str) -> Iterator[ClusterMetadata]:
+    store = ZooKeeperStore(zookeeper, root=f"/{unique_name}", session_timeout_s=10)
+    made = ClusterMetadata(store, SystemClock())
+    made.create_table(TABLE)
+    made.create_cube(CUBE)
+    made.update_control(
+        CUBE.name, lambda control: msgspec.structs.replace(control, enabled=True, first_offsets={0: 0, 1: 0})
+    )
+    yield made
+    store.close()
+
+
+def stage(metadata: ClusterMetadata, store: ObjectStore) -> pa.Table:
+    """Close the segment and upload a part of each of two replica sets. Returns the raw events."""
+    first = metadata.control(CUBE.name).first_offsets
+    vector = {0: 700, 1: 400}
+    now_ms = metadata.clock.now_ms()
+    metadata.update_segment(
+        CUBE.name, WINDOW, lambda record: segments.close(record, vector, now_ms=now_ms, by="rs0")
+    )
+    raw = [raw_events(SEED, partition, 0, end) for partition, end in vector.items()]
+    for partition, events in enumerate(raw):
+        part = write_staged_part(
+            store,
+            schema=SCHEMA,
+            cube=CUBE.name,
+            segment=SEGMENT,
+            version=1,
+            replica_set=f"rs{partition}",
+            ranges=(PartRange(partition, 0, vector[partition]),),
+            tables=[roll_up(events, CUBE.all_dimensions)],
+            events=events.num_rows,
+            unique="once",
+        )
+
+        def added(record: SegmentRecord, part: Any = part) -> SegmentRecord:
+            return segments.add_part(record, part, partitions=set(first), first=first, now_ms=now_ms)
+
+        metadata.update_segment(CUBE.name, WINDOW, added)
+    return pa.concat_tables(raw)
+
+
+def kill_in_mid_build(command: list[str], environment: dict[str, str], cwd: Path) -> None:
+    """SIGKILL the driver and its children once the first cuboid is in the store."""
+    with subprocess.Popen(
+        command, env=environment, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        text=True, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        for line in process.stdout:
+            if '"event":"cuboid"' in line:
+                os.killpg(process.pid, signal.SIGKILL)
+                return
+    raise AssertionError("the build ended before it could be killed")
+
+
+def test_a_segment_is_staged_built_after_a_kill_promoted_answered_and_cleaned_up(
+    uri: str,
+    metadata: ClusterMetadata,
+    submit: Submit,
+    submit_command: Command,
+    s3_keys: S3Keys,
+    tmp_path: Path,
+) -> None:
+    store = open_store(uri)
+    raw = stage(metadata, store)
+    views = Views(metadata)
+    builds = Builds(metadata, views, store, uri)
+    started = builds.start(CUBE.name, SEGMENT)
+    spec = msgspec.json.decode(started.model_dump_json().encode(), type=BuildSpec)
+    assert spec.object_store == uri
+
+    specs = tmp_path / "killed.json"
+    specs.write_bytes(msgspec.json.encode(spec))
+    kill_in_mid_build(*submit_command(str(specs)), tmp_path)
+    assert store.list(spec.location)
+    with pytest.raises(NotFound):
+        history.read_manifest(store, spec.location)
+
+    done = submit(spec)
+    assert done.exit_code == 0, done.errors
+    assert s3_keys.secret not in done.errors
+    staging = Staging(store, uri, tmp_path)
+    manifest = assert_recount(staging, spec, raw)
+    assert_nothing_else(staging, {spec.location: manifest})
+    record = builds.promote(CUBE.name, SEGMENT, spec.build_id)
+    assert (record.state, record.version, record.events) == (SegmentState.READY, 1, raw.num_rows)
+
+    assert Purge(metadata, views, store, grace_ms=0).cleanup(CUBE.name).folders
+    assert store.list("staged") == ()
+    clock = SystemClock()
+    service = QueryService(
+        Cluster(metadata, clock),
+        EmbeddedHistory(open_store(uri)),
+        FlightSource(ReceiverClients("no receiver is asked")),
+        Lookups(tmp_path),
+        clock,
+    )
+    answer = sorted(service.execute(SQL).table().to_pylist(), key=repr)
+    expected = [
+        {"shop": row["shop"], "n": row["__rows"], "price": row["price__sum"], "big": row["big__sum"]}
+        | {"buyer": row["buyer__min"]}
+        for row in roll_up(raw, ["shop"]).to_pylist()
+    ]
+    assert answer == sorted(expected, key=repr)
+    service.close()
+    views.close()
+
+
+class RequestLog:
+    """A TCP relay in front of a server that notes every request line."""
+
+    _LINE = re.compile(rb"(PUT|POST|DELETE) (\S+) HTTP/1\.1\r\n")
+
+    def __init__(self, port: int) -> None:
+        self.lines: list[tuple[str, str]] = []
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                client, _ = self._listener.accept()
+            except OSError:  # closed
+                return
+            server = socket.create_connection(("127.0.0.1", self._target))
+            threading.Thread(target=self._relay, args=(client, server, True), daemon=True).start()
+            threading.Thread(target=self._relay, args=(server, client, False), daemon=True).start()
+
+    def _relay(self, source: socket.socket, target: socket.socket, requests: bool) -> None:
+        with source, target:
+            while data := source.recv(1 << 16):
+                if requests:
+                    self.lines += [(verb.decode(), path.decode()) for verb, path in self._LINE.findall(data)]
+                target.sendall(data)
+
+
+def test_on_s3_a_manifest_is_published_by_one_put_and_nothing_is_renamed(
+    s3_server: ManagedProcess, unique_name: str
+) -> None:
+    log = RequestLog(s3_port(s3_server))
+    open_store(s3_uri(log.port, unique_name)).write("history/c/s/v1/manifest.json", b"{}" * 5000)
+    assert log.lines == [("PUT", f"/rtolap/{unique_name}/history/c/s/v1/manifest.json")]
+    log.close()
+
+
+def test_on_s3_wrong_keys_are_refused_without_being_told(
+    s3_server: ManagedProcess, unique_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = new_keys()
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(wrong.profile(tmp_path / "aws")))
+    store = open_store(s3_uri(s3_port(s3_server), unique_name))
+    for attempt in (lambda: store.write("a", b"x"), lambda: store.read("a"), lambda: store.list()):
+        with pytest.raises(Unavailable) as caught:
+            attempt()
+        assert wrong.secret not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["s3", "hdfs"])
+def test_a_store_that_is_down_is_unavailable_and_has_everything_when_it_is_back(
+    kind: str, request: pytest.FixtureRequest, unique_name: str
+) -> None:
+    if kind == "s3":
+        server: ManagedProcess = request.getfixturevalue("s3_server")
+        uri = s3_uri(s3_port(server), unique_name)
+        others: tuple[ManagedProcess, ...] = ()
+    else:
+        server, datanode = request.getfixturevalue("hdfs_servers")
+        uri = f"hdfs://{server.address}/{unique_name}"
+        others = (datanode,)
+    store = open_store(uri)
+    store.write("a/manifest.json", b"kept")
+    server.kill()
+    started_s = time.monotonic()
+    for attempt in (lambda: store.write("a/b", b"x"), lambda: store.read("a/manifest.json")):
+        with pytest.raises(Unavailable):
+            attempt()
+    assert time.monotonic() - started_s < 60
+    server.start()
+    for other in others:
+        other.wait_ready()
+    assert store.read("a/manifest.json") == b"kept"
+    assert [file.path for file in store.list()] == ["a/manifest.json"]
