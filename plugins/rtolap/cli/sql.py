@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +12,13 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from rtolap.base.errors import RtolapError
+from rtolap.base.errors import QueryError, RtolapError
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, print_json, print_table, warn
+from rtolap.cli.script import read_script
 from rtolap.wire.query_client import QueryAnswer, QueryClient
+
+_ENDS = ("exit", "quit", "\\q")
 
 app = typer.Typer(no_args_is_help=True, help="SQL on the command line.")
 
@@ -50,23 +54,11 @@ def sql(
         if execute is None and sys.stdin.isatty():
             _interact(client, settings, as_json)
             return
-        for statement in split(execute if execute is not None else sys.stdin.read()):
+        script = read_script(execute if execute is not None else sys.stdin.read())
+        if script.unfinished is not None:
+            raise QueryError("bad SQL: a quote or a comment is not closed", found=script.unfinished[:80])
+        for statement in script.statements:
             _show(client.query(statement), as_json)
-
-
-def split(text: str) -> list[str]:
-    """Statements of a script: `;` outside of quotes parts them."""
-    statements, start, quote = [], 0, ""
-    for position, letter in enumerate(text):
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "'\"`":
-            quote = letter
-        elif letter == ";":
-            statements.append(text[start:position])
-            start = position + 1
-    statements.append(text[start:])
-    return [statement.strip() for statement in statements if statement.strip()]
 
 
 def _interact(client: QueryClient, settings: Settings, as_json: bool) -> None:
@@ -82,24 +74,34 @@ def _interact(client: QueryClient, settings: Settings, as_json: bool) -> None:
     pending = ""
     while True:
         try:
-            pending += session.prompt("rtolap> " if not pending else "     -> ") + "\n"
+            line = session.prompt("rtolap> " if not pending else "     -> ")
         except KeyboardInterrupt:
             pending = ""
             continue
         except EOFError:
             return
-        if pending.strip().lower().rstrip(";") in ("exit", "quit", "\\q"):
+        if not pending and line.strip().lower().rstrip("; ") in _ENDS:
             return
-        if not pending.strip():
+        pending += line + "\n"
+        script = read_script(pending)
+        if not script.statements and script.is_complete:
             pending = ""
-        if not pending.rstrip().endswith(";"):
-            continue
-        for statement in split(pending):
-            try:
-                _show(client.query(statement), as_json)
-            except RtolapError as error:
-                warn(str(error))
-        pending = ""
+        elif script.is_complete:
+            _run_all(client, script.statements, as_json)
+            pending = ""
+
+
+def _run_all(client: QueryClient, statements: Sequence[str], as_json: bool) -> None:
+    """Up to the first that fails or is interrupted; the session goes on."""
+    for statement in statements:
+        try:
+            _show(client.query(statement), as_json)
+        except RtolapError as error:
+            warn(str(error))
+            return
+        except KeyboardInterrupt:  # the call is closed, and with it the service ends the query
+            warn("the query was interrupted")
+            return
 
 
 def _history(folder: Path) -> History:

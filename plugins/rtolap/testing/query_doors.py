@@ -17,7 +17,7 @@ import uvicorn
 from rtolap.query.http import make_app
 from rtolap.query.mysql.handshake import Tls
 from rtolap.query.mysql.server import MySqlLimits, MySqlServer
-from rtolap.query.service import QueryService
+from rtolap.query.service import Limits, QueryService
 from rtolap.query.users import Users, password_hash
 from rtolap.testing.query_world import QueryWorld
 
@@ -62,9 +62,10 @@ def open_doors(
     context: ssl.SSLContext | None = None,
     require_tls: bool = False,
     limits: MySqlLimits = MySqlLimits(),
+    query_limits: Limits = Limits(),
 ) -> Iterator[Doors]:
     """The world stays its caller's. `context`: both doors speak TLS with it."""
-    service = world.service()
+    service = world.service(query_limits)
     users = Users({name: bytes.fromhex(password_hash(PASSWORD)) for name in (USER, OTHER_USER)})
     tls = None if context is None else Tls(context, require_tls)
     mysql = MySqlServer(service, users, host="127.0.0.1", port=0, tls=tls, limits=limits)
