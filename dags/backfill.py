@@ -31,7 +31,7 @@ with DAG(
 
     @task
     def cubes(dag_run: Any = None, params: Any = None) -> list[str]:
-        if str(dag_run.run_type) not in ("backfill", "manual"):
+        if dag_run.run_type not in ("backfill", "manual"):
             raise AirflowSkipException("a scheduled run queues nothing")
         if params["cube"]:
             return [params["cube"]]
