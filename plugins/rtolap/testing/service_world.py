@@ -22,6 +22,7 @@ from rtolap.testing.services import Services, wait_for
 
 PARTITIONS = 4
 STEP_MS = 400
+ANSWERS_MIN = 20  # a run that hardly ever answers proves little
 
 
 class Asker(threading.Thread):
@@ -45,6 +46,15 @@ class Asker(threading.Thread):
         self._stopping.set()
         self.join(90)
         assert not self.is_alive(), "a query hangs"
+
+    def assert_exact(self) -> None:
+        """Every answer was a recount of a prefix, and no prefix was shorter than the one before."""
+        assert len(self.answers) > ANSWERS_MIN, self.errors[-3:]
+        before = dict.fromkeys(range(PARTITIONS), 0)
+        for positions, answer in self.answers:
+            assert answer == self._world.expected(positions), f"prefix {positions}"
+            assert all(positions[p] >= before[p] for p in before), "an answer went backwards"
+            before = positions
 
 
 class World:

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
-from typing import Generic, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import httpx
 from tenacity import AsyncRetrying, stop_after_delay
 
 from rtolap.wire import coordinator_calls as calls
-from rtolap.wire.coordinator_request import PASSING, PAUSE, RETRY_S, TIMEOUT_S, Call, headers
+from rtolap.wire.coordinator_request import PASSING, PAUSE, RETRY_S, TIMEOUT_S, Call, Method, headers
 from rtolap.wire.leader_finder import LeaderFinder
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Awaited(Generic[P, T]):
+class _Awaited(Method[P, T]):
     """A call as a method of the asynchronous client."""
-
-    def __init__(self, make: Callable[P, Call[T]]) -> None:
-        self._make = make
-        self.__doc__ = make.__doc__
 
     def __get__(self, client: AsyncCoordinatorClient, owner: type) -> Callable[P, Awaitable[T]]:
         def send(*args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-            return client.send(self._make(*args, **kwargs))
+            return client.send(self.make(*args, **kwargs))
 
         return send
 

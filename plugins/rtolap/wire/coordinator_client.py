@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Generic, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 import httpx
 from tenacity import Retrying, stop_after_delay
@@ -19,7 +19,7 @@ from rtolap.base.errors import Unavailable
 from rtolap.wire import coordinator as wire
 from rtolap.wire import coordinator_calls as calls
 from rtolap.wire.coordinator_async import AsyncCoordinatorClient
-from rtolap.wire.coordinator_request import PASSING, PAUSE, RETRY_S, TIMEOUT_S, Call, headers
+from rtolap.wire.coordinator_request import PASSING, PAUSE, RETRY_S, TIMEOUT_S, Call, Method, headers
 from rtolap.wire.leader_finder import LeaderFinder
 
 __all__ = ["AsyncCoordinatorClient", "CoordinatorClient"]
@@ -28,16 +28,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Sent(Generic[P, T]):
+class _Sent(Method[P, T]):
     """A call as a method of the synchronous client."""
-
-    def __init__(self, make: Callable[P, Call[T]]) -> None:
-        self._make = make
-        self.__doc__ = make.__doc__
 
     def __get__(self, client: CoordinatorClient, owner: type) -> Callable[P, T]:
         def send(*args: P.args, **kwargs: P.kwargs) -> T:
-            return client.send(self._make(*args, **kwargs))
+            return client.send(self.make(*args, **kwargs))
 
         return send
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, ParamSpec, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -14,6 +14,7 @@ from tenacity import retry_if_exception_type, wait_exponential_jitter
 from rtolap.base.errors import CommitConflict, CommitUnknown, RtolapError, SessionLost, Unavailable
 from rtolap.wire import coordinator as wire
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Body = dict[str, object] | None
 
@@ -59,6 +60,14 @@ def get(answer: TypeAdapter[T], *parts: str) -> Call[T]:
 
 def post(answer: TypeAdapter[T], *parts: str, body: Body = None) -> Call[T]:
     return Call("POST", path(*parts), answer, body)
+
+
+class Method(Generic[P, T]):
+    """A call as a method of a client: subclasses say how it is sent."""
+
+    def __init__(self, make: Callable[P, Call[T]]) -> None:
+        self.make = make
+        self.__doc__ = make.__doc__
 
 
 def headers(token: str) -> dict[str, str]:
