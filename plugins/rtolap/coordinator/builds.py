@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from rtolap.base.errors import Corrupted, NotFound, NotYet, Refused
+from rtolap.base.errors import NotFound, NotYet
 from rtolap.coordinator.answers import build_info, part_info
+from rtolap.coordinator.build_check import covered_to_be, expected_events, verified_events
 from rtolap.coordinator.views import Views
-from rtolap.format.manifest import MANIFEST_NAME, HistoryManifest, decode
 from rtolap.format.object_store import ObjectStore
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
@@ -132,7 +132,7 @@ class Builds:
                     found=records[earlier].state.value,
                     action="build that one, then ask again",
                 )
-            events = self._verified(record, record.build)
+            events = verified_events(self._store, record, record.build)
         else:
             events = record.events
         return self._metadata.update_segment(
@@ -175,41 +175,6 @@ class Builds:
             and build.error is None
             and self._metadata.clock.now_ms() - build.started_ms < ATTEMPT_MAX_MS
         )
-
-    def _verified(self, record: SegmentRecord, build: BuildAttempt) -> int:
-        """Events of the new version. Raises Refused without a manifest, Corrupted with a wrong one."""
-        path = f"{build.location}/{MANIFEST_NAME}"
-        try:
-            data = self._store.read(path)
-        except NotFound as error:
-            raise Refused(
-                f"build {build.build_id} of {record.cube}/{record.name} is not finished",
-                expected=f"a manifest at {path}",
-                found="none",
-                action="start a new build",
-            ) from error
-        manifest = decode(data, HistoryManifest, path)
-        expected = (record.cube, record.name, build.version, build.build_id, covered_to_be(record))
-        found = (manifest.cube, manifest.segment, manifest.version, manifest.build_id, manifest.covered)
-        if found != expected:
-            raise Corrupted(f"manifest {path} is of another build", expected=expected, found=found)
-        if manifest.events != expected_events(record):
-            raise Corrupted(
-                f"manifest {path} does not hold the events of its sources",
-                expected=f"{record.events} of version {record.version} + the staged parts' "
-                f"{expected_events(record) - record.events}",
-                found=manifest.events,
-                action="start a new build; if it happens again, verify the staged parts",
-            )
-        return manifest.events
-
-
-def covered_to_be(record: SegmentRecord) -> dict[int, int]:
-    return {**record.covered, **record.target}
-
-
-def expected_events(record: SegmentRecord) -> int:
-    return record.events + sum(part.events for part in record.parts)
 
 
 def earlier_unfinished(records: Mapping[str, SegmentRecord], record: SegmentRecord) -> str | None:

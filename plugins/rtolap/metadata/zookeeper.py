@@ -1,49 +1,28 @@
-"""Cluster state in ZooKeeper. The only module that knows kazoo.
-
-Reads wait out a broken connection, up to `wait_s`, and then raise Unavailable. A commit is sent once: if the
-connection breaks while its answer is due, the outcome is unknown (CommitUnknown), never guessed. kazoo
-drops all watchers when the connection breaks, so after a reconnect every watch is set again and told.
-"""
+"""Cluster state in ZooKeeper: the seam's calls as ZooKeeper's own, over one `ZooKeeperSession`."""
 
 from __future__ import annotations
 
-import logging
-import threading
-import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
-from kazoo.client import KazooClient
 from kazoo.exceptions import (
     BadVersionError,
-    ConnectionClosedError,
-    ConnectionLoss,
     KazooException,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
-    OperationTimeoutError,
     RolledBackError,
     RuntimeInconsistency,
-    SessionExpiredError,
 )
-from kazoo.handlers.threading import KazooTimeoutError
-from kazoo.protocol.states import KazooState
 
-from rtolap.base.errors import CommitConflict, CommitUnknown, SessionLost, Unavailable
-from rtolap.metadata.dispatch import Dispatcher
+from rtolap.base.errors import CommitConflict, RtolapError
 from rtolap.metadata.election import Candidacy
 from rtolap.metadata.store import Check, Create, Delete, Operation, Put, Versioned
 from rtolap.metadata.watching import OneShotWatch
+from rtolap.metadata.zookeeper_session import ZooKeeperSession
 
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-_BROKEN = (ConnectionLoss, OperationTimeoutError, KazooTimeoutError, ConnectionClosedError)
 _REFUSED = (NodeExistsError, NoNodeError, BadVersionError, NotEmptyError)
 _PARENT_ATTEMPTS = 3
-_POLL_S = 0.05
 
 
 class ZooKeeperStore:
@@ -51,45 +30,26 @@ class ZooKeeperStore:
 
     def __init__(self, hosts: str, *, root: str = "/rtolap", session_timeout_s: float = 6.0) -> None:
         self._root = "/" + root.strip("/") if root.strip("/") else ""
-        self._wait_s = 2 * session_timeout_s
-        self._lock = threading.Lock()
-        self._connected = threading.Event()
-        self._closed = False
-        self._session = 0
-        self._lost_pending = False
-        self._lost: list[Callable[[], None]] = []
-        self._watches: list[OneShotWatch] = []
-        self._elections: list[Candidacy] = []
-        self._dispatcher = Dispatcher("zookeeper")
-        self._client = KazooClient(
-            hosts=hosts,
-            timeout=session_timeout_s,
-            connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 1.0},
-        )
-        self._client.add_listener(self._state_changed)
+        self._session = ZooKeeperSession(hosts, session_timeout_s)
+        self._client = self._session.client
         try:
-            self._client.start(timeout=self._wait_s)
-            self._read(lambda: self._client.ensure_path_async(self._root or "/"), "root")
-        except KazooTimeoutError as error:
-            self._dispatcher.close()
-            raise Unavailable(
-                "ZooKeeper does not answer",
-                expected=f"a server at {hosts} within {self._wait_s:g} s",
-                action="start it, or set RTOLAP_ZOOKEEPER",
-            ) from error
+            self._make_parents(self._root)
+        except RtolapError:
+            self._session.close()
+            raise
 
     # -- the seam ---------------------------------------------------------------------------------------
 
     def get(self, path: str) -> Versioned | None:
         try:
-            data, stat = self._read(lambda: self._client.get_async(self._root + path), path)
+            data, stat = self._session.read(lambda: self._client.get_async(self._root + path), path)
         except NoNodeError:
             return None
         return Versioned(data, stat.version)
 
     def children(self, path: str) -> tuple[str, ...]:
         try:
-            names = self._read(lambda: self._client.get_children_async(self._root + path), path)
+            names = self._session.read(lambda: self._client.get_children_async(self._root + path), path)
         except NoNodeError:
             return ()
         return tuple(sorted(names))
@@ -120,129 +80,63 @@ class ZooKeeperStore:
 
     def watch(self, path: str, changed: Callable[[], None]) -> OneShotWatch:
         watch = OneShotWatch(self, path, changed)
-        with self._lock:
-            self._watches.append(watch)
-        self._dispatcher.wake(watch.arm)
+        with self._session.lock:
+            self._session.watches.append(watch)
+        self._session.dispatcher.wake(watch.arm)
         return watch
 
     def elect(self, path: str, identity: str, changed: Callable[[], None]) -> Candidacy:
-        election = Candidacy(self, self._dispatcher, path, identity, changed)
-        with self._lock:
-            self._elections.append(election)
+        election = Candidacy(self, self._session.dispatcher, path, identity, changed)
+        with self._session.lock:
+            self._session.elections.append(election)
         return election
 
     def on_session_lost(self, callback: Callable[[], None]) -> None:
-        with self._lock:
-            self._lost.append(callback)
+        with self._session.lock:
+            self._session.lost.append(callback)
 
     def sync(self) -> None:
-        self._read(lambda: self._client.sync_async(self._root or "/"), "sync")
+        self._session.read(lambda: self._client.sync_async(self._root or "/"), "sync")
 
     def connected(self) -> bool:
-        return self._connected.is_set() and not self._closed
+        return self._session.connected()
 
     def close(self) -> None:
         """Ends the session: candidacies and ephemerals go at once."""
-        if self._closed:
-            return
-        self._closed = True
-        self._dispatcher.close()
-        self._client.stop()
-        self._client.close()
+        self._session.close()
 
     # -- what elections and watches need ----------------------------------------------------------------
 
     def session_number(self) -> int:
-        return self._session
+        return self._session.number
 
     def create_sequential(self, prefix: str, data: bytes) -> None:
         path = self._root + prefix
         self._make_parents(path.rpartition("/")[0])
-        self._write(lambda: self._client.create_async(path, data, ephemeral=True, sequence=True), path)
+        self._session.write(
+            lambda: self._client.create_async(path, data, ephemeral=True, sequence=True), path
+        )
 
     def arm(self, path: str, callback: Callable[[object], None]) -> None:
         """Set one-shot watchers on the node and, where it exists, on its children."""
         full = self._root + path
-        if self._read(lambda: self._client.exists_async(full, watch=callback), path) is None:
+        if self._session.read(lambda: self._client.exists_async(full, watch=callback), path) is None:
             return
         try:
-            self._read(lambda: self._client.get_children_async(full, watch=callback), path)
+            self._session.read(lambda: self._client.get_children_async(full, watch=callback), path)
         except NoNodeError:
-            self._read(lambda: self._client.exists_async(full, watch=callback), path)
+            self._session.read(lambda: self._client.exists_async(full, watch=callback), path)
 
     def wake(self, watch: OneShotWatch) -> None:
-        self._dispatcher.wake(watch.arm)
+        self._session.dispatcher.wake(watch.arm)
 
     def forget(self, watch: OneShotWatch) -> None:
-        with self._lock:
-            if watch in self._watches:
-                self._watches.remove(watch)
-
-    # -- the connection ---------------------------------------------------------------------------------
-
-    def _state_changed(self, state: str) -> None:
-        """Called by kazoo's connection thread: flags only, the work is the dispatcher's."""
-        if state == KazooState.CONNECTED:
-            self._connected.set()
-            log.info("ZooKeeper session is connected")
-        else:
-            self._connected.clear()
-            log.warning("ZooKeeper session is %s", state)
-            if state == KazooState.LOST and not self._closed:
-                self._session += 1
-                self._lost_pending = True
-        with self._lock:
-            watches, elections = list(self._watches), list(self._elections)
-        for election in elections:
-            election.wake()
-        if state == KazooState.CONNECTED:
-            for watch in watches:
-                self._dispatcher.wake(watch.arm)
-            if self._lost_pending:
-                self._lost_pending = False
-                for callback in list(self._lost):
-                    self._dispatcher.wake(callback)
+        with self._session.lock:
+            if watch in self._session.watches:
+                self._session.watches.remove(watch)
 
     def _make_parents(self, parent: str) -> None:
-        self._read(lambda: self._client.ensure_path_async(parent or "/"), parent)
-
-    def _read(self, request: Callable[[], Any], subject: str) -> Any:
-        """Repeat an idempotent request until it is answered or `wait_s` is over."""
-        deadline_s = time.monotonic() + self._wait_s
-        while True:
-            left_s = deadline_s - time.monotonic()
-            self._wait_connected(left_s, subject)
-            try:
-                return request().get(timeout=max(left_s, _POLL_S))
-            except (*_BROKEN, SessionExpiredError) as error:
-                if self._closed:
-                    raise SessionLost("the session is closed") from error
-                if time.monotonic() >= deadline_s:
-                    raise Unavailable(
-                        f"ZooKeeper did not answer about {subject}", expected=f"within {self._wait_s:g} s"
-                    ) from error
-                self._connected.wait(_POLL_S)
-
-    def _write(self, request: Callable[[], Any], subject: str) -> Any:
-        """Send once. The request did not leave if this raises Unavailable or SessionLost."""
-        self._wait_connected(self._wait_s, subject)
-        try:
-            return request().get(timeout=self._wait_s)
-        except SessionExpiredError as error:
-            raise SessionLost(f"the session ended before {subject} was written") from error
-        except _BROKEN as error:
-            raise CommitUnknown(
-                f"the connection broke while {subject} was written", action="read back before acting"
-            ) from error
-
-    def _wait_connected(self, wait_s: float, subject: str) -> None:
-        if self._closed:
-            raise SessionLost("the session is closed")
-        if not self._connected.wait(max(wait_s, 0.0)):
-            raise Unavailable(
-                f"ZooKeeper cannot be reached for {subject}",
-                expected=f"a connection within {self._wait_s:g} s",
-            )
+        self._session.read(lambda: self._client.ensure_path_async(parent or "/"), parent)
 
     def _send(self, operations: Sequence[Operation]) -> list[Any]:
         transaction = self._client.transaction()
@@ -258,5 +152,5 @@ class ZooKeeperStore:
                 case Check():
                     transaction.check(path, operation.version)
         subject = ", ".join(operation.path for operation in operations[:3])
-        results: list[Any] = self._write(transaction.commit_async, subject)
+        results: list[Any] = self._session.write(transaction.commit_async, subject)
         return results

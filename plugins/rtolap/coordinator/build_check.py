@@ -1,0 +1,44 @@
+"""What a build has to hold before it may be promoted: a look at its manifest, held against the record."""
+
+from __future__ import annotations
+
+from rtolap.base.errors import Corrupted, NotFound, Refused
+from rtolap.format.manifest import MANIFEST_NAME, HistoryManifest, decode
+from rtolap.format.object_store import ObjectStore
+from rtolap.metadata.records import BuildAttempt, SegmentRecord
+
+
+def covered_to_be(record: SegmentRecord) -> dict[int, int]:
+    return {**record.covered, **record.target}
+
+
+def expected_events(record: SegmentRecord) -> int:
+    return record.events + sum(part.events for part in record.parts)
+
+
+def verified_events(store: ObjectStore, record: SegmentRecord, build: BuildAttempt) -> int:
+    """Events that the attempt's folder holds. Refused without a manifest, Corrupted with a wrong one."""
+    path = f"{build.location}/{MANIFEST_NAME}"
+    try:
+        data = store.read(path)
+    except NotFound as error:
+        raise Refused(
+            f"build {build.build_id} of {record.cube}/{record.name} is not finished",
+            expected=f"a manifest at {path}",
+            found="none",
+            action="start a new build",
+        ) from error
+    manifest = decode(data, HistoryManifest, path)
+    expected = (record.cube, record.name, build.version, build.build_id, covered_to_be(record))
+    found = (manifest.cube, manifest.segment, manifest.version, manifest.build_id, manifest.covered)
+    if found != expected:
+        raise Corrupted(f"manifest {path} is of another build", expected=expected, found=found)
+    if manifest.events != expected_events(record):
+        raise Corrupted(
+            f"manifest {path} does not hold the events of its sources",
+            expected=f"{record.events} of version {record.version} + the staged parts' "
+            f"{expected_events(record) - record.events}",
+            found=manifest.events,
+            action="start a new build; if it happens again, verify the staged parts",
+        )
+    return manifest.events

@@ -1,0 +1,137 @@
+"""One session with ZooKeeper: connecting, waiting out broken connections, and who is told of what.
+
+Reads wait out a broken connection, up to `wait_s`, and then raise Unavailable. A write is sent once: if the
+connection breaks while its answer is due, the outcome is unknown (CommitUnknown), never guessed. kazoo
+drops all watchers when the connection breaks, so after a reconnect every watch is set again and told.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    ConnectionClosedError,
+    ConnectionLoss,
+    OperationTimeoutError,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KazooState
+
+from rtolap.base.errors import CommitUnknown, SessionLost, Unavailable
+from rtolap.metadata.dispatch import Dispatcher
+from rtolap.metadata.election import Candidacy
+from rtolap.metadata.watching import OneShotWatch
+
+log = logging.getLogger(__name__)
+
+_BROKEN = (ConnectionLoss, OperationTimeoutError, KazooTimeoutError, ConnectionClosedError)
+_POLL_S = 0.05
+
+
+class ZooKeeperSession:
+    """`watches` and `elections` are told of every change of the connection; change them under `lock`."""
+
+    def __init__(self, hosts: str, session_timeout_s: float) -> None:
+        self.lock = threading.Lock()
+        self.number = 0  # grows with every lost session
+        self.lost: list[Callable[[], None]] = []
+        self.watches: list[OneShotWatch] = []
+        self.elections: list[Candidacy] = []
+        self.dispatcher = Dispatcher("zookeeper")
+        self._wait_s = 2 * session_timeout_s
+        self._connected = threading.Event()
+        self._closed = False
+        self._lost_pending = False
+        self.client = KazooClient(
+            hosts=hosts,
+            timeout=session_timeout_s,
+            connection_retry={"max_tries": -1, "delay": 0.1, "max_delay": 1.0},
+        )
+        self.client.add_listener(self._state_changed)
+        try:
+            self.client.start(timeout=self._wait_s)
+        except KazooTimeoutError as error:
+            self.dispatcher.close()
+            raise Unavailable(
+                "ZooKeeper does not answer",
+                expected=f"a server at {hosts} within {self._wait_s:g} s",
+                action="start it, or set RTOLAP_ZOOKEEPER",
+            ) from error
+
+    def connected(self) -> bool:
+        return self._connected.is_set() and not self._closed
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self.dispatcher.close()
+        self.client.stop()
+        self.client.close()
+
+    def read(self, request: Callable[[], Any], subject: str) -> Any:
+        """Repeat an idempotent request until it is answered or `wait_s` is over."""
+        deadline_s = time.monotonic() + self._wait_s
+        while True:
+            left_s = deadline_s - time.monotonic()
+            self._wait_connected(left_s, subject)
+            try:
+                return request().get(timeout=max(left_s, _POLL_S))
+            except (*_BROKEN, SessionExpiredError) as error:
+                if self._closed:
+                    raise SessionLost("the session is closed") from error
+                if time.monotonic() >= deadline_s:
+                    raise Unavailable(
+                        f"ZooKeeper did not answer about {subject}", expected=f"within {self._wait_s:g} s"
+                    ) from error
+                self._connected.wait(_POLL_S)
+
+    def write(self, request: Callable[[], Any], subject: str) -> Any:
+        """Send once. The request did not leave if this raises Unavailable or SessionLost."""
+        self._wait_connected(self._wait_s, subject)
+        try:
+            return request().get(timeout=self._wait_s)
+        except SessionExpiredError as error:
+            raise SessionLost(f"the session ended before {subject} was written") from error
+        except _BROKEN as error:
+            raise CommitUnknown(
+                f"the connection broke while {subject} was written", action="read back before acting"
+            ) from error
+
+    def _wait_connected(self, wait_s: float, subject: str) -> None:
+        if self._closed:
+            raise SessionLost("the session is closed")
+        if not self._connected.wait(max(wait_s, 0.0)):
+            raise Unavailable(
+                f"ZooKeeper cannot be reached for {subject}",
+                expected=f"a connection within {self._wait_s:g} s",
+            )
+
+    def _state_changed(self, state: str) -> None:
+        """Called by kazoo's connection thread: flags only, the work is the dispatcher's."""
+        if state == KazooState.CONNECTED:
+            self._connected.set()
+            log.info("ZooKeeper session is connected")
+        else:
+            self._connected.clear()
+            log.warning("ZooKeeper session is %s", state)
+            if state == KazooState.LOST and not self._closed:
+                self.number += 1
+                self._lost_pending = True
+        with self.lock:
+            watches, elections = list(self.watches), list(self.elections)
+        for election in elections:
+            election.wake()
+        if state == KazooState.CONNECTED:
+            for watch in watches:
+                self.dispatcher.wake(watch.arm)
+            if self._lost_pending:
+                self._lost_pending = False
+                for callback in list(self.lost):
+                    self.dispatcher.wake(callback)
