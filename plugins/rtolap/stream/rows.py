@@ -40,7 +40,7 @@ class RowReader:
         shape = known_names(plan.known)
         self._strict = msgspec.json.Decoder(list[shape])  # type: ignore[valid-type]
         self._strict_one = msgspec.json.Decoder(shape)
-        self._typed_one = msgspec.json.Decoder(typed(plan.arrow_schema))
+        self._typed_one = msgspec.json.Decoder(typed(plan.arrow_schema, plan.known))
 
     def read(self, records: list[bytes], places: Places, problems: Problems) -> tuple[pa.StructArray, Places]:
         """Rows in input order and their places; `problems` gets the others. `places[i]`: of `records[i]`."""
@@ -59,40 +59,40 @@ class RowReader:
         self, records: list[bytes], places: Places, problems: Problems
     ) -> tuple[pa.StructArray, Places]:
         """Like `read`."""
-        if not self._are_strict(records):
-            records, places = self._without(misfits(self._strict_one, records), records, places, problems)
-        text = self._reader.text(records)
-        if _NUL in text or _ESCAPED_NUL in text:
+        array = b"[" + b",".join(records) + b"]"
+        if _holds_nul(array):
             # An error of the columnar reader that quotes a NUL aborts the process, at every restart anew.
-            odd = [at for at, record in enumerate(records) if _NUL in record or _ESCAPED_NUL in record]
+            odd = [at for at, record in enumerate(records) if _holds_nul(record)]
             records, places = self._without(odd, records, places, problems)
-            text = self._reader.text(records)
-        rows = self._reader.parse(text, len(records)) if records else self._reader.nothing
+            array = b"[" + b",".join(records) + b"]"
+        # One record `{"a":1},{"b":2}` passes here, and the columnar reader refuses it; of `{"a":1},"v":{}`,
+        # which that one takes, the array is no JSON.
+        odd = [] if fits(self._strict, array) else misfits(self._typed_one, records)
+        if odd:
+            loose = [at for at in odd if not fits(self._strict_one, records[at])]
+            kept = self._refuse(loose, records, places, problems)
+            if kept is not None:
+                odd = np.flatnonzero(np.isin(kept, odd)).tolist()
+                records, places = [records[at] for at in kept], places[kept]
+        text = self._reader.text(records)
+        rows = self._reader.parse(text, len(records)) if not odd else None
         if rows is None:
-            records, places, rows = self._salvaged(records, places, problems)
+            records, places, rows = self._salvaged(records, places, problems, odd)
             text = self._reader.text(records)
         kept = self._refuse(self._doubtful(records, text, rows), records, places, problems)
         return (rows, places) if kept is None else (rows.take(pa.array(kept)), places[kept])
 
     def _salvaged(
-        self, records: list[bytes], places: Places, problems: Problems
+        self, records: list[bytes], places: Places, problems: Problems, odd: Sequence[int]
     ) -> tuple[list[bytes], Places, pa.StructArray]:
-        """What the columnar reader takes of records that it refuses together."""
-        taken, rows = self._reader.salvage(records, misfits(self._typed_one, records))
+        """What the columnar reader takes of records that it refuses together; `odd` ones are suspected."""
+        taken, rows = self._reader.salvage(records, odd or misfits(self._typed_one, records))
         for position in np.setdiff1d(np.arange(len(records)), np.array(taken, np.int64)):
             problem = self._classifier.problem(records[position])
             problems[int(places[position])] = problem or Problem(
                 "malformed_json", "the columnar reader refuses it"
             )
         return [records[position] for position in taken], places[taken], rows
-
-    def _are_strict(self, records: list[bytes]) -> bool:
-        """Whether all are strict JSON objects with known names only.
-
-        Not what `{"a":1},{"b":2}` as one record is: the columnar reader refuses that. Of
-        `{"a":1},"v":{}`, which it takes, the array is no JSON.
-        """
-        return fits(self._strict, b"[" + b",".join(records) + b"]")
 
     def _without(
         self, suspects: Sequence[int], records: list[bytes], places: Places, problems: Problems
@@ -128,6 +128,10 @@ class RowReader:
                     odd = pc.fill_null(pc.invert(pc.is_finite(column)), False)
                     doubts.append(np.flatnonzero(odd.to_numpy(zero_copy_only=False)))
         return np.unique(np.concatenate(doubts))
+
+
+def _holds_nul(record: bytes) -> bool:
+    return _NUL in record or _ESCAPED_NUL in record
 
 
 def at_path(rows: pa.StructArray, path: tuple[str, ...]) -> pa.Array:

@@ -24,13 +24,15 @@ def known_names(known: frozenset[str] | None) -> type[msgspec.Struct]:
     return msgspec.defstruct("Known", fields, forbid_unknown_fields=known is not None)
 
 
-def typed(schema: pa.Schema) -> type[msgspec.Struct]:
-    """Objects whose values are such as the columnar reader takes for these columns, nulls included."""
+def typed(schema: pa.Schema, known: frozenset[str] | None = None) -> type[msgspec.Struct]:
+    """As `known_names`, with such values as the columnar reader takes for these columns, nulls included."""
+    kinds: dict[str, Any] = {column.name: _kind(column.type) | None for column in schema}
+    kinds |= dict.fromkeys((known or frozenset()).difference(kinds), msgspec.Raw)
     fields = [
-        (f"f{place}", _kind(column.type) | None, msgspec.field(name=column.name, default=None))
-        for place, column in enumerate(schema)
+        (f"f{place}", kind, msgspec.field(name=name, default=None))
+        for place, (name, kind) in enumerate(sorted(kinds.items(), key=lambda one: one[0]))
     ]
-    return msgspec.defstruct("Typed", fields)
+    return msgspec.defstruct("Typed", fields, forbid_unknown_fields=known is not None)
 
 
 def _kind(kind: pa.DataType) -> Any:
