@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 
+AIRFLOW_HEALTH = "/api/v2/monitor/health"
 _TIMEOUT_S = 3.0
 _AIRFLOW_HEARTBEAT = {
     "scheduler": "latest_scheduler_heartbeat",
@@ -41,7 +42,7 @@ def airflow_missing(api_url: str, part: str, started_s: float) -> str | None:
     Airflow calls a part healthy for half a minute after its last heartbeat, so a status left by the process
     before is told from this one's by time.
     """
-    url = f"{api_url}/api/v2/monitor/health"
+    url = f"{api_url}{AIRFLOW_HEALTH}"
     try:
         answer = httpx.get(url, timeout=_TIMEOUT_S, trust_env=False)
         health: dict[str, Any] = answer.raise_for_status().json()

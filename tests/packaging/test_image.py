@@ -1,0 +1,187 @@
+"""What of the image and the compose file can be tried without an engine for containers."""
+
+from __future__ import annotations
+
+import http.server
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from airflow.cli.cli_parser import get_parser
+from airflow.configuration import conf
+from rtolap.agent.service import create_app
+from rtolap.base.settings import Settings
+from rtolap.cli.main import load
+from rtolap.coordinator.rest import build_app
+from rtolap.query.http import make_app
+from rtolap.stack.probes import AIRFLOW_HEALTH
+from rtolap.stack.secrets import password_hash
+
+_PROJECT = Path(__file__).resolve().parents[2]
+_DOCKER = _PROJECT / "docker"
+
+
+@pytest.fixture(scope="module")
+def services() -> dict[str, dict[str, Any]]:
+    content: dict[str, Any] = yaml.safe_load((_DOCKER / "compose.yaml").read_text())
+    found: dict[str, dict[str, Any]] = content["services"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def instructions() -> list[list[str]]:
+    """Of the Dockerfile, in order, in words."""
+    lines = (_DOCKER / "Dockerfile").read_text().replace("\\\n", " ").splitlines()
+    return [shlex.split(line) for line in lines if line and not line.startswith("#")]
+
+
+def test_what_is_copied_before_the_install_is_all_that_the_install_needs(
+    instructions: list[list[str]], tmp_path: Path
+) -> None:
+    (install,) = (
+        number
+        for number, words in enumerate(instructions)
+        if words[0] == "RUN" and "install" in words and words[-1] == "."
+    )
+    image = tmp_path / "image"
+    image.mkdir()
+    for words in instructions[:install]:
+        for source in words[1:-1] if words[0] == "COPY" else ():
+            path = _PROJECT / source
+            if path.is_dir():
+                shutil.copytree(path, image / words[-1], ignore=shutil.ignore_patterns("__pycache__"))
+            else:
+                shutil.copy(path, image / words[-1])
+    built = [_wheel(folder, tmp_path / name) for folder, name in ((image, "a"), (_PROJECT, "b"))]
+    assert built[0] == built[1]
+
+
+def _wheel(project: Path, target: Path) -> set[str]:
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
+    done = subprocess.run(build, cwd=project, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = target.glob("*.whl")
+    return set(zipfile.ZipFile(wheel).namelist())
+
+
+def _commands(service: dict[str, Any]) -> list[list[str]]:
+    words = [str(word) for word in service["command"]]
+    return [shlex.split(part) for part in words[2].split("&&")] if words[:2] == ["sh", "-c"] else [words]
+
+
+def test_every_command_is_understood_with_its_options(services: dict[str, dict[str, Any]]) -> None:
+    """Parsed by the programs' own parsers, which refuse what they do not know."""
+    understood = set()
+    for service in services.values():
+        for program, *arguments in _commands(service) if "command" in service else ():
+            if program == "rtolap":
+                group, command, *options = arguments
+                load(group).commands[command].make_context(command, options)
+            elif program == "airflow":
+                get_parser().parse_args(arguments)
+            else:
+                assert [program, *arguments] == ["sleep", "infinity"]
+            understood.add((program, *arguments[:2]))
+    assert len(understood) == 10
+    with pytest.raises(Exception, match="No such option"):
+        load("agent").commands["serve"].make_context("serve", ["--job-dir", "x"])
+
+
+def test_every_airflow_variable_is_an_option_of_airflow(
+    services: dict[str, dict[str, Any]], instructions: list[list[str]]
+) -> None:
+    given = {name for service in services.values() for name in service.get("environment", ())}
+    given |= {word.partition("=")[0] for words in instructions if words[0] == "ENV" for word in words[1:]}
+    given |= set(re.findall(r"AIRFLOW__\w+", _page()))
+    options = {name: name.split("__")[1:] for name in given if name.startswith("AIRFLOW__")}
+    assert len(options) > 5
+    for name, (section, option) in options.items():
+        assert option.lower() in conf.configuration_description[section.lower()]["options"], name
+
+
+def test_every_health_check_asks_a_route_that_exists_on_the_port_that_is_served(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    settings = Settings()
+    nothing = cast(Any, None)  # routes are declared without the service behind them
+    served = {
+        "coordinator": (settings.coordinator_port, _paths(build_app(nothing, "t"))),
+        "agent": (settings.agent_port, _paths(create_app(nothing, "t", lambda: None))),
+        "query": (settings.query_http_port, _paths(make_app(nothing, nothing, "t"))),
+        "airflow-api": (conf.getint("api", "port"), {AIRFLOW_HEALTH}),
+    }
+    checked = {name for name, service in services.items() if "healthcheck" in service}
+    assert checked == set(served)
+    for name, (port, paths) in served.items():
+        url = urlsplit(services[name]["healthcheck"]["test"][-1])
+        assert (url.hostname, url.port) == ("127.0.0.1", port), name
+        assert url.path in paths, name
+
+
+def _paths(app: Any) -> set[str]:
+    return {route.path for route in app.routes if "GET" in route.methods}
+
+
+class _Answers(http.server.BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/health" else 503)
+        self.end_headers()
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Nobody reads it."""
+
+
+@pytest.fixture
+def server() -> Iterator[str]:
+    with http.server.HTTPServer(("127.0.0.1", 0), _Answers) as running:
+        thread = threading.Thread(target=running.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{running.server_port}"
+        running.shutdown()
+        thread.join()
+
+
+def test_the_health_checks_command_tells_health_by_its_exit_code(
+    services: dict[str, dict[str, Any]], server: str
+) -> None:
+    kind, program, *arguments, _ = services["agent"]["healthcheck"]["test"]
+    assert (kind, program) == ("CMD", "python")
+    for url, healthy in (
+        (f"{server}/health", True),
+        (f"{server}/other", False),
+        ("http://127.0.0.1:1/", False),
+    ):
+        done = subprocess.run([sys.executable, *arguments, url], capture_output=True, timeout=30, check=False)
+        assert (done.returncode == 0) is healthy, url
+
+
+def test_the_recipe_for_the_users_file_makes_what_the_door_checks(tmp_path: Path) -> None:
+    for tool in ("sh", "xxd", "sha256sum"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not on this machine")
+    password = "it's a secret"
+    (recipe,) = re.findall(r"^(printf 'rtolap:.*) > docker/secrets/users$", _page(), re.MULTILINE)
+    done = subprocess.run(
+        ["sh", "-c", recipe],
+        env={"SQL_PASSWORD": password, "PATH": "/usr/bin:/bin"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+    assert done.stdout == f"rtolap:{password_hash(password)}\n"
+
+
+def _page() -> str:
+    return (_PROJECT / "docs" / "airflow.md").read_text()
