@@ -44,6 +44,7 @@ class Builds:
         entries: list[wire.QueueEntry] = []
         for cube in self._metadata.cubes():
             _, records = self._views.fresh(cube)
+            first = first_unfinished(records)
             entries += [
                 wire.QueueEntry(
                     cube=cube,
@@ -55,7 +56,7 @@ class Builds:
                     events=expected_events(record),
                     building=self._building(record),
                     build=build_info(record.build),
-                    waits_for=earlier_unfinished(records, record),
+                    waits_for=_before(first, record),
                 )
                 for record in records.values()
                 if record.state is SegmentState.REMOTE_PERSISTED
@@ -68,16 +69,12 @@ class Builds:
         Raises NotYet while `building_max` other segments are being built.
         """
         record = self._record(cube, segment)
-        others = [
-            entry
-            for entry in self.queue().entries
-            if entry.building and (entry.cube, entry.segment) != (cube, segment)
-        ]
-        if len(others) >= self._building_max:
+        others = self._under_way(besides=(cube, segment))
+        if others >= self._building_max:
             raise NotYet(
                 f"segment {cube}/{segment} has to wait",
                 expected=f"less than {self._building_max} builds under way",
-                found=len(others),
+                found=others,
             )
         schema = self._metadata.schema(cube)
         build_id = uuid.uuid4().hex[:16]
@@ -124,7 +121,7 @@ class Builds:
             return segments.promote(record, build_id, events=0, now_ms=0)  # raises, saying why
         if record.state is SegmentState.REMOTE_PERSISTED:
             _, records = self._views.fresh(cube)
-            earlier = earlier_unfinished(records, record)
+            earlier = _before(first_unfinished(records), record)
             if earlier is not None:
                 raise NotYet(
                     f"segment {cube}/{segment} has to wait",
@@ -166,6 +163,15 @@ class Builds:
             )
         return record
 
+    def _under_way(self, *, besides: tuple[str, str]) -> int:
+        """Segments of all cubes that are being built."""
+        return sum(
+            self._building(record)
+            for cube in self._metadata.cubes()
+            for record in self._views.fresh(cube)[1].values()
+            if (cube, record.name) != besides
+        )
+
     def _building(self, record: SegmentRecord) -> bool:
         build = record.build
         return (
@@ -177,16 +183,19 @@ class Builds:
         )
 
 
-def earlier_unfinished(records: Mapping[str, SegmentRecord], record: SegmentRecord) -> str | None:
-    """The first segment before this one that is closed and has no history yet."""
+def first_unfinished(records: Mapping[str, SegmentRecord]) -> SegmentRecord | None:
+    """The earliest segment that is closed and has no history yet: later ones wait for it."""
     waiting: Iterable[SegmentRecord] = (
-        other
-        for other in records.values()
-        if other.start_ms < record.start_ms
-        and other.version == 0
-        and other.state in (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED)
+        record
+        for record in records.values()
+        if record.version == 0 and record.state in (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED)
     )
-    return min((other.name for other in waiting), default=None)
+    return min(waiting, key=lambda record: record.start_ms, default=None)
+
+
+def _before(first: SegmentRecord | None, record: SegmentRecord) -> str | None:
+    """Name of `first` if `record` has to wait for it."""
+    return first.name if first is not None and first.start_ms < record.start_ms else None
 
 
 def _is_promoted(record: SegmentRecord, build_id: str) -> bool:
