@@ -129,3 +129,10 @@ def test_a_recycled_pid_is_neither_taken_for_the_process_nor_killed(make: Make) 
     assert forgotten.state() is ProcessState.CRASHED
     forgotten.stop()
     assert stranger.pid() == pid
+
+
+def test_a_program_that_is_not_there_is_named(make: Make) -> None:
+    process = ManagedProcess(ProcessSpec("part", make().spec.folder, ("/no/such/program",)))
+    with pytest.raises(ProcessFailed, match=r"part cannot be started.*no/such/program"):
+        process.start()
+    assert process.state() is ProcessState.STOPPED

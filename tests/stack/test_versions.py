@@ -10,9 +10,11 @@ import msgspec
 import psutil
 import pytest
 from rtolap.base.errors import Corrupted, Refused
-from rtolap.stack.components import DEFAULT_PORTS
-from rtolap.stack.layout import StackLayout
+from rtolap.cli.running_stack import adopt_running_stack
+from rtolap.stack.components import COMPONENTS
+from rtolap.stack.layout import DEFAULT_DIR, StackLayout
 from rtolap.stack.lifecycle import Stack
+from rtolap.stack.names import COMPONENT_NAMES, DEFAULT_PORTS
 from rtolap.stack.pids import PidRecord
 from rtolap.stack.secrets import ensure_secrets
 from rtolap.stack.state import StackState, load_state, save_state
@@ -70,6 +72,22 @@ def test_a_part_that_this_version_does_not_know_counts_as_running_too(
 def test_a_stopped_stack_of_another_version_can_be_looked_at_and_stopped_again(stack: Stack) -> None:
     assert [name for name, _ in stack.log_paths(None)] == ["kafka"]
     assert stack.down(NOTHING) == 0
+
+
+def test_its_settings_are_not_taken_for_ones_of_this_version(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack.layout.root.rename(stack.layout.root.with_name(DEFAULT_DIR))
+    monkeypatch.chdir(stack.layout.root.parent)
+    with pytest.raises(Refused, match="another version"):
+        adopt_running_stack({})
+    given = {"RTOLAP_KAFKA": "elsewhere:9092"}  # who says where the cluster is does not ask the stack
+    adopt_running_stack(given)
+    assert given == {"RTOLAP_KAFKA": "elsewhere:9092"}
+
+
+def test_the_names_are_those_of_the_components() -> None:
+    assert tuple(COMPONENTS) == COMPONENT_NAMES
 
 
 def test_a_file_that_is_no_state_is_named(stack: Stack) -> None:

@@ -18,22 +18,10 @@ from rtolap.stack.artifacts import java_artifacts
 from rtolap.stack.environment import HOST, STACK_MARK, service_env
 from rtolap.stack.kafka import kafka_spec
 from rtolap.stack.layout import StackLayout
+from rtolap.stack.names import DEFAULT_PORTS as DEFAULT_PORTS
 from rtolap.stack.probes import http_missing, mysql_missing
 from rtolap.stack.spec import ProcessSpec
 from rtolap.stack.zookeeper import zookeeper_spec
-
-# Taken when they are free. Receivers count up from theirs; the agent gives each its own.
-DEFAULT_PORTS: dict[str, int] = {
-    "zookeeper": 2181,
-    "kafka": 9092,
-    "kafka-controller": 9093,
-    "coordinator": 7070,
-    "receiver": 7080,
-    "query-http": 7090,
-    "query-mysql": 7306,
-    "agent": 7060,
-    "airflow": 8080,
-}
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from rtolap.base.errors import DefinitionError, NotFound, ProcessFailed, Refused, RtolapError
 from rtolap.stack.claims import PortClaims
-from rtolap.stack.components import COMPONENTS, DEFAULT_PORTS, Surroundings
+from rtolap.stack.components import COMPONENTS, Surroundings
 from rtolap.stack.environment import HOST, rtolap_settings, write_env_file
 from rtolap.stack.layout import StackLayout
+from rtolap.stack.names import DEFAULT_PORTS
 from rtolap.stack.ports import choose_ports
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.secrets import ensure_secrets, read_secret

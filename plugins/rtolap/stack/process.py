@@ -119,15 +119,18 @@ class ManagedProcess:
         self._pump = start_pump(self.log_path)
         assert self._pump.stdin is not None
         with self._pump.stdin as output:
-            self._child = subprocess.Popen(
-                self.spec.argv,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                cwd=self.spec.cwd,
-                env={**os.environ, **self.spec.env},
-            )
+            try:
+                self._child = subprocess.Popen(
+                    self.spec.argv,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    cwd=self.spec.cwd,
+                    env={**os.environ, **self.spec.env},
+                )
+            except OSError as error:
+                raise ProcessFailed(f"{self.name} cannot be started", found=str(error)) from error
         child = identify(self._child.pid)
         record = PidRecord(child.pid, child.started_s, identify(self._pump.pid))
         write_atomic(self.pid_path, msgspec.json.encode(record))

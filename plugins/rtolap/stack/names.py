@@ -1,0 +1,29 @@
+"""The names in `stack.json`: of the parts, and of the ports with what they are by default."""
+
+from __future__ import annotations
+
+# In the order in which they are shown; `components` says what each of them is.
+COMPONENT_NAMES = (
+    "zookeeper",
+    "kafka",
+    "coordinator",
+    "agent",
+    "query",
+    "airflow-api",
+    "airflow-scheduler",
+    "airflow-dag-processor",
+    "airflow-triggerer",
+)
+
+# Taken when they are free. Receivers count up from theirs; the agent gives each its own.
+DEFAULT_PORTS: dict[str, int] = {
+    "zookeeper": 2181,
+    "kafka": 9092,
+    "kafka-controller": 9093,
+    "coordinator": 7070,
+    "receiver": 7080,
+    "query-http": 7090,
+    "query-mysql": 7306,
+    "agent": 7060,
+    "airflow": 8080,
+}
