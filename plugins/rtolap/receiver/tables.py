@@ -127,9 +127,8 @@ def appended(
 
 def _carry(tables: list[LocalTable], versions: tuple[int, ...], merge: Merge, fan_out: int) -> None:
     while True:
-        run = _tail(tables, versions)
-        level = tables[run[-1]].level
-        same = [index for index in run if tables[index].level == level]
+        same = _tail(tables, versions)
+        level = tables[same[-1]].level
         if len(same) < fan_out:
             return
         group = [tables[index] for index in same]
@@ -139,14 +138,21 @@ def _carry(tables: list[LocalTable], versions: tuple[int, ...], merge: Merge, fa
 
 
 def _tail(tables: Sequence[LocalTable], versions: tuple[int, ...]) -> list[int]:
-    """Indexes of the memory tables of one version behind the last straddling table or fragment."""
+    """Indexes of the last memory tables of one version and level, with no other of that version between.
+
+    A table that was read again stands, with level 0, where the old one stood: taking it together with the
+    newest would give the result a range that covers those between them too.
+    """
     found: list[int] = []
     for index in range(len(tables) - 1, -1, -1):
         table = tables[index]
         if table.straddles or not table.in_memory:
             break
-        if table.versions == versions:
-            found.append(index)
+        if table.versions != versions:
+            continue
+        if found and table.level != tables[found[0]].level:
+            break
+        found.append(index)
     found.reverse()
     return found
 
@@ -167,7 +173,8 @@ def merged(
 
 
 def runs(segment: LocalSegment, wanted: Callable[[LocalTable], bool]) -> list[list[LocalTable]]:
-    """Groups of tables that may become one: same version, no straddling table between them."""
+    """Groups of tables that may become one: of one version, with no other of that version and no straddling
+    table between them, so that the range of the result holds nothing of theirs."""
     open_runs: dict[tuple[int, ...], list[LocalTable]] = {}
     found: list[list[LocalTable]] = []
     for table in segment.tables:
@@ -176,6 +183,8 @@ def runs(segment: LocalSegment, wanted: Callable[[LocalTable], bool]) -> list[li
             open_runs = {}
         elif wanted(table):
             open_runs.setdefault(table.versions, []).append(table)
+        elif table.versions in open_runs:
+            found.append(open_runs.pop(table.versions))
     return [*found, *open_runs.values()]
 
 
