@@ -18,8 +18,11 @@ Invariants
 What it never does: decide alone which events are in history (the record does), skip offsets silently
 (a gap is state FAILED), or answer from two states at once.
 
-Modules: `align`, `batch`, `closing`, `states` and `tables` are pure; `ingest` is the core loop, with
-`progress` (counters and clocks) and `limits` (when to wait); `checkpoint`, `fragments`, `realign`, `upload`
-and `dead_letters` touch disk, Kafka and the object store; `query_service` answers; `flight` is the door,
-`reports` what it shows. Threads exist in `runner` (three a cube) and `service` only.
+Modules
+    pure        `align`, `alignment`, `batch`, `closing`, `states`, `tables`; `statistics` of one table
+    the core    `ingest` steps; `intake` (a batch into the state), `lifecycle`, `limits` (when to wait),
+                `progress` (counters and clocks), `log_ends`, `closings`, `dead_letters`, `checkpointing`
+    beside it   `checkpoint`, `fragments`, `realign`, `upload`: disk, Kafka, object store
+    the door    `flight`; `query_service` answers, `reports` is what it shows
+    threads     in `runner` (three a cube) and `service` only
 """

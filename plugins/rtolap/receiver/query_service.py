@@ -141,6 +141,8 @@ def _select(local: LocalTable, query: PartialQuery) -> tuple[pa.Table, int, int]
         return chosen.table, chosen.rows_scanned, chosen.rows_pruned
     if query.filter is None:
         return local.table, local.rows, 0
+    if local.statistics.excludes(query.filter):
+        return local.table.slice(0, 0), 0, local.rows
     return local.table.filter(mask(local.table, query.filter)), local.rows, 0
 
 

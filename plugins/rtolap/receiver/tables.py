@@ -20,6 +20,7 @@ import pyarrow as pa
 from rtolap.format.fragment import Fragment
 from rtolap.model.offsets import Offsets
 from rtolap.receiver.align import NO_VECTORS, Ranges, Vectors, versions_of
+from rtolap.receiver.statistics import TableStatistics
 
 FAN_OUT = 8
 
@@ -49,6 +50,11 @@ class LocalTable:
     @cached_property
     def nbytes(self) -> int:
         return int(self.table.nbytes) if self.fragment is None else self.fragment.info.bytes
+
+    @cached_property
+    def statistics(self) -> TableStatistics:
+        """Of a table in memory; a fragment has its own."""
+        return TableStatistics(self.table)
 
     @property
     def in_memory(self) -> bool:
