@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Refused
-from rtolap.metadata.records import ReplayFrom
 from rtolap.testing.coordinator_harness import CUBE, HOUR_MS, NAME, TABLE, Cluster
 from rtolap.wire.coordinator import CubeReport, HeartbeatRequest, PartitionReport
 
@@ -179,4 +178,12 @@ def test_replay_from_is_the_furthest_word_of_any_replica_set(cluster: Cluster) -
     cluster.metadata.set_replay_from(NAME, "old", {0: 3, 1: 900})
     cluster.metadata.set_replay_from(NAME, "rs1", {0: 40})
     assert cluster.metadata.replay_from(NAME) == {0: 40, 1: 900, 2: 20, 3: 30}
-    assert ReplayFrom({0: 40}).offsets == {0: 40}
+
+
+def test_what_a_replica_set_said_of_a_partition_outlives_its_giving_it_away(cluster: Cluster) -> None:
+    """The new owner begins there, not where the cube did: Kafka may hold nothing older."""
+    cluster.enabled()
+    cluster.metadata.set_replay_from(NAME, "rs1", {0: 40, 1: 900})
+    cluster.metadata.set_replay_from(NAME, "rs1", {0: 41})
+    cluster.metadata.set_replay_from(NAME, "rs1", {0: 30})
+    assert cluster.metadata.replay_from(NAME) == {0: 41, 1: 900, 2: 20, 3: 30}

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 from rtolap.base.errors import Refused
 from rtolap.coordinator.purge import GRACE_MS
@@ -23,6 +24,21 @@ def test_purging_raises_the_horizon_and_never_lowers_it(cluster: Cluster) -> Non
     assert cluster.client.purge(NAME, HOUR_MS).horizon_ms == 2 * HOUR_MS
     assert cluster.client.segment(NAME, old.name).state == "PURGED"
     assert cluster.client.segment(NAME, new.name).state == "REMOTE_PERSISTED"
+
+
+def test_a_purge_whose_leader_was_killed_half_way_is_ended_by_the_next(cluster: Cluster) -> None:
+    """Else what it left closed and unbuilt would keep the segments after it waiting."""
+    cluster.enabled()
+    old, new = cluster.closed(1), cluster.closed(5)
+    horizon_ms = 2 * HOUR_MS
+    cluster.metadata.update_control(
+        NAME, lambda control: msgspec.structs.replace(control, horizon_ms=horizon_ms)
+    )
+    assert cluster.client.queue().entries[-1].waits_for == old.name
+    cluster.coordinator._check((NAME, "dropped_meanwhile"))
+    assert cluster.client.segment(NAME, old.name).state == "PURGED"
+    [entry] = cluster.client.queue().entries
+    assert (entry.segment, entry.waits_for) == (new.name, None)
 
 
 def test_a_purged_segment_does_not_come_back(cluster: Cluster) -> None:

@@ -111,7 +111,7 @@ def rebalance(
     if as_json:
         print_json(plan.model_dump(mode="json"))
     elif plan.applied:
-        success(f"{cube} follows assignment {plan.epoch}; `rtolap describe` and `receivers list` show it")
+        success(f"{cube} follows assignment {plan.epoch}; `rtolap receivers list` shows how far everybody is")
     elif plan.moves:
         _show_plan(plan)
     else:

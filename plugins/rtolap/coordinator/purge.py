@@ -35,7 +35,7 @@ class Purge:
         """Drop for ever all segments that end at or below `before_ms`.
 
         1. raise the horizon     crash: receivers and queries leave those segments out already
-        2. mark each record      crash: the next purge, retention or clean-up goes on
+        2. mark each record      crash: the next look at the cube goes on (`finish`)
         """
 
         def raised(control: CubeControl) -> CubeControl:
@@ -44,6 +44,11 @@ class Purge:
 
         horizon_ms = self._metadata.update_control(cube, raised).horizon_ms
         return PurgeResult(horizon_ms=horizon_ms, segments=tuple(self._mark(cube)))
+
+    def finish(self, cube: str) -> None:
+        """Mark what lies below the horizon, where whoever raised it was killed before."""
+        if self._metadata.control(cube).horizon_ms is not None:
+            self._mark(cube)
 
     def retention(self, cube: str) -> PurgeResult:
         """Purge what the cube's policy says is too old, by the low watermark and never by the wall clock."""

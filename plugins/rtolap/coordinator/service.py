@@ -124,6 +124,10 @@ class Coordinator:
             self.checks.keep_only(cubes)
             for cube in cubes:
                 self.checks.run(cube)
+                try:
+                    self.purge.finish(cube)
+                except NotFound:
+                    continue  # dropped meanwhile
         except RtolapError as error:
             log.warning("the checks are tried again: %s", error)
 

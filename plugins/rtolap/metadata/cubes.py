@@ -67,9 +67,14 @@ class ClusterMetadata(Definitions, Members):
         return after.low_watermark_ms
 
     def set_replay_from(self, cube: str, replica_set: str, offsets: Offsets) -> None:
-        record = ReplayFrom(dict(offsets))
+        """Add a replica set's word; what it said before of other partitions, or further on, still stands."""
+
+        def said(before: ReplayFrom | None) -> ReplayFrom:
+            known = {} if before is None else before.offsets
+            return ReplayFrom({**known, **{p: max(at, known.get(p, at)) for p, at in offsets.items()}})
+
         path = paths.replay_from(cube, replica_set)
-        update(self.store, path, ReplayFrom, lambda _: record, lambda: self._exists(cube))
+        update(self.store, path, ReplayFrom, said, lambda: self._exists(cube))
 
     def replay_from(self, cube: str) -> Offsets:
         """Per partition the smallest offset that history may still need.
