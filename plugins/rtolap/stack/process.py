@@ -37,6 +37,8 @@ from rtolap.stack.pids import (
 from rtolap.stack.spec import ProcessSpec
 
 _POLL_S = 0.05
+_READY_POLL_S_MAX = 0.5  # asking costs the cores that the parts need to start: the longer it takes, the rarer
+_READY_POLL_GROWTH = 1.2
 _DRAIN_TIMEOUT_S = 2.0
 
 
@@ -137,6 +139,7 @@ class ManagedProcess:
 
     def wait_ready(self) -> None:
         deadline = time.monotonic() + self.spec.ready_timeout_s
+        poll_s = _POLL_S
         while True:
             if self.pid() is None:
                 self._drain()
@@ -145,11 +148,12 @@ class ManagedProcess:
                     found=self.log_tail(),
                     action=f"see {self.log_path}",
                 )
-            if self._cancelled.wait(_POLL_S):
+            if self._cancelled.wait(poll_s):
                 raise ProcessFailed(f"waiting for {self.name} was interrupted", action="it runs on")
             missing = self.missing()
             if missing is None:
                 return
+            poll_s = min(poll_s * _READY_POLL_GROWTH, _READY_POLL_S_MAX)
             if time.monotonic() > deadline:
                 raise ProcessFailed(
                     f"{self.name} was not ready within {self.spec.ready_timeout_s:.0f} s",
