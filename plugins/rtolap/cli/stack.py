@@ -137,7 +137,7 @@ def down(dir: DirOption = _DIR, as_json: JsonOption = False) -> None:
 def status(dir: DirOption = _DIR, as_json: JsonOption = False) -> None:
     """Show each component; exit code 3 when one is down."""
     parts = Stack(StackLayout(dir)).status()
-    complete = all(part.state == "ready" for part in parts)
+    complete = bool(parts) and all(part.state == "ready" for part in parts)
     if as_json:
         print_json({"ok": complete, "components": parts})
     else:
