@@ -22,7 +22,8 @@ Modules
     pure        `align`, `alignment`, `batch`, `closing`, `states`, `tables`; `statistics` of one table
     the core    `ingest` steps; `intake` (a batch into the state), `lifecycle`, `limits` (when to wait),
                 `progress` (counters and clocks), `log_ends`, `closings`, `dead_letters`, `checkpointing`
-    beside it   `checkpoint`, `fragments`, `realign`, `upload`: disk, Kafka, object store
+    beside it   `work` calls `fragments`, `realign` and `upload`; `requests` brings results to the core,
+                `views` what the cluster says; `checkpoint` is the file
     the door    `flight`; `query_service` answers, `reports` is what it shows
-    threads     in `runner` (three a cube) and `service` only
+    process     `service`: `assembly` of each cube, `heartbeats`; threads in `runner` (three a cube) too
 """

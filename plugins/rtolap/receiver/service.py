@@ -10,8 +10,6 @@ import logging
 import shutil
 import threading
 import uuid
-from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -24,24 +22,18 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import ChangeLog, ReceiverRecord
 from rtolap.metadata.updates import read
 from rtolap.model.cube import Schema
-from rtolap.receiver.dead_letters import TOPIC_CONFIG
+from rtolap.receiver.assembly import CubeAssembly, OpenConsumer
 from rtolap.receiver.flight import ReceiverFlightServer
-from rtolap.receiver.ingest import CubeReceiver
-from rtolap.receiver.realign import RangeReader
-from rtolap.receiver.reports import cube_report, cube_stats
+from rtolap.receiver.heartbeats import Heartbeats
+from rtolap.receiver.reports import cube_stats
 from rtolap.receiver.runner import CubeRunner
 from rtolap.receiver.settings import ReceiverSettings
-from rtolap.receiver.upload import Uploader
-from rtolap.stream.consumer import StreamConsumer, StreamProducer, TopicAdmin
-from rtolap.wire.coordinator import HeartbeatRequest
-from rtolap.wire.coordinator_client import CoordinatorClient
+from rtolap.stream.consumer import StreamProducer, TopicAdmin
 from rtolap.wire.receiver import PartialQuery, ReceiverStats
 
 log = logging.getLogger(__name__)
 
 CONTROL_EVERY_S = 1.0
-
-OpenConsumer = Callable[[str], StreamConsumer]  # topic → a consumer of one's own, with create times
 
 
 class ReceiverService:
@@ -65,32 +57,44 @@ class ReceiverService:
         self.receiver_id = receiver_id
         self.replica_set = replica_set
         self._host = host
-        self._token = token
-        self._data_dir = data_dir
         self._metadata = metadata
-        self._store = store
-        self._open_consumer = open_consumer
-        self._producer = producer
-        self._admin = admin
         self._clock = clock
-        self._settings = settings
+        self._cubes = CubeAssembly(
+            receiver_id=receiver_id,
+            replica_set=replica_set,
+            data_dir=data_dir,
+            metadata=metadata,
+            store=store,
+            open_consumer=open_consumer,
+            producer=producer,
+            admin=admin,
+            clock=clock,
+            settings=settings,
+        )
         self._instance = uuid.uuid4().hex
         self._started_ms = clock.now_ms()
         self._runners: dict[str, CubeRunner] = {}
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._stopping = threading.Event()
-        self._coordinators: tuple[str, ...] = ()
-        self._client: CoordinatorClient | None = None
         self._server = ReceiverFlightServer(self, host=host, port=port, token=token)
         self.port: int = self._server.port
         self._election = metadata.store.elect(
             paths.replica_set_election(replica_set), receiver_id, self._wake.set
         )
         metadata.store.watch(paths.CUBES, self._wake.set)
+        beats = Heartbeats(
+            receiver_id=receiver_id,
+            replica_set=replica_set,
+            token=token,
+            metadata=metadata,
+            election=self._election,
+            clock=clock,
+            runners=self._served,
+        )
         self._threads = [
             threading.Thread(target=self._run_control, name="control", daemon=True),
-            threading.Thread(target=self._run_heartbeats, name="heartbeats", daemon=True),
+            threading.Thread(target=beats.run, args=(self._stopping,), name="heartbeats", daemon=True),
         ]
 
     # -- life -------------------------------------------------------------------------------------------
@@ -117,8 +121,7 @@ class ReceiverService:
             runner.stop()
         self._election.close()
         self._server.shutdown()
-        self._producer.close()
-        self._admin.close()
+        self._cubes.close()
 
     # -- what the door asks for -------------------------------------------------------------------------
 
@@ -204,95 +207,12 @@ class ReceiverService:
         return log_of_changes.cube_id if log_of_changes is not None else ""
 
     def _begin(self, schema: Schema, cube_id: str) -> None:
-        """Local data belongs to one creation of the cube; what an earlier one left is removed."""
-        topic = schema.table.topic
-        folder = self._data_dir / "cubes" / schema.cube.name
-        for other in folder.iterdir() if folder.exists() else ():
-            if other.name != cube_id:
-                shutil.rmtree(other, ignore_errors=True)
-        create_topic = partial(
-            self._admin.create_topic, schema.table.dead_letter_topic, 1, config=TOPIC_CONFIG
-        )
-        try:
-            create_topic()
-        except RtolapError as error:
-            # Without Kafka there is nothing to refuse either; it is tried again when something is refused.
-            log.warning("cube %s: %s", schema.cube.name, error)
-        core = CubeReceiver(
-            schema,
-            replica_set=self.replica_set,
-            consumer=self._open_consumer(topic),
-            producer=self._producer,
-            folder=folder / cube_id,
-            clock=self._clock,
-            settings=self._settings,
-            ends_beside=True,
-            create_dead_letter_topic=create_topic,
-        )
-        reader = RangeReader(
-            schema, lambda: self._open_consumer(topic), self._clock, self._settings.realign_records_max
-        )
-        runner = CubeRunner(
-            schema,
-            core,
-            cube_id=cube_id,
-            receiver_id=self.receiver_id,
-            replica_set=self.replica_set,
-            metadata=self._metadata,
-            election=self._election,
-            reader=reader,
-            uploader=Uploader(
-                schema,
-                replica_set=self.replica_set,
-                metadata=self._metadata,
-                store=self._store,
-                reader=reader,
-            ),
-            clock=self._clock,
-        )
+        runner = self._cubes.runner(schema, cube_id, self._election)
         with self._lock:
             self._runners[schema.cube.name] = runner
         runner.start()
         log.info("cube %s: serving", schema.cube.name)
 
-    # -- heartbeats -------------------------------------------------------------------------------------
-
-    def _run_heartbeats(self) -> None:
-        while not self._stopping.wait(CONTROL_EVERY_S):
-            try:
-                self._beat()
-            except RtolapError as error:
-                log.info("heartbeat: %s", error)
-            except Exception:
-                log.exception("heartbeat")
-        if self._client is not None:
-            self._client.close()
-
-    def _beat(self) -> None:
+    def _served(self) -> dict[str, CubeRunner]:
         with self._lock:
-            runners = dict(self._runners)
-        client = self._coordinator()
-        if client is None:
-            return
-        response = client.heartbeat(
-            HeartbeatRequest(
-                receiver_id=self.receiver_id,
-                replica_set=self.replica_set,
-                is_leader=self._election.is_leader(),
-                cubes={name: cube_report(runner.core, self._clock) for name, runner in runners.items()},
-            )
-        )
-        for name, low_watermark_ms in response.low_watermark_ms.items():
-            if name in runners:
-                runners[name].offer_watermark(low_watermark_ms)
-
-    def _coordinator(self) -> CoordinatorClient | None:
-        """Coordinators are found where they stand for election; without ZooKeeper the last ones are kept."""
-        if self._metadata.store.connected():
-            urls: Sequence[str] = self._metadata.coordinators()
-            if urls and set(urls) != set(self._coordinators):
-                if self._client is not None:
-                    self._client.close()
-                self._coordinators = tuple(urls)
-                self._client = CoordinatorClient(urls, self._token)
-        return self._client
+            return dict(self._runners)

@@ -1,0 +1,108 @@
+"""Everything that serving one cube takes, put together."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import RtolapError
+from rtolap.format.object_store import ObjectStore
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.store import Election
+from rtolap.model.cube import Schema
+from rtolap.receiver.dead_letters import TOPIC_CONFIG
+from rtolap.receiver.ingest import CubeReceiver
+from rtolap.receiver.realign import RangeReader
+from rtolap.receiver.runner import CubeRunner
+from rtolap.receiver.settings import ReceiverSettings
+from rtolap.receiver.upload import Uploader
+from rtolap.stream.consumer import StreamConsumer, StreamProducer, TopicAdmin
+
+log = logging.getLogger(__name__)
+
+OpenConsumer = Callable[[str], StreamConsumer]  # topic → a consumer of one's own, with create times
+
+
+class CubeAssembly:
+    """Of one receiver: what its cubes share."""
+
+    def __init__(
+        self,
+        *,
+        receiver_id: str,
+        replica_set: str,
+        data_dir: Path,
+        metadata: ClusterMetadata,
+        store: ObjectStore,
+        open_consumer: OpenConsumer,
+        producer: StreamProducer,
+        admin: TopicAdmin,
+        clock: Clock,
+        settings: ReceiverSettings,
+    ) -> None:
+        self.receiver_id = receiver_id
+        self.replica_set = replica_set
+        self._data_dir = data_dir
+        self._metadata = metadata
+        self._store = store
+        self._open_consumer = open_consumer
+        self._producer = producer
+        self._admin = admin
+        self._clock = clock
+        self._settings = settings
+
+    def runner(self, schema: Schema, cube_id: str, election: Election) -> CubeRunner:
+        """Not started yet. Local data belongs to one creation of the cube; what an earlier one left goes."""
+        topic = schema.table.topic
+        folder = self._data_dir / "cubes" / schema.cube.name
+        for other in folder.iterdir() if folder.exists() else ():
+            if other.name != cube_id:
+                shutil.rmtree(other, ignore_errors=True)
+        create_topic = partial(
+            self._admin.create_topic, schema.table.dead_letter_topic, 1, config=TOPIC_CONFIG
+        )
+        try:
+            create_topic()
+        except RtolapError as error:
+            # Without Kafka there is nothing to refuse either; it is tried again when something is refused.
+            log.warning("cube %s: %s", schema.cube.name, error)
+        core = CubeReceiver(
+            schema,
+            replica_set=self.replica_set,
+            consumer=self._open_consumer(topic),
+            producer=self._producer,
+            folder=folder / cube_id,
+            clock=self._clock,
+            settings=self._settings,
+            ends_beside=True,
+            create_dead_letter_topic=create_topic,
+        )
+        reader = RangeReader(
+            schema, lambda: self._open_consumer(topic), self._clock, self._settings.realign_records_max
+        )
+        return CubeRunner(
+            schema,
+            core,
+            cube_id=cube_id,
+            receiver_id=self.receiver_id,
+            replica_set=self.replica_set,
+            metadata=self._metadata,
+            election=election,
+            reader=reader,
+            uploader=Uploader(
+                schema,
+                replica_set=self.replica_set,
+                metadata=self._metadata,
+                store=self._store,
+                reader=reader,
+            ),
+            clock=self._clock,
+        )
+
+    def close(self) -> None:
+        self._producer.close()
+        self._admin.close()

@@ -1,0 +1,66 @@
+"""The cluster as one cube's core is told of it at each step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.metadata.store import Election
+from rtolap.metadata.view import SegmentView
+from rtolap.model.offsets import Offsets
+from rtolap.receiver.view import CubeView
+
+
+class ViewSource:
+    """`view` on the core thread; `control` and `refresh` from any."""
+
+    def __init__(self, metadata: ClusterMetadata, cube: str, election: Election) -> None:
+        self._metadata = metadata
+        self._cube = cube
+        self._election = election
+        self._segments = SegmentView(metadata, cube)
+        self._low_watermark_ms: int | None = metadata.published_watermark_ms(cube)
+        self._converted: tuple[object, Mapping[int, SegmentRecord]] = (None, {})
+        self._start_offsets: Offsets = {}
+        self._start_epoch = -1
+
+    def view(self) -> CubeView:
+        control, by_name = self._segments.snapshot()
+        connected = self._metadata.store.connected()
+        if control.enabled and control.assignment_epoch != self._start_epoch and connected:
+            # First where history ends, then the records: never the other way round, or events between
+            # an older view of history and a newer start would be nowhere.
+            self._start_offsets = self._metadata.replay_from(self._cube)
+            self._segments.refresh()
+            self._start_epoch = control.assignment_epoch
+            control, by_name = self._segments.snapshot()
+        if self._converted[0] is not by_name:
+            self._converted = (by_name, _by_start(by_name))
+        return CubeView(
+            control=control,
+            records=self._converted[1],
+            start_offsets=self._start_offsets,
+            leading=self._election.is_leader(),
+            connected=connected,
+            low_watermark_ms=self._low_watermark_ms,
+        )
+
+    def snapshot(self) -> tuple[CubeControl, Mapping[int, SegmentRecord]]:
+        """The control record and the segments by start, of one moment."""
+        control, by_name = self._segments.snapshot()
+        return control, _by_start(by_name)
+
+    def refresh(self) -> None:
+        self._segments.refresh()
+
+    def offer_watermark(self, low_watermark_ms: int) -> None:
+        """A smaller one than before is not taken."""
+        self._low_watermark_ms = max(low_watermark_ms, self._low_watermark_ms or low_watermark_ms)
+
+    def close(self) -> None:
+        self._segments.close()
+
+
+def _by_start(records: Mapping[str, SegmentRecord]) -> Mapping[int, SegmentRecord]:
+    return {record.start_ms: record for record in records.values()}
