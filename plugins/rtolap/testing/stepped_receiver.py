@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Protocol
 
@@ -141,3 +142,22 @@ class Receiver:
             self.cluster.metadata.set_replay_from(
                 self.cluster.cube, self.replica_set, self.core.replay_from()
             )
+
+    def describe(self) -> str:
+        core = self.core
+        held = (core.consumer_state.value, core.reason, core.state.positions, list(core.state.segments))
+        return f"{self.name}: {held}"
+
+
+def assert_apart(receiver: Receiver, run: str) -> None:
+    """No offset is claimed by two tables of a segment: the one of them that is read again would double it."""
+    for start_ms, segment in receiver.core.state.segments.items():
+        by_partition: dict[int, list[tuple[int, int]]] = {}
+        for table in segment.tables:
+            for partition, claimed in table.ranges.items():
+                by_partition.setdefault(partition, []).append(claimed)
+        for partition, claims in by_partition.items():
+            for before, after in pairwise(sorted(claims)):
+                assert before[1] <= after[0], (
+                    f"{run}: {receiver.name} claims {before} and {after} of partition {partition}, {start_ms}"
+                )
