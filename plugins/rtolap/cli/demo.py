@@ -99,8 +99,8 @@ def _report(journal: Journal, required: frozenset[Moment]) -> bool:
     missing = journal.missing(query.name for query in QUERIES)
     if missing:
         warn(f"not every query was asked at these moments: {', '.join(missing)}")
-    if journal.failed:
-        warn(f"{journal.failed} times no answer came at first, and it was asked again")
+    for why, times in journal.unanswered.most_common():
+        warn(f"asked again, {times} times: {why}")
     if journal.all_equal:
         success(f"{journal.asked} answers, each equal to the recount of exactly its prefix")
     else:

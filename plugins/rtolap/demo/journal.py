@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -30,7 +31,7 @@ class Journal:
     def __init__(self) -> None:
         self.asked = 0
         self.equal = 0
-        self.failed = 0
+        self.unanswered: Counter[str] = Counter()  # why no answer came at first, and it was asked again
         self.shown: list[Entry] = []
         self.refusals: Refusals | None = None
         self._seen: set[tuple[str, Moment]] = set()

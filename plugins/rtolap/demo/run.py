@@ -192,8 +192,8 @@ class Demo:
         while True:
             try:
                 return self._door.ask(sql, CUBE)
-            except RtolapError:
-                journal.failed += 1
+            except RtolapError as error:
+                journal.unanswered[error.message] += 1
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(_ROUND_S)
