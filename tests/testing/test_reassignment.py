@@ -8,11 +8,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from rtolap.base.errors import StaleSnapshot
+from rtolap.receiver.query_service import NotReady, answer
 from rtolap.receiver.settings import ReceiverSettings
 from rtolap.testing.asking import Asker
 from rtolap.testing.builders import START_MS, random_event, small_schema
 from rtolap.testing.cluster import Cluster
 from rtolap.testing.stepped_receiver import Receiver
+from rtolap.wire.receiver import PartialQuery, Snapshot
 
 
 @pytest.fixture
@@ -116,3 +119,22 @@ def test_a_replica_set_that_is_left_out_holds_nothing_any_more(cluster: Cluster)
     assert not left.core.state.positions
     catch_up(right)
     assert exact(cluster)
+
+
+def test_who_is_behind_waits_and_who_is_ahead_asks_for_a_new_snapshot(cluster: Cluster) -> None:
+    left = leader("left", cluster)
+
+    def ask(epoch: int | None) -> object:
+        query = PartialQuery(cluster.cube, (), ("__rows",), Snapshot(assignment_epoch=epoch))
+        core = left.core
+        return answer(cluster.schema, core.state, query, owned=core.owned, receiver_id=left.name)
+
+    ask(1)
+    with pytest.raises(NotReady, match="does not follow the assignment yet"):
+        ask(2)
+    assign(cluster, left=(0, 2), right=(1, 3))
+    catch_up(left)
+    ask(2)
+    ask(None)
+    with pytest.raises(StaleSnapshot, match="the assignment has changed"):
+        ask(1)
