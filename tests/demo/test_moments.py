@@ -35,6 +35,12 @@ def test_nothing_is_nowhere() -> None:
     assert (found.moments, found.pending, found.states) == (frozenset(), 0, {})
 
 
+def test_what_the_receivers_do_is_told_with_its_reason() -> None:
+    paused = CubeStats("c", "PAUSED", "103 segments wait for history", True)
+    found = situation("c", [], [], [receiver(), ReceiverStats("q", "rs", "127.0.0.1:2", (paused,))])
+    assert found.receivers == ("consuming", "paused: 103 segments wait for history")
+
+
 def test_each_place_is_a_moment() -> None:
     assert situation("c", [], [], [receiver(local("a", memory_rows=3))]).moments == {Moment.MEMORY}
     assert situation("c", [], [], [receiver(local("a", fragments=1))]).moments == {Moment.FRAGMENTS}

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from rtolap.wire.coordinator import QueueEntry, SegmentInfo
-from rtolap.wire.receiver import ReceiverStats
+from rtolap.wire.receiver import CubeStats, ReceiverStats
 
 
 class Moment(StrEnum):
@@ -21,12 +21,13 @@ class Moment(StrEnum):
 
 
 class Situation(NamedTuple):
-    """`pending`: segments on their way into history, late deltas included."""
+    """`pending`: segments on their way into history, late deltas included; `receivers`: what they do."""
 
     moments: frozenset[Moment]
     states: dict[str, int]
     building: int
     pending: int
+    receivers: tuple[str, ...] = ()
 
 
 def situation(
@@ -64,4 +65,9 @@ def situation(
         states,
         building,
         len(late | under_way | {entry.segment for entry in queued}),
+        tuple(sorted({_doing(each) for stats in receivers for each in stats.cubes if each.cube == cube})),
     )
+
+
+def _doing(stats: CubeStats) -> str:
+    return f"{stats.state.lower()}: {stats.reason}" if stats.reason else stats.state.lower()

@@ -203,6 +203,7 @@ class Demo:
         found = situation(CUBE, self._coordinator.segments(CUBE), self._coordinator.queue().entries, stats)
         progress = self._screen.progress
         progress.states, progress.building, progress.pending = found.states, found.building, found.pending
+        progress.receivers = found.receivers
         return found
 
 

@@ -29,6 +29,7 @@ class Progress:
     states: dict[str, int] = field(default_factory=dict)
     building: int = 0
     pending: int = 0
+    receivers: tuple[str, ...] = ()
 
 
 class Screen:
@@ -70,6 +71,7 @@ class Screen:
             ("produced", f"{at.produced} of {at.total}"),
             ("queryable", str(at.queryable)),
             ("lag", str(max(0, at.produced - at.queryable))),
+            ("receivers", "; ".join(at.receivers) or "none yet"),
             ("segments", states),
             ("builds running", str(at.building)),
             ("on the way to history", str(at.pending)),
