@@ -6,10 +6,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.dag_processing.dagbag import DagBag
+from airflow.sdk.api.datamodels._generated import DagRunType
+from airflow.sdk.exceptions import AirflowSkipException
 
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 IDS = {
@@ -70,3 +73,11 @@ def test_backfill_has_daily_intervals_and_catches_nothing_up(dag_bag: Any) -> No
     dag = dag_bag.dags["rtolap_backfill"]
     assert dag.catchup is False
     assert type(dag.timetable).__name__ == "CronDataIntervalTimetable"
+
+
+def test_a_backfill_acts_and_the_daily_schedule_does_not(dag_bag: Any) -> None:
+    cubes = dag_bag.dags["rtolap_backfill"].get_task("cubes").python_callable
+    for run_type in (DagRunType.BACKFILL, DagRunType.MANUAL):
+        assert cubes(dag_run=SimpleNamespace(run_type=run_type), params={"cube": "c"}) == ["c"]
+    with pytest.raises(AirflowSkipException):
+        cubes(dag_run=SimpleNamespace(run_type=DagRunType.SCHEDULED), params={"cube": "c"})

@@ -16,7 +16,6 @@ from rtolap.airflow.hook import RtolapHook
 from rtolap.airflow.operators import instant_ms
 from rtolap.airflow.triggers.queue import QueueTrigger
 from rtolap.airflow.triggers.watermark import WatermarkTrigger
-from rtolap.base.errors import NotFound
 from rtolap.wire.coordinator import PartitionWatermark
 from rtolap.wire.coordinator_client import CoordinatorClient
 
@@ -100,11 +99,8 @@ class RemotePersistedSensor(CoordinatorSensor):
             counts = coordinator.cube(self.cube).segments
             there = ", ".join(f"{number} {state}" for state, number in sorted(counts.items())) or "none"
             return f"no segment of {self.cube} is REMOTE_PERSISTED; its closed segments are: {there}"
-        try:
-            state = coordinator.segment(self.cube, self.segment).state
-        except NotFound:
-            state = "not closed yet, or never had events"
-        return f"segment {self.segment} of {self.cube} is not REMOTE_PERSISTED but {state}"
+        state = coordinator.segment(self.cube, self.segment).state
+        return f"segment {self.segment} of {self.cube} is {state}; expected REMOTE_PERSISTED"
 
     def fired(self, context: Context, event: dict[str, Any]) -> int:
         return int(event["waiting"])
