@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import signal
 
 import msgspec
@@ -133,3 +134,42 @@ def test_a_pause_is_visible_and_ends(world: ReceiverWorld) -> None:
         client.action("resume", {"cube": world.cube})
     world.produce(50)
     assert world.ask("r0", world.ends())[0] == world.expected(world.ends())
+
+
+def test_a_fragment_damaged_after_it_was_opened_does_not_reach_history(world: ReceiverWorld) -> None:
+    """It is mapped and was whole when it was opened: what is uploaded or merged is checked again."""
+    world.assign()
+    world.start("r0")
+    wait_for("r0 leads", lambda: world.metadata.replica_set_leader("left") == "r0")
+    world.produce(400)
+    assert world.exact("r0")
+    with world.client("r0") as client:
+        client.action("checkpoint", {"cube": world.cube})
+    files = list((world.folder / "r0").glob("cubes/*/*/fragments/*.arrow"))
+    assert files
+    for path in files:
+        with path.open("r+b") as file:
+            file.seek(path.stat().st_size // 2)
+            (byte,) = file.read(1)
+            file.seek(-1, io.SEEK_CUR)
+            file.write(bytes([byte ^ 0xFF]))
+    before_ms = START_MS + 100 * WINDOW_MS
+    world.metadata.update_control(
+        world.cube, lambda c: msgspec.structs.replace(c, close_before_ms=before_ms, close_epoch=1)
+    )
+    wait_for("FAILED", lambda: (s := world.state("r0")) is not None and s.state == "FAILED")
+    state = world.state("r0")
+    assert state is not None
+    assert "was damaged after it was opened" in state.reason
+    assert not any(record.parts for record in world.metadata.segments(world.cube).values())
+
+    world.end("r0", signal.SIGKILL)
+    shutil.rmtree(world.folder / "r0" / "cubes")
+    world.start("r0")
+    assert world.exact("r0"), "replayed from Kafka"
+
+    def persisted() -> bool:
+        records = world.metadata.segments(world.cube).values()
+        return bool(records) and all(r.state is SegmentState.REMOTE_PERSISTED for r in records)
+
+    wait_for("all parts are uploaded", persisted)
