@@ -6,7 +6,6 @@ groups by the filter, and groups each segment to what was asked for.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -147,12 +146,9 @@ class EmbeddedHistory:
         with self._lock:
             if path in self._verified:
                 return
-        digest = hashlib.sha256()
-        with self._store.fs.open_input_stream(self._store.absolute(path), compression=None) as stream:
-            while chunk := stream.read(1 << 20):
-                digest.update(chunk)
-        if digest.hexdigest() != file.sha256:
-            raise _damaged(path, f"sha256 {file.sha256}", digest.hexdigest())
+        digest, _ = self._store.sha256(path)
+        if digest != file.sha256:
+            raise _damaged(path, f"sha256 {file.sha256}", digest)
         with self._lock:
             self._verified[path] = None
             while len(self._verified) > FILES_KEPT:
