@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,12 @@ def test_credentials_in_an_address_are_refused_and_not_repeated(scheme: str) -> 
     assert "AWS_ACCESS_KEY_ID" in str(caught.value)
     assert "hunter2" not in str(caught.value)
     assert "AKIAKEY" not in str(caught.value)
+
+
+def test_without_its_client_hdfs_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hdfs_native", None)
+    with pytest.raises(DefinitionError, match=r"pip install 'rtolap\[hdfs\]'"):
+        open_store("hdfs://host:8020/rtolap")
 
 
 def test_spark_is_told_the_same_s3_as_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
