@@ -217,7 +217,10 @@ def test_a_segment_is_staged_built_after_a_kill_promoted_answered_and_cleaned_up
 
     specs = tmp_path / "killed.json"
     specs.write_bytes(msgspec.json.encode(spec))
-    kill_in_mid_build(*submit_command(str(specs)), tmp_path)
+    command, environment = submit_command(str(specs))
+    environment.pop("AWS_SHARED_CREDENTIALS_FILE", None)  # here keys in the environment, below their file
+    keys = {"AWS_ACCESS_KEY_ID": s3_keys.access, "AWS_SECRET_ACCESS_KEY": s3_keys.secret}
+    kill_in_mid_build(command, {**environment, **keys}, tmp_path)
     assert store.list(spec.location)
     with pytest.raises(NotFound):
         history.read_manifest(store, spec.location)
