@@ -12,6 +12,7 @@ from rtolap.base.errors import ProcessFailed
 from rtolap.stack.log_files import Follower, last_lines, start_pump
 from rtolap.stack.log_pump import BoundedLog, pump
 from rtolap.stack.process import ManagedProcess, ProcessSpec
+from rtolap.stack.status import part_status
 
 _LINE_BYTES = 64
 
@@ -121,6 +122,23 @@ def test_the_last_words_of_a_part_that_fails_are_in_its_error(tmp_path: Path) ->
     with pytest.raises(ProcessFailed, match="19999\nthe reason"):
         process.start()
     process.stop()
+
+
+def test_a_part_whose_log_is_no_longer_written_is_named(tmp_path: Path) -> None:
+    process = ManagedProcess(
+        ProcessSpec(name="part", folder=tmp_path, argv=(sys.executable, "-c", "import time; time.sleep(60)"))
+    )
+    try:
+        process.start()
+        assert part_status(process).problem == ""
+        assert process._pump is not None
+        process._pump.kill()
+        process._pump.wait(10)
+        status = part_status(ManagedProcess(process.spec))
+        assert status.state == "ready"
+        assert "its log is lost" in status.problem
+    finally:
+        process.stop()
 
 
 def test_nothing_of_a_stopped_part_runs_its_pump_neither(tmp_path: Path) -> None:

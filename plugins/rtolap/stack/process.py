@@ -94,6 +94,11 @@ class ManagedProcess:
             return missing
         return foreign_listener(self.spec.ports, record)
 
+    def log_is_written(self) -> bool:
+        """False when the pump ended before the process did: what it says is lost."""
+        record = self._record()
+        return record is None or record.pump is None or _alive(self._pump, record.pump)
+
     def started_s(self) -> float | None:
         """Start time of the living process, epoch seconds."""
         record = self._record()

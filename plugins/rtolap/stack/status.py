@@ -28,6 +28,8 @@ def part_status(process: ManagedProcess) -> PartStatus:
     started_s = process.started_s()
     state = "ready" if missing is None else "starting" if started_s is not None else str(process.state())
     problem = missing if missing and state == "starting" else ""
+    if started_s is not None and not problem and not process.log_is_written():
+        problem = "its log is lost: the process that writes it has ended; down and up begin it again"
     if state == "crashed":
         problem = f"ended by itself; its log ends with:\n{process.log_tail(_LOG_LINES)}"
     return PartStatus(
