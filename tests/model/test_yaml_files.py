@@ -98,7 +98,10 @@ def test_an_unknown_table_is_said_with_the_nearest_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("kind: tabel\n", "unknown kind of definition; expected kind: table, cube, lookup; found 'tabel'"),
+        (
+            "kind: tabel\n",
+            "unknown kind of definition; expected kind: table, cube, lookup, application; found",
+        ),
         ("name: x\n", "a document without a kind"),
         ("- a\n", "a document without a kind"),
         ("kind: [\n", "not YAML"),

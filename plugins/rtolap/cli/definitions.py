@@ -36,6 +36,10 @@ def validate(path: PathArgument = None, as_json: JsonOption = False) -> None:
     rows = [("table", name, f"topic {table.topic}") for name, table in definitions.tables.items()]
     rows += [("lookup", name, lookup.file) for name, lookup in definitions.lookups.items()]
     rows += [(kind, name, _summary(definitions, name)) for kind, name in _cubes(definitions)]
+    rows += [
+        ("application", name, f"{len(application.levels)} levels, {len(application.edges)} edges")
+        for name, application in definitions.applications.items()
+    ]
     print_table(("kind", "name", "summary"), rows, as_json=as_json)
     if not as_json:
         success(f"{len(rows)} definitions in {source} are sound")

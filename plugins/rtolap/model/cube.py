@@ -19,6 +19,7 @@ from typing import Literal
 
 import msgspec
 
+from rtolap.model.application import CubeWatermark
 from rtolap.model.table import Table
 from rtolap.model.types import BIGINT, BINARY, TIMESTAMP, ColumnType, sum_type
 
@@ -97,6 +98,7 @@ class Cube(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     late: LatePolicy = LatePolicy()
     start: Literal["earliest", "latest"] = "earliest"
     consumer_tasks_max: int = 3
+    watermark: CubeWatermark | None = None
 
     @property
     def time_columns(self) -> tuple[str, ...]:

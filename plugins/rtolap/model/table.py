@@ -40,6 +40,8 @@ class TimeColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`host_column` names the machine that logged an event, for watermarks by host."""
+
     name: str
     topic: str
     columns: tuple[Column, ...]
@@ -47,6 +49,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     unknown_columns: Literal["ignore", "reject"] = "ignore"
     record_bytes_max: int = 1 << 20
     future_max_ms: int = 86_400_000
+    host_column: str | None = None
 
     def column(self, name: str) -> Column:
         for column in self.columns:

@@ -49,6 +49,7 @@ def table_problems(table: Table) -> tuple[Problem, ...]:
     found += _path_problems(table.columns)
     if not column_faults:
         found += time_problems(table)
+    found += _host_column_problems(table)
     if not 1 <= table.record_bytes_max <= _RECORD_BYTES_MAX:
         found.append(
             Problem(
@@ -131,6 +132,17 @@ def _column_problems(columns: Sequence[Column]) -> list[Problem]:
                 )
             )
     return found
+
+
+def _host_column_problems(table: Table) -> list[Problem]:
+    texts = [column.name for column in table.columns if column.type.strip().lower() == "string"]
+    if table.host_column is None or table.host_column in texts:
+        return []
+    hint = did_you_mean(table.host_column, texts)
+    expected = "a string column of the table"
+    return [
+        Problem(("host_column",), "no host name", expected=expected, found=repr(table.host_column), hint=hint)
+    ]
 
 
 def _path_problems(columns: Sequence[Column]) -> list[Problem]:

@@ -1,4 +1,4 @@
-"""Definition files: `kind: table | cube | lookup`, one or many documents a file, anywhere below a folder.
+"""Definition files: `kind: table | cube | lookup | application`, one or many documents a file, in folders.
 
 `read_definitions` reads them strictly, validates them against each other and raises one DefinitionError
 that lists every problem as `file:line: key: what; expected …; found …; did you mean …?`.
@@ -13,19 +13,27 @@ import msgspec
 import yaml
 
 from rtolap.base.errors import DefinitionError
+from rtolap.model.application import Application
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.problems import Problem, did_you_mean
 from rtolap.model.table import Lookup, Table
 from rtolap.model.validate import lookup_problems, name_problems, table_problems
+from rtolap.model.validate_application import application_problems, cube_watermark_problems
 from rtolap.model.validate_cube import cube_problems
 from rtolap.model.yaml_nodes import INVALID, NodeReader
 
-KINDS: dict[str, type[Table] | type[Cube] | type[Lookup]] = {"table": Table, "cube": Cube, "lookup": Lookup}
+Definition = Table | Cube | Lookup | Application
+KINDS: dict[str, type[Definition]] = {
+    "table": Table,
+    "cube": Cube,
+    "lookup": Lookup,
+    "application": Application,
+}
 OTHER_FILES = frozenset(("receivers.yaml",))  # beside the definitions, but read by the receivers' DAG
 _SUFFIXES = (".yaml", ".yml")
 _FILE_BYTES_MAX = 1 << 20
 _KIND_KEY = frozenset(("kind",))
-D = TypeVar("D", Table, Cube, Lookup)
+D = TypeVar("D", Table, Cube, Lookup, Application)
 
 
 class Definitions(msgspec.Struct, frozen=True):
@@ -34,6 +42,7 @@ class Definitions(msgspec.Struct, frozen=True):
     tables: dict[str, Table]
     lookups: dict[str, Lookup]
     cubes: dict[str, Cube]
+    applications: dict[str, Application] = {}
 
     def schema(self, cube: str) -> Schema:
         return Schema(self.tables[self.cubes[cube].table], self.cubes[cube])
@@ -42,7 +51,7 @@ class Definitions(msgspec.Struct, frozen=True):
 class _Document(msgspec.Struct, frozen=True):
     file: Path
     kind: str
-    value: Table | Cube | Lookup
+    value: Definition
     reader: NodeReader
 
     @property
@@ -59,11 +68,12 @@ def read_definitions(path: Path) -> Definitions:
     tables = _unique(documents, Table, complaints)
     lookups = _unique(documents, Lookup, complaints)
     cubes = _unique(documents, Cube, complaints)
+    applications = _unique(documents, Application, complaints)
     for document in documents:
-        complaints += _lines(document, _problems(document, tables, lookups, cubes))
+        complaints += _lines(document, _problems(document, tables, lookups, cubes, applications))
     if complaints:
         raise DefinitionError("\n".join(complaints))
-    return Definitions(tables, lookups, cubes)
+    return Definitions(tables, lookups, cubes, applications)
 
 
 def definition_files(path: Path) -> tuple[Path, ...]:
@@ -137,7 +147,11 @@ def _kind_of(node: yaml.Node) -> str | None:
 
 
 def _problems(
-    document: _Document, tables: dict[str, Table], lookups: dict[str, Lookup], cubes: dict[str, Cube]
+    document: _Document,
+    tables: dict[str, Table],
+    lookups: dict[str, Lookup],
+    cubes: dict[str, Cube],
+    applications: dict[str, Application],
 ) -> list[Problem]:
     value = document.value
     if isinstance(value, Table):
@@ -147,6 +161,8 @@ def _problems(
         if value.name in cubes:
             problems.append(Problem(("name",), "a cube has this name already", found=repr(value.name)))
         return problems
+    if isinstance(value, Application):
+        return list(application_problems(value))
     problems = name_problems(value.name, ("name",))
     table = tables.get(value.table)
     if table is None:
@@ -161,6 +177,7 @@ def _problems(
         )
     elif not table_problems(table):  # with a broken table every dimension would complain again
         problems += cube_problems(Schema(table, value))
+        problems += cube_watermark_problems(Schema(table, value), applications)
     return problems
 
 

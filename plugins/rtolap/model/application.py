@@ -1,0 +1,146 @@
+"""An application: a stream topology whose levels have watermarks.
+
+A **level** is a source, an operator or a sink; **edges** join them without a cycle. A **unit** of a level is
+one (processor, key group). Of a level there are two watermarks:
+
+    input(level)  = the smallest output of its upstreams;  input(source) = what its rule makes of its hosts
+    output(level) = the smaller of input and the oldest work of its units
+
+A source that reads what another application produced lists the producers as its hosts, with a rule of
+`host_precise` and 0 ppm: what they state per partition is combined by minimum.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+RuleKind = Literal["partitions", "host_precise", "deficit"]
+HostListKind = Literal["file", "url", "zookeeper", "registry"]
+
+
+class Partitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The smallest of the partitions' largest event times; no host list needed."""
+
+
+class HostPrecise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All hosts but a share of them have logged everything before the watermark."""
+
+    delayed_hosts_ppm: int
+
+
+class Deficit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Of a window of `window_ms` that ends at the watermark, at most this share of events is missing."""
+
+    missing_events_ppm: int
+    window_ms: int
+
+
+class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Exactly one is set."""
+
+    partitions: Partitions | None = None
+    host_precise: HostPrecise | None = None
+    deficit: Deficit | None = None
+
+    @property
+    def kind(self) -> RuleKind:
+        return "host_precise" if self.host_precise else "deficit" if self.deficit else "partitions"
+
+    @property
+    def needs_hosts(self) -> bool:
+        return self.kind != "partitions"
+
+
+class Registry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Hosts register themselves over REST; one that does not renew within the lease has left."""
+
+    lease_ms: int = 60_000
+
+
+class HostList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the names of a source's hosts come from: exactly one is set.
+
+    `file` and `url` hold a name a line, `zookeeper` is a node whose children are the names. These three are
+    read anew every `refresh_ms`; a host that is no longer in them counts until `grace_ms` later.
+    """
+
+    file: str | None = None
+    url: str | None = None
+    zookeeper: str | None = None
+    registry: Registry | None = None
+    refresh_ms: int = 30_000
+    grace_ms: int = 60_000
+
+    @property
+    def kind(self) -> HostListKind:
+        if self.registry is not None:
+            return "registry"
+        return "file" if self.file is not None else "url" if self.url is not None else "zookeeper"
+
+
+class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Where events come in.
+
+    `heartbeat_ms`: an idle host sends a heartbeat so often, on the way of its events. `future_max_ms`:
+    progress further ahead of the server's clock is refused. `unit_lease_ms`: a unit that is silent for longer
+    has left.
+    """
+
+    name: str
+    rule: Rule = Rule(partitions=Partitions())
+    hosts: HostList | None = None
+    heartbeat_ms: int = 5_000
+    future_max_ms: int = 60_000
+    unit_lease_ms: int = 30_000
+
+
+class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    name: str
+    unit_lease_ms: int = 30_000
+
+
+class Sink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where windows close, and where the global low watermark is asked for."""
+
+    name: str
+    unit_lease_ms: int = 30_000
+
+
+class CubeWatermark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A cube whose segments close by an application: its receivers report as that source and that sink."""
+
+    application: str
+    source: str
+    sink: str
+
+
+class Application(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`edges` are pairs (upstream, downstream) of level names."""
+
+    name: str
+    sources: tuple[Source, ...]
+    operators: tuple[Operator, ...] = ()
+    sinks: tuple[Sink, ...]
+    edges: tuple[tuple[str, ...], ...]
+
+    @property
+    def levels(self) -> tuple[Source | Operator | Sink, ...]:
+        return (*self.sources, *self.operators, *self.sinks)
+
+    def source(self, name: str) -> Source | None:
+        return next((source for source in self.sources if source.name == name), None)
+
+    def upstreams(self, level: str) -> tuple[str, ...]:
+        return tuple(edge[0] for edge in self.edges if edge[1] == level)
+
+    def in_order(self) -> tuple[str, ...]:
+        """Names of the levels, each after all its upstreams; those on a cycle are left out."""
+        waiting = {level.name: set(self.upstreams(level.name)) for level in self.levels}
+        ordered: list[str] = []
+        while ready := [name for name, upstreams in waiting.items() if upstreams <= set(ordered)]:
+            ordered += ready
+            for name in ready:
+                del waiting[name]
+        return tuple(ordered)
