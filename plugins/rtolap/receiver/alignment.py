@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from rtolap.model.cube import Schema
-from rtolap.model.offsets import Offsets
 from rtolap.receiver.align import vectors_of
-from rtolap.receiver.tables import LocalSegment, LocalState, realigned
+from rtolap.receiver.tables import LocalSegment, LocalState, LocalTable, realigned, substituted
 from rtolap.receiver.view import CubeView
 
 
@@ -36,8 +35,19 @@ def aligned(schema: Schema, state: LocalState, view: CubeView, held: Collection[
     ).with_segments(changed)
 
 
-def startable(state: LocalState, fresh: Collection[int], start_offsets: Offsets) -> set[int]:
-    """Which of the partitions without a position may start. Not those of which a table has events of an
-    earlier stay: they would be read a second time beside it."""
-    left_over = {p for table in state.tables() for p in table.ranges} if fresh else set()
-    return {p for p in fresh if p in start_offsets and p not in left_over}
+def exchanged(
+    schema: Schema,
+    state: LocalState,
+    start_ms: int,
+    old: Collection[LocalTable],
+    new: Sequence[LocalTable],
+    held: Collection[int],
+) -> LocalState | None:
+    """Tables of a segment by others of the same events; None when `old` has changed meanwhile."""
+    segment = state.segments.get(start_ms)
+    after = substituted(segment, list(old), new) if segment is not None else None
+    if after is None:
+        return None
+    no_record = vectors_of(None, drop_late=schema.cube.late.policy == "drop")
+    vectors = state.vectors.get(start_ms, no_record)
+    return state.with_segments({start_ms: realigned(after, vectors, held)})

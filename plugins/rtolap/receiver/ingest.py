@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from rtolap.base.clock import Clock
@@ -23,8 +22,8 @@ from rtolap.metadata.records import SegmentRecord
 from rtolap.model.cube import Schema
 from rtolap.model.offsets import Offsets
 from rtolap.receiver import closings
-from rtolap.receiver.align import vectors_of
-from rtolap.receiver.alignment import aligned, startable
+from rtolap.receiver.alignment import aligned, exchanged
+from rtolap.receiver.assignment import Assignment
 from rtolap.receiver.checkpoint import CheckpointFile
 from rtolap.receiver.checkpointing import Checkpoints
 from rtolap.receiver.closing import Closing
@@ -37,7 +36,7 @@ from rtolap.receiver.log_ends import LogEnds
 from rtolap.receiver.progress import Progress
 from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.states import ConsumerEvent, ConsumerState
-from rtolap.receiver.tables import LocalState, LocalTable, realigned, substituted
+from rtolap.receiver.tables import LocalState, LocalTable
 from rtolap.receiver.view import CubeView
 from rtolap.stream.consumer import OffsetsGone, StreamConsumer, StreamProducer
 
@@ -78,10 +77,16 @@ class CubeReceiver:
         self._view = CubeView()
         self._aligned_records: Mapping[int, SegmentRecord] | None = None  # compared by identity
         self._aligned_basis: tuple[int | None, int] = (None, 0)
-        self._assigned: frozenset[int] = frozenset()
         self._close_epoch = 0
         self._asked_to_pause = False
         self._ends = LogEnds(consumer, self.progress, clock, beside=ends_beside)
+        self._assignment = Assignment(
+            consumer=consumer,
+            life=self._life,
+            progress=self.progress,
+            checkpoints=self._checkpoints,
+            clock=clock,
+        )
         self._intake = Intake(
             schema,
             consumer=consumer,
@@ -164,7 +169,7 @@ class CubeReceiver:
     def restart(self) -> None:
         """After the cause of a failure is mended: go on from the position it stopped at."""
         if self._life.restart():
-            self._assigned = frozenset()
+            self._assignment.forget()
 
     def pause(self, asked: bool) -> None:
         """The local switch, beside the cube's own."""
@@ -195,10 +200,9 @@ class CubeReceiver:
     def _follow(self, view: CubeView) -> None:
         control = view.control
         owned = self.owned if control.enabled else frozenset[int]()
-        known = {**(self._checkpoints.known or {}), **self.state.positions}
-        ready = owned & {*known, *startable(self.state, owned - set(known), view.start_offsets)}
-        if ready != self._assigned or (ready and self.consumer_state is ConsumerState.STOPPED):
-            self._assign(ready, known, view.start_offsets)
+        state = self._assignment.follow(self.state, owned, view.start_offsets)
+        if state is not self.state:
+            self._swap(state)
         if control.close_epoch > self._close_epoch:
             self._close_epoch = control.close_epoch
             self.force.update(closings.late_before(self.schema, self.state, control.close_before_ms))
@@ -209,22 +213,6 @@ class CubeReceiver:
             self._life.hold("paused for the cube")
         else:
             self._life.hold("paused here" if self._asked_to_pause else self._limits.reason)
-
-    def _assign(self, ready: frozenset[int], known: Offsets, start_offsets: Offsets) -> None:
-        """Positions known here go on where they are; history may be further than a checkpoint."""
-        offsets = {p: max(known.get(p, 0), start_offsets.get(p, 0)) for p in sorted(ready)}
-        added = bool(set(offsets) - set(known))
-        self._consumer.assign(offsets)
-        self._assigned = ready
-        self.progress.assigned(offsets, self._clock.monotonic_s())
-        self._checkpoints.known = known
-        self._swap(replace(self.state, positions=offsets))
-        if offsets and self.consumer_state is ConsumerState.STOPPED:
-            self._life.take(ConsumerEvent.START)
-        elif added and self.consumer_state is ConsumerState.CONSUMING:
-            self._life.take(ConsumerEvent.START)  # what is behind the log's end is not silent
-        elif not offsets and self.consumer_state is not ConsumerState.STOPPED:
-            self._life.take(ConsumerEvent.STOP)
 
     # -- consuming --------------------------------------------------------------------------------------
 
@@ -281,13 +269,10 @@ class CubeReceiver:
         self, start_ms: int, old: Collection[LocalTable], new: tuple[LocalTable, ...]
     ) -> bool:
         """Swap a re-read table in; False when it is void, because `old` changed meanwhile."""
-        segment = self.state.segments.get(start_ms)
-        after = substituted(segment, list(old), new) if segment is not None else None
-        if after is None:
+        state = exchanged(self.schema, self.state, start_ms, old, new, self.held)
+        if state is None:
             return False
-        no_record = vectors_of(None, drop_late=self.schema.cube.late.policy == "drop")
-        vectors = self.state.vectors.get(start_ms, no_record)
-        self._swap(self.state.with_segments({start_ms: realigned(after, vectors, self.held)}))
+        self._swap(state)
         self._checkpoints.dirty = True
         return True
 

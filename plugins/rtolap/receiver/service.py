@@ -34,6 +34,7 @@ from rtolap.wire.receiver import PartialQuery, ReceiverStats
 log = logging.getLogger(__name__)
 
 CONTROL_EVERY_S = 1.0
+BEGIN_WAIT_S = 2.0  # what a query waits for a cube that this receiver is just being given
 
 
 class ReceiverService:
@@ -75,6 +76,7 @@ class ReceiverService:
         self._started_ms = clock.now_ms()
         self._runners: dict[str, CubeRunner] = {}
         self._lock = threading.Lock()
+        self._begun = threading.Condition(self._lock)
         self._wake = threading.Event()
         self._stopping = threading.Event()
         self._server = ReceiverFlightServer(self, host=host, port=port, token=token)
@@ -126,6 +128,7 @@ class ReceiverService:
     # -- what the door asks for -------------------------------------------------------------------------
 
     def query(self, query: PartialQuery) -> pa.Table:
+        self._wait_begun(query.cube, min(BEGIN_WAIT_S, query.timeout_ms / 1000))
         return self._runner(query.cube).query(query)
 
     def stats(self) -> ReceiverStats:
@@ -158,6 +161,13 @@ class ReceiverService:
 
     def close_segments(self, cube: str, segments: list[str]) -> None:
         self._runner(cube).close_segments(segments)
+
+    def _wait_begun(self, cube: str, timeout_s: float) -> None:
+        """A query may know of an assignment before this receiver has looked: it looks at once."""
+        with self._begun:
+            if cube not in self._runners:
+                self._wake.set()
+                self._begun.wait_for(lambda: cube in self._runners, timeout_s)
 
     def _runner(self, cube: str) -> CubeRunner:
         with self._lock:
@@ -208,8 +218,9 @@ class ReceiverService:
 
     def _begin(self, schema: Schema, cube_id: str) -> None:
         runner = self._cubes.runner(schema, cube_id, self._election)
-        with self._lock:
+        with self._begun:
             self._runners[schema.cube.name] = runner
+            self._begun.notify_all()
         runner.start()
         log.info("cube %s: serving", schema.cube.name)
 
