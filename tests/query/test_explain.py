@@ -66,8 +66,7 @@ def test_analyze_says_what_was_done(world: QueryWorld, service: QueryService) ->
     assert rows["result rows"] == "2"
     assert json.loads(rows["positions"]) == {str(p): offset for p, offset in world.positions.items()}
     assert int(rows["partial rows"]) > 0
-    assert float(rows["fetch ms"]) > 0
-    assert float(rows["engine ms"]) > 0
+    assert 0 < float(rows["fetch ms"]) <= float(rows["elapsed ms"])
 
 
 def test_a_dead_receiver_is_seen_in_the_plan(world: QueryWorld, service: QueryService) -> None:

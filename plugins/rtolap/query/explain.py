@@ -30,7 +30,7 @@ def planned(rewritten: Rewritten, estimates: Sequence[ReadStats]) -> pa.Table:
 
 
 def analyzed(
-    rewritten: Rewritten, stats: Sequence[ReadStats], result_rows: int, fetch_ms: float, engine_ms: float
+    rewritten: Rewritten, stats: Sequence[ReadStats], result_rows: int, elapsed_ms: float
 ) -> pa.Table:
     rows: _Rows = []
     for read, done in zip(rewritten.reads, stats, strict=True):
@@ -40,13 +40,13 @@ def analyzed(
             ("rows pruned", str(done.rows_pruned)),
             ("partial rows", str(done.partial_rows)),
             ("snapshots", str(done.snapshots)),
+            ("fetch ms", f"{done.fetch_ms:.1f}"),
             ("positions", json.dumps({str(p): o for p, o in sorted(done.positions.items())})),
         ]
     rows += _of_statement(rewritten)
     rows += [
         ("result rows", str(result_rows)),
-        ("fetch ms", f"{fetch_ms:.1f}"),
-        ("engine ms", f"{engine_ms:.1f}"),
+        ("elapsed ms", f"{elapsed_ms:.1f}"),
     ]
     return _table(rows)
 

@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 from rtolap.base.errors import Corrupted, NotFound
 from rtolap.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry, HistoryManifest, decode
 from rtolap.format.object_store import ObjectStore
-from rtolap.format.schema import physical_schema
+from rtolap.format.schema import physical_schema, select_partials
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.predicate import columns_of
 from rtolap.query.arrow_filter import arrow_filter
@@ -27,6 +27,7 @@ from rtolap.query.merge import group_partials
 from rtolap.query.plan import CubeRead, ReadStats
 
 MANIFESTS_KEPT = 2000  # a few kilobytes each
+SKETCH_ROWS = 8_192  # read at a time where sketches are among the columns
 FILES_KEPT = 20_000  # names of files whose checksum was found right
 
 
@@ -82,6 +83,8 @@ class EmbeddedHistory:
         with _readable(read, segment):
             dataset, condition = self._dataset(read, location, cuboid, stats)
             columns = [*read.dimensions, *read.partials]
+            if any(partial.op == "hll" for partial in select_partials(read.schema, read.partials)):
+                return _grouped_in_pieces(read, dataset, columns, condition)
             table = dataset.to_table(columns=columns, filter=condition, use_threads=True)
         return group_partials(read, table)
 
@@ -165,6 +168,29 @@ def _readable(read: CubeRead, segment: SegmentRecord) -> Iterator[None]:
             found=str(error),
             action="restore the file, or queue the segment to be built again",
         ) from error
+
+
+def _grouped_in_pieces(
+    read: CubeRead, dataset: ds.Dataset, columns: list[str], condition: ds.Expression | None
+) -> pa.Table:
+    """Sketches are kilobytes each: no more of them is held than a piece and what was grouped so far."""
+    grouped = physical_schema(read.schema, read.dimensions, read.partials, plain=True).empty_table()
+    batches = dataset.to_batches(
+        columns=columns,
+        filter=condition,
+        batch_size=SKETCH_ROWS,
+        batch_readahead=1,
+        fragment_readahead=1,
+        use_threads=False,
+    )
+    pending: list[pa.Table] = []
+    rows = 0
+    for batch in batches:
+        pending.append(group_partials(read, pa.Table.from_batches([batch])))
+        rows += pending[-1].num_rows
+        if rows >= max(SKETCH_ROWS, grouped.num_rows):  # so that regrouping costs no more than reading
+            grouped, pending, rows = group_partials(read, pa.concat_tables([grouped, *pending])), [], 0
+    return group_partials(read, pa.concat_tables([grouped, *pending]))
 
 
 def choose_cuboid(manifest: HistoryManifest, read: CubeRead) -> CuboidEntry:

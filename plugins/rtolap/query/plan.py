@@ -102,4 +102,5 @@ class ReadStats:
     rows_pruned: int = 0
     partial_rows: int = 0
     snapshots: int = 1
+    fetch_ms: float = 0.0
     positions: dict[int, int] = field(default_factory=dict)

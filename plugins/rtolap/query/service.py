@@ -178,16 +178,16 @@ class QueryService:
             stats = [self._fetch(read, session, ending) for read in rewritten.reads]
             reader = session.run(rewritten.sql, used)
         if statement.explain == "analyze":
-            fetched_s = self.clock.monotonic_s()
             rows = session.drain(reader)
-            fetch_ms, engine_ms = (fetched_s - began_s) * 1000, (self.clock.monotonic_s() - fetched_s) * 1000
-            table = explain.analyzed(rewritten, stats, rows, fetch_ms, engine_ms)
+            table = explain.analyzed(rewritten, stats, rows, (self.clock.monotonic_s() - began_s) * 1000)
             return Outcome(table.schema, self._stream(table.to_reader(), session, ending), stats)
         return Outcome(reader.schema, self._stream(reader, session, ending), stats)
 
     def _fetch(self, read: CubeRead, session: EngineSession, ending: Cancellation) -> ReadStats:
         ending.check()
+        began_s = self.clock.monotonic_s()
         table, done = self._fetcher.fetch(read, ending)
+        done.fetch_ms = (self.clock.monotonic_s() - began_s) * 1000
         session.register(read.relation, table)
         ending.check()
         return done
@@ -201,11 +201,12 @@ class QueryService:
         ending: Cancellation,
     ) -> tuple[list[ReadStats], pa.RecordBatchReader]:
         (read,) = rewritten.reads
-        rows_read = 0
+        rows_read, fetch_ms = 0, 0.0
         for narrower in narrowed(read, latest, self._fetcher.segments(read.cube)):
             done = self._fetch(narrower, session, ending)
             done.rows_read += rows_read
-            rows_read = done.rows_read
+            done.fetch_ms += fetch_ms
+            rows_read, fetch_ms = done.rows_read, done.fetch_ms
             table = session.read(rewritten.sql, values)
             if table.num_rows >= latest.rows:
                 break

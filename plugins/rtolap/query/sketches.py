@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
-from rtolap.format.hll_image import estimate, merge_sketches
+from rtolap.format.hll_groups import merge_groups
+from rtolap.format.hll_image import estimate
 
 
 def hll_estimate(lists: Any) -> Any:
@@ -18,9 +20,12 @@ def hll_estimate(lists: Any) -> Any:
 
     Raises Corrupted for bytes that are no HLL sketch.
     """
-    return pa.array([_estimate(images) for images in lists.to_pylist()], pa.float64())
+    arrays = lists.chunks if isinstance(lists, pa.ChunkedArray) else [lists]
+    return pa.array([number for one in arrays for number in _estimates(one)], pa.float64())
 
 
-def _estimate(images: list[bytes | None] | None) -> float:
-    present = [image for image in images or () if image is not None]
-    return float(round(estimate(merge_sketches(present)))) if present else 0.0
+def _estimates(lists: pa.ListArray) -> list[float]:
+    lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    groups = np.repeat(np.arange(len(lists)), lengths)
+    united = merge_groups(lists.flatten(), groups, len(lists)).to_pylist()
+    return [0.0 if image is None else float(round(estimate(image))) for image in united]
