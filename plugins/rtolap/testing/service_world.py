@@ -28,15 +28,16 @@ ANSWERS_MIN = 20  # a run that hardly ever answers proves little
 class Asker(threading.Thread):
     """Asks over and over, keeps every answer, and errors: those are allowed, a wrong answer is not."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, *, every_s: float = 0.2) -> None:
         super().__init__(daemon=True)
+        self._every_s = every_s
         self.answers: list[tuple[dict[int, int], Answer]] = []
         self.errors: list[str] = []
         self._world = world
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        while not self._stopping.wait(0.2):
+        while not self._stopping.wait(self._every_s):
             try:
                 self.answers.append(self._world.ask())
             except httpx.HTTPError as error:

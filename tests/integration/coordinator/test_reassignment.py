@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rtolap.model.segment import segment_of
 from rtolap.testing.builders import WINDOW_MS
-from rtolap.testing.service_world import PARTITIONS, Asker, World
+from rtolap.testing.service_world import ANSWERS_MIN, PARTITIONS, Asker, World
 from rtolap.testing.services import Services, wait_for
 from rtolap.wire.coordinator import ReassignRequest
 
@@ -57,7 +57,7 @@ def test_answers_stay_exact_while_partitions_move_and_receivers_are_killed(world
     services, client = world.services, world.services.coordinator
     world.produce(400)
     wait_for("the first events are visible", world.caught_up, 90)
-    asker = Asker(world)
+    asker = Asker(world, every_s=0.02)
     asker.start()
 
     world.start_receivers("new")
@@ -85,10 +85,13 @@ def test_answers_stay_exact_while_partitions_move_and_receivers_are_killed(world
     assert back["applied"] is True
     world.produce(200)
     wait_for("all events are visible", world.caught_up, 90)
+    wait_for("many answers", lambda: len(asker.answers) > ANSWERS_MIN)
     asker.stop()
 
     assert services.ended() == []
     asker.assert_exact()
+    strange = [error for error in asker.errors if '"code":"unavailable"' not in error.replace(" ", "")]
+    assert strange == [], "whoever could not be answered was told so"
     _parts_of_all_owners_join(world)
 
 
