@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from rtolap.base.errors import DefinitionError
 from rtolap.model.table import Column, TimeColumn
+from rtolap.stream import rows
 from rtolap.stream.decode import Decoded, EventDecoder
 
 Decode = Callable[..., Decoded]
@@ -323,3 +324,53 @@ def test_definitions_that_cannot_be_read_are_refused_at_once(
 ) -> None:
     with pytest.raises(DefinitionError):
         decoder(**changes)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_verdict_does_not_depend_on_the_chunk(
+    decoder: Callable[..., EventDecoder], monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """Bad records of every kind among thousands: the same rows and rejects for any size of chunk."""
+    rng = random.Random(seed)
+    bad: list[bytes | None] = [
+        None,
+        b"",
+        b"{",
+        b'{"ts":1}{"ts":2}',
+        b'{"ts":1},{"ts":2}',
+        b'{"ts":1},"v":{}',
+        b'{"ts":1,"i":"x"}',
+        b'{"ts":1,"i":"1_000"}',
+        b'{"ts":1,"i":1.5}',
+        b'{"ts":1,"i":3000000000}',
+        b'{"ts":1,"d":"1.255"}',
+        b'{"ts":1,"ok":"yes"}',
+        b'{"ts":1,"s":"\xff"}',
+        b'{"ts":1,"s":"a\0"}',
+        b'{"ts":1,"i":"\\u0000"}',
+        b'{"ts":1,"outer":{"inner":5}}',
+        b'{"ts":1,"s":{}}',
+        b'{"ts":"never"}',
+        b'{"ts":1,"day":"2013-02-30"}',
+        b'{"ts":1,"i":" 7 "}',
+        b'{"ts":1,"colour":"red"}',
+    ]
+    values = [
+        rng.choice(bad)
+        if rng.random() < 0.05
+        else json.dumps({"ts": number, "s": f"v{number}", "i": number, "d": "1.25"}).encode()
+        for number in range(3000)
+    ]
+    partitions, offsets = np.zeros(len(values), np.int32), np.arange(len(values), dtype=np.int64)
+    found = []
+    for chunk in (1, 7, 1024, 5000):
+        monkeypatch.setattr(rows, "CHUNK_RECORDS", chunk)
+        one = decoder(unknown_columns="reject").decode(values, partitions, offsets, now_ms=1_400_000_000_000)
+        found.append(one)
+    first = found[0]
+    assert len(first.rejects) > 50
+    for other in found[1:]:
+        assert other.table.combine_chunks().equals(first.table.combine_chunks())
+        assert other.rejects.index.tolist() == first.rejects.index.tolist()
+        assert other.rejects.reason == first.rejects.reason
+        assert other.rejects.detail == first.rejects.detail
