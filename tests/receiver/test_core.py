@@ -351,7 +351,9 @@ def test_a_batch_that_raises_is_read_again(bench: Bench, monkeypatch: pytest.Mon
         patch.setattr(intake, "batch_tables", broken)
         with pytest.raises(Unavailable):
             bench.core.step(bench.view)
+        assert "out of order" in bench.core.reason
     bench.step()
+    assert bench.core.reason == ""
     assert bench.ask()[1].positions == {0: 3, 1: 0}
     assert bench.rows() == 2
     assert sum(bench.core.progress.counters[0].rejected.values()) == 1

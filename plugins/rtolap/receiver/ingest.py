@@ -136,7 +136,8 @@ class CubeReceiver:
     # -- the step ---------------------------------------------------------------------------------------
 
     def step(self, view: CubeView, timeout_s: float = 0.0) -> bool:
-        """True if records were read. Errors that make going on wrong end in state FAILED, not in a raise."""
+        """True if records were read. Errors that make going on wrong end in state FAILED, not in a raise;
+        what is raised stands in `reason`, and the next step tries again."""
         self._view = view
         if view.control.assignment_epoch == 0:
             return False  # nothing was ever assigned, or the cube is gone
@@ -160,6 +161,9 @@ class CubeReceiver:
         except (NotFound, OffsetsGone, Corrupted) as error:
             self._life.fail(error)
             return False
+        except RtolapError as error:
+            self._trouble(str(error))  # seen until a step goes well: the same is tried again
+            raise
         return worked
 
     def fail(self, error: RtolapError) -> None:
