@@ -28,7 +28,7 @@ from rtolap.format.hll_image import (
     sorted_distinct,
 )
 
-PIECE_ROWS = 8_192
+PIECE_ROWS = 2_048  # of images: with hundreds of coupons each, some tens of megabytes at work
 
 _COMPACT = 8
 _LIST, _SET, _HLL = 0, 1, 2

@@ -1,0 +1,156 @@
+"""`rtolap query serve` as a process over a real receiver: TLS and limits by option, EXPLAIN, previews."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pymysql
+import pytest
+from rtolap.base.errors import Unavailable
+from rtolap.query.users import password_hash
+from rtolap.testing.certificates import Certificates, make_certificates
+from rtolap.testing.services import TOKEN, Services, wait_for
+from rtolap.wire.query_client import QueryClient
+
+pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+USER, PASSWORD = "ann", "s3cret #1"
+_DEFINITIONS = """\
+kind: table
+name: {name}_table
+topic: {name}
+time: {{column: ts, format: iso8601, zone: America/New_York}}
+columns:
+  - {{name: ts, type: string}}
+  - {{name: kind, type: string}}
+  - {{name: price, type: "decimal(10,2)"}}
+---
+kind: cube
+name: {name}
+table: {name}_table
+dimensions: [kind]
+time_dimensions: [hour]
+measures:
+  - {{function: count}}
+  - {{function: sum, column: price}}
+segment: {{window: 1h, sliding_window: 1d, sliding_window_max: 2d}}
+"""
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return make_certificates(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture(scope="module")
+def services(
+    tmp_path_factory: pytest.TempPathFactory, certificates: Certificates, zookeeper: str, kafka: str
+) -> Iterator[Services]:
+    folder = tmp_path_factory.mktemp("services")
+    root = f"/serve-{uuid.uuid4().hex}"
+    one = Services(folder, zookeeper=zookeeper, root=root, kafka=kafka, coordinators=1)
+    (folder / "users").write_text(f"{USER}:{password_hash(PASSWORD)}\n")
+    one.environment["RTOLAP_QUERY_CA"] = str(certificates.authority)
+    one.environment["RTOLAP_QUERY_TLS_CERTIFICATE"] = str(certificates.certificate)
+    options = ("--tls-key", str(certificates.key), "--require-tls", "--connections-max", "2")
+    try:
+        one.start_coordinators()
+        one.start_receiver("r1", "only", "--checkpoint-interval-s", "0.5", "--idle-after-s", "60")
+        one.start("query", "query", "serve", *options, "--login-timeout-s", "2")
+        one.coordinator.put_replica_set("only", ["r1"])
+        wait_for("the receiver lives", lambda: len(one.coordinator.receivers()) == 1)
+        with client(one) as asking:
+            wait_for("the query service answers", lambda: answers(asking))
+        yield one
+    finally:
+        one.close()
+
+
+def client(services: Services) -> QueryClient:
+    url = f"https://127.0.0.1:{services.environment['RTOLAP_QUERY_HTTP_PORT']}"
+    return QueryClient(url, token=TOKEN, ca_file=Path(services.environment["RTOLAP_QUERY_CA"]))
+
+
+def answers(asking: QueryClient) -> bool:
+    try:
+        return asking.health()["status"] == "ok"
+    except Unavailable:
+        return False
+
+
+def shell(services: Services, *arguments: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "rtolap.cli.main", *arguments],
+        env={**services.environment, "COLUMNS": "250"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, (arguments, done.stdout, done.stderr)
+    return done.stdout
+
+
+def test_explain_previews_and_local_time_over_a_real_receiver(
+    services: Services, tmp_path: Path, unique_name: str, create_topic: Callable[..., str]
+) -> None:
+    cube = unique_name
+    create_topic(cube)
+    (tmp_path / "cube.yaml").write_text(_DEFINITIONS.format(name=cube))
+    rows = [
+        {"ts": f"2013-11-03T{clock}", "kind": kind, "price": price}
+        for clock in ("00:10:00-04:00", "01:10:00-04:00", "01:20:00-05:00", "02:30:00-05:00")
+        for kind, price in (("pen", "1.10"), ("ink", None))
+    ]
+    (tmp_path / f"{cube}.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    shell(services, "create", str(tmp_path / "cube.yaml"), "--enable")
+    shell(services, "produce", str(tmp_path / f"{cube}.ndjson"))
+    count = f"SELECT COUNT(*) FROM {cube}"
+    with client(services) as asking:
+        wait_for("all is read", lambda: asking.query(count).positions == {cube: {0: 8}})
+
+        by_hour = asking.query(f"SELECT hour_start, COUNT(*) FROM {cube} GROUP BY 1 ORDER BY 1")
+        assert [(hour[11:13], number) for hour, number in by_hour.rows] == [("00", 2), ("01", 4), ("02", 2)]
+
+        planned = dict(asking.query(f"EXPLAIN {count} WHERE ts >= '2013-11-03 01:00:00'").rows)
+        assert planned["receivers"] == "only: r1"
+        assert len(planned["real-time segments"].split(", ")) == 3
+        assert planned["real-time events (at most)"] == "6"
+        assert planned["rows read (estimate)"] == "0"
+        done = dict(asking.query(f"EXPLAIN ANALYZE {count} WHERE ts >= '2013-11-03 01:00:00'").rows)
+        assert json.loads(done["positions"]) == {"0": 8}
+
+        preview = asking.query(f"SELECT * FROM {cube} ORDER BY hour_start DESC, kind LIMIT 3")
+        assert [column.name for column in preview.columns] == ["hour_start", "kind", "COUNT(*)", "SUM(price)"]
+        assert [(row[0][11:13], *row[1:]) for row in preview.rows] == [
+            ("02", "ink", 1, None),
+            ("02", "pen", 1, "1.10"),
+            ("01", "ink", 2, None),
+        ]
+    assert "8" in shell(services, "sql", "-e", count)  # over TLS too, by the same settings
+
+
+def test_the_mysql_door_keeps_to_its_options(services: Services, certificates: Certificates) -> None:
+    def connect(**options: object) -> pymysql.connections.Connection:
+        port = int(services.environment["RTOLAP_QUERY_MYSQL_PORT"])
+        return pymysql.connections.Connection(
+            host="127.0.0.1", port=port, user=USER, password=PASSWORD, **options
+        )
+
+    with pytest.raises(pymysql.err.MySQLError) as caught:
+        connect(ssl_disabled=True)
+    assert caught.value.args[0] == 3159
+    trusted = {"ca": str(certificates.authority), "verify_mode": "required"}
+    with connect(ssl=trusted) as one, connect(ssl=trusted) as other:
+        with pytest.raises(pymysql.err.OperationalError, match="at most 2") as refused:
+            connect(ssl=trusted)
+        assert refused.value.args[0] == 1040
+        for connection in (one, other):
+            with connection.cursor() as cursor:
+                cursor.execute("select 41 + 1")
+                assert cursor.fetchall() == ((42,),)
