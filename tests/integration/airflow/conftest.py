@@ -1,107 +1,27 @@
-"""Airflow's four components and an agent, as the stack starts them, on DAGs of these tests."""
+"""One deployment for all tests here, and a history that several of them look at."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
-import time
+import uuid
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
-import httpx
 import pytest
-from rtolap.stack.components import COMPONENTS, DEFAULT_PORTS, Surroundings
-from rtolap.stack.environment import HOST, airflow_url, rtolap_settings
-from rtolap.stack.layout import StackLayout
-from rtolap.stack.ports import free_port
-from rtolap.stack.process import ManagedProcess
-from rtolap.stack.secrets import ensure_secrets, read_secret
-from rtolap.wire.agent import ProcessStatus
-from rtolap.wire.agent_client import AgentClient
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+from rtolap.testing.airflow_stack import AirflowStack, airflow_stack
+from rtolap.testing.day_stream import PARTITIONS, DayStream
+from rtolap.wire.coordinator import SegmentInfo
 
 PROJECT = Path(__file__).resolve().parents[3]
 DAGS = Path(__file__).parent / "dags"
-SHIPPED_DAGS = ("segment_build.py",)  # those that start nothing by themselves in these tests
-AIRFLOW = ("airflow-api", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer")
-DEADLINE_S = 60.0
-T = TypeVar("T")
-
-# The tests' own process runs Airflow in unit test mode: the servers must not.
-OVERRIDES = {
-    "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
-    "AIRFLOW__CORE__DAGS_ARE_PAUSED_AT_CREATION": "False",
-    "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "5",
-}
-
-
-def wait_for(what: str, look: Callable[[], T | None], deadline_s: float = DEADLINE_S) -> T:
-    """The first answer of `look` that is not None."""
-    end_s = time.monotonic() + deadline_s
-    while time.monotonic() < end_s:
-        found = look()
-        if found is not None:
-            return found
-        time.sleep(0.2)
-    raise AssertionError(f"no {what} within {deadline_s} s")
-
-
-@dataclass(frozen=True)
-class Airflow:
-    """What the tests do with the running components."""
-
-    api: httpx.Client
-    agent: AgentClient
-    components: dict[str, ManagedProcess]
-    around: Surroundings
-
-    until = staticmethod(wait_for)
-
-    def trigger(self, dag_id: str) -> str:
-        def look() -> str | None:
-            answer = self.api.post(f"/api/v2/dags/{dag_id}/dagRuns", json={"logical_date": None})
-            if answer.status_code == httpx.codes.NOT_FOUND:
-                return None  # not parsed yet
-            return str(answer.raise_for_status().json()["dag_run_id"])
-
-        return wait_for(f"DAG {dag_id}", look)
-
-    def task(self, dag_id: str, run_id: str, task_id: str = "process") -> dict[str, Any]:
-        answer = self.api.get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}")
-        found: dict[str, Any] = answer.raise_for_status().json()
-        return found
-
-    def until_task(self, dag_id: str, run_id: str, *states: str) -> dict[str, Any]:
-        def look() -> dict[str, Any] | None:
-            found = self.task(dag_id, run_id)
-            return found if found["state"] in states else None
-
-        return wait_for(f"{dag_id} in {states}", look)
-
-    def until_running(self, key: str, generation: int) -> ProcessStatus:
-        def look() -> ProcessStatus | None:
-            if self.agent.generation(key) < generation:
-                return None
-            status = self.agent.get(key)
-            return status if status.generation == generation and status.pid else None
-
-        return wait_for(f"{key} generation {generation}", look)
-
-    def until_process(self, key: str, *states: str) -> ProcessStatus:
-        def look() -> ProcessStatus | None:
-            status = self.agent.get(key)
-            return status if status.state in states else None
-
-        return wait_for(f"{key} in {states}", look)
-
-    def clear(self, dag_id: str, run_id: str) -> None:
-        body = {"dry_run": False, "dag_run_id": run_id, "only_failed": False, "task_ids": ["process"]}
-        self.api.post(f"/api/v2/dags/{dag_id}/clearTaskInstances", json=body).raise_for_status()
-
-    def mark(self, dag_id: str, run_id: str, state: str) -> None:
-        path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/process"
-        self.api.patch(path, json={"new_state": state}).raise_for_status()
+BUILD = "rtolap_segment_build"
+HISTORY_DAYS = 6
 
 
 @pytest.fixture(scope="session")
@@ -112,37 +32,149 @@ def airflow_home() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def airflow(airflow_home: Path) -> Iterator[Airflow]:
-    layout = StackLayout(airflow_home)
-    ensure_secrets(layout)
-    layout.store.mkdir(parents=True)
-    ports: dict[str, int] = {}
-    for name in DEFAULT_PORTS:
-        ports[name] = free_port(ports.values())
-    around = Surroundings(layout, ports, rtolap_settings(layout, ports))
-    dags = layout.root / "dags"
-    shutil.copytree(DAGS, dags)
-    for name in SHIPPED_DAGS:
-        shutil.copy(PROJECT / "dags" / name, dags)
-    overrides = {**OVERRIDES, "AIRFLOW__CORE__DAGS_FOLDER": str(dags)}
-    components: dict[str, ManagedProcess] = {}
-    for name in ("agent", *AIRFLOW):
-        spec = COMPONENTS[name].spec(around)
-        components[name] = ManagedProcess(replace(spec, env={**spec.env, **overrides}))
-    agent = AgentClient(f"http://{HOST}:{ports['agent']}", read_secret(layout, "token"))
-    try:
-        for component in components.values():
-            component.start(wait=False)
-        for component in components.values():
-            component.wait_ready()
-        url = airflow_url(ports)
-        token = httpx.get(f"{url}/auth/token", trust_env=False).raise_for_status().json()["access_token"]
-        headers = {"authorization": f"Bearer {token}"}
-        with httpx.Client(base_url=url, headers=headers, timeout=20, trust_env=False) as api:
-            yield Airflow(api, agent, components, around)
-    finally:
-        for name in reversed(components):
-            if name == "agent" and components[name].missing() is None:
-                agent.shutdown(stop_processes=True)
-            components[name].stop()
-        agent.close()
+def airflow(airflow_home: Path, zookeeper: str, kafka: str) -> Iterator[AirflowStack]:
+    """With the shipped DAGs and those of these tests, all paused."""
+    include = airflow_home / "include"
+    include.mkdir()
+    # One, to be quick; those of the shipped settings, should their test have come first.
+    (include / "receivers.yaml").write_text("[{id: r0, replica_set: rs-0}]")
+    dags = [*(PROJECT / "dags").glob("*.py"), *DAGS.glob("*.py")]
+    with airflow_stack(airflow_home, dags, include, zookeeper=zookeeper, kafka=kafka) as stack:
+        yield stack
+
+
+@pytest.fixture(scope="session")
+def receiver(airflow: AirflowStack) -> None:
+    """The declared receivers, started by their DAG."""
+    airflow.unpause("rtolap_receivers")
+
+    def healthy() -> bool | None:
+        return True if {one.health for one in airflow.coordinator.receivers()} == {"HEALTHY"} else None
+
+    airflow.until("healthy receivers", healthy)
+
+
+@pytest.fixture(scope="session")
+def streams(airflow: AirflowStack, receiver: None, kafka: str) -> Callable[[str], DayStream]:
+    """A new stream with its topic; not yet defined."""
+    admin = AdminClient({"bootstrap.servers": kafka})
+
+    def create(name: str) -> DayStream:
+        unique = f"{name}_{uuid.uuid4().hex[:6]}"
+        new = NewTopic(unique, num_partitions=PARTITIONS, replication_factor=1)
+        admin.create_topics([new], operation_timeout=20)[unique].result(30)
+        return DayStream(unique, kafka, airflow.coordinator, airflow.sql)
+
+    return create
+
+
+@pytest.fixture
+def stream(airflow: AirflowStack, streams: Callable[[str], DayStream]) -> Iterator[DayStream]:
+    """Enabled, of this test only, with nothing sent; the build DAG is paused."""
+    airflow.pause(BUILD)
+    made = streams("one_test")
+    made.define()
+    yield made
+    made.drop()
+
+
+class History(NamedTuple):
+    """Days 1 to HISTORY_DAYS are READY, in version 1; the day after is with the receiver.
+
+    Retention drops day 1. `task`: the build task after its end; it was cleared while it waited for Spark.
+    `run`: its run. `begun`, `built`: day → build that was under way when the task was cleared, that is READY.
+    """
+
+    stream: DayStream
+    task: dict[str, Any]
+    run: dict[str, Any]
+    begun: dict[int, str]
+    built: dict[int, str]
+
+
+@pytest.fixture(scope="session")
+def history(airflow: AirflowStack, streams: Callable[[str], DayStream]) -> History:
+    airflow.unpause(BUILD)
+    stream = streams("history")
+    days = timedelta(days=HISTORY_DAYS - 1, hours=12)  # noon of the last day is the low watermark
+    stream.define(after=days)
+    stream.send(*range(1, HISTORY_DAYS + 2))
+    airflow.until_running(f"build.{stream.name}")
+
+    def waiting() -> dict[str, Any] | None:
+        found = [task for task in airflow.tasks(BUILD, task_id="build") if task["state"] == "deferred"]
+        return found[0] if found else None
+
+    task = airflow.until("deferred build", waiting)
+    run_id = task["dag_run_id"]
+    begun = builds(stream.segments())
+    airflow.clear(BUILD, run_id, ("build", task["map_index"]))
+
+    def ended() -> dict[str, Any] | None:
+        (found,) = airflow.tasks(BUILD, run_id, "build")
+        return found if found["state"] in ("success", "failed") else None
+
+    task = airflow.until("end of the cleared task", ended, 180.0)
+    (run,) = [run for run in airflow.runs(BUILD) if run["dag_run_id"] == run_id]
+
+    def ready() -> dict[int, str] | None:
+        found = stream.segments()
+        return builds(found) if [info.state for info in found.values()] == ["READY"] * HISTORY_DAYS else None
+
+    return History(stream, task, run, begun, airflow.until("whole history", ready, 180.0))
+
+
+def builds(segments: dict[int, SegmentInfo]) -> dict[int, str]:
+    return {day: info.build.build_id for day, info in segments.items() if info.build is not None}
+
+
+class Backfill(NamedTuple):
+    """Days 3 and 4 of the history, queued by `airflow backfill`, and built anew.
+
+    Day → state: `queued` before any build, `cleared` after the backfill's runs were cleared too, `again` when
+    all was built and the same command had run a second time. `runs`: the backfill's own, at the end.
+    """
+
+    history: History
+    queued: dict[int, str]
+    cleared: dict[int, str]
+    again: dict[int, str]
+    runs: int
+
+
+@pytest.fixture(scope="session")
+def backfill(airflow: AirflowStack, history: History) -> Backfill:
+    stream, dag_id = history.stream, "rtolap_backfill"
+    airflow.pause(BUILD)
+    airflow.unpause(dag_id)
+
+    def states() -> dict[int, str]:
+        def ended() -> bool | None:
+            return True if {run["state"] for run in runs()} == {"success"} else None
+
+        airflow.until("end of the backfill's runs", ended)
+        return {day: info.state for day, info in stream.segments().items()}
+
+    def runs() -> list[dict[str, Any]]:
+        return [run for run in airflow.runs(dag_id) if run["run_type"] == "backfill"]
+
+    def create() -> dict[int, str]:
+        words = ["--dag-id", dag_id, "--from-date", stream.start(3)[:10], "--to-date", stream.start(4)[:10]]
+        words += ["--max-active-runs", "3", "--dag-run-conf", json.dumps({"cube": stream.name})]
+        done = airflow.command("airflow", "backfill", "create", *words, timeout_s=180)
+        assert done.returncode == 0, done.stderr[-2000:]
+        return states()
+
+    def completed() -> bool | None:
+        found = airflow.api.get("/api/v2/backfills", params={"dag_id": dag_id}).raise_for_status().json()
+        return True if all(one["completed_at"] for one in found["backfills"]) else None
+
+    queued = create()
+    for run in runs():
+        airflow.clear(dag_id, run["dag_run_id"], ("requeue", 0))
+    cleared = states()
+    airflow.run_dag(BUILD)
+    airflow.until(
+        "backfill that Airflow calls completed", completed
+    )  # one at a time; it looks twice a minute
+    return Backfill(history, queued, cleared, create(), len(runs()))

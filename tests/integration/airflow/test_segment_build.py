@@ -1,113 +1,53 @@
-"""From the queue to READY: the shipped DAG, a real coordinator, a real Spark build."""
+"""From Kafka to READY, by the shipped DAGs: a receiver, the queue's event, real Spark builds."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
-import msgspec
 import pytest
-from rtolap.base.clock import SystemClock
-from rtolap.format.object_store import open_store
-from rtolap.metadata import segments
-from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.records import ReceiverRecord, SegmentRecord, StagedPart
-from rtolap.metadata.zookeeper import ZooKeeperStore
-from rtolap.model.offsets import PartRange
-from rtolap.model.segment import parse_segment_name
-from rtolap.stack.components import COMPONENTS
-from rtolap.stack.environment import HOST
-from rtolap.stack.process import ManagedProcess
-from rtolap.stack.secrets import read_secret
-from rtolap.testing.staging import CUBE, SEGMENT, TABLE, Staging, raw_events
-from rtolap.wire.coordinator_client import CoordinatorClient
 
 pytestmark = pytest.mark.integration
 
-PARTITION, EVENTS = 0, 300
-RUNS = "/api/v2/dags/rtolap_segment_build/dagRuns"
+BUILD = "rtolap_segment_build"
 
 
-@pytest.fixture
-def coordinator(
-    airflow: Any, zookeeper: str, kafka: str, create_topic: Callable[..., str]
-) -> Iterator[CoordinatorClient]:
-    """One that leads, with the cube of `testing.staging` enabled and one segment of it REMOTE_PERSISTED."""
-    create_topic(TABLE.topic)
-    around, root = airflow.around, "/airflow-it"
-    env = {"RTOLAP_ZOOKEEPER": zookeeper, "RTOLAP_KAFKA": kafka, "RTOLAP_ZOOKEEPER_ROOT": root}
-    spec = COMPONENTS["coordinator"].spec(around)
-    process = ManagedProcess(replace(spec, env={**spec.env, **env}))
-    store = ZooKeeperStore(zookeeper, root=root)
-    url = f"http://{HOST}:{around.ports['coordinator']}"
-    try:
-        process.start()
-        metadata = ClusterMetadata(store, SystemClock())
-        metadata.register_receiver(ReceiverRecord("r0", HOST, 1, "rs-0"))
-        metadata.announce_live("r0", "test")
-        with CoordinatorClient([url], read_secret(around.layout, "token")) as client:
-            client.create_table(msgspec.to_builtins(TABLE))
-            client.create_cube(msgspec.to_builtins(CUBE))
-            client.enable_cube(CUBE.name)
-            stage_segment(metadata, around.settings["RTOLAP_OBJECT_STORE"], around.layout.store)
-            yield client
-    finally:
-        process.stop()
-        store.close()
+def test_an_event_starts_a_build_and_clearing_it_does_not_build_twice(airflow: Any, history: Any) -> None:
+    stream = history.stream
+    assert history.run["run_type"] == "asset_triggered"
+    assert (history.task["state"], history.task["try_number"]) == ("success", 2)
+    assert history.begun
+    assert history.begun.items() <= history.built.items()  # both executions waited for the same builds
+    assert set(history.built) == {1, 2, 3, 4, 5, 6}
+    gone = frozenset(day for day, info in stream.segments().items() if info.state == "PURGED")
+    assert airflow.until("whole answer", stream.answer) == stream.recount(without=gone)
 
 
-def stage_segment(metadata: ClusterMetadata, uri: str, folder: Any) -> None:
-    """What a receiver does when it closes and uploads."""
-    staging = Staging(open_store(uri), uri, folder)
-    ranges = PartRange(PARTITION, 0, EVENTS)
-    part = staging.part(1, "rs-0", raw_events(1, PARTITION, 0, EVENTS), ranges)
-    staged = StagedPart(part.replica_set, part.path, part.ranges, part.rows, part.events, 1)
+def test_a_build_that_failed_is_reported_and_built_once_by_airflows_retry(airflow: Any, stream: Any) -> None:
+    """The first attempt finds a damaged staged file; it is mended before the second."""
+    stream.send(1, 2)
 
-    def persisted(record: SegmentRecord) -> SegmentRecord:
-        now_ms = SystemClock().now_ms()
-        closed = segments.close(record, {PARTITION: EVENTS}, now_ms=now_ms, by="rs-0")
-        return segments.add_part(closed, staged, partitions=[PARTITION], first={PARTITION: 0}, now_ms=now_ms)
+    def persisted() -> Any:
+        info = stream.segments().get(1)
+        return info if info is not None and info.state == "REMOTE_PERSISTED" else None
 
-    metadata.update_segment(CUBE.name, parse_segment_name(SEGMENT), persisted)
+    part = airflow.until("REMOTE_PERSISTED segment", persisted).parts[0]
+    (staged, *_) = sorted((airflow.around.layout.store / part.path).glob("*.parquet"))
+    whole = staged.read_bytes()
+    staged.write_bytes(whole[:-100] + bytes(100))
+    run_id = airflow.trigger(BUILD)
 
+    def reported() -> Any:
+        build = stream.segments()[1].build
+        return build if build is not None and build.error else None
 
-def test_an_event_starts_a_build_and_clearing_it_does_not_build_twice(
-    airflow: Any, coordinator: CoordinatorClient
-) -> None:
-    key = f"build.{CUBE.name}"
-
-    def live() -> Any:
-        if not airflow.agent.generation(key):
-            return None
-        return airflow.agent.get(key)
-
-    process = airflow.until("build started by the queue's event", live, 90.0)
-    assert process.argv[0] == "spark-submit"
-    # The task waits in the triggerer; the run that the event started is the only one.
-    runs = airflow.api.get(RUNS).raise_for_status().json()["dag_runs"]
-    run_id = runs[0]["dag_run_id"]
-    assert runs[0]["run_type"] == "asset_triggered"
-    path = f"{RUNS}/{run_id}/taskInstances/build/0"
-    airflow.until(
-        "deferred build",
-        lambda: True if airflow.api.get(path).json().get("state") == "deferred" else None,
-    )
-    body = {"dry_run": False, "dag_run_id": run_id, "only_failed": False, "task_ids": [["build", 0]]}
-    airflow.api.post("/api/v2/dags/rtolap_segment_build/clearTaskInstances", json=body).raise_for_status()
-
-    def ready() -> Any:
-        segment = coordinator.segment(CUBE.name, SEGMENT)
-        return segment if segment.state == "READY" else None
-
-    segment = airflow.until("READY segment", ready, 120.0)
-    assert (segment.version, segment.events, segment.covered) == (1, EVENTS, {PARTITION: EVENTS})
-    task = airflow.until(
-        "end of the cleared task",
-        lambda: found if (found := airflow.api.get(path).json())["state"] in ("success", "failed") else None,
-    )
+    failed = airflow.until("report of the failure", reported, 180.0)
+    assert staged.name in failed.error
+    staged.write_bytes(whole)
+    airflow.until_run(BUILD, run_id)
+    (task,) = [task for task in airflow.tasks(BUILD, run_id, "build") if task["try_number"] > 1]
     assert (task["state"], task["try_number"]) == ("success", 2)
-    assert airflow.agent.generation(key) == 1  # one process for two executions
+    segment = stream.segments()[1]
+    assert (segment.state, segment.version, segment.events) == ("READY", 1, 100)
     assert [line.event for line in segment.story].count("PROMOTE") == 1
-    assert time.time() * 1000 > segment.story[-1].at_ms
+    assert segment.build.build_id != failed.build_id
+    assert stream.answer() == stream.recount()
