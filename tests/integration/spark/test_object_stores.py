@@ -124,6 +124,8 @@ def s3_port(server: ManagedProcess) -> int:
 
 
 class TestS3(ObjectStoreContract):
+    servers_own = re.compile(r"/\d{4}-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$")
+
     @pytest.fixture
     def uri(self, s3_server: ManagedProcess, unique_name: str) -> str:
         return s3_uri(s3_port(s3_server), unique_name)
