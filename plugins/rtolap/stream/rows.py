@@ -53,6 +53,8 @@ class RowReader:
             kept.append(at)
         if not chunks:
             return pa.array([], pa.struct(list(self._plan.arrow_schema))), places
+        if len(chunks) == 1:
+            return chunks[0], kept[0]
         return pa.concat_arrays(chunks), np.concatenate(kept)
 
     def _chunk(
