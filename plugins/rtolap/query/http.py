@@ -31,7 +31,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from rtolap.base.errors import QueryError, RtolapError, Unauthorized
 from rtolap.query.cancel import Cancellation
-from rtolap.query.service import Outcome, QueryService
+from rtolap.query.outcome import Outcome
+from rtolap.query.service import QueryService
 from rtolap.query.users import Users
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"

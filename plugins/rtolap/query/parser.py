@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -19,6 +20,7 @@ _EXPLAIN = re.compile(r"\s*(?:explain|desc|describe)\s+(analyze\s+)?(?=select\b|
 _MARKUP = re.compile(r"\x1b\[\d+m")
 
 
+Parameters = Sequence[object] | Mapping[str, object]
 Explain = Literal["plan", "analyze"]  # EXPLAIN shows what would be done, EXPLAIN ANALYZE what was done
 
 
@@ -29,6 +31,24 @@ class Statement:
     tree: exp.Expr
     explain: Explain | None
     parameters: tuple[str, ...]
+
+    def bind(self, parameters: Parameters) -> dict[str, object]:
+        """Values by parameter name. Raises QueryError when there are too few or too many."""
+        if isinstance(parameters, Mapping):
+            given = {str(name): value for name, value in parameters.items()}
+        else:
+            given = dict(zip(self.parameters, parameters, strict=False))
+            if len(parameters) != len(self.parameters):
+                raise QueryError(
+                    "wrong number of parameters", expected=len(self.parameters), found=len(parameters)
+                )
+        if set(given) != set(self.parameters):
+            raise QueryError(
+                "wrong parameters",
+                expected=", ".join(self.parameters) or "none",
+                found=", ".join(given) or "none",
+            )
+        return given
 
 
 def parse(sql: str) -> Statement:

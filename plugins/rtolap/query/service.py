@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import pyarrow as pa
 
@@ -14,21 +14,21 @@ from rtolap.query import explain
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.cluster import Cluster
-from rtolap.query.engine import Engine, EngineSession, translated
+from rtolap.query.engine import Engine, EngineSession
 from rtolap.query.fetch import Fetcher
 from rtolap.query.history import HistoryEngine
 from rtolap.query.information_schema import INFORMATION_TABLES, information_table
 from rtolap.query.latest import narrowed
 from rtolap.query.lookups import Lookups
 from rtolap.query.merge import merge
-from rtolap.query.parser import Statement
+from rtolap.query.outcome import Outcome, ResultStream
+from rtolap.query.parser import Parameters, Statement
 from rtolap.query.plan import CubeRead, LatestRows, ReadStats, Rewritten
 from rtolap.query.prepared import PreparedStatements
 from rtolap.query.realtime import Realtime, RealtimeSource
 from rtolap.query.rules import Context
 from rtolap.query.rules.pushdown import relation_name
 
-Parameters = Sequence[object] | Mapping[str, object]
 TIMEOUT_MS_DEFAULT = 60_000
 
 
@@ -40,28 +40,6 @@ class Limits:
     threads: int = 2
     queries_max: int = 16
     queue_wait_s: float = 2.0
-
-
-@dataclass
-class Outcome:
-    """A running result: iterate `batches` once, or `close`. `positions`: cube → partition → next offset."""
-
-    schema: pa.Schema
-    batches: Iterator[pa.RecordBatch]
-    stats: list[ReadStats] = field(default_factory=list)
-
-    @property
-    def positions(self) -> dict[str, dict[int, int]]:
-        return {stats.cube: dict(sorted(stats.positions.items())) for stats in self.stats}
-
-    def table(self) -> pa.Table:
-        return pa.Table.from_batches(list(self.batches), self.schema)
-
-    def close(self) -> None:
-        """Give back what the query holds; harmless when it was read to its end."""
-        closer = getattr(self.batches, "close", None)
-        if closer is not None:
-            closer()
 
 
 class QueryService:
@@ -113,7 +91,7 @@ class QueryService:
     ) -> Outcome:
         """Raises QueryError and whatever stops a cube from answering; see `query.__init__`."""
         statement = self._prepared.parse(sql) if isinstance(sql, str) else sql
-        values = bind(statement, parameters)
+        values = statement.bind(parameters)
         ending = cancellation or self.cancellation()
         if not self._turns.acquire(timeout=self._limits.queue_wait_s):
             ending.close()
@@ -251,65 +229,9 @@ class QueryService:
     def _stream(
         self, reader: pa.RecordBatchReader, session: EngineSession, ending: Cancellation
     ) -> Iterator[pa.RecordBatch]:
-        return _Stream(reader, lambda: self._finish(session, ending), ending)
+        return ResultStream(reader, lambda: self._finish(session, ending), ending)
 
     def _finish(self, session: EngineSession, ending: Cancellation) -> None:
         ending.close()
         session.close()
         self._turns.release()
-
-
-class _Stream(Iterator[pa.RecordBatch]):
-    """Batches that give the query's turn back at the end, at an error, or when closed; once."""
-
-    def __init__(self, reader: pa.RecordBatchReader, finish: object, ending: Cancellation) -> None:
-        assert callable(finish)
-        self._reader = reader
-        self._finish = finish
-        self._ending = ending
-        self._open = True
-
-    def __next__(self) -> pa.RecordBatch:
-        if not self._open:
-            raise StopIteration
-        try:
-            self._ending.check()
-            return self._reader.read_next_batch()
-        except StopIteration:
-            self.close()
-            raise
-        except QueryError:
-            self.close()
-            raise
-        except (pa.ArrowException, OSError, RuntimeError) as error:
-            stopped = self._ending.error()
-            self.close()
-            raise (stopped or translated(error)) from error
-
-    def close(self) -> None:
-        if self._open:
-            self._open = False
-            self._reader.close()
-            self._finish()
-
-    def __del__(self) -> None:
-        self.close()
-
-
-def bind(statement: Statement, parameters: Parameters) -> dict[str, object]:
-    """Values by parameter name. Raises QueryError when there are too few or too many."""
-    if isinstance(parameters, Mapping):
-        given = {str(name): value for name, value in parameters.items()}
-    else:
-        given = dict(zip(statement.parameters, parameters, strict=False))
-        if len(parameters) != len(statement.parameters):
-            raise QueryError(
-                "wrong number of parameters", expected=len(statement.parameters), found=len(parameters)
-            )
-    if set(given) != set(statement.parameters):
-        raise QueryError(
-            "wrong parameters",
-            expected=", ".join(statement.parameters) or "none",
-            found=", ".join(given) or "none",
-        )
-    return given

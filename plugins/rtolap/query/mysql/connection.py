@@ -23,8 +23,9 @@ from rtolap.query.mysql.parameters import decode_parameters
 from rtolap.query.mysql.rows import binary_rows, text_rows
 from rtolap.query.mysql.show import Shows
 from rtolap.query.mysql.variables import Session, substitute
+from rtolap.query.outcome import Outcome
 from rtolap.query.parser import Statement
-from rtolap.query.service import Outcome, QueryService
+from rtolap.query.service import QueryService
 from rtolap.query.users import Users
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,73 @@
+"""A running result: batches that come as they are read, and what is given back when they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from rtolap.base.errors import QueryError
+from rtolap.query.cancel import Cancellation
+from rtolap.query.engine import translated
+from rtolap.query.plan import ReadStats
+
+
+@dataclass
+class Outcome:
+    """A running result: iterate `batches` once, or `close`. `positions`: cube → partition → next offset."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    stats: list[ReadStats] = field(default_factory=list)
+
+    @property
+    def positions(self) -> dict[str, dict[int, int]]:
+        return {stats.cube: dict(sorted(stats.positions.items())) for stats in self.stats}
+
+    def table(self) -> pa.Table:
+        return pa.Table.from_batches(list(self.batches), self.schema)
+
+    def close(self) -> None:
+        """Give back what the query holds; harmless when it was read to its end."""
+        closer = getattr(self.batches, "close", None)
+        if closer is not None:
+            closer()
+
+
+class ResultStream(Iterator[pa.RecordBatch]):
+    """Batches that give the query's turn back at the end, at an error, or when closed; once."""
+
+    def __init__(
+        self, reader: pa.RecordBatchReader, finish: Callable[[], None], ending: Cancellation
+    ) -> None:
+        self._reader = reader
+        self._finish = finish
+        self._ending = ending
+        self._open = True
+
+    def __next__(self) -> pa.RecordBatch:
+        if not self._open:
+            raise StopIteration
+        try:
+            self._ending.check()
+            return self._reader.read_next_batch()
+        except StopIteration:
+            self.close()
+            raise
+        except QueryError:
+            self.close()
+            raise
+        except (pa.ArrowException, OSError, RuntimeError) as error:
+            stopped = self._ending.error()
+            self.close()
+            raise (stopped or translated(error)) from error
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._reader.close()
+            self._finish()
+
+    def __del__(self) -> None:
+        self.close()
