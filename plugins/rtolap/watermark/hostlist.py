@@ -1,0 +1,149 @@
+"""Who counts: the hosts of one source, in epochs.
+
+    listed  ──drain, or no longer in the list──▶  leaving  ──its end is reached, or its time is over──▶  left
+      ▲                                              │                                                     │
+      └───────────────── listed again ───────────────┴─────────────────────────────────────────────────────┘
+
+A host that is listed or leaving counts, seen or not; one that has left does not. A registered host that does
+not renew its lease leaves when it ends. Every change of who counts makes a new epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rtolap.base.errors import NotFound
+from rtolap.watermark.snapshot import NEVER, Indices, Instants, Mask
+
+NO_LIMIT_MS = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class ListChange:
+    added: tuple[str, ...]
+    leaving: tuple[str, ...]
+
+
+@dataclass(slots=True)
+class Hosts:
+    """Columns over an index that stays a host's own until `keep`."""
+
+    epoch: int = 0
+    names: list[str] = field(default_factory=list)
+    index: dict[str, int] = field(default_factory=dict)
+    _listed: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
+    _gone: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
+    _until_ms: Instants = field(default_factory=lambda: np.zeros(0, np.int64))
+    _end_ms: Instants = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def listed(self) -> Mask:
+        """Listed or leaving: to be counted unless `drained`."""
+        return ~self._gone
+
+    @property
+    def drained(self) -> Mask:
+        return self._gone.copy()
+
+    def replace(self, names: Iterable[str], now_ms: int, grace_ms: int) -> ListChange:
+        """The list of a file, an address or a node. Who is no longer in it leaves within the grace time."""
+        wanted = dict.fromkeys(names)
+        known = np.zeros(len(self.names), np.bool_)
+        known[[self.index[name] for name in wanted if name in self.index]] = True
+        going = np.flatnonzero(self._listed & ~known)
+        fresh = [name for name in wanted if name not in self.index or not self._listed[self.index[name]]]
+        self._until_ms[going] = now_ms + grace_ms
+        self._listed[going] = False
+        self._list(fresh, NO_LIMIT_MS)
+        if fresh or going.size:
+            self.epoch += 1
+        return ListChange(tuple(fresh), tuple(self.names[at] for at in going.tolist()))
+
+    def register(self, names: Sequence[str], now_ms: int, lease_ms: int) -> ListChange:
+        """New hosts, or renewed leases; who was leaving or had left is back."""
+        fresh = [
+            name
+            for name in dict.fromkeys(names)
+            if name not in self.index or not self._listed[self.index[name]]
+        ]
+        self._list(fresh, now_ms + lease_ms)
+        self._until_ms[[self.index[name] for name in names]] = now_ms + lease_ms
+        if fresh:
+            self.epoch += 1
+        return ListChange(tuple(fresh), ())
+
+    def drain(self, name: str, end_ms: int | None, now_ms: int, grace_ms: int) -> None:
+        """The host logs nothing at or after `end_ms` any more; it leaves when it has been read so far, at the
+        latest after the grace time. Raises NotFound."""
+        at = self._at(name)
+        if self._listed[at]:
+            self.epoch += 1
+        self._listed[at] = False
+        self._end_ms[at] = NO_LIMIT_MS if end_ms is None else end_ms
+        self._until_ms[at] = now_ms + grace_ms
+
+    def remove(self, name: str) -> None:
+        """At once, by somebody who knows that nothing of it will be missed. Raises NotFound."""
+        at = self._at(name)
+        self._listed[at] = False
+        if not self._gone[at]:
+            self._gone[at] = True
+            self.epoch += 1
+
+    def leave(self, latest_ms: Instants, now_ms: int) -> tuple[str, ...]:
+        """Hosts whose lease or grace time is over, or that have been read to their announced end, leave."""
+        over = self._until_ms <= now_ms
+        ended = ~self._listed & (latest_ms[: len(self.names)] >= self._end_ms)
+        leaving = np.flatnonzero(~self._gone & (over | ended))
+        if not leaving.size:
+            return ()
+        self._gone[leaving] = True
+        self._listed[leaving] = False
+        self.epoch += 1
+        return tuple(self.names[at] for at in leaving.tolist())
+
+    def indices(self, names: Sequence[str]) -> Indices:
+        """−1 for hosts that are not known or have left: whoever reports them is told so."""
+        found = np.array([self.index.get(name, -1) for name in names], np.int64)
+        known = found >= 0
+        found[known] = np.where(self._gone[found[known]], -1, found[known])
+        return found
+
+    def kept(self) -> Indices:
+        """The hosts that have not left, for `keep` here, in HostProgress and in HostRates."""
+        return np.flatnonzero(~self._gone)
+
+    def keep(self, hosts: Indices) -> None:
+        """Only these, in this order, with new indices: when many have left, their room is given back."""
+        self.names = [self.names[at] for at in hosts.tolist()]
+        self.index = {name: at for at, name in enumerate(self.names)}
+        self._listed, self._gone = self._listed[hosts], self._gone[hosts]
+        self._until_ms, self._end_ms = self._until_ms[hosts], self._end_ms[hosts]
+
+    def _at(self, name: str) -> int:
+        at = self.index.get(name)
+        if at is None or self._gone[at]:
+            raise NotFound(f"no host is named {name!r}", expected="a host of the list", found="none")
+        return at
+
+    def _list(self, names: Sequence[str], until_ms: int) -> None:
+        new = [name for name in names if name not in self.index]
+        for name in new:
+            self.index[name] = len(self.names)
+            self.names.append(name)
+        more = len(new)
+        self._listed = np.pad(self._listed, (0, more))
+        self._gone = np.pad(self._gone, (0, more))
+        self._until_ms = np.pad(self._until_ms, (0, more))
+        self._end_ms = np.pad(self._end_ms, (0, more), constant_values=NEVER)
+        at = [self.index[name] for name in names]
+        self._listed[at] = True
+        self._gone[at] = False
+        self._until_ms[at] = until_ms
+        self._end_ms[at] = NO_LIMIT_MS

@@ -1,0 +1,106 @@
+"""Which share of a window's events is still to come, and who owes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, isfinite, sqrt
+
+import numpy as np
+
+from rtolap.watermark.snapshot import NEVER, Indices, Instants, Rates, Snapshot, as_ms
+
+PPM = 1_000_000
+DEVIATIONS = (
+    3.0  # a Poisson count exceeds its mean by more than three deviations about once in a thousand windows
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """`expected_ppm` by the estimated rates; `bound_ppm` by their upper bounds, and with the chance in
+    counts."""
+
+    expected_ppm: int
+    bound_ppm: int
+
+
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """A host that has not reached an instant. `share_ppm`: of a window's events, how many it may still
+    owe."""
+
+    host: str
+    latest_ms: int | None
+    behind_ms: int | None
+    share_ppm: int
+
+
+def deficit_ms(latest_ms: Instants, mark_ms: int, window_ms: int) -> Instants:
+    """Of the window that ends at `mark_ms`, the part after each host's progress; NEVER owes all of it."""
+    owed: Instants = np.maximum(mark_ms - np.maximum(latest_ms, mark_ms - window_ms), 0)
+    return owed
+
+
+def least_total(rates: Rates, errors: Rates) -> float:
+    """A lower bound of the sum of the rates. Errors of hosts are independent, so they add as squares."""
+    spread = rates * errors
+    squares = float(np.dot(spread, spread))
+    if not isfinite(squares):  # hosts of which nothing is known may well have no events
+        known = np.isfinite(errors)
+        return least_total(rates[known], errors[known])
+    return max(float(rates.sum()) - sqrt(squares), 0.0)
+
+
+def missing(snapshot: Snapshot, mark_ms: int, window_ms: int, least: float | None = None) -> Missing:
+    """Of a window of that length which closes at `mark_ms`. `least`: the lower bound of the counting hosts'
+    total rate, if it is known already."""
+    counting = snapshot.counting
+    late = np.flatnonzero(counting & (snapshot.latest_ms < mark_ms))
+    if not late.size:
+        return Missing(0, 0)
+    rates, errors = snapshot.events_per_ms, snapshot.relative_error
+    total = float(np.dot(rates, counting))
+    if least is None:
+        least = least_total(rates[counting], errors[counting])
+    owed = deficit_ms(snapshot.latest_ms[late], mark_ms, window_ms)
+    rates, errors = rates[late], errors[late]
+    expected_events = float(np.dot(rates, owed))
+    expected = _up(expected_events / (total * window_ms)) if total > 0 else PPM
+    if least <= 0 or not isfinite(errors.max()):
+        return Missing(expected, PPM)
+    at_most = float(np.dot(np.minimum(rates * (1.0 + errors), least), owed))
+    chance = DEVIATIONS * sqrt(snapshot.dispersion * at_most)
+    return Missing(expected, _up((at_most + chance) / (least * window_ms)))
+
+
+def allowed_events(events: float, dispersion: float) -> float:
+    """How many events may be expected to be missing so that, chance included, `events` are: m + 3√(dm) =
+    events."""
+    half = DEVIATIONS * sqrt(dispersion) / 2
+    return float((sqrt(events + half * half) - half) ** 2)
+
+
+def behind(snapshot: Snapshot, mark_ms: int, window_ms: int, limit: int) -> tuple[Behind, ...]:
+    """The hosts that have not reached `mark_ms`, the furthest behind first; the larger share first among
+    equals."""
+    late: Indices = np.flatnonzero(snapshot.counting & (snapshot.latest_ms < mark_ms))
+    latest_ms = snapshot.latest_ms[late]
+    total = float(snapshot.events_per_ms[snapshot.counting].sum())
+    shares = snapshot.events_per_ms[late] * deficit_ms(latest_ms, mark_ms, window_ms) / window_ms
+    found = []
+    for position in np.lexsort((-shares, latest_ms))[:limit].tolist():
+        known = latest_ms[position] != NEVER
+        found.append(
+            Behind(
+                host=snapshot.names[late[position]],
+                latest_ms=as_ms(latest_ms[position]),
+                behind_ms=snapshot.now_ms - int(latest_ms[position]) if known else None,
+                share_ppm=_up(float(shares[position]) / total if total > 0 else 1.0),
+            )
+        )
+    return tuple(found)
+
+
+def _up(share: float) -> int:
+    """Parts per million, never less than the share, but for the noise of floating point."""
+    return min(ceil(share * PPM - 1e-6), PPM)

@@ -1,0 +1,199 @@
+"""How far each host has been read: a columnar table (partition, host) → latest event time.
+
+A partition is read by one consumer at a time; its `generation` says which. A host counts with the smallest
+progress over the partitions it is active on, that is, on which it has been seen.
+
+    report of the generation we know    larger values count, smaller ones are regressions: counted, no effect
+    report of an earlier generation     refused whole, counted
+    report of a later generation        replaces the partition: its hosts are awaited (NEVER) until named
+
+So the table is the same whatever order or however often the reports of one generation come in. Its values
+may fall with a generation; what is published is clamped by who publishes it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.watermark.snapshot import NEVER, Indices, Instants, Mask
+
+_ABSENT = 2**63 - 1  # not active there: never the smallest
+_ROWS_FIRST = 64
+
+
+@dataclass(slots=True)
+class ProgressCounters:
+    """Since the start. What is counted here has changed nothing, but for replaced generations."""
+
+    regressions: int = 0
+    stale_reports: int = 0
+    replaced_generations: int = 0
+    in_future: int = 0
+    negative: int = 0
+    unknown_hosts: int = 0
+    released: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """`accepted`: which entries of the report were taken, those that told nothing new included."""
+
+    accepted: Mask
+    stale: bool = False
+
+
+@dataclass(slots=True)
+class HostProgress:
+    """For hosts 0 … N−1 (`grow` adds more). Memory: 8 bytes per host and partition that was ever reported."""
+
+    hosts: int
+    future_max_ms: int = 60_000
+    counters: ProgressCounters = field(default_factory=ProgressCounters)
+    _rows: dict[int, int] = field(default_factory=dict)
+    _generations: dict[int, int] = field(default_factory=dict)
+    _latest_ms: Instants = field(init=False)
+    _active_on: NDArray[np.int32] = field(init=False)
+    _combined_ms: Instants = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._latest_ms = np.full((0, self.hosts), _ABSENT, np.int64)
+        self._active_on = np.zeros(self.hosts, np.int32)
+        self._combined_ms = np.full(self.hosts, NEVER, np.int64)
+
+    def grow(self, hosts: int) -> None:
+        """To so many hosts; the new ones have never been seen."""
+        more = hosts - self.hosts
+        if more <= 0:
+            return
+        self._latest_ms = np.pad(self._latest_ms, ((0, 0), (0, more)), constant_values=_ABSENT)
+        self._active_on = np.pad(self._active_on, (0, more))
+        self._combined_ms = np.pad(self._combined_ms, (0, more), constant_values=NEVER)
+        self.hosts = hosts
+
+    def keep(self, hosts: Indices) -> None:
+        """Only these hosts, in this order: indices are counted anew."""
+        self._latest_ms = self._latest_ms[:, hosts]
+        self._active_on = self._active_on[hosts]
+        self._combined_ms = self._combined_ms[hosts]
+        self.hosts = int(hosts.size)
+
+    def apply(
+        self, partition: int, generation: int, hosts: NDArray[np.integer], latest_ms: Instants, now_ms: int
+    ) -> Applied:
+        """One report: hosts by index, each with its latest event time.
+
+        Entries for hosts that do not exist, that lie before 1970 or further ahead of `now_ms` than
+        `future_max_ms` are left out and counted. Raises ValueError if the arrays differ in length.
+        """
+        if hosts.shape != latest_ms.shape or hosts.ndim != 1:
+            raise ValueError(f"one instant per host is expected, found {hosts.shape} and {latest_ms.shape}")
+        if generation < self._generations.get(partition, generation):
+            self.counters.stale_reports += 1
+            return Applied(np.zeros(hosts.size, np.bool_), stale=True)
+        row = self._row(partition, generation)
+        accepted = self._sound(hosts, latest_ms, now_ms)
+        if not accepted.all():
+            hosts, latest_ms = hosts[accepted], latest_ms[accepted]
+        before = row[hosts]
+        self.counters.regressions += int(np.count_nonzero((latest_ms < before) & (before != _ABSENT)))
+        fresh = before == _ABSENT
+        after = np.where(fresh, latest_ms, np.maximum(before, latest_ms))
+        row[hosts] = after
+        if (row[hosts] != after).any():  # a host twice in one report
+            np.maximum.at(row, hosts, after)
+            after = row[hosts]
+        if fresh.any():
+            self._active_on[hosts[fresh]] += 1
+        self._recombine(hosts, after)
+        return Applied(accepted)
+
+    def latest_ms(self) -> Instants:
+        """Each host's progress; NEVER for one that is awaited or was not seen. A copy."""
+        return self._combined_ms.copy()
+
+    def generation(self, partition: int) -> int | None:
+        return self._generations.get(partition)
+
+    def partition_latest_ms(self) -> dict[int, int]:
+        """The largest event time per partition that has one."""
+        found = {}
+        for partition, row in self._rows.items():
+            seen = self._latest_ms[row][self._latest_ms[row] != _ABSENT]
+            if seen.size and (largest := int(seen.max())) != NEVER:
+                found[partition] = largest
+        return found
+
+    def release_abandoned(self, lease_ms: int) -> int:
+        """Let hosts go from partitions that they have left for others. Returns how many (partition, host)
+        went.
+
+        A host has left a partition if others there, and the host itself elsewhere, are further by more than
+        the lease. Decided by event times that came the ordered way, not by silence: a partition that stands
+        still, and a host that stands still everywhere, release nobody.
+        """
+        released = 0
+        several = np.flatnonzero(self._active_on > 1)
+        if not several.size:
+            return 0
+        block = self._latest_ms[:, several]
+        furthest = np.where(block == _ABSENT, NEVER, block).max(axis=0)
+        for row in self._rows.values():
+            others = self._latest_ms[row][self._latest_ms[row] != _ABSENT]
+            if not others.size or (reached := int(others.max())) < NEVER + lease_ms:
+                continue
+            here = self._latest_ms[row, several]
+            left = (here < reached - lease_ms) & (here < furthest - lease_ms) & (furthest != NEVER)
+            gone = several[left]
+            self._latest_ms[row, gone] = _ABSENT
+            self._active_on[gone] -= 1
+            released += int(gone.size)
+        self._recombine(several, None)
+        self.counters.released += released
+        return released
+
+    def forget(self, hosts: Indices) -> None:
+        """As if these hosts had never been seen."""
+        self._latest_ms[:, hosts] = _ABSENT
+        self._active_on[hosts] = 0
+        self._combined_ms[hosts] = NEVER
+
+    def _row(self, partition: int, generation: int) -> Instants:
+        row = self._rows.get(partition)
+        if row is None:
+            row = self._rows[partition] = len(self._rows)
+            if row >= len(self._latest_ms):
+                rows = max(len(self._latest_ms), _ROWS_FIRST if row else 1)
+                self._latest_ms = np.pad(self._latest_ms, ((0, rows), (0, 0)), constant_values=_ABSENT)
+            self._generations[partition] = generation
+        values: Instants = self._latest_ms[row]
+        if generation > self._generations[partition]:
+            self._generations[partition] = generation
+            self.counters.replaced_generations += 1
+            awaited = np.flatnonzero(values != _ABSENT)
+            values[awaited] = NEVER
+            self._combined_ms[awaited] = NEVER
+        return values
+
+    def _sound(self, hosts: NDArray[np.integer], latest_ms: Instants, now_ms: int) -> Mask:
+        unknown = (hosts < 0) | (hosts >= self.hosts)
+        negative = latest_ms < 0
+        future = latest_ms > now_ms + self.future_max_ms
+        self.counters.unknown_hosts += int(np.count_nonzero(unknown))
+        self.counters.negative += int(np.count_nonzero(negative & ~unknown))
+        self.counters.in_future += int(np.count_nonzero(future & ~unknown))
+        return ~(unknown | negative | future)
+
+    def _recombine(self, hosts: NDArray[np.integer], latest_ms: Instants | None) -> None:
+        """The usual host logs to one partition, and what was reported there is its progress."""
+        if latest_ms is not None:
+            single = self._active_on[hosts] == 1
+            if single.all():
+                self._combined_ms[hosts] = latest_ms
+                return
+            self._combined_ms[hosts[single]] = latest_ms[single]
+            hosts = hosts[~single]
+        least = self._latest_ms[:, hosts].min(axis=0)
+        self._combined_ms[hosts] = np.where(least == _ABSENT, NEVER, least)

@@ -1,0 +1,136 @@
+"""Rules: what the watermark of a source is, given a snapshot. Pure, vectorised, one interface.
+
+`HostPrecise` and `Deficit` are for use; `PartitionBounded` and `GlobalMax` are what others do, to compare
+with. Raw decisions may fall when a host joins: who publishes them keeps the largest.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import isfinite
+from typing import Protocol
+
+import numpy as np
+
+from rtolap.watermark.missing import PPM, allowed_events, least_total, missing
+from rtolap.watermark.snapshot import NEVER, Indices, Instants, Snapshot
+from rtolap.watermark.solve import about, largest_mark
+
+WINDOW_MS = 300_000  # of what a rule that knows no window states missing shares
+
+
+def _nobody() -> Indices:
+    return np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`holding`: indices of the hosts that are not beyond the watermark, in no order; empty for rules without
+    hosts. Shares are of a window that closes right now."""
+
+    watermark_ms: int | None
+    holding: Indices = field(default_factory=_nobody)
+    expected_missing_ppm: int = 0
+    bound_ppm: int = 0
+
+
+class Rule(Protocol):
+    def decide(self, snapshot: Snapshot) -> Decision: ...
+
+
+@dataclass(frozen=True, slots=True)
+class HostPrecise:
+    """N hosts count, k = floor(delayed_hosts_ppm · N / 10⁶) of them may be late: the (k+1)-th smallest
+    progress.
+
+    Whole numbers throughout: 0.9999 · 10 000 in floating point is off by one host.
+    """
+
+    delayed_hosts_ppm: int
+    window_ms: int = WINDOW_MS
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        counting = snapshot.counting
+        latest_ms = snapshot.latest_ms if counting.all() else snapshot.latest_ms[counting]
+        if not latest_ms.size:
+            return Decision(None)
+        allowed = self.delayed_hosts_ppm * latest_ms.size // PPM
+        part = latest_ms[latest_ms <= about(latest_ms, 4 * (allowed + 16))]
+        if part.size <= allowed:
+            part = latest_ms
+        return decided(snapshot, int(np.partition(part, allowed)[allowed]), self.window_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class Deficit:
+    """The largest t such that Σ_h u_h · min(t − L_h, window)⁺ / window ≤ ε, and t ≤ the largest L_h.
+
+    u_h is the upper bound of the host's share of events: rate · (1 + error), over a lower bound of the
+    total. ε is `missing_events_ppm` less the chance in the number of events. A host of which nothing is
+    known holds the watermark at its own progress.
+    """
+
+    missing_events_ppm: int
+    window_ms: int
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        counting = snapshot.counting
+        latest_ms, rates, errors = snapshot.latest_ms, snapshot.events_per_ms, snapshot.relative_error
+        if not counting.all():
+            latest_ms, rates, errors = latest_ms[counting], rates[counting], errors[counting]
+        if not latest_ms.size:
+            return Decision(None)
+        least = least_total(rates, errors)
+        if least <= 0:
+            return decided(snapshot, int(latest_ms.min()), self.window_ms)
+        most = int(latest_ms.max())
+        if not isfinite(errors.max()):
+            known = np.isfinite(errors)
+            most = int(latest_ms[~known].min())
+            latest_ms, rates, errors = latest_ms[known], rates[known], errors[known]
+        events = least * self.window_ms
+        allowed = allowed_events(events * self.missing_events_ppm / PPM, snapshot.dispersion) / events
+        mark = largest_mark(latest_ms, rates, errors, least, allowed, self.window_ms, most)
+        return decided(snapshot, mark, self.window_ms, least)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionBounded:
+    """Flink's bounded out-of-orderness with idleness: the smallest of the partitions' largest event times,
+    less the bound. Partitions silent at their end for `idle_ms` are left out; if all are, the largest
+    counts."""
+
+    bound_ms: int
+    idle_ms: int
+    window_ms: int = WINDOW_MS
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        latest_ms = snapshot.partition_latest_ms
+        active = latest_ms[snapshot.partition_idle_ms < self.idle_ms]
+        largest = active.min() if active.size else latest_ms.max() if latest_ms.size else NEVER
+        return _less(snapshot, int(largest), self.bound_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class GlobalMax:
+    """The largest event time seen anywhere, less a bound."""
+
+    bound_ms: int
+    window_ms: int = WINDOW_MS
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        latest_ms: Instants = snapshot.partition_latest_ms
+        return _less(snapshot, int(latest_ms.max()) if latest_ms.size else NEVER, self.bound_ms)
+
+
+def decided(snapshot: Snapshot, mark: int, window_ms: int, least: float | None = None) -> Decision:
+    """The decision for a watermark: who holds it, and what may be missing of a window that closes at it."""
+    holding = np.flatnonzero(snapshot.counting & (snapshot.latest_ms <= mark))
+    if mark == NEVER:
+        return Decision(None, holding)
+    share = missing(snapshot, mark, window_ms, least)
+    return Decision(mark, holding, share.expected_ppm, share.bound_ppm)
+
+
+def _less(snapshot: Snapshot, largest: int, bound_ms: int) -> Decision:
+    return Decision(None if largest == NEVER else largest - bound_ms)

@@ -1,0 +1,58 @@
+"""What a rule decides by: progress, rates and membership of all hosts of one source at one moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+NEVER = -(2**63)
+
+Instants = NDArray[np.int64]
+Rates = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+Indices = NDArray[np.int64]
+
+
+def _none() -> Instants:
+    return np.empty(0, np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Arrays of one length N, a host at each index.
+
+    `latest_ms`: NEVER for a host that has not been seen. `events_per_ms`: the estimated rate.
+    `relative_error`: the rate is at most (1 + error) times the estimate; infinite where nothing is known. A
+    host counts while it is `listed` and not `drained`. `dispersion`: variance over mean of the number of
+    events, 1 for a Poisson stream.
+
+    The partitions' own words serve the rules that know no hosts: largest event time, and for how long a
+    partition has been silent although it was read to its end (0 while it is not).
+    """
+
+    now_ms: int
+    names: Sequence[str]
+    latest_ms: Instants
+    events_per_ms: Rates
+    relative_error: Rates
+    listed: Mask
+    drained: Mask
+    dispersion: float = 1.0
+    partition_latest_ms: Instants = field(default_factory=_none)
+    partition_idle_ms: Instants = field(default_factory=_none)
+
+    @property
+    def counting(self) -> Mask:
+        return self.listed & ~self.drained
+
+
+def as_ms(instant: int) -> int | None:
+    """NEVER is None in records and messages."""
+    return None if instant == NEVER else int(instant)
+
+
+def instant(value_ms: int | None) -> int:
+    return NEVER if value_ms is None else value_ms

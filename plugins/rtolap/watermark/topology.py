@@ -1,0 +1,87 @@
+"""From the sources' watermarks and the units' oldest work to the watermarks of all levels.
+
+    input(source) = its rule;  input(level) = min(output of its upstreams)
+    output(level) = min(input, oldest work of its units);  global = min(output of all levels)
+
+Each is the larger of that and what was published before, and unknown (None) counts as before everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from rtolap.model.application import Application
+
+
+class Unit(msgspec.Struct, frozen=True):
+    """One (processor, key group) of a level: `oldest_work_ms` is what it has taken in and not finished, None
+    if there is no such work. It counts until `lease_until_ms`."""
+
+    processor: str
+    key_group: int
+    oldest_work_ms: int | None
+    lease_until_ms: int
+
+
+class LevelMarks(msgspec.Struct, frozen=True):
+    input_ms: int | None = None
+    output_ms: int | None = None
+
+
+class Marks(msgspec.Struct, frozen=True):
+    """`held`: how many watermarks would have fallen and were kept where they were."""
+
+    levels: dict[str, LevelMarks]
+    global_ms: int | None = None
+    held: int = 0
+
+
+NO_MARKS = Marks({})
+
+
+def combine(
+    application: Application,
+    inputs: Mapping[str, int | None],
+    work: Mapping[str, Iterable[Unit]],
+    previous: Marks,
+    now_ms: int,
+) -> Marks:
+    """`inputs`: source → its rule's raw watermark. A level that was removed takes its watermarks along; a
+    new one begins with what its upstreams say. Pure: equal arguments, equal marks."""
+    found: dict[str, LevelMarks] = {}
+    held = 0
+    for name in application.in_order():
+        before = previous.levels.get(name, LevelMarks())
+        upstreams = application.upstreams(name)
+        raw = _least(found[above].output_ms for above in upstreams) if upstreams else inputs.get(name)
+        input_ms = _larger(raw, before.input_ms)
+        pending = [
+            unit.oldest_work_ms
+            for unit in work.get(name, ())
+            if unit.oldest_work_ms is not None and unit.lease_until_ms > now_ms
+        ]
+        oldest = _least([input_ms, *pending])
+        output_ms = _larger(oldest, before.output_ms)
+        held += (input_ms != raw) + (output_ms != oldest)
+        found[name] = LevelMarks(input_ms, output_ms)
+    least = _least(marks.output_ms for marks in found.values()) if found else None
+    global_ms = _larger(least, previous.global_ms)
+    return Marks(found, global_ms, held + (global_ms != least))
+
+
+def _least(instants: Iterable[int | None]) -> int | None:
+    """None, unknown, is before everything."""
+    known: list[int] = []
+    for one in instants:
+        if one is None:
+            return None
+        known.append(one)
+    return min(known)
+
+
+def _larger(instant_ms: int | None, before_ms: int | None) -> int | None:
+    if instant_ms is None or before_ms is None:
+        return before_ms if instant_ms is None else instant_ms
+    return max(instant_ms, before_ms)

@@ -1,0 +1,176 @@
+"""How many events a host logs: estimated online, with the error of the estimate.
+
+Rates are per event time, so a backlog that comes in fast counts as what it was. Per host an exponentially
+fading count over an equally fading span; the last few minutes matter (`memory_ms`).
+
+A host that stands still is extrapolated from before it did: its rate is multiplied by what the rates of the
+others have changed since (an index over all hosts that report, so a daily shape does not look like an
+error), and its error grows with the time: Var = dispersion / events counted + drift · (memory / 2 + time
+since). `drift`, the variance per ms by which a host's rate walks away from the index, and `dispersion`,
+variance over mean of counts, are estimated over all hosts. A host that was never counted is taken for a mean
+one that may be as large as the largest hundredth. Nothing can be said of a change of rate after a host has
+fallen silent: the drift of the others stands for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.watermark.missing import DEVIATIONS
+from rtolap.watermark.snapshot import NEVER, Indices, Instants, Mask, Rates
+
+_LARGE_QUANTILE = 0.99
+_DRIFT_SD = 0.05  # over a memory, until it has been measured
+_DRIFT_HOSTS_MIN = 30
+_DRIFT_EVENTS_MIN = 20.0
+_DRIFT_GAIN = 0.3
+_LOG_ERROR_MAX = 5.0
+_DISPERSION_MAX = 100.0
+# A walk, seen through a fading memory m, moves within m by (1 − (1 − 1/e)) of its variance; chance in the two
+# counts compared adds 2 · (1 − 1/e) / 2 of dispersion / events.
+_WALK_SEEN = float(np.exp(-1.0))
+_CHANCE_SEEN = 1.0 - _WALK_SEEN
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Columns of a Snapshot. Infinite errors while no host has been counted."""
+
+    events_per_ms: Rates
+    relative_error: Rates
+    dispersion: float
+
+
+@dataclass(slots=True)
+class HostRates:
+    """For hosts 0 … N−1 (`grow` adds more). `sample_ms`: counts are taken in over at least so much event
+    time."""
+
+    hosts: int
+    memory_ms: int = 300_000
+    sample_ms: int = 10_000
+    dispersion: float = 1.0
+    _index: float = 1.0
+    _drift_per_ms: float = field(init=False)
+    _mean: float = 0.0
+    _large: float = 0.0
+    _ticked_ms: int = NEVER
+    _marked_ms: int = NEVER
+    _columns: dict[str, NDArray[np.float64]] = field(init=False)
+    _since_ms: Instants = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._drift_per_ms = _DRIFT_SD**2 / self.memory_ms
+        names = ("events", "span", "pending", "index_at", "ticked", "marked", "moved")
+        self._columns = {name: np.zeros(self.hosts) for name in names}
+        self._since_ms = np.full(self.hosts, NEVER, np.int64)
+
+    def grow(self, hosts: int) -> None:
+        more = max(hosts - self.hosts, 0)
+        self._columns = {name: np.pad(column, (0, more)) for name, column in self._columns.items()}
+        self._since_ms = np.pad(self._since_ms, (0, more), constant_values=NEVER)
+        self.hosts += more
+
+    def keep(self, hosts: Indices) -> None:
+        """Only these hosts, in this order: indices are counted anew."""
+        self._columns = {name: column[hosts] for name, column in self._columns.items()}
+        self._since_ms = self._since_ms[hosts]
+        self.hosts = int(hosts.size)
+
+    def observe(self, hosts: NDArray[np.integer], events: NDArray[np.integer], latest_ms: Instants) -> None:
+        """Since the last report each of these hosts (none twice) logged so many events, up to that instant.
+
+        What comes before a host's first instant has no known beginning and is left out.
+        """
+        columns = self._columns
+        since_ms = self._since_ms[hosts]
+        first = (since_ms == NEVER) & (latest_ms != NEVER)
+        if first.any():
+            self._since_ms[hosts[first]] = latest_ms[first]
+        pending = np.where(since_ms == NEVER, 0.0, columns["pending"][hosts] + events)
+        columns["pending"][hosts] = pending
+        ready = (since_ms != NEVER) & (latest_ms >= np.maximum(since_ms, 0) + self.sample_ms)
+        if not ready.any():
+            return
+        hosts, pending = hosts[ready], pending[ready]
+        span = (latest_ms[ready] - since_ms[ready]).astype(np.float64)
+        self._learn_dispersion(columns["events"][hosts], columns["span"][hosts], pending, span)
+        fading = np.exp(-span / self.memory_ms)
+        columns["events"][hosts] = columns["events"][hosts] * fading + pending
+        columns["span"][hosts] = columns["span"][hosts] * fading + span
+        columns["pending"][hosts] = 0.0
+        columns["moved"][hosts] = 1.0
+        columns["index_at"][hosts] = self._index
+        self._since_ms[hosts] = latest_ms[ready]
+
+    def estimate(self, now_ms: int) -> Estimate:
+        """The rates as they are to be expected by now. Call it about once a second: it also keeps the
+        index."""
+        if self._ticked_ms == NEVER or now_ms >= self._ticked_ms + self.sample_ms:
+            self._tick(now_ms)
+        counted = self._columns["span"] > 0
+        if self._mean <= 0:
+            return Estimate(np.ones(self.hosts), np.full(self.hosts, np.inf), self.dispersion)
+        # One event more, as a host of the mean rate would have, keeps silent hosts from weighing nothing.
+        events = self._columns["events"] + 1.0
+        rates = events / (self._columns["span"] + 1.0 / self._mean)
+        index_at = self._columns["index_at"]
+        rates = np.where(counted, rates * self._index / np.where(index_at > 0, index_at, 1.0), self._mean)
+        silent_ms = np.maximum(now_ms - np.where(counted, self._since_ms, now_ms), 0)
+        variance = self.dispersion / events + self._drift_per_ms * (self.memory_ms / 2 + silent_ms)
+        error = np.expm1(np.minimum(DEVIATIONS * np.sqrt(variance), _LOG_ERROR_MAX))
+        unknown = max(self._large / self._mean - 1.0, float(np.expm1(DEVIATIONS * _DRIFT_SD)))
+        return Estimate(rates, np.where(counted, error, unknown), self.dispersion)
+
+    @property
+    def drift_sd(self) -> float:
+        """Relative standard deviation by which a host's rate walks away from the others' within a memory."""
+        return float(np.sqrt(self._drift_per_ms * self.memory_ms))
+
+    def _tick(self, now_ms: int) -> None:
+        columns = self._columns
+        counted = columns["span"] > 0
+        rates = np.divide(columns["events"], columns["span"], where=counted, out=np.zeros(self.hosts))
+        both = (columns["moved"] > 0) & (columns["ticked"] > 0)
+        before = float(columns["ticked"][both].sum())
+        if before > 0:
+            self._index *= max(float(rates[both].sum()) / before, 1e-6)
+        moved = columns["moved"] > 0
+        columns["index_at"][moved] = self._index
+        columns["ticked"], columns["moved"] = rates, np.zeros(self.hosts)
+        known = rates[counted]
+        self._mean = float(known.mean()) if known.size else 0.0
+        self._large = float(np.quantile(known, _LARGE_QUANTILE)) if known.size else 0.0
+        self._ticked_ms = now_ms
+        if self._marked_ms == NEVER or now_ms >= self._marked_ms + self.memory_ms:
+            self._learn_drift(rates, counted, now_ms)
+
+    def _learn_drift(self, rates: Rates, counted: Mask, now_ms: int) -> None:
+        """How far hosts have walked away from the index since the last mark, less what chance explains."""
+        columns = self._columns
+        relative = np.where(counted, rates / np.where(columns["index_at"] > 0, columns["index_at"], 1.0), 0.0)
+        current = now_ms - self._since_ms < self.memory_ms // 2
+        use = (columns["marked"] > 0) & (columns["events"] >= _DRIFT_EVENTS_MIN) & (relative > 0) & current
+        if np.count_nonzero(use) >= _DRIFT_HOSTS_MIN and now_ms < self._marked_ms + 2 * self.memory_ms:
+            steps = np.log(relative[use] / columns["marked"][use])
+            chance = self.dispersion * _CHANCE_SEEN / columns["events"][use]
+            walked = max(float(np.mean(np.minimum(steps**2, 4.0) - chance)), 0.0)
+            measured = walked / (_WALK_SEEN * self.memory_ms)
+            self._drift_per_ms += _DRIFT_GAIN * (measured - self._drift_per_ms)
+        long_enough = columns["events"] >= _DRIFT_EVENTS_MIN
+        columns["marked"] = np.where(long_enough & current, relative, 0.0)
+        self._marked_ms = now_ms
+
+    def _learn_dispersion(self, events: Rates, span: Rates, pending: Rates, sample: Rates) -> None:
+        solid = (events >= _DRIFT_EVENTS_MIN) & (span > 0)
+        if not solid.any():
+            return
+        expected = events[solid] / span[solid] * sample[solid]
+        # The estimate it is compared with is uncertain too, which adds expected² / (2 events).
+        variance = expected + expected**2 / (2 * events[solid])
+        ratio = float(np.sum((pending[solid] - expected) ** 2) / np.sum(variance))
+        gain = min(np.count_nonzero(solid) / 2000.0, 0.2)
+        self.dispersion += gain * (min(max(ratio, 1.0), _DISPERSION_MAX) - self.dispersion)
