@@ -82,14 +82,14 @@ class History(NamedTuple):
     """Days 1 to HISTORY_DAYS are READY, in version 1; the day after is with the receiver.
 
     Retention drops day 1. `task`: the build task after its end; it was cleared while it waited for Spark.
-    `run`: its run. `begun`, `built`: day → build that was under way when the task was cleared, that is READY.
+    `run`: its run. `begun`: day → build that was under way when the task was cleared. `ready`: day → record.
     """
 
     stream: DayStream
     task: dict[str, Any]
     run: dict[str, Any]
     begun: dict[int, str]
-    built: dict[int, str]
+    ready: dict[int, SegmentInfo]
 
 
 @pytest.fixture(scope="session")
@@ -117,9 +117,9 @@ def history(airflow: AirflowStack, streams: Callable[[str], DayStream]) -> Histo
     task = airflow.until("end of the cleared task", ended, 180.0)
     (run,) = [run for run in airflow.runs(BUILD) if run["dag_run_id"] == run_id]
 
-    def ready() -> dict[int, str] | None:
+    def ready() -> dict[int, SegmentInfo] | None:
         found = stream.segments()
-        return builds(found) if [info.state for info in found.values()] == ["READY"] * HISTORY_DAYS else None
+        return found if [info.state for info in found.values()] == ["READY"] * HISTORY_DAYS else None
 
     return History(stream, task, run, begun, airflow.until("whole history", ready, 180.0))
 

@@ -1,0 +1,36 @@
+"""`airflow backfill create` queues a range of days, and what is built anew answers the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.integration
+
+
+def test_exactly_the_ready_segments_of_the_range_are_queued(backfill: Any) -> None:
+    assert backfill.queued[3] == backfill.queued[4] == "REMOTE_PERSISTED"
+    others = {state for day, state in backfill.queued.items() if day not in (3, 4)}
+    assert others <= {"READY", "PURGED"}
+
+
+def test_a_clear_and_a_second_backfill_of_the_range_change_nothing(backfill: Any) -> None:
+    assert backfill.cleared == backfill.queued
+    assert set(backfill.again.values()) <= {"READY", "PURGED"}
+    assert backfill.runs == 2  # one a day
+    for day in (3, 4):
+        story = [line.event for line in backfill.history.stream.segments()[day].story]
+        assert story.count("REQUEUE") == 1
+
+
+def test_the_days_are_built_anew_with_the_same_events_and_answers(airflow: Any, backfill: Any) -> None:
+    stream = backfill.history.stream
+    segments = stream.segments()
+    assert {day: info.version for day, info in segments.items()} == {1: 1, 2: 1, 3: 2, 4: 2, 5: 1, 6: 1}
+    for day in (3, 4):
+        info = segments[day]
+        assert (info.state, info.events) == ("READY", 100)
+        assert info.covered == backfill.history.ready[day].covered
+    gone = frozenset(day for day, info in segments.items() if info.state == "PURGED")
+    assert airflow.until("whole answer", stream.answer) == stream.recount(without=gone)
