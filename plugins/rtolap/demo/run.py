@@ -156,14 +156,15 @@ class Demo:
         due = time.monotonic() - self._checkpoint_s > _CHECKPOINT_S
         if due and Moment.MEMORY in journal.moments() and Moment.FRAGMENTS not in journal.moments():
             self._checkpoint_s = time.monotonic()
-            for receiver in self._healthy():
+            for receiver in self._answering():
                 receiver.action("checkpoint", {"cube": CUBE})
 
-    def _healthy(self) -> list[ReceiverClient]:
+    def _answering(self) -> list[ReceiverClient]:
+        """Paused ones are among them: a warning is no silence."""
         return [
             self._receivers.at(f"{receiver.host}:{receiver.port}")
             for receiver in self._coordinator.receivers()
-            if receiver.health == "HEALTHY"
+            if receiver.health in ("HEALTHY", "WARN")
         ]
 
     def _caught_up(self, sender: Sender) -> bool:
@@ -199,7 +200,7 @@ class Demo:
                 time.sleep(_ROUND_S)
 
     def _look(self) -> Situation:
-        stats = [receiver.stats() for receiver in self._healthy()]
+        stats = [receiver.stats() for receiver in self._answering()]
         found = situation(CUBE, self._coordinator.segments(CUBE), self._coordinator.queue().entries, stats)
         progress = self._screen.progress
         progress.states, progress.building, progress.pending = found.states, found.building, found.pending
