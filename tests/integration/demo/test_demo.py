@@ -33,6 +33,7 @@ def test_the_demonstration_ends_with_equal_answers_and_leaves_nothing_running(
     )
     assert shown.returncode == 0, (shown.stdout + shown.stderr)[-6000:]
     assert "each equal to the recount of exactly its prefix" in shown.stdout
+    assert "90 malformed records, each kept as a dead letter" in shown.stdout
     for moment in ("in memory", "uploaded", "READY", "at the end"):
         assert moment in shown.stdout
     assert not _mentioning(str(folder))
