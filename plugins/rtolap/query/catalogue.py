@@ -38,6 +38,28 @@ class Catalogue:
             return cube_columns(self.cubes[relation])
         return {column.name: column.column_type for column in self.lookups[relation].columns}
 
+    def listed_columns(self, relation: str) -> dict[str, ColumnType]:
+        """What clients are shown, and may SELECT in one statement: `columns` without an event time that is
+        kept for conditions and functions only (as MySQL's invisible columns, left out of `*` as well).
+        """
+        hidden = self.event_time(relation)
+        return {name: kind for name, kind in self.columns(relation).items() if name != hidden}
+
+    def event_time(self, relation: str) -> str | None:
+        """The event time of a cube that does not keep it as a dimension; None of any other relation."""
+        if relation not in self.cubes:
+            return None
+        schema = self.cubes[relation]
+        name = schema.table.time.column
+        return None if name in schema.cube.all_dimensions else name
+
+    def comment(self, relation: str) -> str:
+        """What kind of relation it is, and the event time that its list of columns leaves out."""
+        if relation not in self.cubes:
+            return "lookup"
+        hidden = self.event_time(relation)
+        return "cube" if hidden is None else f"cube; event time {hidden}: in conditions and date functions"
+
 
 def cube_columns(schema: Schema) -> dict[str, ColumnType]:
     found = {name: schema.dimension_type(name) for name in schema.cube.all_dimensions}

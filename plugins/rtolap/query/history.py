@@ -6,29 +6,25 @@ groups by the filter, and groups each segment to what was asked for.
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from rtolap.base.errors import Corrupted, NotFound
-from rtolap.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry, HistoryManifest, decode
+from rtolap.base.errors import Corrupted
+from rtolap.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.format.object_store import ObjectStore
 from rtolap.format.schema import physical_schema, select_partials
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.predicate import columns_of
 from rtolap.query.arrow_filter import arrow_filter
 from rtolap.query.cancel import Cancellation
+from rtolap.query.history_files import HistoryFiles
 from rtolap.query.merge import group_partials
 from rtolap.query.plan import CubeRead, ReadStats
 
-MANIFESTS_KEPT = 2000  # a few kilobytes each
 SKETCH_ROWS = 8_192  # read at a time where sketches are among the columns
-FILES_KEPT = 20_000  # names of files whose checksum was found right
 
 
 class HistoryEngine(Protocol):
@@ -37,7 +33,8 @@ class HistoryEngine(Protocol):
     ) -> pa.Table:
         """Plain partials of the segments' versions that pass the read's filter; fills in `stats`.
 
-        Raises Corrupted for a manifest or file that is missing or not what it should be.
+        Raises Corrupted for a manifest or file that is missing or not what it should be, and Unavailable
+        when the object store does not answer.
         """
         ...
 
@@ -49,13 +46,11 @@ class HistoryEngine(Protocol):
 
 
 class EmbeddedHistory:
-    """Thread-safe. A file's checksum is taken once, when this process first opens it."""
+    """Thread-safe."""
 
     def __init__(self, store: ObjectStore) -> None:
         self._store = store
-        self._lock = threading.Lock()
-        self._manifests: OrderedDict[str, HistoryManifest] = OrderedDict()
-        self._verified: OrderedDict[str, None] = OrderedDict()
+        self._files = HistoryFiles(store)
 
     def read(
         self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
@@ -73,14 +68,14 @@ class EmbeddedHistory:
         for segment in segments:
             cancellation.check()
             location, cuboid = self._choose(read, segment, stats)
-            with _readable(read, segment):
+            with self._files.readable(segment, location, cuboid):
                 self._dataset(read, location, cuboid, stats)
 
     def _read_segment(self, read: CubeRead, segment: SegmentRecord, stats: ReadStats) -> pa.Table:
         location, cuboid = self._choose(read, segment, stats)
         for file in cuboid.files:
-            self._verify(f"{location}/{file.name}", file)
-        with _readable(read, segment):
+            self._files.verify(f"{location}/{file.name}", file)
+        with self._files.readable(segment, location, cuboid):
             dataset, condition = self._dataset(read, location, cuboid, stats)
             columns = [*read.dimensions, *read.partials]
             if any(partial.op == "hll" for partial in select_partials(read.schema, read.partials)):
@@ -95,7 +90,7 @@ class EmbeddedHistory:
                 f"{read.cube}/{segment.name} is at version {segment.version} without a location",
                 action="queue the segment to be built again",
             )
-        cuboid = choose_cuboid(self._manifest(location, segment), read)
+        cuboid = choose_cuboid(self._files.manifest(location, segment), read)
         stats.cuboids[cuboid.name] = stats.cuboids.get(cuboid.name, 0) + 1
         return location, cuboid
 
@@ -112,62 +107,6 @@ class EmbeddedHistory:
         stats.rows_read += kept
         stats.rows_pruned += cuboid.rows - kept
         return dataset, condition
-
-    def _manifest(self, location: str, segment: SegmentRecord) -> HistoryManifest:
-        with self._lock:
-            if location in self._manifests:
-                self._manifests.move_to_end(location)
-                return self._manifests[location]
-        path = f"{location}/{MANIFEST_NAME}"
-        try:
-            manifest = decode(self._store.read(path), HistoryManifest, path)
-        except NotFound as error:
-            raise _missing(path) from error
-        if (manifest.cube, manifest.segment, manifest.version) != (
-            segment.cube,
-            segment.name,
-            segment.version,
-        ):
-            raise Corrupted(
-                f"manifest {path} belongs to another version",
-                expected=f"{segment.cube}/{segment.name} v{segment.version}",
-                found=f"{manifest.cube}/{manifest.segment} v{manifest.version}",
-            )
-        with self._lock:
-            self._manifests[location] = manifest
-            while len(self._manifests) > MANIFESTS_KEPT:
-                self._manifests.popitem(last=False)
-        return manifest
-
-    def _verify(self, path: str, file: FileEntry) -> None:
-        try:
-            size = self._store.size_bytes(path)
-        except NotFound as error:
-            raise _missing(path) from error
-        if size != file.bytes:
-            raise _damaged(path, f"{file.bytes} bytes", f"{size} bytes")
-        with self._lock:
-            if path in self._verified:
-                return
-        digest, _ = self._store.sha256(path)
-        if digest != file.sha256:
-            raise _damaged(path, f"sha256 {file.sha256}", digest)
-        with self._lock:
-            self._verified[path] = None
-            while len(self._verified) > FILES_KEPT:
-                self._verified.popitem(last=False)
-
-
-@contextmanager
-def _readable(read: CubeRead, segment: SegmentRecord) -> Iterator[None]:
-    try:
-        yield
-    except (OSError, pa.ArrowException) as error:
-        raise Corrupted(
-            f"history of {read.cube}/{segment.name} cannot be read",
-            found=str(error),
-            action="restore the file, or queue the segment to be built again",
-        ) from error
 
 
 def _grouped_in_pieces(
@@ -214,20 +153,3 @@ def _rows_kept(dataset: ds.Dataset, condition: ds.Expression | None) -> int:
         chosen = fragment if condition is None else fragment.subset(condition, schema=dataset.schema)
         kept += sum(group.num_rows for group in chosen.row_groups)
     return kept
-
-
-def _missing(path: str) -> Corrupted:
-    return Corrupted(
-        f"{path} is missing from the object store",
-        expected="a file that the READY version names",
-        action="restore it, or queue the segment to be built again",
-    )
-
-
-def _damaged(path: str, expected: str, found: str) -> Corrupted:
-    return Corrupted(
-        f"{path} is damaged",
-        expected=expected,
-        found=found,
-        action="restore it, or queue the segment to be built again",
-    )

@@ -36,8 +36,8 @@ def _schemata(catalogue: Catalogue) -> pa.Table:
 def _tables(catalogue: Catalogue) -> pa.Table:
     rows: list[tuple[object, ...]] = []
     for name in catalogue.relation_names():
-        kind = "cube" if name in catalogue.cubes else "lookup"
-        rows.append(("def", DATABASE, name, "BASE TABLE", "rtolap", "utf8mb4_bin", kind))
+        comment = catalogue.comment(name)
+        rows.append(("def", DATABASE, name, "BASE TABLE", "rtolap", "utf8mb4_bin", comment))
     return _table(
         (
             "TABLE_CATALOG",
@@ -55,7 +55,7 @@ def _tables(catalogue: Catalogue) -> pa.Table:
 def _columns(catalogue: Catalogue) -> pa.Table:
     rows: list[tuple[object, ...]] = []
     for relation in catalogue.relation_names():
-        for position, (name, kind) in enumerate(catalogue.columns(relation).items(), start=1):
+        for position, (name, kind) in enumerate(catalogue.listed_columns(relation).items(), start=1):
             full = sql_type(kind)
             rows.append(
                 (
@@ -91,9 +91,7 @@ def _role(catalogue: Catalogue, relation: str, column: str) -> str:
     schema = catalogue.cubes[relation]
     if column in schema.cube.all_dimensions:
         return "dimension"
-    functions: list[str] = sorted(m.function for m in schema.cube.measures if m.column == column)
-    if column == schema.table.time.column:
-        functions.insert(0, "event time")
+    functions = sorted(m.function for m in schema.cube.measures if m.column == column)
     return f"measure: {', '.join(functions)}"
 
 

@@ -151,6 +151,32 @@ def test_sqlalchemy_reflects_and_selects(doors: Doors) -> None:
     engine.dispose()
 
 
+def test_every_reflected_column_can_be_selected(doors: Doors) -> None:
+    """`select(table)` names each of them; an event time that is kept for conditions only is none."""
+    engine = sqlalchemy.create_engine(doors.sqlalchemy_url)
+    for name in sqlalchemy.inspect(engine).get_table_names():
+        table = sqlalchemy.Table(name, sqlalchemy.MetaData(), autoload_with=engine)
+        listed = [row[0] for row in ask(doors, f"SHOW COLUMNS FROM {name}")]
+        assert list(table.columns.keys()) == listed
+        named = "select column_name from information_schema.columns where table_name = %s"
+        assert [row[0] for row in ask(doors, f"{named} order by ordinal_position", name)] == listed
+        with engine.connect() as connection:
+            found = connection.execute(sqlalchemy.select(table))
+            assert list(found.keys()) == listed
+            assert found.all()
+    flights = sqlalchemy.Table("flights", sqlalchemy.MetaData(), autoload_with=engine)
+    assert "ts" not in flights.columns
+    assert flights.comment == "cube; event time ts: in conditions and date functions"
+    counted = (
+        sqlalchemy.select(sqlalchemy.func.count())
+        .select_from(flights)
+        .where(sqlalchemy.column("ts") >= "2013-01-01")
+    )
+    with engine.connect() as connection:
+        assert connection.execute(counted).scalar_one() == 400
+    engine.dispose()
+
+
 def test_the_mariadb_command_line_asks(doors: Doors, tmp_path: Path) -> None:
     binary = shutil.which("mariadb") or shutil.which("mysql")
     if binary is None:

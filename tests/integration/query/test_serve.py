@@ -7,10 +7,13 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
+from urllib.parse import quote
 
 import pymysql
 import pytest
+import sqlalchemy
 from rtolap.base.errors import Unavailable
 from rtolap.query.users import password_hash
 from rtolap.testing.certificates import Certificates, make_certificates
@@ -82,6 +85,18 @@ def answers(asking: QueryClient) -> bool:
         return False
 
 
+def reflected(services: Services, cube: str) -> list[tuple[object, ...]]:
+    """What SQLAlchemy gets of a table that it has reflected: hour, kind, price."""
+    address = f"{USER}:{quote(PASSWORD)}@127.0.0.1:{services.environment['RTOLAP_QUERY_MYSQL_PORT']}/rtolap"
+    trusted = {"ssl": {"ca": services.environment["RTOLAP_QUERY_CA"], "verify_mode": "required"}}
+    engine = sqlalchemy.create_engine(f"mysql+pymysql://{address}", connect_args=trusted)
+    table = sqlalchemy.Table(cube, sqlalchemy.MetaData(), autoload_with=engine)
+    with engine.connect() as connection:
+        rows = connection.execute(sqlalchemy.select(table).order_by(table.c.hour_start, table.c.kind)).all()
+    engine.dispose()
+    return [(f"{row.hour_start:%H}", row.kind, row.price) for row in rows]
+
+
 def shell(services: Services, *arguments: str) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "rtolap.cli.main", *arguments],
@@ -124,6 +139,12 @@ def test_explain_previews_and_local_time_over_a_real_receiver(
         assert planned["rows read (estimate)"] == "0"
         done = dict(asking.query(f"EXPLAIN ANALYZE {count} WHERE ts >= '2013-11-03 01:00:00'").rows)
         assert json.loads(done["positions"]) == {"0": 8}
+
+        assert reflected(services, cube) == [
+            (hour, kind, None if kind == "ink" else number * Decimal("1.10"))
+            for hour, number in (("00", 1), ("01", 2), ("02", 1))
+            for kind in ("ink", "pen")
+        ]
 
         preview = asking.query(f"SELECT * FROM {cube} ORDER BY hour_start DESC, kind LIMIT 3")
         assert [column.name for column in preview.columns] == ["hour_start", "kind", "COUNT(*)", "SUM(price)"]

@@ -114,11 +114,13 @@ class Shows:
         return (head,), [(name,) for name in sorted(names)]
 
     def _table_status(self, match: re.Match[str], session: Session) -> Rows:
-        names = self._catalogue().relation_names()
-        return ("Name", "Engine", "Comment"), [(name, "rtolap", "") for name in names]
+        catalogue = self._catalogue()
+        return ("Name", "Engine", "Comment"), [
+            (name, "rtolap", catalogue.comment(name)) for name in catalogue.relation_names()
+        ]
 
     def _columns(self, match: re.Match[str], session: Session) -> Rows:
-        columns = self._catalogue().columns(self._relation(match[2]))
+        columns = self._catalogue().listed_columns(self._relation(match[2]))
         if match[1]:
             head = ("Field", "Type", "Collation", "Null", "Key", "Default", "Extra", "Privileges", "Comment")
             return head, [
@@ -131,10 +133,11 @@ class Shows:
 
     def _create(self, match: re.Match[str], session: Session) -> Rows:
         name = self._relation(match[1])
-        columns = self._catalogue().columns(name)
+        columns = self._catalogue().listed_columns(name)
         lines = ",\n".join(f"  `{column}` {sql_type(kind)} DEFAULT NULL" for column, kind in columns.items())
         text = (
-            f"CREATE TABLE `{name}` (\n{lines}\n) ENGINE=rtolap DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin"
+            f"CREATE TABLE `{name}` (\n{lines}\n) ENGINE=rtolap DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin "
+            f"COMMENT='{self._catalogue().comment(name)}'"
         )
         return ("Table", "Create Table"), [(name, text)]
 

@@ -1,0 +1,77 @@
+"""A store that goes away while history is read is not taken for damage, nor damage for an outage."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fsspec.implementations.local import LocalFileSystem
+from pyarrow.fs import FSSpecHandler, PyFileSystem
+from rtolap.base.errors import Corrupted, Unavailable
+from rtolap.format.object_store import ObjectStore
+from rtolap.query.service import QueryService
+from rtolap.testing.query_world import QueryWorld
+
+BY_DAY = "select day_start, count(*) from flights group by day_start"
+
+
+class Disk(LocalFileSystem):  # type: ignore[misc,unused-ignore]  # fsspec has no types
+    """Opening a Parquet file fails when `breaks`; then the whole store does not answer, if `stays_away`."""
+
+    cachable = False
+    breaks = stays_away = gone = False
+
+    def info(self, path: Any, **options: Any) -> Any:
+        if self.gone:
+            raise OSError("connection refused")
+        return super().info(path, **options)
+
+    def open(self, path: Any, *arguments: Any, **options: Any) -> Any:
+        if self.gone or (self.breaks and str(path).endswith(".parquet")):
+            self.breaks, self.gone = False, self.stays_away
+            raise OSError("connection reset by peer")
+        return super().open(path, *arguments, **options)
+
+
+@pytest.fixture
+def disk(world: QueryWorld, monkeypatch: pytest.MonkeyPatch) -> Disk:
+    made, plain = Disk(), world.store
+    store = ObjectStore(PyFileSystem(FSSpecHandler(made)), plain.root, plain.uri(""))
+    monkeypatch.setattr(world, "store", store)
+    return made
+
+
+@pytest.fixture
+def reader(world: QueryWorld, disk: Disk) -> Iterator[QueryService]:
+    """Has read and verified every file before."""
+    made = world.service()
+    made.execute(BY_DAY).close()
+    yield made
+    made.close()
+
+
+def test_a_read_that_breaks_off_over_whole_files_is_an_outage(reader: QueryService, disk: Disk) -> None:
+    disk.breaks = True
+    with pytest.raises(Unavailable, match=r"though its files are whole.*connection reset"):
+        reader.execute(BY_DAY)
+    assert reader.execute(BY_DAY).table().num_rows > 0, "the store is back"
+
+
+def test_a_store_that_stays_away_is_an_outage(reader: QueryService, disk: Disk) -> None:
+    disk.breaks = disk.stays_away = True
+    with pytest.raises(Unavailable, match="connection refused"):
+        reader.execute(BY_DAY)
+    disk.gone = disk.stays_away = False
+    assert reader.execute(BY_DAY).table().num_rows > 0, "the store is back"
+
+
+def test_a_file_damaged_after_it_was_verified_is_damage(reader: QueryService, world: QueryWorld) -> None:
+    record = next(r for r in world.metadata.segments("flights").values() if r.version > 0)
+    file = Path(world.store.absolute(f"{record.location}/day_start/part-0.parquet"))
+    whole = file.read_bytes()
+    file.write_bytes(b"\0" * len(whole))
+    with pytest.raises(Corrupted, match=rf"{record.name}.*day_start/part-0\.parquet is damaged"):
+        reader.execute(BY_DAY)
+    file.write_bytes(whole)
