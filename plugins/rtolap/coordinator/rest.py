@@ -6,11 +6,13 @@ import hmac
 import logging
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, FastAPI, Header, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from rtolap.base.errors import DefinitionError, NotLeader, RtolapError, Unauthorized
+from rtolap.coordinator.applications.routes import add_application_routes
 from rtolap.coordinator.probe import LeaderProbe
 from rtolap.coordinator.routes import add_routes
 from rtolap.coordinator.service import Coordinator
@@ -20,18 +22,25 @@ log = logging.getLogger(__name__)
 
 _TEMPORARY_REDIRECT = 307
 _ERROR_ANSWERS: dict[int | str, dict[str, Any]] = {
-    307: {"description": "a standby: the leader is at Location"},
-    401: {"description": "missing or wrong token"},
-    503: {"description": "no leader can be reached; `leader_url` names it if it is known"},
+    status: {"model": wire.ErrorAnswer, "description": description}
+    for status, description in (
+        (_TEMPORARY_REDIRECT, "a standby: the leader is at Location"),
+        (401, "missing or wrong token"),
+        (404, "what is named does not exist"),
+        (409, "the present state forbids it"),
+        (422, "the request or the definition in it is wrong"),
+        (503, "no leader can be reached; `leader_url` names it if it is known"),
+    )
 }
+_BEARER = HTTPBearer(scheme_name="token", description="the cluster's token", auto_error=False)
 
 
 def build_app(coordinator: Coordinator, token: str) -> FastAPI:
-    expected = f"Bearer {token}".encode()
+    expected = token.encode()
     probe = LeaderProbe()
 
-    def authorized(authorization: Annotated[str, Header()] = "") -> None:
-        if not hmac.compare_digest(authorization.encode(), expected):
+    def authorized(found: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]) -> None:
+        if found is None or not hmac.compare_digest(found.credentials.encode(), expected):
             raise Unauthorized("the bearer token is missing or wrong", action="send the cluster's token")
 
     def leading() -> None:
@@ -47,6 +56,7 @@ def build_app(coordinator: Coordinator, token: str) -> FastAPI:
     guards = [Depends(authorized), Depends(leading)]
     api = APIRouter(prefix=wire.API, dependencies=guards, responses=_ERROR_ANSWERS)
     add_routes(api, coordinator)
+    add_application_routes(api, coordinator)
     app.include_router(api)
 
     @app.get("/health")

@@ -6,6 +6,7 @@ import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from rtolap.base.errors import NotFound, NotLeader, RtolapError
+from rtolap.coordinator.applications.service import Applications
 from rtolap.coordinator.assignment import Assignments, Topics
 from rtolap.coordinator.builds import BUILDING_MAX, Builds
 from rtolap.coordinator.checks import Checks
@@ -49,6 +50,7 @@ class Coordinator:
         self._views = Views(metadata)
         self.heartbeats = Heartbeats(metadata.clock)
         self.watermarks = Watermarks(metadata, self.heartbeats)
+        self.applications = Applications(metadata.store, metadata.clock, self.leadership.fence)
         self.assignments = Assignments(metadata, topics)
         self.reassignments = Reassignments(metadata, topics)
         self.checks = Checks(metadata, topics, self.assignments)
@@ -73,6 +75,7 @@ class Coordinator:
     def close(self) -> None:
         self.leadership.close()
         self._checker.shutdown(wait=True, cancel_futures=True)
+        self.applications.close()
         self._views.close()
 
     def health(self) -> wire.Health:
@@ -113,6 +116,7 @@ class Coordinator:
                 self.watermarks.tick(cube)
             except NotFound:
                 self.watermarks.forget(cube)  # dropped meanwhile
+        self.applications.tick()
         idle = self._checking is None or self._checking.done()
         if self._ticks % CHECK_EVERY_TICKS == 0 and idle:
             self._checking = self._checker.submit(self._check, cubes)

@@ -12,6 +12,10 @@
 /cubes/<cube>/changes             ChangeLog: which segments changed last (one watch instead of thousands)
 /cubes/<cube>/segments/<segment>  SegmentRecord
 /cubes/<cube>/replay_from/<rs>    ReplayFrom: smallest offset not yet in history, by partition
+/applications/<a>/definition      Application as JSON
+/applications/<a>/state           ApplicationState: what was published last, and whose word is awaited
+/applications/<a>/approvals       Approvals: windows that people let go
+/applications/<a>/hosts/<level>   SourceHosts: the hosts of a source that count
 """
 
 from __future__ import annotations
@@ -39,6 +43,7 @@ REPLICA_SETS = "/replica_sets"
 TABLES = "/definitions/tables"
 LOOKUPS = "/definitions/lookups"
 CUBES = "/cubes"
+APPLICATIONS = "/applications"
 
 
 def receiver(receiver_id: str) -> str:
@@ -99,3 +104,27 @@ def replay_from_all(cube_name: str) -> str:
 
 def replay_from(cube_name: str, replica_set_name: str) -> str:
     return f"{CUBES}/{checked(cube_name)}/replay_from/{checked(replica_set_name)}"
+
+
+def application(name: str) -> str:
+    return f"{APPLICATIONS}/{checked(name)}"
+
+
+def application_definition(name: str) -> str:
+    return f"{application(name)}/definition"
+
+
+def application_state(name: str) -> str:
+    return f"{application(name)}/state"
+
+
+def application_approvals(name: str) -> str:
+    return f"{application(name)}/approvals"
+
+
+def application_hosts_all(name: str) -> str:
+    return f"{application(name)}/hosts"
+
+
+def application_hosts(name: str, level: str) -> str:
+    return f"{application(name)}/hosts/{checked(level)}"

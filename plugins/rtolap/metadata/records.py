@@ -114,3 +114,48 @@ class ChangeLog(msgspec.Struct, frozen=True):
     cube_id: str = ""
     sequence: int = 0
     recent: tuple[tuple[int, str], ...] = ()
+
+
+class LevelState(msgspec.Struct, frozen=True):
+    input_ms: int | None = None
+    output_ms: int | None = None
+
+
+class UnitKey(msgspec.Struct, frozen=True, order=True):
+    level: str
+    processor: str
+    key_group: int
+
+
+class ApplicationState(msgspec.Struct, frozen=True):
+    """What an application's leader has published, and who it has to hear again before it may go on.
+
+    `epoch` is new for each leader and each creation of the application. `generations`: source → partition →
+    generation of its consumer; `units`: those with a lease. A new leader awaits the word of both.
+    """
+
+    epoch: int = 0
+    levels: dict[str, LevelState] = {}
+    global_ms: int | None = None
+    generations: dict[str, dict[int, int]] = {}
+    units: tuple[UnitKey, ...] = ()
+
+
+class Approval(msgspec.Struct, frozen=True):
+    """A person's word that windows which end at or below `until_ms` may close as they are."""
+
+    until_ms: int
+    by: str
+    reason: str
+    at_ms: int
+
+
+class Approvals(msgspec.Struct, frozen=True):
+    approvals: tuple[Approval, ...] = ()
+
+
+class SourceHosts(msgspec.Struct, frozen=True):
+    """`names`: a name a line, compressed by zlib: a hundred thousand fit into one node."""
+
+    epoch: int
+    names: bytes

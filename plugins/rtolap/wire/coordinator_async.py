@@ -10,6 +10,7 @@ import httpx
 from tenacity import AsyncRetrying, stop_after_delay
 
 from rtolap.wire import coordinator_calls as calls
+from rtolap.wire import watermark_calls
 from rtolap.wire.coordinator_request import PASSING, PAUSE, RETRY_S, TIMEOUT_S, Call, Method, headers
 from rtolap.wire.leader_finder import LeaderFinder
 
@@ -80,3 +81,5 @@ class AsyncCoordinatorClient:
     watermark = _Awaited(calls.watermark)
     cube = _Awaited(calls.cube)
     receivers = _Awaited(calls.receivers)
+    application_watermarks = _Awaited(watermark_calls.application_watermarks)
+    explain_window = _Awaited(watermark_calls.explain_window)

@@ -18,6 +18,7 @@ from tenacity import Retrying, stop_after_delay
 from rtolap.base.errors import Unavailable
 from rtolap.wire import coordinator as wire
 from rtolap.wire import coordinator_calls as calls
+from rtolap.wire import watermark_calls
 from rtolap.wire.coordinator_async import AsyncCoordinatorClient
 from rtolap.wire.coordinator_request import PASSING, PAUSE, RETRY_S, TIMEOUT_S, Call, Method, headers
 from rtolap.wire.leader_finder import LeaderFinder
@@ -131,3 +132,12 @@ class CoordinatorClient:
     fail_build = _Sent(calls.fail_build)
     requeue = _Sent(calls.requeue)
     close_segment = _Sent(calls.close_segment)
+    applications = _Sent(watermark_calls.applications)
+    application = _Sent(watermark_calls.application)
+    create_application = _Sent(watermark_calls.create_application)
+    drop_application = _Sent(watermark_calls.drop_application)
+    application_watermarks = _Sent(watermark_calls.application_watermarks)
+    application_hosts = _Sent(watermark_calls.application_hosts)
+    change_hosts = _Sent(watermark_calls.change_hosts)
+    explain_window = _Sent(watermark_calls.explain_window)
+    approve_windows = _Sent(watermark_calls.approve_windows)

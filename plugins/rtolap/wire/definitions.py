@@ -17,6 +17,9 @@ def create_all(client: CoordinatorClient, definitions: Definitions, *, enable: b
     for name, lookup in definitions.lookups.items():
         client.create_lookup(msgspec.to_builtins(lookup))
         created.append(("lookup", name))
+    for name, application in definitions.applications.items():
+        client.create_application(msgspec.to_builtins(application))
+        created.append(("application", name))
     for name, cube in definitions.cubes.items():
         client.create_cube(msgspec.to_builtins(cube))
         if enable:

@@ -1,0 +1,66 @@
+"""Reads the columns of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.base.errors import DefinitionError
+from rtolap.wire.watermark import HOST_NAME_MAX, SourceReport
+
+_HOUR_MS = 3_600_000
+_ZONE_SLACK_MS = 120_000
+_ZONE_HOURS_MAX = 14
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """`index` counts in the session's names. `events` is None where they were not counted."""
+
+    index: NDArray[np.int32]
+    latest_ms: NDArray[np.int64]
+    events: NDArray[np.int64] | None
+
+
+def columns(report: SourceReport) -> Columns:
+    """Views of the report's bytes. Raises DefinitionError where lengths do not fit."""
+    where = f"{report.level}/{report.partition}"
+    latest_ms = _read(report.latest_ms, "<i8", f"latest_ms of {where}")
+    index = _read(report.index, "<i4", f"index of {where}")
+    events = _read(report.events, "<i8", f"events of {where}") if report.events else None
+    if index.size != latest_ms.size or (events is not None and events.size != index.size):
+        found = f"{index.size}, {latest_ms.size}" + (f", {events.size}" if events is not None else "")
+        raise DefinitionError(f"the columns of {where} differ in length", found=f"{found} entries")
+    return Columns(index.astype(np.int32, copy=False), latest_ms.astype(np.int64, copy=False), events)
+
+
+def check_names(names: Sequence[str], what: str) -> None:
+    """Raises DefinitionError, without repeating a name that is none."""
+    for position, name in enumerate(names):
+        if not name or len(name) > HOST_NAME_MAX or not name.isprintable() or any(map(str.isspace, name)):
+            raise DefinitionError(
+                f"{what}: entry {position + 1} is not the name of a host",
+                expected=f"1 to {HOST_NAME_MAX} printable characters without spaces",
+                found=f"{len(name)} characters",
+            )
+
+
+def zone_hint(difference_ms: int) -> str:
+    """Whole hours off look like a clock in another time zone."""
+    hours = round(difference_ms / _HOUR_MS)
+    off = abs(difference_ms - hours * _HOUR_MS)
+    if not 1 <= abs(hours) <= _ZONE_HOURS_MAX or off > _ZONE_SLACK_MS:
+        return ""
+    side = "ahead" if hours > 0 else "behind"
+    return f"{abs(hours)} whole hours {side}: does it log local time as UTC?"
+
+
+def _read(data: bytes, kind: str, what: str) -> NDArray[np.int64]:
+    size = np.dtype(kind).itemsize
+    if len(data) % size:
+        raise DefinitionError(f"{what} is cut off", expected=f"a multiple of {size} bytes", found=len(data))
+    found: NDArray[np.int64] = np.frombuffer(data, kind)
+    return found

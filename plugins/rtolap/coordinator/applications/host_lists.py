@@ -1,0 +1,131 @@
+"""Host lists from files, addresses and nodes: fetched off the tick, a failure keeps the last list and is
+shown."""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable
+from rtolap.coordinator.applications.columns import check_names
+from rtolap.coordinator.applications.running import HOSTS_MAX, RunningApplication
+from rtolap.metadata.store import MetadataStore
+from rtolap.model.application import HostList
+
+log = logging.getLogger(__name__)
+
+LIST_BYTES_MAX = 32 * 1024 * 1024
+TIMEOUT_S = 10.0
+_WORKERS = 4
+
+
+class HostLists:
+    """`start` what is due; one fetch of a list at a time."""
+
+    def __init__(self, store: MetadataStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="coordinator-host-lists")
+        self._fetching: dict[tuple[str, int, str], Future[None]] = {}
+        self._next_ms: dict[tuple[str, int, str], int] = {}
+
+    def start(self, running: RunningApplication) -> None:
+        now_ms = self._clock.now_ms()
+        for level, source in running.sources.items():
+            listed = source.source.hosts
+            key = (running.application.name, running.epoch, level)
+            under_way = self._fetching.get(key)
+            if listed is None or listed.kind == "registry" or self._next_ms.get(key, now_ms) > now_ms:
+                continue
+            if under_way is None or under_way.done():
+                self._next_ms[key] = now_ms + listed.refresh_ms
+                self._fetching[key] = self._pool.submit(self._fetch, running, level, listed)
+
+    def keep_only(self, running: set[tuple[str, int]]) -> None:
+        for key in [key for key in self._next_ms if key[:2] not in running]:
+            self._next_ms.pop(key)
+            self._fetching.pop(key, None)
+
+    def settle(self) -> None:
+        """Wait for what is under way."""
+        for future in list(self._fetching.values()):
+            future.result(TIMEOUT_S * 2)
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _fetch(self, running: RunningApplication, level: str, listed: HostList) -> None:
+        source = running.sources[level]
+        try:
+            running.replace_hosts(level, read_list(listed, self._store))
+        except RtolapError as error:
+            problem = f"{running.application.name}/{level}: the host list is not read again: {error}"
+            if source.list_problem != problem:
+                log.warning("%s", problem)
+            source.list_problem = problem
+        except Exception as error:  # the fetch runs beside the tick, where nobody else would say so
+            log.exception("host list of %s/%s", running.application.name, level)
+            source.list_problem = f"{running.application.name}/{level}: {type(error).__name__}: see the log"
+
+
+def read_list(listed: HostList, store: MetadataStore) -> list[str]:
+    """The names. An empty list is an error: it would let every window go. Never repeats the content of a
+    file."""
+    match listed.kind:
+        case "file":
+            names = _lines(_file(str(listed.file)))
+        case "url":
+            names = _lines(_fetched(str(listed.url)))
+        case _:
+            names = list(store.children(str(listed.zookeeper)))
+    place = listed.file or listed.url or listed.zookeeper
+    if not names:
+        raise DefinitionError(f"{place} lists nobody", expected="a name a line, or a child node a host")
+    if len(names) > HOSTS_MAX:
+        raise DefinitionError(f"{place} lists too many", expected=f"at most {HOSTS_MAX}", found=len(names))
+    check_names(names, str(place))
+    return names
+
+
+def _lines(text: str) -> list[str]:
+    stripped = (line.strip() for line in text.splitlines())
+    return [line for line in stripped if line and not line.startswith("#")]
+
+
+def _file(path: str) -> str:
+    try:
+        with Path(path).open("rb") as file:
+            data = file.read(LIST_BYTES_MAX + 1)
+    except FileNotFoundError as error:
+        raise NotFound(f"{path} does not exist", action="write it where the coordinators run") from error
+    except OSError as error:
+        raise Unavailable(f"{path} cannot be read", found=error.strerror) from error
+    return _text(data, path)
+
+
+def _fetched(url: str) -> str:
+    data = bytearray()
+    try:
+        with httpx.stream("GET", url, timeout=TIMEOUT_S, follow_redirects=False) as response:
+            if not response.is_success:
+                raise Unavailable(f"{url} gives no host list", expected=200, found=response.status_code)
+            for chunk in response.iter_bytes():
+                data += chunk
+                if len(data) > LIST_BYTES_MAX:
+                    break
+    except httpx.HTTPError as error:
+        raise Unavailable(f"{url} does not answer", found=str(error) or type(error).__name__) from error
+    return _text(bytes(data), url)
+
+
+def _text(data: bytes, place: str) -> str:
+    if len(data) > LIST_BYTES_MAX:
+        raise DefinitionError(f"{place} is too large", expected=f"at most {LIST_BYTES_MAX} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise DefinitionError(f"{place} is no text", expected="UTF-8, a name a line") from error

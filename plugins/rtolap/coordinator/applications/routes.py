@@ -1,0 +1,92 @@
+"""The routes below `/api/v1/applications`. Messages: `wire.watermark`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from rtolap.base.errors import DefinitionError
+from rtolap.coordinator.service import Coordinator
+from rtolap.wire import watermark as wire
+from rtolap.wire.coordinator import Definition
+
+_JSON = "application/json"
+_BATCH_PACKED = msgspec.msgpack.Decoder(wire.ReportBatch)
+_BATCH_JSON = msgspec.json.Decoder(wire.ReportBatch)
+
+
+async def _body(request: Request) -> bytes:
+    """At most `REPORT_BYTES_MAX`; more is refused before it is read."""
+    data = bytearray()
+    async for chunk in request.stream():
+        data += chunk
+        if len(data) > wire.REPORT_BYTES_MAX:
+            raise DefinitionError(
+                "the report is too large",
+                expected=f"at most {wire.REPORT_BYTES_MAX} bytes",
+                action="report fewer partitions in one batch",
+            )
+    return bytes(data)
+
+
+def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
+    one = "/applications/{application}"
+
+    @api.get("/applications")
+    def names() -> list[str]:
+        return coordinator.applications.names()
+
+    @api.post("/applications")
+    def create(body: Definition) -> None:
+        coordinator.applications.create(body)
+
+    @api.get(one)
+    def info(application: str) -> wire.ApplicationInfo:
+        return coordinator.applications.info(application)
+
+    @api.delete(one)
+    def drop(application: str) -> None:
+        coordinator.applications.drop(application)
+
+    @api.post(one + "/reports", response_class=Response)
+    def report(application: str, request: Request, body: Annotated[bytes, Depends(_body)]) -> Response:
+        running = coordinator.applications.running(application)
+        packed = request.headers.get("content-type", _JSON).partition(";")[0].strip() == wire.MSGPACK
+        try:
+            batch = (_BATCH_PACKED if packed else _BATCH_JSON).decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            running.counters["refused_batches"] += 1
+            raise DefinitionError(
+                "not a batch of reports", expected=f"msgpack ({wire.MSGPACK}) or JSON", found=str(error)
+            ) from error
+        answer = running.report(batch)
+        if packed:
+            return Response(msgspec.msgpack.encode(answer), media_type=wire.MSGPACK)
+        return Response(msgspec.json.encode(answer), media_type=_JSON)
+
+    @api.get(one + "/watermarks")
+    def watermarks(application: str) -> wire.ApplicationWatermarks:
+        return coordinator.applications.watermarks(application)
+
+    @api.get(one + "/hosts")
+    def hosts(
+        application: str,
+        level: Annotated[str | None, Query()] = None,
+        limit: Annotated[int, Query(ge=1, le=10_000)] = 20,
+    ) -> wire.HostsInfo:
+        return coordinator.applications.hosts(application, level, limit)
+
+    @api.post(one + "/hosts")
+    def change_hosts(application: str, body: wire.HostsChange) -> wire.HostsChanged:
+        return coordinator.applications.running(application).change_hosts(body)
+
+    @api.get(one + "/explain")
+    def explain(application: str, window_end_ms: Annotated[int, Query(ge=0)]) -> wire.Explanation:
+        return coordinator.applications.explain(application, window_end_ms)
+
+    @api.post(one + "/approvals")
+    def approve(application: str, body: wire.ApprovalRequest) -> wire.ApplicationInfo:
+        coordinator.applications.running(application).approve(body)
+        return coordinator.applications.info(application)

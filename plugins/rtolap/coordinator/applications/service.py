@@ -1,0 +1,137 @@
+"""The applications of this leader: declared, running, and ticked."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+
+import msgspec
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import DefinitionError, NotFound, NotLeader, RtolapError
+from rtolap.coordinator.applications import explain
+from rtolap.coordinator.applications.host_lists import HostLists
+from rtolap.coordinator.applications.running import RunningApplication
+from rtolap.metadata.applications import ApplicationRecords
+from rtolap.metadata.store import MetadataStore
+from rtolap.model.application import Application
+from rtolap.model.validate_application import validate_application
+from rtolap.wire import watermark as wire
+from rtolap.wire.coordinator import Definition
+
+log = logging.getLogger(__name__)
+
+
+class Applications:
+    """`fence` as `store.Election.fence` gives it: what runs belongs to one term of leadership."""
+
+    def __init__(self, store: MetadataStore, clock: Clock, fence: Callable[[], str | None]) -> None:
+        self._records = ApplicationRecords(store)
+        self._clock = clock
+        self._fence = fence
+        self._lists = HostLists(store, clock)
+        self._lock = threading.Lock()
+        self._term: str | None = None
+        self._running: dict[str, RunningApplication] = {}
+
+    # -- definitions ------------------------------------------------------------------------------------
+
+    def names(self) -> list[str]:
+        return list(self._records.names())
+
+    def create(self, definition: Definition) -> None:
+        try:
+            application = msgspec.convert(definition, Application)
+        except msgspec.ValidationError as error:
+            raise DefinitionError("not an application definition", found=str(error)) from error
+        validate_application(application)
+        self._records.create(application)
+
+    def drop(self, name: str) -> None:
+        with self._lock:
+            self._records.drop(name)
+            self._running.pop(name, None)
+
+    def info(self, name: str) -> wire.ApplicationInfo:
+        running = self.running(name)
+        with running.lock:
+            counters = dict(running.counters)
+            for source in running.sources.values():
+                for counter, number in source.counters():
+                    counters[counter] = counters.get(counter, 0) + number
+            return wire.ApplicationInfo(
+                name=name,
+                definition=msgspec.to_builtins(running.application),
+                epoch=running.epoch,
+                clients=len(running.sessions),
+                units=len(running.units),
+                hosts={level: len(s.counting_names()) for level, s in running.sources.items() if s.named},
+                counters={**counters, "expired_units": running.units.expired},
+                problems=tuple(s.list_problem for s in running.sources.values() if s.list_problem),
+                approvals=tuple(
+                    wire.ApprovalInfo(until_ms=a.until_ms, by=a.by, reason=a.reason, at_ms=a.at_ms)
+                    for a in running.approvals
+                ),
+            )
+
+    # -- asking -----------------------------------------------------------------------------------------
+
+    def running(self, name: str) -> RunningApplication:
+        """Begins its epoch where this leader has not yet. Raises NotFound, NotLeader."""
+        with self._lock:
+            term = self._fence()
+            if term is None:
+                raise NotLeader("this coordinator leads no more; ask the leader")
+            if term != self._term:
+                self._running.clear()
+                self._term = term
+            found = self._running.get(name)
+            if found is None:
+                definition = self._records.definition(name)
+                found = self._running[name] = RunningApplication(definition, self._records, self._clock)
+            return found
+
+    def watermarks(self, name: str) -> wire.ApplicationWatermarks:
+        return explain.watermarks(self.running(name), self._clock.now_ms())
+
+    def hosts(self, name: str, level: str | None, limit: int) -> wire.HostsInfo:
+        running = self.running(name)
+        if level is None:
+            if len(running.sources) > 1:
+                raise DefinitionError("which source?", expected=f"level, one of {', '.join(running.sources)}")
+            level = next(iter(running.sources))
+        return explain.hosts(running, level, self._clock.now_ms(), limit)
+
+    def explain(self, name: str, window_end_ms: int) -> wire.Explanation:
+        return explain.explain(self.running(name), window_end_ms, self._clock.now_ms())
+
+    # -- the leader's duties ----------------------------------------------------------------------------
+
+    def tick(self) -> None:
+        """Every application for itself: what fails with one is logged, and tried again a second later."""
+        alive: set[tuple[str, int]] = set()
+        for name in self._records.names():
+            try:
+                running = self.running(name)
+                alive.add((name, running.epoch))
+                self._lists.start(running)
+                running.tick()
+            except NotFound:
+                self._forget(name)  # dropped meanwhile
+            except NotLeader:
+                raise
+            except RtolapError as error:
+                log.warning("application %s publishes nothing for now: %s", name, error)
+        self._lists.keep_only(alive)
+
+    def settle(self) -> None:
+        """Wait for the host lists that are being fetched."""
+        self._lists.settle()
+
+    def _forget(self, name: str) -> None:
+        with self._lock:
+            self._running.pop(name, None)
+
+    def close(self) -> None:
+        self._lists.close()

@@ -1,0 +1,61 @@
+"""What each client has told this leader, so that repeated and reordered batches change nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.base.errors import Refused
+from rtolap.wire.watermark import ReportBatch
+
+CLIENTS_MAX = 10_000
+SILENT_MS = 600_000  # afterwards a client begins a new session
+
+
+@dataclass(slots=True)
+class SessionNames:
+    """Names of hosts in the order in which a session named them, and where each stands in the host list.
+
+    `mapped_at`: the state of the list for which `at` holds; −1 in it is a host that is not listed.
+    """
+
+    names: list[str] = field(default_factory=list)
+    at: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    mapped_at: object = None
+
+
+@dataclass(slots=True)
+class Session:
+    sequence: int
+    heard_ms: int
+    known: bool = False
+    names: dict[str, SessionNames] = field(default_factory=dict)
+
+
+class Sessions:
+    """Bounded: silent clients are forgotten, more than `CLIENTS_MAX` are refused. The caller locks."""
+
+    def __init__(self) -> None:
+        self._sessions: dict[str, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def get(self, client_id: str) -> Session | None:
+        return self._sessions.get(client_id)
+
+    def begin(self, batch: ReportBatch, now_ms: int) -> Session:
+        """A session that knows nothing yet. Raises Refused where there are too many clients."""
+        before = self._sessions.get(batch.client_id)
+        if before is None and len(self._sessions) >= CLIENTS_MAX:
+            raise Refused("too many clients report", expected=f"at most {CLIENTS_MAX}")
+        session = Session(-1 if before is None else before.sequence, now_ms, known=True)
+        self._sessions[batch.client_id] = session
+        return session
+
+    def forget_silent(self, now_ms: int) -> None:
+        silent = [name for name, one in self._sessions.items() if one.heard_ms < now_ms - SILENT_MS]
+        for name in silent:
+            del self._sessions[name]
