@@ -10,6 +10,7 @@ from __future__ import annotations
 from rtolap.wire.coordinator_messages.base import (
     API,
     Definition,
+    ErrorAnswer,
     Message,
 )
 from rtolap.wire.coordinator_messages.cubes import (
@@ -58,6 +59,7 @@ __all__ = [
     "CubeStatus",
     "Definition",
     "EnableRequest",
+    "ErrorAnswer",
     "FailRequest",
     "Health",
     "HeartbeatRequest",

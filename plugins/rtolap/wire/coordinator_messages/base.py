@@ -13,3 +13,11 @@ Definition = dict[str, Any]  # a Table, Lookup or Cube as `msgspec.to_builtins` 
 
 class Message(BaseModel):
     model_config = ConfigDict(frozen=True)
+
+
+class ErrorAnswer(Message):
+    """`RtolapError.to_dict`; a standby that cannot reach its leader names it in `leader_url`."""
+
+    code: str
+    message: str
+    leader_url: str | None = None
