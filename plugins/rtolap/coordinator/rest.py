@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from rtolap.base.errors import DefinitionError, NotLeader, RtolapError, Unauthorized
+from rtolap.coordinator.applications.routes import add_application_routes
 from rtolap.coordinator.probe import LeaderProbe
 from rtolap.coordinator.routes import add_routes
 from rtolap.coordinator.service import Coordinator
@@ -55,6 +56,7 @@ def build_app(coordinator: Coordinator, token: str) -> FastAPI:
     guards = [Depends(authorized), Depends(leading)]
     api = APIRouter(prefix=wire.API, dependencies=guards, responses=_ERROR_ANSWERS)
     add_routes(api, coordinator)
+    add_application_routes(api, coordinator)
     app.include_router(api)
 
     @app.get("/health")
