@@ -1,0 +1,131 @@
+"""Rates estimated online: they follow drift and the daily shape, and their stated error holds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from rtolap.watermark.weights import HostRates
+
+START_MS = 1_700_000_000_000
+REPORT_MS = 5_000
+
+
+def feed(
+    rates: HostRates, rng: np.random.Generator, expected: NDArray[np.float64], first: int, reporting: slice
+) -> int:
+    """`expected`: (reports, hosts) mean events. Returns the instant after the last report."""
+    hosts = np.arange(expected.shape[1])[reporting]
+    for at, means in enumerate(expected, start=first):
+        now_ms = START_MS + (at + 1) * REPORT_MS
+        rates.observe(hosts, rng.poisson(means[hosts]), np.full(hosts.size, now_ms))
+        rates.estimate(now_ms)
+    return START_MS + (first + len(expected)) * REPORT_MS
+
+
+def covered(rates: HostRates, now_ms: int, true_per_ms: NDArray[np.float64]) -> NDArray[np.bool_]:
+    one = rates.estimate(now_ms)
+    return one.events_per_ms * (1 + one.relative_error) >= true_per_ms
+
+
+def test_steady_rates_are_found_and_their_bound_holds() -> None:
+    rng = np.random.default_rng(1)
+    true = rng.lognormal(0, 1.5, 2_000) / 1000
+    rates = HostRates(2_000)
+    now_ms = feed(rates, rng, np.tile(true * REPORT_MS, (240, 1)), 0, slice(None))
+    one = rates.estimate(now_ms)
+    assert abs(one.events_per_ms.sum() / true.sum() - 1) < 0.01
+    assert covered(rates, now_ms, true).mean() > 0.99
+    assert one.dispersion == pytest.approx(1.0, abs=0.15)
+    assert rates.drift_sd < 0.05
+    busy = true > 0.005
+    assert one.relative_error[busy].mean() < 0.3
+
+
+def test_a_stalled_host_follows_the_daily_shape_of_the_others() -> None:
+    """All rates double within the half hour in which a tenth of the hosts say nothing."""
+    rng = np.random.default_rng(2)
+    base = np.full(500, 2.0) * REPORT_MS / 1000
+    rates = HostRates(500)
+    feed(rates, rng, np.tile(base, (240, 1)), 0, slice(None))
+    rising = base * np.linspace(1, 2, 360)[:, None]
+    now_ms = feed(rates, rng, rising, 240, slice(50, None))
+    one = rates.estimate(now_ms)
+    stalled, others = one.events_per_ms[:50].mean(), one.events_per_ms[50:].mean()
+    assert stalled / others == pytest.approx(1.0, abs=0.05)
+    assert covered(rates, now_ms, np.full(500, 0.004))[:50].all()
+
+
+def test_the_error_of_a_stalled_host_grows_with_time_and_drift() -> None:
+    rng = np.random.default_rng(3)
+    hosts, reports = 1_000, 720
+    walk = np.cumsum(rng.normal(0, 0.2 / np.sqrt(60), (reports + 240, hosts)), axis=0)
+    expected = 5.0 * REPORT_MS / 1000 * np.exp(walk)
+    rates = HostRates(hosts)
+    now_ms = feed(rates, rng, expected[:reports], 0, slice(None))
+    assert 0.1 < rates.drift_sd < 0.4
+    before = rates.estimate(now_ms).relative_error[:100].mean()
+    now_ms = feed(rates, rng, expected[reports:], reports, slice(100, None))
+    after = rates.estimate(now_ms).relative_error[:100].mean()
+    assert after > 1.5 * before
+    assert covered(rates, now_ms, expected[-1] / REPORT_MS)[:100].mean() > 0.97
+
+
+def test_a_host_never_counted_may_be_as_large_as_the_largest_hundredth() -> None:
+    rng = np.random.default_rng(4)
+    true = rng.lognormal(0, 1, 500) / 1000
+    rates = HostRates(500)
+    now_ms = feed(rates, rng, np.tile(true * REPORT_MS, (120, 1)), 0, slice(None))
+    rates.grow(501)
+    one = rates.estimate(now_ms + 10_000)
+    bound = one.events_per_ms[500] * (1 + one.relative_error[500])
+    assert bound == pytest.approx(np.quantile(true, 0.99), rel=0.2)
+
+
+def test_nothing_is_promised_before_anybody_was_counted() -> None:
+    rates = HostRates(3)
+    assert np.isinf(rates.estimate(START_MS).relative_error).all()
+    rates.observe(np.arange(3), np.zeros(3, np.int64), np.full(3, START_MS))
+    assert np.isinf(rates.estimate(START_MS + 60_000).relative_error).all()
+
+
+def test_a_new_host_is_known_better_with_every_minute() -> None:
+    rng = np.random.default_rng(5)
+    rates = HostRates(200)
+    means = np.full((120, 200), 3.0 * REPORT_MS / 1000)
+    feed(rates, rng, means, 0, slice(0, 199))
+    errors = []
+    for minute in range(4):
+        now_ms = feed(rates, rng, means[:12], 120 + 12 * minute, slice(None))
+        errors.append(rates.estimate(now_ms).relative_error[199])
+    assert errors == sorted(errors, reverse=True)
+    assert errors[-1] < 0.5
+
+
+def test_a_backlog_that_comes_in_fast_counts_as_what_it_was() -> None:
+    rates = HostRates(1)
+    rates.observe(np.array([0]), np.array([0]), np.array([START_MS]))
+    for step in range(1, 61):  # an hour of events within a minute
+        rates.observe(np.array([0]), np.array([120]), np.array([START_MS + step * 60_000]))
+        one = rates.estimate(START_MS + 3_600_000 + step * 1_000)
+    assert one.events_per_ms[0] == pytest.approx(0.002, rel=0.05)
+
+
+def test_a_silent_host_weighs_little_but_not_nothing() -> None:
+    rng = np.random.default_rng(6)
+    means = np.full((240, 100), 3.0 * REPORT_MS / 1000)
+    means[:, 0] = 0
+    rates = HostRates(100)
+    now_ms = feed(rates, rng, means, 0, slice(None))
+    one = rates.estimate(now_ms)
+    assert 0 < one.events_per_ms[0] < one.events_per_ms[1:].min() / 20
+
+
+def test_indices_are_kept_or_made_anew() -> None:
+    rng = np.random.default_rng(7)
+    rates = HostRates(3)
+    means = np.tile(np.array([1.0, 2.0, 4.0]) * REPORT_MS / 1000, (400, 1))
+    now_ms = feed(rates, rng, means, 0, slice(None))
+    before = rates.estimate(now_ms).events_per_ms
+    rates.keep(np.array([2, 0]))
+    assert rates.estimate(now_ms).events_per_ms.tolist() == pytest.approx([before[2], before[0]])
