@@ -11,7 +11,8 @@ from rtolap.base.errors import QueryError, QueryTimeout, Unauthorized
 from rtolap.query.http import ARROW_STREAM, POSITIONS_KEY
 from rtolap.testing.flights import CARRIERS
 from rtolap.testing.query_doors import PASSWORD, SLOW, TOKEN, USER, Doors
-from rtolap.wire.query_client import ProgrammingError, QueryClient, connect
+from rtolap.wire.dbapi import ProgrammingError, connect
+from rtolap.wire.query_client import QueryClient
 
 pytestmark = pytest.mark.integration
 

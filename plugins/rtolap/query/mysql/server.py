@@ -8,8 +8,8 @@ import threading
 from dataclasses import dataclass
 
 from rtolap.base.errors import QueryError, Refused, RtolapError, Unauthorized, Unavailable
-from rtolap.query.mysql import codes
-from rtolap.query.mysql.connection import Connection, error_packet
+from rtolap.query.mysql.answers import error_packet
+from rtolap.query.mysql.connection import Connection
 from rtolap.query.mysql.handshake import Tls, log_in
 from rtolap.query.mysql.packets import ConnectionClosed, PacketStream
 from rtolap.query.mysql.show import Shows
@@ -169,9 +169,8 @@ class MySqlServer:
         }
 
     def _say(self, stream: PacketStream, error: RtolapError) -> None:
-        number, state = codes.error_code(error)
         try:
-            stream.write(error_packet(number, state, str(error)))
+            stream.write(error_packet(error))
             stream.flush()
         except ConnectionClosed:
             log.debug("a client left before it heard of its error")

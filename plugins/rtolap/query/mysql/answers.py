@@ -1,0 +1,87 @@
+"""What the server says in the command phase: OK, EOF, errors and result sets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import pyarrow as pa
+
+from rtolap.base.errors import RtolapError
+from rtolap.query.catalogue import DATABASE
+from rtolap.query.mysql import codes
+from rtolap.query.mysql.columns import definition
+from rtolap.query.mysql.packets import PacketStream, length_encoded
+
+_STATUS = codes.STATUS_AUTOCOMMIT.to_bytes(2, "little")
+MESSAGE_BYTES_MAX = 2000
+Encode = Callable[[pa.RecordBatch], Iterator[bytes]]  # rows as packets, as text or binary
+
+
+class Answers:
+    """Writes to the stream of one connection; flushing is the caller's."""
+
+    def __init__(self, stream: PacketStream, capabilities: int) -> None:
+        self._stream = stream
+        self._deprecate_eof = bool(capabilities & codes.DEPRECATE_EOF)
+
+    def text(self, data: bytes) -> None:
+        self._stream.write(data)
+
+    def ok(self) -> None:
+        self._stream.write(b"\0\0\0" + _STATUS + b"\0\0")
+
+    def end(self) -> None:
+        """Of a result set: OK in the place of EOF, where the client knows it."""
+        if self._deprecate_eof:
+            self._stream.write(b"\xfe\0\0" + _STATUS + b"\0\0")
+        else:
+            self.eof()
+
+    def eof(self) -> None:
+        self._stream.write(b"\xfe\0\0" + _STATUS)
+
+    def error(self, error: RtolapError) -> None:
+        self._stream.write(error_packet(error))
+
+    def result(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], encode: Encode) -> None:
+        self._stream.write(length_encoded(len(schema)))
+        self._definitions(schema)
+        self._eof_unless_deprecated()
+        write = self._stream.write
+        for batch in batches:
+            for row in encode(batch):
+                write(row)
+        self.end()
+
+    def prepared(self, identity: int, columns: pa.Schema, parameters: int) -> None:
+        """The answer to COM_STMT_PREPARE."""
+        head = b"\0" + identity.to_bytes(4, "little")
+        head += len(columns).to_bytes(2, "little") + parameters.to_bytes(2, "little") + b"\0\0\0"
+        self._stream.write(head)
+        if parameters:
+            for _ in range(parameters):
+                self._stream.write(definition("?", pa.string()))
+            self._eof_unless_deprecated()
+        if len(columns):
+            self._definitions(columns)
+            self._eof_unless_deprecated()
+
+    def fields(self, relation: str, names: Sequence[str]) -> None:
+        """The answer to COM_FIELD_LIST."""
+        for name in names:
+            self._stream.write(definition(name, pa.string(), table=relation, database=DATABASE) + b"\xfb")
+        self.eof()
+
+    def _definitions(self, schema: pa.Schema) -> None:
+        for column in schema:
+            self._stream.write(definition(column.name, column.type))
+
+    def _eof_unless_deprecated(self) -> None:
+        if not self._deprecate_eof:
+            self.eof()
+
+
+def error_packet(error: RtolapError) -> bytes:
+    number, state = codes.error_code(error)
+    head = b"\xff" + number.to_bytes(2, "little") + b"#" + state.encode()
+    return head + str(error).encode()[:MESSAGE_BYTES_MAX]
