@@ -144,7 +144,7 @@ def test_an_application_survives_json(tmp_path: Path) -> None:
         (
             "window: 5m",
             "window: 10ms",
-            "a.yaml:5: sources[0].rule.deficit.window_ms: out of bounds; expected 1s to 52w2d; found 10ms",
+            "a.yaml:5: sources[0].rule.deficit.window: out of bounds; expected 1s to 52w2d; found 10ms",
         ),
         (
             "{deficit:",
@@ -161,7 +161,7 @@ def test_an_application_survives_json(tmp_path: Path) -> None:
         (
             "{registry: {lease: 60s}}",
             "{registry: {lease: 6s}}",
-            "a.yaml:6: sources[0].hosts.registry.lease_ms: lease too short; expected at least twice the "
+            "a.yaml:6: sources[0].hosts.registry.lease: lease too short; expected at least twice the "
             "heartbeat, 10s; found 6s",
         ),
         (

@@ -71,7 +71,7 @@ def test_all_problems_of_all_files_are_reported_at_once(tmp_path: Path) -> None:
     assert problems(tmp_path, cube=cube, table=table) == [
         "cube.yaml:8: measures[1].colum: unknown key; expected one of function, column, lg_k; "
         "found 'colum'; did you mean 'column'?",
-        "cube.yaml:10: segment.window_ms: wrong value; expected a duration such as 500ms, 30s, 15m, 6h, "
+        "cube.yaml:10: segment.window: wrong value; expected a duration such as 500ms, 30s, 15m, 6h, "
         "1d or 1h30m; found '6 moons' (str)",
         "table.yaml:3: topic: wrong value; expected text; found '7' (int); put it in quotes",
     ]
@@ -85,6 +85,20 @@ def test_a_problem_of_meaning_names_its_line_too(tmp_path: Path) -> None:
         "cube.yaml:8: measures[1].column: sum does not fit the column; expected a numeric column; "
         "found shop string",
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        ("window: 7h", "cube.yaml:10: segment.window: segments would not line up with days; expected "),
+        ("window_ms: 25200000", "cube.yaml:10: segment.window_ms: segments would not line up with days; "),
+        ("window: [6h]", "cube.yaml:10: segment.window: wrong value; expected a duration such as "),
+        ("window_ms: 6h", "cube.yaml:10: segment.window_ms: wrong value; expected a whole number; found '6h'"),
+    ],
+)
+def test_a_key_is_named_as_it_is_written(tmp_path: Path, written: str, expected: str) -> None:
+    (line,) = problems(tmp_path, cube=CUBE.replace("window: 6h", written), table=TABLE)
+    assert line.startswith(expected)
 
 
 def test_an_unknown_table_is_said_with_the_nearest_name(tmp_path: Path) -> None:

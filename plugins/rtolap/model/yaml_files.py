@@ -133,7 +133,10 @@ def _read_document(
         return None
     reader = NodeReader(loader)
     value = reader.struct(node, KINDS[kind], _KIND_KEY)
-    complaints += [problem.text(str(file)) for problem in reader.problems]
+    complaints += [
+        msgspec.structs.replace(problem, key=reader.as_written(problem.key)).text(str(file))
+        for problem in reader.problems
+    ]
     return None if value is INVALID else _Document(file, kind, value, reader)
 
 
@@ -194,7 +197,10 @@ def _unique(documents: list[_Document], kind: type[D], complaints: list[str]) ->
 
 
 def _lines(document: _Document, problems: list[Problem]) -> list[str]:
+    reader = document.reader
     return [
-        msgspec.structs.replace(problem, line=document.reader.line_of(problem.key)).text(str(document.file))
+        msgspec.structs.replace(
+            problem, line=reader.line_of(problem.key), key=reader.as_written(problem.key)
+        ).text(str(document.file))
         for problem in problems
     ]

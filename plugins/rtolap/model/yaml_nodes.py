@@ -29,10 +29,14 @@ Positions = dict[Key, int]
 
 
 class NodeReader:
-    """Reads one document. Afterwards `problems` holds what is wrong and `positions` line by key."""
+    """Reads one document. Afterwards `problems` holds what is wrong and `positions` line by key.
+
+    Keys are those of the structs, `window_ms`; `as_written` gives them back as they stand in the document.
+    """
 
     def __init__(self, loader: yaml.SafeLoader) -> None:
         self._loader = loader
+        self._short: set[Key] = set()
         self.problems: list[Problem] = []
         self.positions: Positions = {}
 
@@ -46,6 +50,12 @@ class NodeReader:
             if key[:length] in self.positions:
                 return self.positions[key[:length]]
         return None
+
+    def as_written(self, key: Key) -> Key:
+        return tuple(
+            str(step).removesuffix(_DURATION_SUFFIX) if key[: depth + 1] in self._short else step
+            for depth, step in enumerate(key)
+        )
 
     def _convert(
         self, node: yaml.Node, kind: inspect.Type, key: Key, skip: frozenset[str] = frozenset()
@@ -83,6 +93,7 @@ class NodeReader:
             elif name in values:
                 self._wrong(key_node, (*key, written), "every key once", found=f"{written} twice")
             elif written in short:
+                self._short.add((*key, name))
                 values[name] = self._duration(value_node, fields[name].type, (*key, name))
             else:
                 values[name] = self._convert(value_node, fields[name].type, (*key, name))
