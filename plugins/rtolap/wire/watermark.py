@@ -11,16 +11,30 @@ with every batch of a client, over sessions too; a batch is repeated unchanged u
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
 from pydantic import Field
 
+from rtolap.base.errors import DefinitionError
 from rtolap.wire.coordinator_messages.base import Definition, Message
 
 MSGPACK = "application/x-msgpack"
 REPORT_BYTES_MAX = 32 * 1024 * 1024
 HOST_NAME_MAX = 255
+NAMELESS = "*"  # stands for all hosts of a source without a host list
+
+
+def check_host_names(names: Sequence[str], what: str) -> None:
+    """Raises DefinitionError, without repeating a name that is none."""
+    for position, name in enumerate(names):
+        if not name or len(name) > HOST_NAME_MAX or not name.isprintable() or " " in name:
+            raise DefinitionError(
+                f"{what}: entry {position + 1} is not the name of a host",
+                expected=f"1 to {HOST_NAME_MAX} printable characters without spaces",
+                found=f"{len(name)} characters",
+            )
 
 
 class SourceReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
-from rtolap.wire.watermark import HOST_NAME_MAX, SourceReport
+from rtolap.wire.watermark import SourceReport
 
 _HOUR_MS = 3_600_000
 _ZONE_SLACK_MS = 120_000
@@ -35,17 +34,6 @@ def columns(report: SourceReport) -> Columns:
         found = f"{index.size}, {latest_ms.size}" + (f", {events.size}" if events is not None else "")
         raise DefinitionError(f"the columns of {where} differ in length", found=f"{found} entries")
     return Columns(index.astype(np.int32, copy=False), latest_ms.astype(np.int64, copy=False), events)
-
-
-def check_names(names: Sequence[str], what: str) -> None:
-    """Raises DefinitionError, without repeating a name that is none."""
-    for position, name in enumerate(names):
-        if not name or len(name) > HOST_NAME_MAX or not name.isprintable() or any(map(str.isspace, name)):
-            raise DefinitionError(
-                f"{what}: entry {position + 1} is not the name of a host",
-                expected=f"1 to {HOST_NAME_MAX} printable characters without spaces",
-                found=f"{len(name)} characters",
-            )
 
 
 def zone_hint(difference_ms: int) -> str:

@@ -11,10 +11,10 @@ import httpx
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable
-from rtolap.coordinator.applications.columns import check_names
 from rtolap.coordinator.applications.running import HOSTS_MAX, RunningApplication
 from rtolap.metadata.store import MetadataStore
 from rtolap.model.application import HostList
+from rtolap.wire.watermark import check_host_names
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +87,7 @@ def read_list(listed: HostList, store: MetadataStore) -> list[str]:
         raise DefinitionError(f"{place} lists nobody", expected="a name a line, or a child node a host")
     if len(names) > HOSTS_MAX:
         raise DefinitionError(f"{place} lists too many", expected=f"at most {HOSTS_MAX}", found=len(names))
-    check_names(names, str(place))
+    check_host_names(names, str(place))
     return names
 
 

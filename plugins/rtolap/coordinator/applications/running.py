@@ -18,7 +18,7 @@ import numpy as np
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, RtolapError
-from rtolap.coordinator.applications.columns import Columns, check_names
+from rtolap.coordinator.applications.columns import Columns
 from rtolap.coordinator.applications.sessions import Session, SessionNames, Sessions
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.coordinator.applications.units import Units
@@ -27,6 +27,7 @@ from rtolap.metadata.records import ApplicationState, Approval, LevelState
 from rtolap.model.application import Application
 from rtolap.watermark.topology import LevelMarks, Marks, combine
 from rtolap.wire import watermark as wire
+from rtolap.wire.watermark import check_host_names
 
 HOSTS_MAX = 200_000
 _NAME_MAX = 200
@@ -191,7 +192,7 @@ class RunningApplication:
         """Answers when a next leader would know it too. Raises DefinitionError, NotFound."""
         source = self.source(change.level)
         listed = source.source.hosts
-        check_names(change.hosts, "hosts")
+        check_host_names(change.hosts, "hosts")
         now_ms = self._clock.now_ms()
         lease_ms = listed.registry.lease_ms if listed is not None and listed.registry is not None else None
         if listed is None or (change.action in ("register", "renew") and lease_ms is None):

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rtolap.coordinator.applications.columns import Columns, check_names, columns, zone_hint
+from rtolap.coordinator.applications.columns import Columns, columns, zone_hint
 from rtolap.coordinator.applications.sessions import SessionNames
 from rtolap.model.application import Source
 from rtolap.watermark.hostlist import NO_LIMIT_MS, Hosts
@@ -15,7 +15,7 @@ from rtolap.watermark.progress import HostProgress
 from rtolap.watermark.rules import WINDOW_MS, Decision, Deficit, HostPrecise, Rule
 from rtolap.watermark.snapshot import Snapshot
 from rtolap.watermark.weights import HostRates
-from rtolap.wire.watermark import Refusal, SourceReport
+from rtolap.wire.watermark import Refusal, SourceReport, check_host_names
 
 _NAMED_MAX = 5  # hosts named in one refusal
 _GONE_KEPT = 1000  # hosts that left keep their room until there are so many, and more of them than others
@@ -78,7 +78,7 @@ class SourceState:
     def check(self, report: SourceReport) -> Columns | None:
         """Raises DefinitionError for what cannot be read; None for a report in plain names."""
         if report.hosts:
-            check_names(report.hosts, f"hosts of {report.level}/{report.partition}")
+            check_host_names(report.hosts, f"hosts of {report.level}/{report.partition}")
         return None if report.progress else columns(report)
 
     def names_after(self, report: SourceReport, known: int, found: Columns | None) -> int | None:

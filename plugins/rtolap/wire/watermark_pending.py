@@ -1,0 +1,151 @@
+"""What a watermark client still has to say: the newest state per key, so that it is bounded by what there
+is to say.
+
+Everything that was ever reported is kept (8 bytes per host and partition, and the names once per level),
+because a new leader asks for it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.wire.watermark import ReportBatch, SourceReport, UnitReport, check_host_names
+
+NEVER = -(2**63)
+ROWS_MAX = 500_000  # in one batch: 10 MB of columns, far below `REPORT_BYTES_MAX`
+
+
+@dataclass(slots=True)
+class _Partition:
+    generation: int
+    latest_ms: NDArray[np.int64]
+    events: NDArray[np.int64]
+    changed: NDArray[np.bool_]
+    said: bool = False  # in this session
+
+    def grow(self, hosts: int) -> None:
+        more = max(hosts, self.latest_ms.size * 2) - self.latest_ms.size
+        if hosts > self.latest_ms.size:
+            self.latest_ms = np.pad(self.latest_ms, (0, more), constant_values=NEVER)
+            self.events = np.pad(self.events, (0, more))
+            self.changed = np.pad(self.changed, (0, more))
+
+
+@dataclass(slots=True)
+class _Level:
+    names: list[str] = field(default_factory=list)
+    index: dict[str, int] = field(default_factory=dict)
+    told: int = 0  # names that the server has been told in this session
+    partitions: dict[int, _Partition] = field(default_factory=dict)
+
+    def indices(self, hosts: Sequence[str]) -> NDArray[np.int64]:
+        """Raises DefinitionError for a name that is none; then nothing was taken."""
+        index = self.index
+        found = np.fromiter((index.get(name, -1) for name in hosts), np.int64, len(hosts))
+        fresh = np.flatnonzero(found < 0).tolist()  # each host once per level
+        check_host_names([hosts[at] for at in fresh], "hosts")
+        for at in fresh:
+            name = hosts[at]
+            found[at] = index.setdefault(name, len(self.names))
+            if found[at] == len(self.names):
+                self.names.append(name)
+        return found
+
+
+@dataclass(slots=True)
+class Pending:
+    """Not thread-safe: the client locks."""
+
+    more: bool = False
+    _levels: dict[str, _Level] = field(default_factory=dict)
+    _units: dict[tuple[str, str, int], UnitReport] = field(default_factory=dict)
+    _left: dict[tuple[str, str, int], UnitReport] = field(default_factory=dict)
+
+    def progress(
+        self,
+        level: str,
+        partition: int,
+        generation: int,
+        hosts: Sequence[str],
+        latest_ms: NDArray[np.int64],
+        events: NDArray[np.int64] | None,
+    ) -> None:
+        """Keeps the largest per host; a later generation forgets what the one before has read."""
+        names = self._levels.setdefault(level, _Level())
+        at = names.indices(hosts)
+        kept = names.partitions.get(partition)
+        if kept is not None and generation < kept.generation:
+            return  # of a consumer whose time is over
+        if kept is None or generation > kept.generation:
+            nothing = np.empty(0, np.int64)
+            kept = _Partition(generation, nothing, nothing, np.empty(0, np.bool_))
+            names.partitions[partition] = kept
+        kept.grow(len(names.names))
+        if at.size:
+            np.maximum.at(kept.latest_ms, at, latest_ms)
+            kept.changed[at] = True
+            if events is not None:
+                np.add.at(kept.events, at, events)
+
+    def work(self, report: UnitReport) -> None:
+        key = (report.level, report.processor, report.key_group)
+        if report.left:
+            self._units.pop(key, None)
+            self._left[key] = report
+        else:
+            self._left.pop(key, None)
+            self._units[key] = report
+
+    def begin(self) -> None:
+        """Everything has to be said again."""
+        for level in self._levels.values():
+            level.told = 0
+            for kept in level.partitions.values():
+                kept.said = False
+                kept.changed |= kept.latest_ms != NEVER
+
+    def take(self, client_id: str, sequence: int, epoch: int, begins: bool) -> ReportBatch:
+        """What has changed, which then counts as said; units are said each time, to renew their leases.
+
+        What is too much for one batch is left for the next, see `more`.
+        """
+        sources: list[SourceReport] = []
+        rows = 0
+        for name, level in self._levels.items():
+            for partition, kept in level.partitions.items():
+                at = np.flatnonzero(kept.changed)
+                if not at.size and kept.said:
+                    continue
+                if rows and rows + at.size > ROWS_MAX:
+                    continue
+                rows += at.size
+                fresh = tuple(level.names[level.told :])
+                events = kept.events[at]
+                sources.append(
+                    SourceReport(
+                        level=name,
+                        partition=partition,
+                        generation=kept.generation,
+                        hosts=fresh,
+                        hosts_from=level.told,
+                        index=at.astype("<i4").tobytes(),
+                        latest_ms=kept.latest_ms[at].astype("<i8").tobytes(),
+                        events=events.astype("<i8").tobytes() if events.any() else b"",
+                    )
+                )
+                level.told = len(level.names)
+                kept.changed[at] = False
+                kept.events[at] = 0
+                kept.said = True
+        self.more = any(
+            not kept.said or bool(kept.changed.any())
+            for level in self._levels.values()
+            for kept in level.partitions.values()
+        )
+        units = (*self._units.values(), *self._left.values())
+        self._left.clear()
+        return ReportBatch(client_id, sequence, epoch, begins, tuple(sources), units)
