@@ -93,7 +93,10 @@ def test_a_problem_of_meaning_names_its_line_too(tmp_path: Path) -> None:
         ("window: 7h", "cube.yaml:10: segment.window: segments would not line up with days; expected "),
         ("window_ms: 25200000", "cube.yaml:10: segment.window_ms: segments would not line up with days; "),
         ("window: [6h]", "cube.yaml:10: segment.window: wrong value; expected a duration such as "),
-        ("window_ms: 6h", "cube.yaml:10: segment.window_ms: wrong value; expected a whole number; found '6h'"),
+        (
+            "window_ms: 6h",
+            "cube.yaml:10: segment.window_ms: wrong value; expected a whole number; found '6h'",
+        ),
     ],
 )
 def test_a_key_is_named_as_it_is_written(tmp_path: Path, written: str, expected: str) -> None:
