@@ -27,24 +27,29 @@ def produce(
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="At most so many records.")] = None,
     days: Annotated[int, typer.Option(min=1, max=DAYS_MAX, help="Days of the flights.")] = DAYS_MAX,
+    partitions: Annotated[
+        int | None, typer.Option(min=1, help="Create the topic, with so many, where there is none.")
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send records to a topic that exists, and wait until they are stored."""
+    """Send records to a topic, and wait until they are stored."""
     settings = Settings()
     is_flights = source == "flights"
     path = Path(source)
     if not is_flights and not path.is_file():
         raise NotFound(f"no file {source}", expected="a file of JSON lines, or flights")
     admin, producer = KafkaAdmin(settings.kafka), KafkaProducer(settings.kafka)
-    sender = Sender(producer, admin, topic or ("flights" if is_flights else path.stem))
-    partitions = sorted(sender.first)
+    topic = topic or ("flights" if is_flights else path.stem)
+    if partitions is not None:
+        admin.create_topic(topic, partitions)
+    sender = Sender(producer, admin, topic)
     if is_flights:
-        replay = Replay(ReplayPlan(partitions=len(partitions), days=days))
+        replay = Replay(ReplayPlan(partitions=len(sender.first), days=days))
         total: int | None = min(replay.records, limit or replay.records)
         batches = replay.batches(end=limit)
     else:
         total = limit
-        batches = file_batches(path, partitions, limit)
+        batches = file_batches(path, sorted(sender.first), limit)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=error_console, transient=True) as progress:
         task = progress.add_task(f"producing to {sender.topic}", total=total)

@@ -118,21 +118,18 @@ def events(folder: Path, name: str, hours: tuple[int, ...] = (1,)) -> Path:
     return path
 
 
-def test_from_definitions_to_answers(
-    services: Services, tmp_path: Path, unique_name: str, create_topic: Callable[..., str]
-) -> None:
+def test_from_definitions_to_answers(services: Services, tmp_path: Path, unique_name: str) -> None:
     shell, cube, table = Shell(services), unique_name, f"{unique_name}_table"
-    create_topic(cube)
     definitions = define(tmp_path, cube)
 
+    produced = shell.json("produce", str(events(tmp_path, cube)), "--partitions", "1")
+    assert produced == {"topic": cube, "records": 5, "end_offsets": {"0": 5}}
     assert shell.json("create", str(definitions), "--enable") == [["table", table], ["cube", cube]]
     shown = shell.text("describe", cube)
     assert shown.startswith(f"cube {cube}  of table {table}\nsegments of 1h, ")
     assert ["sum(price)", "price__sum decimal(38,2)"] in cells(shown)
     assert ["price", "decimal(10,2)", ""] in cells(shell.text("describe", table))
 
-    produced = shell.json("produce", str(events(tmp_path, cube)))
-    assert produced == {"topic": cube, "records": 5, "end_offsets": {"0": 5}}
     wait_for(
         "all is read", lambda: services.sql(f"SELECT COUNT(*) FROM {cube}")["positions"] == {cube: {"0": 5}}
     )
