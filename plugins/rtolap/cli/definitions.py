@@ -51,7 +51,7 @@ def create(
     enable: Annotated[bool, typer.Option("--enable", help="Start consuming at once.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Create what the files define: tables, then lookups, then cubes. Repeating it changes nothing."""
+    """Create what the files define, in the order of their needs. Repeating it changes nothing."""
     definitions = read_definitions(path or Settings().include_dir)
     with coordinator_client() as client:
         created = create_all(client, definitions, enable=enable)
@@ -75,6 +75,9 @@ def describe(name: NameArgument, as_json: JsonOption = False) -> None:
         schema = Schema(msgspec.convert(table, Table), msgspec.convert(definition, Cube))
         _describe_cube(schema)
         return
+    if kind == "application":
+        print_json({"kind": kind, **definition})  # as a tree: rtolap watermark topology
+        return
     described = _read(kind, definition)
     source = f"topic {described.topic}" if isinstance(described, Table) else described.file
     console.print(f"[bold]{kind} {escape(name)}[/bold]  {escape(source)}")
@@ -93,14 +96,19 @@ def drop(
     disable: Annotated[bool, typer.Option("--disable", help="Stop a cube's receivers first.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Drop a cube, a lookup or a table that no cube uses."""
+    """Drop a cube, an application, a lookup or a table that no cube uses."""
     with coordinator_client() as client:
         kind, _ = _find(client, name)
         if not yes and not typer.confirm(f"Drop {kind} {name}?"):
             raise typer.Exit(1)
         if kind == "cube" and disable:
             client.disable_cube(name)
-        {"table": client.drop_table, "lookup": client.drop_lookup, "cube": client.drop_cube}[kind](name)
+        {
+            "table": client.drop_table,
+            "lookup": client.drop_lookup,
+            "cube": client.drop_cube,
+            "application": client.drop_application,
+        }[kind](name)
     if as_json:
         print_json({"dropped": name, "kind": kind})
     else:
@@ -108,7 +116,7 @@ def drop(
 
 
 def _find(client: CoordinatorClient, name: str) -> tuple[str, dict[str, Any]]:
-    """Cubes before lookups before tables, as SQL sees them."""
+    """Cubes before lookups before tables, as SQL sees them; applications last."""
     for cube in client.cubes():
         if cube.name == name:
             return "cube", cube.definition
@@ -117,7 +125,9 @@ def _find(client: CoordinatorClient, name: str) -> tuple[str, dict[str, Any]]:
     tables = client.tables()
     if name in tables:
         return "table", client.table(name)
-    raise NotFound(f"no cube, lookup or table is named {name!r}")
+    if name in client.applications():
+        return "application", client.application(name).definition
+    raise NotFound(f"no cube, lookup, table or application is named {name!r}")
 
 
 def _read(kind: str, definition: dict[str, Any]) -> Table | Lookup:

@@ -111,7 +111,8 @@ def _source_reasons(source: SourceState, info: wire.HostsInfo, window_end_ms: in
     if source.named and not info.counting:
         found.append(f"{name}: no host is listed")
     elif source.named and info.behind:
-        far = info.behind[0].behind_ms
+        known = (one.behind_ms for one in info.behind if one.behind_ms is not None)
+        far = max(known, default=None)
         by = "" if far is None else f" by up to {format_duration(max(far, 0) // 1000 * 1000)}"
         named = ", ".join(one.host for one in info.behind[:_NAMED_MAX])
         with_unseen = f", {info.unseen} of them never seen" if info.unseen else ""
