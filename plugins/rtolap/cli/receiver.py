@@ -35,10 +35,30 @@ def serve(
     replica_set: Annotated[str, typer.Option(help="Replica set it belongs to.")],
     port: Annotated[int | None, typer.Option(help="Flight port; 0 takes a free one.")] = None,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of its fragments and checkpoints.")] = None,
-    checkpoint_interval_s: Annotated[float, typer.Option(min=0.1)] = _DEFAULTS.checkpoint_interval_s,
-    flush_rows: Annotated[int, typer.Option(min=1)] = _DEFAULTS.flush_rows,
-    unbuilt_segments_max: Annotated[int, typer.Option(min=1)] = _DEFAULTS.unbuilt_segments_max,
-    idle_after_s: Annotated[float, typer.Option(min=0.1)] = _DEFAULTS.idle_after_s,
+    flush_rows: Annotated[
+        int, typer.Option(min=1, help="Aggregated rows in memory at which they are written out.")
+    ] = _DEFAULTS.flush_rows,
+    flush_bytes: Annotated[
+        int, typer.Option(min=1 << 20, help="Bytes in memory at which they are written out.")
+    ] = _DEFAULTS.flush_bytes,
+    checkpoint_interval_s: Annotated[
+        float, typer.Option(min=0.1, help="They are written out at least so often: bounds a replay.")
+    ] = _DEFAULTS.checkpoint_interval_s,
+    fragments_max: Annotated[
+        int, typer.Option(min=1, help="Fragments of a segment before they are merged.")
+    ] = _DEFAULTS.fragments_max,
+    merge_bytes_max: Annotated[
+        int, typer.Option(min=1 << 20, help="Bytes that are merged at once.")
+    ] = _DEFAULTS.merge_bytes_max,
+    unbuilt_segments_max: Annotated[
+        int, typer.Option(min=1, help="Closed segments without history at which the consumer pauses.")
+    ] = _DEFAULTS.unbuilt_segments_max,
+    disk_free_bytes_min: Annotated[
+        int, typer.Option(min=0, help="Free bytes of the disk below which the consumer pauses.")
+    ] = _DEFAULTS.disk_free_bytes_min,
+    idle_after_s: Annotated[
+        float, typer.Option(min=0.1, help="Silence after which a partition holds no watermark.")
+    ] = _DEFAULTS.idle_after_s,
 ) -> None:
     """Run a receiver until SIGTERM; it then writes a checkpoint and ends."""
     settings = Settings()
@@ -66,9 +86,13 @@ def serve(
         admin=KafkaAdmin(settings.kafka),
         clock=clock,
         settings=ReceiverSettings(
-            checkpoint_interval_s=checkpoint_interval_s,
             flush_rows=flush_rows,
+            flush_bytes=flush_bytes,
+            checkpoint_interval_s=checkpoint_interval_s,
+            fragments_max=fragments_max,
+            merge_bytes_max=merge_bytes_max,
             unbuilt_segments_max=unbuilt_segments_max,
+            disk_free_bytes_min=disk_free_bytes_min,
             idle_after_s=idle_after_s,
         ),
     )

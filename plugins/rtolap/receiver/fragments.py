@@ -11,6 +11,7 @@ from rtolap.base.errors import Corrupted
 from rtolap.format.aggregate import merge_tables
 from rtolap.format.fragment import SUFFIX, open_fragment, write_fragment
 from rtolap.model.cube import Schema
+from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.tables import LocalSegment, LocalState, LocalTable, merged, runs, substituted
 
 
@@ -44,25 +45,25 @@ class MergeJob:
     group: tuple[LocalTable, ...]
 
 
-def merge_job(segments: Mapping[int, LocalSegment], *, fragments_max: int, rows_max: int) -> MergeJob | None:
+def merge_job(segments: Mapping[int, LocalSegment], settings: ReceiverSettings) -> MergeJob | None:
     """The first run of more than `fragments_max` fragments; as many neighbours as fit."""
     for segment in segments.values():
         for run in runs(segment, lambda table: not table.in_memory):
-            if len(run) > fragments_max:
-                group = _neighbours(run, rows_max)
+            if len(run) > settings.fragments_max:
+                group = _neighbours(run, settings)
                 if len(group) > 1:
                     return MergeJob(segment.start_ms, group)
     return None
 
 
-def _neighbours(run: list[LocalTable], rows_max: int) -> tuple[LocalTable, ...]:
-    """The longest stretch whose rows together stay within the bound."""
+def _neighbours(run: list[LocalTable], settings: ReceiverSettings) -> tuple[LocalTable, ...]:
+    """The longest stretch whose rows and bytes together stay within the bounds."""
     best: tuple[LocalTable, ...] = ()
-    left = rows = 0
+    left = rows = nbytes = 0
     for right, table in enumerate(run):
-        rows += table.rows
-        while rows > rows_max:
-            rows -= run[left].rows
+        rows, nbytes = rows + table.rows, nbytes + table.nbytes
+        while rows > settings.merge_rows_max or nbytes > settings.merge_bytes_max:
+            rows, nbytes = rows - run[left].rows, nbytes - run[left].nbytes
             left += 1
         if right + 1 - left > len(best):
             best = tuple(run[left : right + 1])

@@ -13,7 +13,7 @@ class ReceiverSettings:
     flush_rows, flush_bytes   aggregated rows and bytes in memory before a checkpoint writes them out
     checkpoint_interval_s     bounds what a restart reads again
     fragments_max             fragments of one version of a segment before they are merged
-    merge_rows_max            a merge does not make larger fragments than this
+    merge_rows_max, merge_bytes_max   a merge reads no more than this at once, and makes no larger fragments
     unbuilt_segments_max      closed segments that wait for history; above it the consumer pauses
     disk_free_bytes_min       below it the consumer pauses; it resumes at twice as much
     idle_after_s              silence at the log's end after which a partition does not hold the watermark
@@ -28,6 +28,7 @@ class ReceiverSettings:
     checkpoint_interval_s: float = 300.0
     fragments_max: int = 8
     merge_rows_max: int = 2_000_000
+    merge_bytes_max: int = 512 << 20
     unbuilt_segments_max: int = 100
     disk_free_bytes_min: int = 512 << 20
     idle_after_s: float = 5.0

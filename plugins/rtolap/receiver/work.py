@@ -95,12 +95,8 @@ class CubeWork:
             self._views.refresh()
 
     def _merge(self) -> None:
-        settings, folder = self._core.settings, self._core.file.fragments
-        job = fragments.merge_job(
-            self._core.state.segments,
-            fragments_max=settings.fragments_max,
-            rows_max=settings.merge_rows_max,
-        )
+        folder = self._core.file.fragments
+        job = fragments.merge_job(self._core.state.segments, self._core.settings)
         if job is not None:
             fragments.verify(folder, job.group)
             merged = fragments.merge(self._schema, folder, job)

@@ -127,11 +127,7 @@ class Receiver:
         return True
 
     def merge(self) -> None:
-        job = fragments.merge_job(
-            self.core.state.segments,
-            fragments_max=self.settings.fragments_max,
-            rows_max=self.settings.merge_rows_max,
-        )
+        job = fragments.merge_job(self.core.state.segments, self.settings)
         if job is not None:
             merged = fragments.merge(self.cluster.schema, self.core.file.fragments, job)
             self.core.apply_merged(job, merged)
