@@ -16,7 +16,7 @@ import msgspec
 from rtolap.model.cube import AggregationGroup, LatePolicy, Schema
 from rtolap.stream.consumer import OutRecord
 from rtolap.stream.kafka_out import KafkaProducer
-from rtolap.testing.builders import START_MS, Event, random_event, small_schema
+from rtolap.testing.builders import START_MS, WINDOW_MS, Event, random_event, small_schema
 from rtolap.testing.recount import Answer, recount
 from rtolap.testing.services import Services, wait_for
 
@@ -42,6 +42,13 @@ class Asker(threading.Thread):
                 self.answers.append(self._world.ask())
             except httpx.HTTPError as error:
                 self.errors.append(str(error))
+
+    def wait_for_more(self, count: int = 3) -> None:
+        """Until so many more answers were given, whatever has just been killed."""
+        before = len(self.answers)
+        wait_for(
+            f"{count} more answers, after {self.errors[-1:]}", lambda: len(self.answers) >= before + count, 90
+        )
 
     def stop(self) -> None:
         self._stopping.set()
@@ -125,6 +132,18 @@ class World:
 
     def expected(self, positions: dict[int, int]) -> Answer:
         return recount(e for p, es in self.log.items() for e in es[: positions.get(p, 0)] if e is not None)
+
+    def assert_varied(self) -> None:
+        """In every partition: nulls, malformed records, late events and others out of order."""
+        for events in self.log.values():
+            sent = [event for event in events if event is not None]
+            assert len(sent) < len(events), "a malformed record in each partition"
+            assert any(one.amount is None for one in sent)
+            assert any(one.kind is None for one in sent)
+            times_ms = [one.event_ms for one in sent]
+            assert times_ms != sorted(times_ms)
+            newest = [max(times_ms[: n + 1]) for n in range(len(sent))]
+            assert any(at < top - 2 * WINDOW_MS for at, top in zip(times_ms, newest, strict=True)), "late"
 
     def ends(self) -> dict[int, int]:
         return {p: len(events) for p, events in self.log.items()}

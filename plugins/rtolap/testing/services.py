@@ -190,7 +190,7 @@ class Services:
     def build_queue(self, jobs: Path, *, kill_at: str | None = None) -> int:
         """Build and promote what waits, in order; returns how many.
 
-        `kill_at`: SIGKILL the driver at this event of its progress.
+        `kill_at`: SIGKILL the driver at this event of its progress; AssertionError when it was not killed.
         """
         specs: list[BuildSpec] = []
         for entry in self.coordinator.queue().entries:
@@ -199,6 +199,7 @@ class Services:
             except Refused:
                 break
         if not specs:
+            assert kill_at is None, "nothing could be built, so no driver was killed"
             return 0
         process = self.submit(specs, jobs)
         assert process.stdout is not None
@@ -209,6 +210,7 @@ class Services:
         code = process.wait(300)
         process.stdout.close()
         if kill_at is not None:
+            assert code == -signal.SIGKILL, f"the driver ended with {code} before {kill_at!r}"
             return 0
         if code:
             raise AssertionError(f"spark-submit ended with {code}: see {self.folder / 'spark.log'}")

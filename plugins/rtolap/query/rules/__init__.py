@@ -5,6 +5,7 @@ Each rule takes the tree and the context and gives the tree back; each is exact 
 | rule | does |
 |---|---|
 | `names` | spells tables and columns as they are defined, refuses what is unknown, drops zones and locks |
+| `functions` | lets functions that the engine knows by the same name count as MySQL's do |
 | `stars` | writes out the stars of roll-up rows |
 | `qualify` | gives every column its table, expands other stars, aliases and positions |
 | `roll_up` | turns an outermost SELECT without aggregates into roll-up rows; else refuses single events |
@@ -23,12 +24,23 @@ from rtolap.query.plan import Rewritten
 from rtolap.query.rules.aggregates import aggregates
 from rtolap.query.rules.context import Context, Rule
 from rtolap.query.rules.event_time import event_time
+from rtolap.query.rules.functions import functions
 from rtolap.query.rules.latest import latest
 from rtolap.query.rules.names import names, qualify
 from rtolap.query.rules.pushdown import pushdown
 from rtolap.query.rules.roll_up import roll_up, stars
 
-RULES: tuple[Rule, ...] = (names, stars, qualify, roll_up, event_time, aggregates, latest, pushdown)
+RULES: tuple[Rule, ...] = (
+    names,
+    functions,
+    stars,
+    qualify,
+    roll_up,
+    event_time,
+    aggregates,
+    latest,
+    pushdown,
+)
 
 
 def rewrite(tree: exp.Expr, context: Context) -> Rewritten:

@@ -1,0 +1,185 @@
+"""Functions that MySQL and the engine call alike but count differently: written so that MySQL's answer comes.
+
+| function | MySQL | the engine |
+|---|---|---|
+| `DAYOFWEEK` | 1 = Sunday | 0 = Sunday |
+| `WEEKDAY` | 0 = Monday | 0 = Sunday |
+| `WEEK(d)`, `EXTRACT(WEEK …)` | weeks begin on Sunday, from 0 (mode 0) | ISO weeks |
+| `TIMESTAMPDIFF` | whole units | boundaries passed |
+| `TO_DAYS` | year 0 has 365 days | 366 |
+| `MICROSECOND` | of the second | of the minute |
+| `LENGTH`, `OCTET_LENGTH` | bytes | characters; binary only |
+| `FROM_UNIXTIME` | without a zone | with one |
+| `DATE_FORMAT(…, '%v')`, `'%u'`, `'%V'` | weeks by modes 3, 1, 2 | other weeks: the last two are refused |
+
+What the engine does not know at all is an error there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from rtolap.base.errors import QueryError
+from rtolap.query.rules.context import Context
+
+_WHOLE_UNITS = frozenset(("MICROSECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK"))
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+_WEEK_FORMATS = {"0": "%U", "3": "%V", "5": "%W"}  # MySQL's mode → the engine's format
+_SUNDAY_WEEKS = "0"
+_YEAR_ZERO, _EPOCH, _EPOCH_DAYS = "0000-01-01", "1970-01-01", 719_528
+_MICROSECONDS = 1_000_000
+
+
+def functions(tree: exp.Expr, context: Context) -> exp.Expr:
+    for node in reversed(list(tree.find_all(exp.Func))):  # what stands inside first
+        rewrite = _ANONYMOUS.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) else None
+        rewrite = rewrite or _KNOWN.get(type(node))
+        found = None if rewrite is None else rewrite(node)
+        if found is not None:
+            node.replace(found)
+    return tree
+
+
+def _day_of_week(node: exp.Expr) -> exp.Expr:
+    return exp.paren(exp.Add(this=node.copy(), expression=exp.Literal.number(1)), copy=False)
+
+
+def _weekday(node: exp.Expr) -> exp.Expr:
+    part = exp.Extract(this=exp.var("ISODOW"), expression=exp.TsOrDsToDate(this=_only(node)))
+    return exp.paren(exp.Sub(this=part, expression=exp.Literal.number(1)), copy=False)
+
+
+def _week(node: exp.Expr) -> exp.Expr:
+    mode = node.args.get("mode")
+    return _week_of(node.this, _SUNDAY_WEEKS if mode is None else mode.name)
+
+
+def _week_of(day: exp.Expr, mode: str) -> exp.Expr:
+    if mode not in _WEEK_FORMATS:
+        raise QueryError(
+            f"unsupported SQL: WEEK with mode {mode}", expected="mode 0, 3 (ISO weeks, as WEEKOFYEAR) or 5"
+        )
+    if not isinstance(day, exp.TsOrDsToDate):
+        day = exp.TsOrDsToDate(this=day.copy())
+    written = exp.TimeToStr(this=day.copy(), format=exp.Literal.string(_WEEK_FORMATS[mode]))
+    return exp.cast(written, exp.DataType.Type.BIGINT)
+
+
+def _extract(node: exp.Expr) -> exp.Expr | None:
+    match str(node.this.name).upper():
+        case "WEEK":
+            return _week_of(node.expression, _SUNDAY_WEEKS)
+        case "MICROSECOND":
+            return _of_the_second(node.copy())
+    return None
+
+
+def _microsecond(node: exp.Expr) -> exp.Expr:
+    at = exp.cast(_only(node), exp.DataType.Type.TIMESTAMP)
+    return _of_the_second(exp.Extract(this=exp.var("MICROSECOND"), expression=at))
+
+
+def _of_the_second(part: exp.Expr) -> exp.Expr:
+    return exp.paren(exp.Mod(this=part, expression=exp.Literal.number(_MICROSECONDS)), copy=False)
+
+
+def _difference(node: exp.Expr) -> exp.Expr:
+    """TIMESTAMPDIFF(unit, start, end)."""
+    unit = str(node.args["unit"].name).upper()
+    start = exp.cast(node.expression.copy(), exp.DataType.Type.TIMESTAMP)
+    end = exp.cast(node.this.copy(), exp.DataType.Type.TIMESTAMP)
+    if unit in _WHOLE_UNITS:
+        return exp.func("DATESUB", exp.Literal.string(unit.lower()), start, end)
+    if unit not in _MONTHS:
+        raise QueryError(
+            f"unsupported SQL: TIMESTAMPDIFF by {unit}",
+            expected=f"one of {', '.join((*sorted(_WHOLE_UNITS), *_MONTHS))}",
+        )
+    months = exp.Anonymous(this="DATE_DIFF", expressions=[exp.Literal.string("month"), start, end])
+    one, none = exp.Literal.number(1), exp.Literal.number(0)
+    too_far = (
+        exp.case()
+        .when(exp.and_(months.copy() > none, _into_month(end) < _into_month(start)), one)
+        .when(exp.and_(months.copy() < none, _into_month(end) > _into_month(start)), exp.Neg(this=one.copy()))
+        .else_(none.copy())
+    )
+    whole = exp.paren(exp.Sub(this=months, expression=too_far), copy=False)
+    return exp.paren(exp.IntDiv(this=whole, expression=exp.Literal.number(_MONTHS[unit])), copy=False)
+
+
+def _into_month(at: exp.Expr) -> exp.Expr:
+    """The time since the beginning of its month."""
+    begin = exp.Anonymous(this="DATE_TRUNC", expressions=[exp.Literal.string("month"), at.copy()])
+    return exp.paren(exp.Sub(this=at.copy(), expression=begin), copy=False)
+
+
+def _days(node: exp.Expr) -> exp.Expr | None:
+    """TO_DAYS, which the parser writes as (DATEDIFF(day, '0000-01-01') + 1)."""
+    base = node.expression
+    day = base.this if isinstance(base, exp.TsOrDsToDate) else base
+    if not (isinstance(day, exp.Literal) and day.name == _YEAR_ZERO and isinstance(node.parent, exp.Add)):
+        return None
+    found = node.copy()
+    found.expression.replace(exp.TsOrDsToDate(this=exp.Literal.string(_EPOCH)))
+    node.parent.set("expression", exp.Literal.number(_EPOCH_DAYS))
+    return found
+
+
+def _length(node: exp.Expr) -> exp.Expr | None:
+    return _bytes(node.this) if node.args.get("binary") else None
+
+
+def _octet_length(node: exp.Expr) -> exp.Expr:
+    return _bytes(_only(node))
+
+
+def _bytes(text: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this="STRLEN", expressions=[exp.cast(text.copy(), exp.DataType.Type.TEXT)])
+
+
+def _from_unixtime(node: exp.Expr) -> exp.Expr:
+    return exp.cast(node.copy(), exp.DataType.Type.TIMESTAMP)
+
+
+def _date_format(node: exp.Expr) -> exp.Expr | None:
+    """The parser has written %u as %W, and left %V and %v."""
+    pattern = node.args["format"]
+    if not isinstance(pattern, exp.Literal):
+        return None
+    pieces = str(pattern.this).split("%%")
+    for letter, meant in (("%W", "%u"), ("%V", "%V")):
+        if any(letter in piece for piece in pieces):
+            raise QueryError(
+                f"unsupported SQL: DATE_FORMAT with {meant}",
+                expected="%U (weeks begin on Sunday) or %v (ISO weeks)",
+            )
+    found = node.copy()
+    found.set("format", exp.Literal.string("%%".join(piece.replace("%v", "%V") for piece in pieces)))
+    return found
+
+
+def _only(node: exp.Expr) -> exp.Expr:
+    if len(node.expressions) != 1:
+        raise QueryError(f"bad SQL: {node.this} takes one argument", found=len(node.expressions))
+    argument: exp.Expr = node.expressions[0].copy()
+    return argument
+
+
+_Rewrite = Callable[[exp.Expr], exp.Expr | None]
+_KNOWN: dict[type[exp.Expr], _Rewrite] = {
+    exp.DayOfWeek: _day_of_week,
+    exp.Week: _week,
+    exp.Extract: _extract,
+    exp.TimestampDiff: _difference,
+    exp.DateDiff: _days,
+    exp.Length: _length,
+    exp.UnixToTime: _from_unixtime,
+    exp.TimeToStr: _date_format,
+}
+_ANONYMOUS: dict[str, _Rewrite] = {
+    "weekday": _weekday,
+    "microsecond": _microsecond,
+    "octet_length": _octet_length,
+}
