@@ -114,6 +114,15 @@ class HostProgress:
         """Each host's progress; NEVER for one that is awaited or was not seen. A copy."""
         return self._combined_ms.copy()
 
+    def latest_of(self, hosts: NDArray[np.integer]) -> Instants:
+        """The progress of these hosts only, for HostRates.observe."""
+        found: Instants = self._combined_ms[hosts]
+        return found
+
+    @property
+    def nbytes(self) -> int:
+        return self._latest_ms.nbytes + self._active_on.nbytes + self._combined_ms.nbytes
+
     def generation(self, partition: int) -> int | None:
         return self._generations.get(partition)
 

@@ -80,6 +80,10 @@ class HostRates:
         self._since_ms = self._since_ms[hosts]
         self.hosts = int(hosts.size)
 
+    @property
+    def nbytes(self) -> int:
+        return sum(column.nbytes for column in self._columns.values()) + self._since_ms.nbytes
+
     def observe(self, hosts: NDArray[np.integer], events: NDArray[np.integer], latest_ms: Instants) -> None:
         """Since the last report each of these hosts (none twice) logged so many events, up to that instant.
 

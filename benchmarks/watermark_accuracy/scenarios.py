@@ -1,0 +1,95 @@
+"""What goes wrong. Each takes a seed and a number of hosts, and gives a fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from benchmarks.watermark_accuracy.fleet import FAULT_MS, MINUTE_MS, Fleet, fleet
+
+PARTITIONS = 64
+
+
+def _some(seed: int, hosts: int, ppm: int) -> NDArray[np.int64]:
+    return np.random.default_rng(seed + 1).choice(hosts, max(hosts * ppm // 1_000_000, 1), replace=False)
+
+
+def _stall(one: Fleet, seed: int, ppm: int, minutes: int) -> Fleet:
+    hosts = _some(seed, one.hosts, ppm)
+    begin = np.full(hosts.size, FAULT_MS)
+    one.stall(hosts, begin, np.full(hosts.size, minutes * MINUTE_MS), speed=10)
+    return one
+
+
+def no_fault(seed: int, hosts: int) -> Fleet:
+    return fleet(seed, hosts, PARTITIONS)
+
+
+def few_stalled(seed: int, hosts: int) -> Fleet:
+    """0.1 % of the hosts for 20 minutes."""
+    return _stall(no_fault(seed, hosts), seed, 1_000, 20)
+
+
+def many_staggered(seed: int, hosts: int) -> Fleet:
+    """5 % of the hosts, beginning within ten minutes, for 2 to 12 minutes each."""
+    one, rng = no_fault(seed, hosts), np.random.default_rng(seed + 2)
+    some = _some(seed, hosts, 50_000)
+    begin = FAULT_MS + rng.integers(0, 10 * MINUTE_MS, some.size)
+    one.stall(some, begin, rng.integers(2 * MINUTE_MS, 12 * MINUTE_MS, some.size), speed=10)
+    return one
+
+
+def partitions_out(seed: int, hosts: int) -> Fleet:
+    """3 of 64 partitions for ten minutes."""
+    one = no_fault(seed, hosts)
+    some = np.flatnonzero(np.isin(one.partition, (5, 20, 41)))
+    one.stall(some, np.full(some.size, FAULT_MS), np.full(some.size, 10 * MINUTE_MS), speed=10)
+    return one
+
+
+def restarts(seed: int, hosts: int) -> Fleet:
+    """Five waves ten minutes apart, 0.4 % of the hosts each: two minutes, then a slow backlog."""
+    one = no_fault(seed, hosts)
+    for wave in range(5):
+        some = _some(seed + 10 * wave, hosts, 4_000)
+        begin = np.full(some.size, FAULT_MS + wave * 10 * MINUTE_MS)
+        one.stall(some, begin, np.full(some.size, 2 * MINUTE_MS), speed=3)
+    return one
+
+
+def skewed(seed: int, hosts: int) -> Fleet:
+    """Rates over five orders of magnitude; 0.1 % of the hosts stall for 20 minutes, one of the largest among
+    them."""
+    one = _stall(fleet(seed, hosts, PARTITIONS, skew=1.8), seed, 1_000, 20)
+    large = np.argsort(one.rates)[-10:-9]
+    one.stall(large, np.array([FAULT_MS]), np.array([20 * MINUTE_MS]), speed=10)
+    return one
+
+
+def drifting(seed: int, hosts: int) -> Fleet:
+    """Every host's rate walks by a fifth in five minutes; 0.1 % of the hosts stall for 20 minutes."""
+    return _stall(fleet(seed, hosts, PARTITIONS, drift=0.2), seed, 1_000, 20)
+
+
+def clock_jumps(seed: int, hosts: int) -> Fleet:
+    """0.05 % of the clocks are two minutes ahead for ten minutes, as many two minutes behind."""
+    one = no_fault(seed, hosts)
+    some = _some(seed, hosts, 1_000)
+    half = some.size // 2
+    one.wrong_clock(some[:half], FAULT_MS, 10 * MINUTE_MS, 2 * MINUTE_MS)
+    one.wrong_clock(some[half:], FAULT_MS, 10 * MINUTE_MS, -2 * MINUTE_MS)
+    return one
+
+
+SCENARIOS: dict[str, Callable[[int, int], Fleet]] = {
+    "no fault": no_fault,
+    "0.1 % stalled": few_stalled,
+    "5 % stalled, staggered": many_staggered,
+    "3 partitions out": partitions_out,
+    "restarts with backlog": restarts,
+    "skewed rates": skewed,
+    "drifting rates": drifting,
+    "clock jumps": clock_jumps,
+}

@@ -1,0 +1,142 @@
+"""Second by second: what has come in, what each rule says, and what is missing of the windows that close."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from rtolap.watermark.progress import HostProgress
+from rtolap.watermark.rules import Deficit, GlobalMax, HostPrecise, PartitionBounded, Rule
+from rtolap.watermark.snapshot import NEVER, Snapshot
+from rtolap.watermark.weights import HostRates
+
+from benchmarks.watermark_accuracy.fleet import (
+    BATCH_MS,
+    MEASURED_MS,
+    MINUTE_MS,
+    SPAN_MS,
+    START_MS,
+    WARM_UP_MS,
+    Fleet,
+)
+
+WINDOW_MS = 5 * MINUTE_MS
+TICK_MS = 1_000
+ESTIMATED, KNOWN = "deficit 1e-4, estimated rates", "deficit 1e-4, true mean rates"
+RULES: dict[str, Rule] = {
+    "host-precise 99.9 %": HostPrecise(1_000),
+    "host-precise 99.99 %": HostPrecise(100),
+    ESTIMATED: Deficit(100, WINDOW_MS),
+    KNOWN: Deficit(100, WINDOW_MS),
+    "per partition, 30 s, idle 60 s": PartitionBounded(30_000, 60_000),
+    "global maximum less 30 s": GlobalMax(30_000),
+}
+
+
+@dataclass
+class Closed:
+    """Of one rule: a value for each window that closed."""
+
+    shares: list[float] = field(default_factory=list)
+    delays_ms: list[int] = field(default_factory=list)
+    bounds_ppm: list[int] = field(default_factory=list)
+    open: int = 0
+
+
+def simulate(fleet: Fleet, rules: Mapping[str, Rule] = RULES, tick_ms: int = TICK_MS) -> dict[str, Closed]:
+    """Windows of five minutes that end every minute of the measured time."""
+    progress, rates = HostProgress(fleet.hosts), HostRates(fleet.hosts)
+    inbox = Inbox(fleet)
+    edges = np.searchsorted(fleet.partition, np.arange(fleet.partitions))
+    heard_ms = np.full(fleet.partitions, START_MS)
+    ends = np.arange(
+        START_MS + WARM_UP_MS + WINDOW_MS, START_MS + WARM_UP_MS + MEASURED_MS, MINUTE_MS
+    ).tolist()
+    nothing = np.full(fleet.hosts, -1)
+    totals = [missing_events(fleet, nothing, end) for end in ends]
+    everybody, nobody = np.ones(fleet.hosts, np.bool_), np.zeros(fleet.hosts, np.bool_)
+    found = {name: Closed() for name in rules}
+    published = dict.fromkeys(rules, NEVER)
+    for now_ms in range(START_MS + MINUTE_MS, START_MS + SPAN_MS - MINUTE_MS, tick_ms):
+        came, events = inbox.take(now_ms)
+        if came.size:
+            progress.apply(0, 1, came, fleet.stamp_ms[came, inbox.read[came]], now_ms)
+            heard_ms[np.unique(fleet.partition[came])] = now_ms
+            rates.observe(came, events, progress.latest_of(came))
+        estimate = rates.estimate(now_ms)
+        latest = progress.latest_ms()
+        snapshot = Snapshot(
+            now_ms,
+            (),
+            latest,
+            estimate.events_per_ms,
+            estimate.relative_error,
+            everybody,
+            nobody,
+            estimate.dispersion,
+            np.maximum.reduceat(latest, edges),
+            now_ms - heard_ms,
+        )
+        known = Snapshot(now_ms, (), latest, fleet.rates, np.zeros(fleet.hosts), everybody, nobody)
+        for name, rule in rules.items():
+            decision = rule.decide(known if name == KNOWN else snapshot)
+            if decision.watermark_ms is None or decision.watermark_ms <= published[name]:
+                continue
+            published[name] = decision.watermark_ms
+            closed = found[name]
+            while len(closed.shares) < len(ends) and ends[len(closed.shares)] <= published[name]:
+                end, total = ends[len(closed.shares)], totals[len(closed.shares)]
+                closed.shares.append(missing_events(fleet, inbox.read, end) / total)
+                closed.delays_ms.append(now_ms - end)
+                closed.bounds_ppm.append(decision.bound_ppm)
+    for closed in found.values():
+        closed.open = len(ends) - len(closed.shares)
+    return found
+
+
+class Inbox:
+    """`read`: the last batch of each host that has come in, −1 for none."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self.read = np.full(fleet.hosts, -1)
+        self._fleet = fleet
+        self._next_ms = fleet.arrival_ms[:, 0].copy()
+
+    def take(self, now_ms: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The hosts of which something has come in since, and how many events of each."""
+        came = np.flatnonzero(self._next_ms <= now_ms)
+        before, moving = self.read[came], came
+        while moving.size:
+            self.read[moving] += 1
+            following = np.minimum(self.read[moving] + 1, self._fleet.arrival_ms.shape[1] - 1)
+            self._next_ms[moving] = self._fleet.arrival_ms[moving, following]
+            moving = moving[self._next_ms[moving] <= now_ms]
+        total = self._fleet.total
+        first = np.where(before >= 0, total[came, before], 0)
+        return came, total[came, self.read[came]] - first
+
+
+def missing_events(fleet: Fleet, read: NDArray[np.int64], end_ms: int) -> float:
+    """Events of the window that ends there and that are in no batch read so far."""
+    start_ms = end_ms - WINDOW_MS
+    read_ms = fleet.sent_ms[:, 0] + read * BATCH_MS
+    seen_ms = np.clip(read_ms, start_ms, end_ms)
+    missing = _logged(fleet, np.full(fleet.hosts, end_ms)) - _logged(fleet, seen_ms)
+    wrong = fleet.wrong_clocks
+    if wrong.size:  # their batches stand elsewhere than where they were sent
+        stamp = fleet.stamp_ms[wrong]
+        overlap = np.minimum(stamp, end_ms) - np.maximum(stamp - BATCH_MS, start_ms)
+        events = np.diff(fleet.total[wrong], axis=1, prepend=0) * np.maximum(overlap, 0) / BATCH_MS
+        later = np.arange(stamp.shape[1]) > read[wrong][:, None]
+        missing[wrong] = np.where(later, events, 0.0).sum(axis=1)
+    return float(missing.sum())
+
+
+def _logged(fleet: Fleet, until_ms: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Events of each host before an instant; within a batch they are spread evenly."""
+    batch, rest_ms = np.divmod(until_ms - fleet.sent_ms[:, 0], BATCH_MS)
+    hosts = np.arange(fleet.hosts)
+    whole = fleet.total[hosts, batch]
+    return whole + (fleet.total[hosts, batch + 1] - whole) * (rest_ms / BATCH_MS)
