@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rtolap.base.errors import NotFound
@@ -105,3 +106,19 @@ def test_a_given_setting_keeps_a_running_stack_out(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     adopt_running_stack(environment)
     assert environment == {"RTOLAP_KAFKA": "elsewhere:9092"}
+
+
+def test_every_command_that_shows_or_changes_something_speaks_json() -> None:
+    """Not: processes that run until they are stopped, a log or a path as it is, and the demonstration."""
+    servers = {"agent serve", "agent sleep", "coordinator serve", "query serve", "receiver serve"}
+    as_it_is = {"agent log", "airflow-settings dags-folder", "stack logs"}
+    switches = {"agent shutdown", "agent stop"}
+
+    def without_json(command: Any, words: str) -> set[str]:
+        if hasattr(command, "commands"):
+            parts = command.commands.items()
+            return set().union(*(without_json(part, f"{words} {name}") for name, part in parts))
+        return set() if any("--json" in option.opts for option in command.params) else {words}
+
+    found = set().union(*(without_json(main.load(name), name) for name in main.MOUNTS))
+    assert found == servers | as_it_is | switches | {"demo"}

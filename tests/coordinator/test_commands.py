@@ -39,7 +39,11 @@ def test_segments_are_listed_shown_closed_requeued_and_purged(cluster: Cluster) 
     run(segments_commands, "close", NAME, record.name)
     assert cluster.metadata.control(NAME).close_before_ms == 3 * HOUR_MS
     cluster.client.promote(NAME, record.name, cluster.build(record.name))
+    assert json.loads(run(segments_commands, "close", NAME, record.name, "--json").stdout)["version"] == 1
     run(segments_commands, "requeue", NAME, record.name)
+    cluster.client.promote(NAME, record.name, cluster.build(record.name))
+    requeued = json.loads(run(segments_commands, "requeue", NAME, record.name, "--json").stdout)
+    assert (requeued["state"], requeued["version"]) == ("REMOTE_PERSISTED", 2)
     run(segments_commands, "purge", NAME, "--before", "1970-01-01T03:00", "--yes")
     assert cluster.client.segment(NAME, record.name).state == "PURGED"
     run(segments_commands, "cleanup", NAME)
@@ -55,6 +59,8 @@ def test_receivers_and_replica_sets_are_listed(cluster: Cluster) -> None:
     run(receivers, "replica-sets")
     run(receivers, "put-replica-set", "rs1", "r1", "r2")
     assert cluster.metadata.replica_sets()["rs1"].receivers == ("r1", "r2")
+    put = json.loads(run(receivers, "put-replica-set", "rs1", "r1", "--json").stdout)
+    assert (put["name"], put["receivers"]) == ("rs1", ["r1"])
 
 
 def test_the_queue_and_builds_are_shown(cluster: Cluster) -> None:

@@ -62,10 +62,14 @@ def list_replica_sets(as_json: JsonOption = False) -> None:
 def put_replica_set(
     name: Annotated[str, typer.Argument(help="Name of the replica set.")],
     receivers: Annotated[list[str], typer.Argument(help="Ids of its receivers.")],
+    as_json: JsonOption = False,
 ) -> None:
     """Say which receivers form a replica set."""
     with coordinator_client() as client:
         found = client.put_replica_set(name, receivers)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+        return
     success(f"replica set {found.name}: {', '.join(found.receivers)}")
 
 

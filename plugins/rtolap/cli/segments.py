@@ -84,18 +84,24 @@ def show(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
 
 
 @app.command()
-def close(cube: Cube, segment: Segment) -> None:
+def close(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
     """Close this segment and all before it now, without waiting for the watermark."""
     with coordinator_client() as client:
         found = client.close_segment(cube, segment)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+        return
     success(f"the leaders are asked to close {cube} up to {segment} (now {found.state})")
 
 
 @app.command()
-def requeue(cube: Cube, segment: Segment) -> None:
+def requeue(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
     """Build a READY segment anew."""
     with coordinator_client() as client:
         found = client.requeue(cube, segment)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+        return
     success(f"{cube}/{segment} is {found.state} and waits for a build of version {found.version + 1}")
 
 
