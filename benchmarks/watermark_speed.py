@@ -96,8 +96,8 @@ def main() -> None:
             print(
                 f"{hosts} hosts on {'all' if everywhere else 'one'} of {arguments.partitions} partitions, "
                 f"reported each second: {one['core_share']:.1%} of a core (apply {one['apply_ms']} ms, "
-                f"estimate {one['estimate_ms']} ms); decide: host-precise {one['host_precise_us']} µs, deficit "
-                f"{one['deficit_us']} µs; {one['memory_mib']} MiB",
+                f"estimate {one['estimate_ms']} ms); decide: host-precise {one['host_precise_us']} µs, "
+                f"deficit {one['deficit_us']} µs; {one['memory_mib']} MiB",
                 flush=True,
             )
     if arguments.json:

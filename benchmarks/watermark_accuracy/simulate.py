@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from rtolap.watermark.hostlist import NO_LIMIT_MS
 from rtolap.watermark.progress import HostProgress
 from rtolap.watermark.rules import Deficit, GlobalMax, HostPrecise, PartitionBounded, Rule
 from rtolap.watermark.snapshot import NEVER, Snapshot
@@ -110,8 +111,10 @@ class Inbox:
         before, moving = self.read[came], came
         while moving.size:
             self.read[moving] += 1
-            following = np.minimum(self.read[moving] + 1, self._fleet.arrival_ms.shape[1] - 1)
-            self._next_ms[moving] = self._fleet.arrival_ms[moving, following]
+            ended = self.read[moving] + 1 == self._fleet.arrival_ms.shape[1]
+            self._next_ms[moving[ended]] = NO_LIMIT_MS
+            moving = moving[~ended]
+            self._next_ms[moving] = self._fleet.arrival_ms[moving, self.read[moving] + 1]
             moving = moving[self._next_ms[moving] <= now_ms]
         total = self._fleet.total
         first = np.where(before >= 0, total[came, before], 0)

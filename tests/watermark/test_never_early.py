@@ -1,5 +1,8 @@
-"""The whole way, in small: logs, readers, reports, lists, rules, levels. An observer who knows every event checks
-that what is published never falls, and that a rise never passes more late hosts, or events, than the rule allows."""
+"""The whole way, in small: logs, readers, reports, lists, rules, levels.
+
+An observer who knows every event checks that what is published never falls, and that a rise never passes more
+late hosts, or events, than the rule allows.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ Report = tuple[int, int, dict[str, int]]
 
 @dataclass
 class World:
-    """Every host logs to one partition; a reader per partition, which may be replaced and begin again earlier."""
+    """Every host logs to one partition; a reader per partition may be replaced and begin again earlier."""
 
     rng: random.Random
     now_ms: int = 1_000
