@@ -59,7 +59,7 @@ def missing(snapshot: Snapshot, mark_ms: int, window_ms: int, least: float | Non
     if not late.size:
         return Missing(0, 0)
     rates, errors = snapshot.events_per_ms, snapshot.relative_error
-    total = float(np.dot(rates, counting))
+    total = float(rates.sum() if counting.all() else rates[counting].sum())
     if least is None:
         least = least_total(rates[counting], errors[counting])
     owed = deficit_ms(snapshot.latest_ms[late], mark_ms, window_ms)
