@@ -83,7 +83,7 @@ def hosts(
     )
     if info.awaited_partitions:
         waiting = ", ".join(map(str, info.awaited_partitions))
-        warn(f"partitions that have not reported since the leader changed: {waiting}")
+        warn(f"partitions that have not reported to this leader yet: {waiting}")
     if info.list_problem:
         warn(info.list_problem)
 

@@ -41,7 +41,8 @@ class SourceReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What the consumer of one partition has read, by host.
 
     `hosts` are names that are new in this session and level; they get the indices from `hosts_from` on.
-    `events`, if given, counts what was read since the batch before. Instead of columns: `progress` {host:
+    `events`, if given, counts what was read since the batch before. `partitions`: how many the source has,
+    where its consumer knows; all of them are then awaited. Instead of columns: `progress` {host:
     latest_ms}. A source with the rule `partitions` needs no names: its largest instant counts.
     """
 
@@ -52,6 +53,7 @@ class SourceReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hosts_from: int = 0
     index: bytes = b""
     latest_ms: bytes = b""
+    partitions: int = 0
     events: bytes = b""
     progress: dict[str, int] = {}
 

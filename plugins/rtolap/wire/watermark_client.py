@@ -99,12 +99,16 @@ class WatermarkClient:
         hosts: Sequence[str],
         latest_ms: ArrayLike,
         counts: ArrayLike | None = None,
+        *,
+        partitions: int = 0,
     ) -> None:
         """The consumer of that generation has read each of these hosts so far; `counts` events since last
         time.
 
         `hosts` are names, a host may stand there more than once; empty for a source without a host list,
         whose `latest_ms` is one instant then. Raises DefinitionError where lengths differ.
+
+        `partitions`: of the topic. Say it where a host may log to several: the watermark awaits them all.
         """
         latest = asarray(latest_ms, int64).reshape(-1)
         events = None if counts is None else asarray(counts, int64).reshape(-1)
@@ -114,7 +118,7 @@ class WatermarkClient:
                 "one instant per host is expected", found=f"{len(named)} hosts, {latest.size} instants"
             )
         with self._lock:
-            self._pending.progress(level, partition, generation, named, latest, events)
+            self._pending.progress(level, partition, generation, named, latest, events, partitions)
 
     def set_oldest_work(
         self, level: str, processor: str, key_group: int = 0, oldest_work_ms: int | None = None
@@ -220,9 +224,9 @@ class WatermarkClient:
                 raise
             self._unsent, self.problem = None, None
             self._begins = answer.resend
-            self._learn(answer)
             if answer.refused:
                 self._log_refused(answer.refused)
+            self._learn(answer)
             if not answer.resend and not self._pending.more:
                 return
 

@@ -26,6 +26,7 @@ class _Partition:
     events: NDArray[np.int64]
     changed: NDArray[np.bool_]
     said: bool = False  # in this session
+    partitions: int = 0
 
     def grow(self, hosts: int) -> None:
         more = max(hosts, self.latest_ms.size * 2) - self.latest_ms.size
@@ -73,6 +74,7 @@ class Pending:
         hosts: Sequence[str],
         latest_ms: NDArray[np.int64],
         events: NDArray[np.int64] | None,
+        partitions: int = 0,
     ) -> None:
         """Keeps the largest per host; a later generation forgets what the one before has read."""
         names = self._levels.setdefault(level, _Level())
@@ -84,6 +86,7 @@ class Pending:
             nothing = np.empty(0, np.int64)
             kept = _Partition(generation, nothing, nothing, np.empty(0, np.bool_))
             names.partitions[partition] = kept
+        kept.partitions = partitions
         kept.grow(len(names.names))
         if at.size:
             np.maximum.at(kept.latest_ms, at, latest_ms)
@@ -130,6 +133,7 @@ class Pending:
                         level=name,
                         partition=partition,
                         generation=kept.generation,
+                        partitions=kept.partitions,
                         hosts=fresh,
                         hosts_from=level.told,
                         index=at.astype("<i4").tobytes(),

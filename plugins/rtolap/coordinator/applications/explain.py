@@ -107,7 +107,7 @@ def _source_reasons(source: SourceState, info: wire.HostsInfo, window_end_ms: in
     if info.awaited_partitions:
         listed = ", ".join(map(str, info.awaited_partitions[:10]))
         number = len(info.awaited_partitions)
-        found.append(f"{name}: {number} partitions have not reported since the leader changed: {listed}")
+        found.append(f"{name}: {number} partitions have not reported to this leader yet: {listed}")
     if source.named and not info.counting:
         found.append(f"{name}: no host is listed")
     elif source.named and info.behind:
@@ -150,7 +150,7 @@ def _unit_reasons(running: RunningApplication, window_end_ms: int) -> list[str]:
         for level in running.application.in_order():
             awaited = running.units.awaited(level)
             if awaited:
-                found.append(f"{level}: {len(awaited)} units have not reported since the leader changed")
+                found.append(f"{level}: {len(awaited)} units have not reported to this leader yet")
             late = [
                 (one.oldest_work_ms, one.processor, one.key_group)
                 for one in work.get(level, ())

@@ -30,6 +30,7 @@ from rtolap.wire import watermark as wire
 from rtolap.wire.watermark import check_host_names
 
 HOSTS_MAX = 200_000
+PARTITIONS_MAX = 10_000
 _NAME_MAX = 200
 _RELEASE_EVERY_TICKS = 30
 
@@ -147,8 +148,9 @@ class RunningApplication:
             source = self.sources.get(report.level)
             if source is None:
                 refused.append(wire.Refusal(report.level, self._no_level("source", sorted(self.sources))))
-            elif report.partition < 0 or report.generation < 0:
-                refused.append(wire.Refusal(report.level, "partition and generation count from 0 on"))
+            elif min(report.partition, report.generation) < 0 or not 0 <= report.partitions <= PARTITIONS_MAX:
+                why = f"partition and generation count from 0 on, partitions up to {PARTITIONS_MAX}"
+                refused.append(wire.Refusal(report.level, why))
             else:
                 names = session.names.setdefault(report.level, SessionNames())
                 refused += source.take(report, names, found, now_ms)

@@ -46,6 +46,7 @@ class SourceState:
         self.hosts_changed()
         self.awaited = set(generations)
         self._generations = dict(generations)
+        self._partitions = 0
         nobody, nothing = np.empty(0, np.int64), np.empty(0, np.int64)
         for partition, generation in generations.items():
             self.progress.apply(partition, generation, nobody, nothing, now_ms)
@@ -117,6 +118,9 @@ class SourceState:
             return [Refusal(where, why)]
         self.awaited.discard(report.partition)
         self._generations[report.partition] = report.generation
+        if report.partitions > self._partitions:  # a host may log to one of which nobody has spoken yet
+            self._partitions = report.partitions
+            self.awaited |= set(range(report.partitions)) - self._generations.keys()
         if events is not None and self.named:
             taken = applied.accepted & (events >= 0)
             self.rates.observe(at[taken], events[taken], latest_ms[taken])
