@@ -43,6 +43,8 @@ def can_match(
             return _compare(ranges[name], types[name], predicate)
         case In(column=name, values=values, negated=False) if name in ranges:
             return any(_compare(ranges[name], types[name], Compare(name, "eq", value)) for value in values)
+        case In(column=name, values=values) if name in ranges and values:
+            return all(_compare(ranges[name], types[name], Compare(name, "ne", value)) for value in values)
         case IsNull(column=name, negated=negated) if name in ranges:
             return ranges[name].max is not None if negated else ranges[name].nulls > 0
         case _:

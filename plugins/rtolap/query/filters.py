@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 
+import msgspec
 from sqlglot import exp
 
 from rtolap.model.cube import Schema
@@ -29,6 +30,14 @@ _FLIPPED: dict[CompareOp, CompareOp] = {
     "gt": "lt",
     "ge": "le",
 }
+_OPPOSITE: dict[CompareOp, CompareOp] = {
+    "eq": "ne",
+    "ne": "eq",
+    "lt": "ge",
+    "le": "gt",
+    "gt": "le",
+    "ge": "lt",
+}
 _INT_RANGE = {"int": 2**31, "bigint": 2**63}
 
 
@@ -51,7 +60,7 @@ class FilterBuilder:
                 return And((left, right)) if isinstance(node, exp.And) else Or((left, right))
             case exp.Not():
                 term = self.build(node.this)
-                return None if term is None else Not(term)
+                return None if term is None else self._negated(term)
             case exp.Between():
                 return self._between(node)
             case exp.In():
@@ -64,6 +73,19 @@ class FilterBuilder:
             case exp.EQ() | exp.NEQ() | exp.LT() | exp.LTE() | exp.GT() | exp.GTE():
                 return self._compare(node.this, _OPS[type(node)], node.expression)
         return None
+
+    def _negated(self, term: Predicate) -> Predicate:
+        """Without NOT, of which nothing is pruned: `NOT a >= b` is `a < b`, NULL or not."""
+        match term:
+            case And(terms=terms):
+                return Or(tuple(map(self._negated, terms)))
+            case Or(terms=terms):
+                return And(tuple(map(self._negated, terms)))
+            case Compare(column=column, op=op) if self.schema.dimension_type(column).kind != "double":
+                return msgspec.structs.replace(term, op=_OPPOSITE[op])
+            case In() | IsNull() | Like():
+                return msgspec.structs.replace(term, negated=not term.negated)
+        return Not(term)  # a double may be NaN, which no comparison holds for
 
     def _compare(self, left: exp.Expr, op: CompareOp, right: exp.Expr) -> Predicate | None:
         column, constant = self._column(left), right

@@ -16,7 +16,7 @@ _COARSER: dict[TimeUnit, tuple[TimeUnit, ...]] = {
     "quarter": ("quarter", "year"),
     "year": ("year",),
 }
-_DAYS_MAX: dict[TimeUnit, timedelta] = {
+_LONGEST: dict[TimeUnit, timedelta] = {
     "minute": timedelta(minutes=1),
     "hour": timedelta(hours=1),
     "day": timedelta(days=1),
@@ -78,9 +78,10 @@ def text(value: datetime) -> str:
     return value.strftime("%Y-%m-%d %H:%M:%S.%f") if value.year >= 1000 else value.isoformat(" ")
 
 
-def unit_end_max(value: datetime, unit: TimeUnit) -> datetime:
-    """An instant at or beyond the end of the unit that begins at `value`."""
-    return value + _DAYS_MAX[unit]
+def next_start(value: datetime, unit: TimeUnit) -> datetime | None:
+    """Where the next unit after that of `value` begins; None beyond the calendar."""
+    start, longest = floor(value, unit), _LONGEST[unit]
+    return floor(start + longest, unit) if start <= datetime.max - longest else None
 
 
 def to_utc_ms(local: datetime, zone: str, *, latest: bool) -> int:

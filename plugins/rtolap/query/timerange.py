@@ -5,10 +5,12 @@ Never too small: a condition that says nothing of time is unbounded.
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from rtolap.model.cube import TIME_UNITS, Schema, TimeUnit
 from rtolap.model.predicate import And, Compare, In, Or, Predicate
 from rtolap.query.plan import TimeRange
-from rtolap.query.timeline import as_datetime, floor, to_utc_ms, unit_end_max
+from rtolap.query.timeline import as_datetime, floor, next_start, to_utc_ms
 
 _UNITS: dict[str, TimeUnit] = {f"{unit}_start": unit for unit in TIME_UNITS}
 
@@ -43,10 +45,16 @@ def _compared(column: str, op: str, value: object, schema: Schema) -> TimeRange:
     if unit is None or instant is None or column not in schema.cube.time_columns or op == "ne":
         return TimeRange()
     zone = schema.table.time.zone
-    # The unit begins at or after `instant` and lasts at most its longest length.
-    start = to_utc_ms(instant, zone, latest=False) if op in ("eq", "gt", "ge") else None
-    end = None
-    if op in ("eq", "le", "lt"):
-        aligned = op == "lt" and floor(instant, unit) == instant
-        end = to_utc_ms(instant if aligned else unit_end_max(instant, unit), zone, latest=True)
-    return TimeRange(start, end)
+    following = next_start(instant, unit)
+    at = instant if floor(instant, unit) == instant else following
+    start = {"eq": at, "ge": at, "gt": following}.get(op)
+    end = {"eq": following, "le": following, "lt": at}.get(op)
+    return TimeRange(_bound_ms(start, zone, latest=False), _bound_ms(end, zone, latest=True))
+
+
+def _bound_ms(local: datetime | None, zone: str, *, latest: bool) -> int | None:
+    """None, no bound, where the calendar ends: `day_start <= '9999-12-31'` is how many write *for ever*."""
+    try:
+        return None if local is None else to_utc_ms(local, zone, latest=latest)
+    except OverflowError:
+        return None
