@@ -11,7 +11,6 @@ import jsonschema  # type: ignore[import-untyped,unused-ignore]
 import pytest
 from airflow.sdk.definitions.connection import Connection
 from rtolap.airflow.connection import from_connection, from_settings
-from rtolap.airflow.operators import instant_ms
 from rtolap.airflow.provider import get_provider_info
 from rtolap.airflow.receivers import declared_receivers
 from rtolap.base.errors import DefinitionError
@@ -84,20 +83,3 @@ def test_receivers_come_from_the_variable_the_file_or_the_default(tmp_path: Path
 def test_a_wrong_declaration_is_named(wrong: object, tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="Variable rtolap_receivers"):
         declared_receivers(wrong, tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("2013-01-01", 1356998400000),
-        ("2013-01-01T01:00:00+01:00", 1356998400000),
-        ("1356998400000", 1356998400000),
-    ],
-)
-def test_instants_are_utc_unless_they_say_otherwise(text: str, expected: int) -> None:
-    assert instant_ms(text) == expected
-
-
-def test_no_instant_is_an_error() -> None:
-    with pytest.raises(DefinitionError, match="ISO 8601"):
-        instant_ms("yesterday")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 
 import pytest
-from rtolap.base.errors import DefinitionError
 from rtolap.cli import build, receivers
 from rtolap.cli import segments as segments_commands
-from rtolap.cli.segments import instant_ms
 from rtolap.testing.coordinator_harness import HOUR_MS, NAME, Cluster
 from typer.testing import CliRunner, Result
 
@@ -73,16 +71,3 @@ def test_the_queue_and_builds_are_shown(cluster: Cluster) -> None:
     [built] = json.loads(run(build, "status", NAME, "--json").stdout)
     assert built["build"]["version"] == 1
     assert "running" in run(build, "status", NAME).stdout
-
-
-@pytest.mark.parametrize(
-    ("text", "expected_ms"),
-    [("0", 0), ("-1", -1), ("1970-01-02", 86_400_000), ("1970-01-01T01:00+01:00", 0)],
-)
-def test_instants_are_utc_unless_they_say_otherwise(text: str, expected_ms: int) -> None:
-    assert instant_ms(text) == expected_ms
-
-
-def test_what_is_no_instant_is_told() -> None:
-    with pytest.raises(DefinitionError, match="not an instant"):
-        instant_ms("yesterday")

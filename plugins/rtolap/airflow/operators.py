@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any
 
 from airflow.sdk import BaseOperator, BaseOperatorLink, Context
@@ -11,28 +10,11 @@ from airflow.sdk import BaseOperator, BaseOperatorLink, Context
 from rtolap.airflow.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hook import RtolapHook
 from rtolap.airflow.links import SegmentsLink
-from rtolap.base.errors import DefinitionError, Refused
+from rtolap.base.errors import Refused
+from rtolap.model.instants import instant_ms
 from rtolap.wire.coordinator_client import CoordinatorClient
 
 READY = "READY"
-
-
-def instant_ms(value: str | int | datetime) -> int:
-    """Milliseconds since the epoch from ISO 8601 text (no zone means UTC), a datetime, or milliseconds."""
-    if isinstance(value, int):
-        return value
-    if isinstance(value, str):
-        text = value.strip()
-        if text.isascii() and text.isdigit():
-            return int(text)
-        try:
-            value = datetime.fromisoformat(text)
-        except ValueError as error:
-            raise DefinitionError(
-                "not an instant", expected="ISO 8601 or milliseconds since the epoch", found=repr(text)
-            ) from error
-    zoned = value if value.tzinfo else value.replace(tzinfo=UTC)
-    return round(zoned.timestamp() * 1000)
 
 
 class CubeOperator(BaseOperator):

@@ -13,9 +13,9 @@ from airflow.triggers.base import BaseTrigger
 
 from rtolap.airflow.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hook import RtolapHook
-from rtolap.airflow.operators import instant_ms
 from rtolap.airflow.triggers.queue import QueueTrigger
 from rtolap.airflow.triggers.watermark import WatermarkTrigger
+from rtolap.model.instants import instant_ms
 from rtolap.wire.coordinator import PartitionWatermark
 from rtolap.wire.coordinator_client import CoordinatorClient
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, Protocol
 
 import msgspec
 import typer
@@ -19,6 +19,13 @@ EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of text.")]
+
+
+class Message(Protocol):
+    """What the wire's clients answer with."""
+
+    def model_dump(self, *, mode: str) -> dict[str, Any]: ...
+
 
 console = Console()
 error_console = Console(stderr=True)
@@ -51,6 +58,14 @@ def print_table(
 
 def success(message: str) -> None:
     console.print(f"[green]✓[/green] {escape(message)}", highlight=False, soft_wrap=True)
+
+
+def report(result: Message, message: str, *, as_json: bool) -> None:
+    """What was done: the service's answer as JSON, or one line."""
+    if as_json:
+        print_json(result.model_dump(mode="json"))
+    else:
+        success(message)
 
 
 def warn(message: str) -> None:

@@ -9,7 +9,7 @@ import typer
 
 from rtolap.base.errors import DefinitionError, NotYet
 from rtolap.cli.coordinator_access import coordinator_client
-from rtolap.cli.output import JsonOption, print_json, print_table, success
+from rtolap.cli.output import JsonOption, print_json, print_table, report, success
 from rtolap.wire.coordinator import Reassignment, ReassignRequest
 from rtolap.wire.coordinator_client import CoordinatorClient
 
@@ -67,10 +67,7 @@ def put_replica_set(
     """Say which receivers form a replica set."""
     with coordinator_client() as client:
         found = client.put_replica_set(name, receivers)
-    if as_json:
-        print_json(found.model_dump(mode="json"))
-        return
-    success(f"replica set {found.name}: {', '.join(found.receivers)}")
+    report(found, f"replica set {found.name}: {', '.join(found.receivers)}", as_json=as_json)
 
 
 @app.command()

@@ -7,30 +7,17 @@ from typing import Annotated
 
 import typer
 
-from rtolap.base.errors import DefinitionError
 from rtolap.cli.coordinator_access import coordinator_client
-from rtolap.cli.output import JsonOption, print_json, print_table, success
+from rtolap.cli.output import JsonOption, print_json, print_table, report
+from rtolap.model.instants import instant_ms
 from rtolap.wire.coordinator import SegmentInfo
+
+__all__ = ["app", "instant_ms"]
 
 app = typer.Typer(no_args_is_help=True, help="Segments of a cube.")
 
 Cube = Annotated[str, typer.Argument(help="Name of the cube.")]
 Segment = Annotated[str, typer.Argument(help="Name of the segment: YYYYMMDDhhmmss_YYYYMMDDhhmmss, UTC.")]
-
-
-def instant_ms(text: str) -> int:
-    """`2013-01-31`, `2013-01-31T10:00` (UTC unless it says otherwise) or milliseconds → milliseconds."""
-    if text.lstrip("-").isdigit():
-        return int(text)
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise DefinitionError(
-            "not an instant", expected="2013-01-31, 2013-01-31T10:00 or milliseconds", found=repr(text)
-        ) from error
-    if instant.tzinfo is None:
-        instant = instant.replace(tzinfo=UTC)
-    return int(instant.timestamp() * 1000)
 
 
 @app.command("list")
@@ -88,10 +75,9 @@ def close(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
     """Close this segment and all before it now, without waiting for the watermark."""
     with coordinator_client() as client:
         found = client.close_segment(cube, segment)
-    if as_json:
-        print_json(found.model_dump(mode="json"))
-        return
-    success(f"the leaders are asked to close {cube} up to {segment} (now {found.state})")
+    report(
+        found, f"the leaders are asked to close {cube} up to {segment} (now {found.state})", as_json=as_json
+    )
 
 
 @app.command()
@@ -99,10 +85,8 @@ def requeue(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
     """Build a READY segment anew."""
     with coordinator_client() as client:
         found = client.requeue(cube, segment)
-    if as_json:
-        print_json(found.model_dump(mode="json"))
-        return
-    success(f"{cube}/{segment} is {found.state} and waits for a build of version {found.version + 1}")
+    waits = f"{cube}/{segment} is {found.state} and waits for a build of version {found.version + 1}"
+    report(found, waits, as_json=as_json)
 
 
 @app.command()
@@ -118,10 +102,7 @@ def purge(
         typer.confirm(f"Drop everything of {cube} before {_utc(before_ms)} for ever?", abort=True)
     with coordinator_client() as client:
         result = client.purge(cube, before_ms)
-    if as_json:
-        print_json(result.model_dump(mode="json"))
-        return
-    success(f"{len(result.segments)} segments of {cube} are purged")
+    report(result, f"{len(result.segments)} segments of {cube} are purged", as_json=as_json)
 
 
 @app.command()
@@ -129,10 +110,8 @@ def cleanup(cube: Cube, as_json: JsonOption = False) -> None:
     """Delete files in the object store that nothing needs any more."""
     with coordinator_client() as client:
         result = client.cleanup(cube)
-    if as_json:
-        print_json(result.model_dump(mode="json"))
-        return
-    success(f"{len(result.folders)} folders and {len(result.records)} records are deleted")
+    deleted = f"{len(result.folders)} folders and {len(result.records)} records are deleted"
+    report(result, deleted, as_json=as_json)
 
 
 def _counts(segment: SegmentInfo) -> list[object]:
