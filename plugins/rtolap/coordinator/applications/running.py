@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import DefinitionError, RtolapError
+from rtolap.base.errors import DefinitionError, NotFound, RtolapError
 from rtolap.coordinator.applications.columns import Columns
 from rtolap.coordinator.applications.sessions import Session, SessionNames, Sessions
 from rtolap.coordinator.applications.sources import SourceState
@@ -208,8 +208,13 @@ class RunningApplication:
                     raise DefinitionError("too many hosts", expected=f"at most {HOSTS_MAX}")
                 source.hosts.register(change.hosts, now_ms, lease_ms)
             else:
-                for name in change.hosts:
-                    source.hosts._at(name)  # all or nothing
+                unknown = [
+                    n
+                    for n, at in zip(change.hosts, source.hosts.indices(change.hosts), strict=True)
+                    if at < 0
+                ]
+                if unknown:  # all or nothing
+                    raise NotFound(f"{len(unknown)} hosts are not in the list", found=", ".join(unknown[:5]))
                 for name in change.hosts:
                     if change.action == "drain":
                         source.hosts.drain(name, change.end_ms, now_ms, listed.grace_ms)
