@@ -13,7 +13,7 @@ from rtolap.format.build_inputs import check_ranges_join, read_specs, verify_inp
 from rtolap.format.manifest import HistoryManifest
 from rtolap.format.object_store import open_store
 from rtolap.model.build_spec import BuildSpec
-from rtolap.model.cube import Cuboid
+from rtolap.model.cuboids import Cuboid
 from rtolap.model.offsets import PartRange
 from rtolap.testing.staging import SCHEMA, Staging, raw_events
 from rtolap.wire.coordinator import BuildSpec as WireSpec

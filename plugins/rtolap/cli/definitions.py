@@ -13,7 +13,8 @@ from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success
-from rtolap.model.cube import Cube, Schema, cuboids
+from rtolap.model.cube import Cube, Schema
+from rtolap.model.cuboids import cuboids
 from rtolap.model.durations import format_duration
 from rtolap.model.table import Lookup, Table
 from rtolap.model.yaml_files import Definitions, read_definitions

@@ -18,7 +18,7 @@ from rtolap.format import history
 from rtolap.format.manifest import CuboidEntry, FileEntry, HistoryManifest
 from rtolap.format.object_store import ObjectStore
 from rtolap.model.build_spec import BuildSpec
-from rtolap.model.cube import Cuboid
+from rtolap.model.cuboids import Cuboid
 
 SEGMENT_COLUMN = "__segment"  # place in the batch; no column of a cube begins with two underscores
 SCRATCH_FOLDER = "_batch"

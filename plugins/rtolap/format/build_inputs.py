@@ -15,7 +15,7 @@ from rtolap.format import history
 from rtolap.format.manifest import MANIFEST_NAME, HistoryManifest, StagedManifest, decode
 from rtolap.format.object_store import ObjectStore, open_store
 from rtolap.model.build_spec import BuildPart, BuildSpec
-from rtolap.model.cube import cuboids
+from rtolap.model.cuboids import cuboids
 from rtolap.model.offsets import Offsets, PartRange
 
 

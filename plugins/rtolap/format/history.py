@@ -17,7 +17,8 @@ from rtolap.base.errors import Corrupted, NotFound
 from rtolap.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry, HistoryManifest, decode, encode
 from rtolap.format.object_store import ObjectStore
 from rtolap.format.schema import physical_schema
-from rtolap.model.cube import ROWS, Cuboid, Schema
+from rtolap.model.cube import ROWS, Schema
+from rtolap.model.cuboids import Cuboid
 
 FOLDER_LENGTH_MAX = 120  # file systems allow 255 bytes a name; paths stay readable below this
 _REBUILD = "restore the file, or queue the segment to be built again"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from math import prod
 
-from rtolap.model.cube import TIME_UNITS, AggregationGroup, Measure, Schema, cuboids
+from rtolap.model.cube import TIME_UNITS, AggregationGroup, Measure, Schema
+from rtolap.model.cuboids import cuboids
 from rtolap.model.problems import Key, Problem, did_you_mean
 from rtolap.model.validate_policies import policy_problems
 

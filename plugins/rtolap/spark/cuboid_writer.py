@@ -13,7 +13,7 @@ from rtolap.format import history
 from rtolap.format.build_batch import SEGMENT_COLUMN, scratch
 from rtolap.format.object_store import ObjectStore
 from rtolap.model.build_spec import BuildSpec
-from rtolap.model.cube import Cuboid, cuboids, smallest_parents
+from rtolap.model.cuboids import Cuboid, cuboids, smallest_parents
 from rtolap.spark.frames import group, spark_schema
 from rtolap.spark.progress import report
 

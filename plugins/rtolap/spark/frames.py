@@ -7,7 +7,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from rtolap.format.build_batch import SEGMENT_COLUMN
-from rtolap.model.cube import Cuboid, Partial, Schema
+from rtolap.model.cube import Partial, Schema
+from rtolap.model.cuboids import Cuboid
 from rtolap.model.types import ColumnType
 
 _SIMPLE_TYPES: dict[str, T.DataType] = {

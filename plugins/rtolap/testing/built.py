@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from rtolap.format import history
 from rtolap.format.manifest import CuboidEntry, HistoryManifest
 from rtolap.model.build_spec import BuildSpec
-from rtolap.model.cube import cuboids
+from rtolap.model.cuboids import cuboids
 from rtolap.testing.staging import CUBE, SCHEMA, Staging, estimate, roll_up
 
 

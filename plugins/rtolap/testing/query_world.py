@@ -32,7 +32,8 @@ from rtolap.format.schema import physical_schema, select_partials
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import ReceiverRecord
-from rtolap.model.cube import Schema, cuboids
+from rtolap.model.cube import Schema
+from rtolap.model.cuboids import cuboids
 from rtolap.model.segment import SegmentRange, segment_of
 from rtolap.model.segment_states import SegmentState
 from rtolap.model.table import Lookup

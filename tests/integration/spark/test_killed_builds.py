@@ -14,7 +14,7 @@ import pytest
 from rtolap.base.errors import NotFound
 from rtolap.format import history
 from rtolap.model.build_spec import BuildSpec
-from rtolap.model.cube import cuboids
+from rtolap.model.cuboids import cuboids
 from rtolap.model.offsets import PartRange
 from rtolap.testing.built import assert_nothing_else, assert_recount
 from rtolap.testing.staging import CUBE, SCHEMA, SEGMENT, Staging, raw_events
