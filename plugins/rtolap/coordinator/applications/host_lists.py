@@ -11,7 +11,8 @@ import httpx
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable
-from rtolap.coordinator.applications.running import HOSTS_MAX, RunningApplication
+from rtolap.coordinator.applications.intake import HOSTS_MAX
+from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.store import MetadataStore
 from rtolap.model.application import HostList
 from rtolap.wire.watermark import check_host_names

@@ -18,8 +18,8 @@ import numpy as np
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError
-from rtolap.coordinator.applications.columns import Columns
-from rtolap.coordinator.applications.sessions import Session, SessionNames, Sessions
+from rtolap.coordinator.applications.intake import HOSTS_MAX, NAME_MAX, Intake
+from rtolap.coordinator.applications.sessions import Sessions
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.coordinator.applications.units import Units
 from rtolap.metadata.applications import ApplicationRecords
@@ -29,9 +29,6 @@ from rtolap.watermark.topology import LevelMarks, Marks, combine
 from rtolap.wire import watermark as wire
 from rtolap.wire.watermark import check_host_names
 
-HOSTS_MAX = 200_000
-PARTITIONS_MAX = 10_000
-_NAME_MAX = 200
 _RELEASE_EVERY_TICKS = 30
 
 
@@ -65,7 +62,7 @@ class RunningApplication:
             self.sources[source.name] = SourceState(source, generations, kept, now_ms)
             self._kept_epochs[source.name] = kept[0]
         self.counters: Counter[str] = Counter()
-        self._levels = frozenset(level.name for level in application.levels)
+        self.intake = Intake(application, self.sources, self.units, self.counters)
         self._ticks = 0
 
     # -- reports ----------------------------------------------------------------------------------------
@@ -80,12 +77,12 @@ class RunningApplication:
 
     def _report(self, batch: wire.ReportBatch) -> wire.ReportAnswer:
         now_ms = self._clock.now_ms()
-        if not batch.client_id or len(batch.client_id) > _NAME_MAX or batch.sequence < 0:
+        if not batch.client_id or len(batch.client_id) > NAME_MAX or batch.sequence < 0:
             raise DefinitionError(
                 "a batch without a sender",
-                expected=f"client_id of 1 to {_NAME_MAX} characters and a sequence from 0 on",
+                expected=f"client_id of 1 to {NAME_MAX} characters and a sequence from 0 on",
             )
-        read = [self._check(report) for report in batch.sources]
+        read = [self.intake.check(report) for report in batch.sources]
         with self.lock:
             if batch.client_epoch != self.epoch:
                 self.counters["other_epochs"] += 1
@@ -96,10 +93,10 @@ class RunningApplication:
                 return self._answer()
             if batch.begins:
                 session = self.sessions.begin(batch, now_ms)
-            if session is None or not self._names_fit(session, batch, read):
+            if session is None or not self.intake.names_fit(session, batch, read):
                 self.counters["unknown_sessions"] += 1
                 return self._answer(resend=True)
-            refused = self._take(session, batch, read, now_ms)
+            refused = self.intake.take(session, batch, read, now_ms)
             session.heard_ms = now_ms
             self.counters["refused_entries"] += len(refused)
             missed = any(
@@ -114,61 +111,6 @@ class RunningApplication:
             if missed:  # a host was listed meanwhile, of which the client believes to have told us
                 session.known = False
             return self._answer(resend=missed, refused=tuple(refused))
-
-    def _check(self, report: wire.SourceReport) -> Columns | None:
-        source = self.sources.get(report.level)
-        return None if source is None else source.check(report)
-
-    def _names_fit(self, session: Session, batch: wire.ReportBatch, read: Sequence[Columns | None]) -> bool:
-        if not session.known and not batch.begins:
-            return False
-        known = {level: len(names.names) for level, names in session.names.items()}
-        for report, found in zip(batch.sources, read, strict=True):
-            source = self.sources.get(report.level)
-            if source is None:
-                continue
-            after = source.names_after(report, known.get(report.level, 0), found)
-            if after is None or after > HOSTS_MAX:
-                return False
-            known[report.level] = after
-        return True
-
-    def _take(
-        self, session: Session, batch: wire.ReportBatch, read: Sequence[Columns | None], now_ms: int
-    ) -> list[wire.Refusal]:
-        """Units first: who has taken in work says so before its source goes on."""
-        refused = []
-        for unit in batch.units:
-            why = self._why_not(unit, now_ms)
-            if why:
-                refused.append(wire.Refusal(f"{unit.level}/{unit.processor}/{unit.key_group}", why))
-            else:
-                self.units.take(unit, now_ms)
-        for report, found in zip(batch.sources, read, strict=True):
-            source = self.sources.get(report.level)
-            if source is None:
-                refused.append(wire.Refusal(report.level, self._no_level("source", sorted(self.sources))))
-            elif min(report.partition, report.generation) < 0 or not 0 <= report.partitions <= PARTITIONS_MAX:
-                why = f"partition and generation count from 0 on, partitions up to {PARTITIONS_MAX}"
-                refused.append(wire.Refusal(report.level, why))
-            else:
-                names = session.names.setdefault(report.level, SessionNames())
-                refused += source.take(report, names, found, now_ms)
-        return refused
-
-    def _why_not(self, unit: wire.UnitReport, now_ms: int) -> str:
-        if unit.level not in self._levels:
-            return self._no_level("level", sorted(self._levels))
-        if not unit.processor or len(unit.processor) > _NAME_MAX:
-            return f"a processor has a name of 1 to {_NAME_MAX} characters"
-        if unit.oldest_work_ms is not None and unit.oldest_work_ms < 0:
-            self.counters["negative"] += 1
-            return "oldest work before 1970; expected ms since the epoch"
-        return ""
-
-    def _no_level(self, kind: str, known: Sequence[str]) -> str:
-        self.counters["unknown_levels"] += 1
-        return f"no such {kind} in application {self.application.name}; expected one of {', '.join(known)}"
 
     def _answer(self, *, resend: bool = False, refused: tuple[wire.Refusal, ...] = ()) -> wire.ReportAnswer:
         marks = self.published.marks
@@ -187,7 +129,7 @@ class RunningApplication:
     def source(self, level: str) -> SourceState:
         found = self.sources.get(level)
         if found is None:
-            raise DefinitionError(self._no_level("source", sorted(self.sources)), found=repr(level))
+            raise DefinitionError(self.intake.no_level("source", sorted(self.sources)), found=repr(level))
         return found
 
     def change_hosts(self, change: wire.HostsChange) -> wire.HostsChanged:

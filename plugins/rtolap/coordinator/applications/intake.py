@@ -1,0 +1,90 @@
+"""Takes a batch of reports into sources and units, and says which parts of it had no effect."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from rtolap.coordinator.applications.columns import Columns
+from rtolap.coordinator.applications.sessions import Session, SessionNames
+from rtolap.coordinator.applications.sources import SourceState
+from rtolap.coordinator.applications.units import Units
+from rtolap.model.application import Application
+from rtolap.wire import watermark as wire
+
+HOSTS_MAX = 200_000
+PARTITIONS_MAX = 10_000
+NAME_MAX = 200
+
+
+class Intake:
+    """Of one application. `check` a batch first, then `names_fit`, then `take`, under the caller's lock."""
+
+    def __init__(
+        self,
+        application: Application,
+        sources: Mapping[str, SourceState],
+        units: Units,
+        counters: Counter[str],
+    ) -> None:
+        self._application = application
+        self._sources = sources
+        self._units = units
+        self._counters = counters
+        self._levels = frozenset(level.name for level in application.levels)
+
+    def check(self, report: wire.SourceReport) -> Columns | None:
+        """Raises DefinitionError for what cannot be read; None for a report in plain names."""
+        source = self._sources.get(report.level)
+        return None if source is None else source.check(report)
+
+    def names_fit(self, session: Session, batch: wire.ReportBatch, read: Sequence[Columns | None]) -> bool:
+        if not session.known and not batch.begins:
+            return False
+        known = {level: len(names.names) for level, names in session.names.items()}
+        for report, found in zip(batch.sources, read, strict=True):
+            source = self._sources.get(report.level)
+            if source is None:
+                continue
+            after = source.names_after(report, known.get(report.level, 0), found)
+            if after is None or after > HOSTS_MAX:
+                return False
+            known[report.level] = after
+        return True
+
+    def take(
+        self, session: Session, batch: wire.ReportBatch, read: Sequence[Columns | None], now_ms: int
+    ) -> list[wire.Refusal]:
+        """Units first: who has taken in work says so before its source goes on."""
+        refused = []
+        for unit in batch.units:
+            why = self._why_not(unit, now_ms)
+            if why:
+                refused.append(wire.Refusal(f"{unit.level}/{unit.processor}/{unit.key_group}", why))
+            else:
+                self._units.take(unit, now_ms)
+        for report, found in zip(batch.sources, read, strict=True):
+            source = self._sources.get(report.level)
+            if source is None:
+                refused.append(wire.Refusal(report.level, self.no_level("source", sorted(self._sources))))
+            elif min(report.partition, report.generation) < 0 or not 0 <= report.partitions <= PARTITIONS_MAX:
+                why = f"partition and generation count from 0 on, partitions up to {PARTITIONS_MAX}"
+                refused.append(wire.Refusal(report.level, why))
+            else:
+                names = session.names.setdefault(report.level, SessionNames())
+                refused += source.take(report, names, found, now_ms)
+        return refused
+
+    def _why_not(self, unit: wire.UnitReport, now_ms: int) -> str:
+        if unit.level not in self._levels:
+            return self.no_level("level", sorted(self._levels))
+        if not unit.processor or len(unit.processor) > NAME_MAX:
+            return f"a processor has a name of 1 to {NAME_MAX} characters"
+        if unit.oldest_work_ms is not None and unit.oldest_work_ms < 0:
+            self._counters["negative"] += 1
+            return "oldest work before 1970; expected ms since the epoch"
+        return ""
+
+    def no_level(self, kind: str, known: Sequence[str]) -> str:
+        self._counters["unknown_levels"] += 1
+        return f"no such {kind} in application {self._application.name}; expected one of {', '.join(known)}"
