@@ -75,6 +75,10 @@ def _ports() -> list[str]:
 def test_up_status_crash_up_down(stack: Command) -> None:
     up = stack("up", *ONLY, *_ports(), "--json")
     assert up.returncode == 0, up.stderr
+    told = [line.split()[2:4] for line in up.stderr.splitlines()]  # 1.5 s  kafka  ready …
+    assert {("zookeeper", "starting"), ("kafka", "starting"), ("zookeeper", "ready"), ("kafka", "ready")} <= {
+        tuple(words) for words in told
+    }
     code, first = stack.status()
     assert code == 0
     assert {name: part["state"] for name, part in first.items()} == {"zookeeper": "ready", "kafka": "ready"}
@@ -109,6 +113,21 @@ def test_up_status_crash_up_down(stack: Command) -> None:
     assert code == 3
     assert {part["state"] for part in stopped.values()} == {"stopped"}
     assert stack("down").returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--port", "kafak=9092"), "unknown port; expected zookeeper | kafka | "),
+        (("--port", "kafka=99999"), "wrong --port; expected NAME=NUMBER; found 'kafka=99999'"),
+        (("--only", "zookeper"), "unknown component; expected zookeeper | kafka | "),
+    ],
+)
+def test_a_wrong_option_starts_nothing(stack: Command, arguments: tuple[str, ...], said: str) -> None:
+    up = stack("up", *arguments)
+    assert (up.returncode, up.stdout) == (1, "")
+    assert said in " ".join(up.stderr.split())
+    assert not stack.folder.exists()
 
 
 def test_down_ends_what_outlived_its_component(stack: Command) -> None:
