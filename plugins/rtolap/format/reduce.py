@@ -1,7 +1,8 @@
 """Reductions by group number: exact, null as SQL has it, one pass of numpy or Arrow a column.
 
-Whole numbers and decimals are summed modulo 2^128 in four limbs of 32 bits, so no batch can overflow a
-partial sum; a limb holds 2^31 rows. Small values take one 64-bit sum instead, after a look at their range.
+Whole numbers and decimals are summed in four limbs of 32 bits, the topmost with its sign, so no batch can
+overflow a limb's 64 bits: they hold 2^31 rows. What leaves the type of the result is refused, never wrapped.
+Small values take one 64-bit sum instead, after a look at their range.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from rtolap.format.schema import COUPONS
 
 _LIMB = np.uint64(0xFFFFFFFF)
 _SHIFT = np.uint64(32)
+_INT32_MAX = (1 << 31) - 1
 _INT64_MAX = (1 << 63) - 1
 _DECIMAL_MAX = 10**38 - 1
 
@@ -31,7 +33,7 @@ def count_valid(column: pa.Array, ids: Ids, groups: int) -> pa.Array:
 
 
 def sum_values(column: pa.Array, ids: Ids, groups: int, target: pa.DataType) -> pa.Array:
-    """Sum of the non-null values as `target`; null for a group without any. Refused beyond 38 digits."""
+    """Sum of the non-null values as `target`; null for a group without any. Refused beyond what it holds."""
     if column.null_count:
         keep = _valid(column)
         column, ids = column.filter(pa.array(keep)), ids[keep]
@@ -51,7 +53,10 @@ def sum_values(column: pa.Array, ids: Ids, groups: int, target: pa.DataType) -> 
         return _decimals(sums.view(np.uint64), (sums >> 63).view(np.uint64), target, absent)
     sum_low, sum_high = _sum_limbs(low, high, ids, groups)
     if pa.types.is_integer(target):
-        return pa.array(sum_low.view(np.int64), target, mask=absent)
+        totals = sum_low.view(np.int64)
+        if not np.array_equal(sum_high.view(np.int64), totals >> 63):
+            raise Refused("a sum needs more than 64 bits", expected=str(target))
+        return pa.array(totals, target, mask=absent)
     return _decimals(sum_low, sum_high, target, absent)
 
 
@@ -127,12 +132,16 @@ def _sum_limbs(
     top = (low.view(np.int64) >> 63).view(np.uint64) if high is None else high
     carry = np.zeros(groups, np.uint64)
     limbs = []
-    for limb in (low & _LIMB, low >> _SHIFT, top & _LIMB, top >> _SHIFT):
+    for limb in (low & _LIMB, low >> _SHIFT, top & _LIMB):
         total = carry
         np.add.at(total, ids, limb)
         limbs.append(total & _LIMB)
         carry = total >> _SHIFT
-    return limbs[0] | limbs[1] << _SHIFT, limbs[2] | limbs[3] << _SHIFT
+    signed = carry.view(np.int64)
+    np.add.at(signed, ids, top.view(np.int64) >> 32)
+    if len(signed) and max(int(signed.max()), -int(signed.min()) - 1) > _INT32_MAX:
+        raise Refused("a sum needs more than 38 digits", expected="decimal(38)")
+    return limbs[0] | limbs[1] << _SHIFT, limbs[2] | signed.view(np.uint64) << _SHIFT
 
 
 def _decimals(
