@@ -107,6 +107,12 @@ def test_every_answer_is_a_recount_of_a_prefix(
     history = sum(segment.events or 0 for segment in segments)
     assert history == sum(e is not None for events in world.log.values() for e in events)
 
+    fragments, staged = services.folder / "receivers", services.folder / "store" / "staged"
+    wait_for("receivers have dropped their copies", lambda: not list(fragments.rglob("*.fragment")))
+    client.cleanup(world.cube)
+    assert not list(staged.rglob("*.parquet")), "what is in history is staged no more"
+    assert world.ask() == (positions, answer)
+
 
 def _leads(client: CoordinatorClient, receiver_id: str) -> bool:
     try:
