@@ -109,7 +109,7 @@ def test_a_given_setting_keeps_a_running_stack_out(tmp_path: Path, monkeypatch: 
 
 
 def test_every_command_that_shows_or_changes_something_speaks_json() -> None:
-    """Not: processes that run until they are stopped, a log or a path as it is, and the demonstration."""
+    """Not: processes that run until they are stopped, and a log or a path as it is."""
     servers = {"agent serve", "agent sleep", "coordinator serve", "query serve", "receiver serve"}
     as_it_is = {"agent log", "airflow-settings dags-folder", "stack logs"}
     switches = {"agent shutdown", "agent stop"}
@@ -121,4 +121,4 @@ def test_every_command_that_shows_or_changes_something_speaks_json() -> None:
         return set() if any("--json" in option.opts for option in command.params) else {words}
 
     found = set().union(*(without_json(main.load(name), name) for name in main.MOUNTS))
-    assert found == servers | as_it_is | switches | {"demo"}
+    assert found == servers | as_it_is | switches

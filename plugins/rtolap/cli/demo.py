@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from rtolap.base.errors import RtolapError
 from rtolap.base.settings import Settings
-from rtolap.cli.output import console, success, warn
+from rtolap.cli.output import JsonOption, console, error_console, print_json, success, warn
 from rtolap.cli.stack import ProgressView
 from rtolap.demo.flights import DAYS_MAX, ReplayPlan
 from rtolap.demo.journal import Journal
 from rtolap.demo.moments import Moment
-from rtolap.demo.queries import QUERIES
+from rtolap.demo.outcome import Outcome, outcome
 from rtolap.demo.run import Demo, DemoPlan
 from rtolap.demo.screen import Screen, answers_table
 from rtolap.stack.environment import airflow_url, mysql_line
@@ -43,6 +44,7 @@ def demo(
     exit: Annotated[bool, typer.Option("--exit", help="Stop everything at the end.")] = False,
     fresh: Annotated[bool, typer.Option("--fresh", help="Throw the stack's data away first.")] = False,
     dir: Annotated[Path, typer.Option("--dir", help="Folder of the stack.")] = Path(DEFAULT_DIR),
+    as_json: JsonOption = False,
 ) -> None:
     """Start the stack, replay the flights of 2013, ask SQL all the time.
 
@@ -62,25 +64,29 @@ def demo(
                 _throw_away(stack, progress)
             state = stack.up((), {}, progress)
         os.environ.update(state.settings)
-        _run(plan, airflow_url(state.ports), journal)
-        is_shown = _report(journal, frozenset(Moment) if is_whole else _MOMENTS_OF_A_CUT)
-        if not exit:
+        _run(plan, airflow_url(state.ports), journal, error_console if as_json else console)
+        found = outcome(journal, frozenset(Moment) if is_whole else _MOMENTS_OF_A_CUT)
+        if as_json:
+            print_json(found)
+        else:
+            _report(found)
+        if not exit and not as_json:
             _what_next(stack, state)
     finally:
         if exit:
             with ProgressView() as progress:
                 stack.down(progress)
-    if not is_shown:
+    if not found.is_shown:
         raise typer.Exit(EXIT_UNEQUAL)
 
 
-def _run(plan: DemoPlan, url: str, journal: Journal) -> None:
-    with Screen(console, journal) as screen:
+def _run(plan: DemoPlan, url: str, journal: Journal, shown_on: Console) -> None:
+    with Screen(shown_on, journal) as screen:
         demo_run = Demo(plan, Settings(), url, screen)
         try:
             demo_run.run(journal)
         except RtolapError:
-            console.print(answers_table(journal))  # what was asked so far, before the reason
+            shown_on.print(answers_table(journal.shown))  # what was asked so far, before the reason
             raise
         finally:
             demo_run.close()
@@ -93,28 +99,26 @@ def _throw_away(stack: Stack, progress: ProgressView) -> None:
         shutil.rmtree(stack.layout.root)
 
 
-def _report(journal: Journal, required: frozenset[Moment]) -> bool:
-    """Print the answers and what became of the malformed records; True if everything is as it should be."""
-    console.print(answers_table(journal))
-    missing = journal.missing(query.name for query in QUERIES)
-    if missing:
-        warn(f"not every query was asked at these moments: {', '.join(missing)}")
-    for why, times in journal.unanswered.most_common():
+def _report(found: Outcome) -> None:
+    """The answers, and what became of the malformed records, for people."""
+    console.print(answers_table(found.answers))
+    if found.missing_moments:
+        warn(f"not every query was asked at these moments: {', '.join(found.missing_moments)}")
+    for why, times in found.asked_again.items():
         warn(f"asked again, {times} times: {why}")
-    if journal.all_equal:
-        success(f"{journal.asked} answers, each equal to the recount of exactly its prefix")
+    if 0 < found.asked == found.equal:
+        success(f"{found.asked} answers, each equal to the recount of exactly its prefix")
     else:
-        warn(f"{journal.asked - journal.equal} of {journal.asked} answers differ from the recount")
-    refusals = journal.refusals
+        warn(f"{found.asked - found.equal} of {found.asked} answers differ from the recount")
+    refusals = found.refusals
     if refusals is None:
-        return False
+        return
     if refusals.all_kept:
         reasons = ", ".join(f"{count} {reason}" for reason, count in refusals.by_reason.items())
         success(f"{refusals.sent} malformed records, each kept as a dead letter: {reasons}")
     else:
         lost, unexpected = sorted(refusals.lost), sorted(refusals.unexpected)
         warn(f"malformed records lost: {lost}; good ones refused: {unexpected} (partition, offset)")
-    return journal.all_equal and refusals.all_kept and not required.intersection(missing)
 
 
 def _what_next(stack: Stack, state: StackState) -> None:

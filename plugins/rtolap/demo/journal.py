@@ -4,25 +4,23 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
+import msgspec
 
 from rtolap.demo.moments import Moment
 from rtolap.demo.recount import Rows
 from rtolap.demo.refusals import Refusals
 
 
-class Entry(NamedTuple):
-    """One answer beside its recount. `events` is the size of the prefix that both hold."""
+class Entry(msgspec.Struct, frozen=True):
+    """One answer beside its recount. `events` is the size of the prefix that both hold; `equal` says too that
+    no position went backwards."""
 
     query: str
     moment: Moment
     events: int
     answer: Rows
     recount: Rows
-
-    @property
-    def equal(self) -> bool:
-        return self.answer == self.recount
+    equal: bool
 
 
 class Journal:
@@ -56,7 +54,7 @@ class Journal:
         for moment in sorted(moments, key=list(Moment).index):
             if (query, moment) not in self._seen or not is_equal:
                 self._seen.add((query, moment))
-                self.shown.append(Entry(query, moment, events, answer, recount))
+                self.shown.append(Entry(query, moment, events, answer, recount, is_equal))
 
     def missing(self, queries: Iterable[str]) -> list[Moment]:
         """Moments at which some query was never answered."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+import msgspec
 
 from rtolap.stream.dead_letters import DeadLetter
 
 Place = tuple[int, int]  # partition, offset
 
 
-class Refusals(NamedTuple):
+class Refusals(msgspec.Struct, frozen=True):
     """`by_reason` counts each kept record once, however many receivers reported it."""
 
     sent: int

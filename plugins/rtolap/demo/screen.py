@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rich.console import Console, Group, RenderableType
@@ -11,7 +12,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from rtolap.demo.journal import Journal
+from rtolap.demo.journal import Entry, Journal
 from rtolap.demo.recount import Rows
 
 _CELL_CHARS = 46
@@ -86,7 +87,7 @@ class Screen:
         return Group(Text(self.progress.phase, style="bold"), bar, grid)
 
 
-def answers_table(journal: Journal) -> Table:
+def answers_table(shown: Sequence[Entry]) -> Table:
     """Query × moment: the answer, the recount of the same prefix, and whether they are equal."""
     table = Table(
         title="The same SQL at every moment, beside a recount of the source rows", title_justify="left"
@@ -94,8 +95,8 @@ def answers_table(journal: Journal) -> Table:
     for name in ("query", "moment", "rtolap", "recount", "equal"):
         table.add_column(name, overflow="fold")
     table.add_column("events", justify="right")
-    order = {entry.query: position for position, entry in enumerate(reversed(journal.shown))}
-    for entry in sorted(journal.shown, key=lambda entry: -order[entry.query]):
+    order = {entry.query: position for position, entry in enumerate(reversed(shown))}
+    for entry in sorted(shown, key=lambda entry: -order[entry.query]):
         mark = Text("yes", style="green") if entry.equal else Text("NO", style="bold red")
         row = (entry.query, entry.moment.value, _short(entry.answer), _short(entry.recount))
         table.add_row(*row, mark, str(entry.events))
