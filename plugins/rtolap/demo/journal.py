@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+
 import msgspec
 
 from rtolap.demo.moments import Moment
