@@ -12,6 +12,7 @@ from sqlglot import exp
 from rtolap.model.cube import Schema
 from rtolap.model.predicate import And, Compare, CompareOp, In, IsNull, Like, Not, Or, Predicate, Scalar
 from rtolap.model.types import ColumnType
+from rtolap.query.calendar_parts import as_range, calendar_part
 from rtolap.query.timeline import as_datetime, text
 
 _OPS: dict[type[exp.Expr], CompareOp] = {
@@ -92,9 +93,16 @@ class FilterBuilder:
         if column is None:
             column, constant, op = self._column(right), left, _FLIPPED[op]
         if column is None:
-            return None
+            return self._calendar(left, _FLIPPED[op], right) or self._calendar(right, op, left)
         value = self._value(column, constant)
         return None if value is None else Compare(column, op, value)
+
+    def _calendar(self, node: exp.Expr, op: CompareOp, constant: exp.Expr) -> Predicate | None:
+        part = calendar_part(node)
+        column = None if part is None else self._column(part.column)
+        if part is None or column not in self.schema.cube.time_columns:
+            return None
+        return as_range(column, part.unit, op, self._constant(constant))
 
     def _between(self, node: exp.Between) -> Predicate | None:
         low = self._compare(node.this, "ge", node.args["low"])
@@ -102,9 +110,13 @@ class FilterBuilder:
         return None if low is None or high is None or node.args.get("symmetric") else And((low, high))
 
     def _in(self, node: exp.In) -> Predicate | None:
-        column = self._column(node.this)
-        if column is None or node.args.get("query") is not None or not node.expressions:
+        if node.args.get("query") is not None or not node.expressions:
             return None
+        column = self._column(node.this)
+        if column is None:
+            terms = [self._calendar(node.this, "eq", item) for item in node.expressions]
+            known = tuple(term for term in terms if term is not None)
+            return Or(known) if len(known) == len(terms) else None
         values = [self._value(column, item) for item in node.expressions]
         kept = tuple(value for value in values if value is not None)
         return In(column, kept) if len(kept) == len(values) else None
