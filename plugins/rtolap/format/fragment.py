@@ -203,5 +203,5 @@ def _damaged(path: Path, what: str, expected: object, found: object) -> Corrupte
         f"fragment {path}: wrong {what}",
         expected=expected,
         found=found,
-        action="delete both files; the receiver reads these events again from Kafka",
+        action="stop the receiver, move the cube's folder away and start it: it replays from Kafka",
     )
