@@ -113,6 +113,8 @@ def _compare(comparison: exp.Expr, column_left: bool, cube: CubeScope, context: 
             found=repr(value),
         )
     if kind in (exp.GT, exp.LTE):  # event times are whole microseconds: > x is >= x + 1 µs
+        if instant == datetime.max:  # nothing is later, and an event time is never NULL
+            return exp.false() if kind is exp.GT else exp.true()
         kind = exp.GTE if kind is exp.GT else exp.LT
         instant += _MICROSECOND
     unit = _aligned_unit(instant, cube)
