@@ -63,7 +63,9 @@ def test_the_provider_describes_itself_as_airflow_wants() -> None:
 def test_receivers_come_from_the_variable_the_file_or_the_default(tmp_path: Path) -> None:
     assert [r["receiver_id"] for r in declared_receivers(None, tmp_path)] == ["r0", "r1"]
     (tmp_path / "receivers.yaml").write_text("receivers:\n- {id: a, replica_set: x, port: 1}\n")
-    assert declared_receivers(None, tmp_path) == [{"receiver_id": "a", "replica_set": "x", "port": 1}]
+    assert declared_receivers(None, tmp_path) == [
+        {"receiver_id": "a", "replica_set": "x", "port": 1, "bounds": {}}
+    ]
     assert declared_receivers([{"id": "b", "replica_set": "y"}], tmp_path)[0]["port"] == 0
 
 
@@ -78,6 +80,9 @@ def test_receivers_come_from_the_variable_the_file_or_the_default(tmp_path: Path
         [{"id": "a", "replica_set": "x", "port": -1}],
         [{"id": "a", "replica_set": "x"}, {"id": "a", "replica_set": "y"}],
         [{"id": "a", "replica_set": "x", "more": 1}],
+        [{"id": "a", "replica_set": "x", "bounds": {"flush": 1}}],
+        [{"id": "a", "replica_set": "x", "bounds": {"flush_rows": "many"}}],
+        [{"id": "a", "replica_set": "x", "bounds": ["--flush-rows"]}],
     ],
 )
 def test_a_wrong_declaration_is_named(wrong: object, tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskD
 from rtolap.airflow.build import SparkBuildOperator
 from rtolap.airflow.hook import RtolapHook
 from rtolap.airflow.process import ManagedProcessOperator, ReceiverOperator
+from rtolap.airflow.receivers import BOUNDS
 from rtolap.base.errors import NotYet, Refused
+from rtolap.cli import main
 from rtolap.testing.agent_harness import RunningAgent, running_agent
 from rtolap.wire.coordinator import BuildInfo, BuildSpec, Queue, QueueEntry, SegmentInfo
 
@@ -199,6 +201,15 @@ def test_a_receiver_is_a_command_of_the_allow_list() -> None:
     operator = ReceiverOperator(task_id="t", receiver_id="r0", replica_set="rs-0", port=7080)
     assert shlex.join(operator.argv) == "rtolap receiver serve --id r0 --replica-set rs-0 --port 7080"
     assert operator.process_key == "receiver.r0"
+
+
+def test_bounds_of_a_receiver_are_options_that_its_command_knows() -> None:
+    bounds = dict.fromkeys(BOUNDS, 1 << 20)
+    operator = ReceiverOperator(task_id="t", receiver_id="r0", replica_set="rs-0", bounds=bounds)
+    options = [word for word in operator.argv if word.startswith("--")]
+    serve = main.load("receiver").commands["serve"]
+    assert set(options) <= {name for option in serve.params for name in option.opts}
+    assert len(options) == 3 + len(BOUNDS)
 
 
 def build(**more: Any) -> SparkBuildOperator:

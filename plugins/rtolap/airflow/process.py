@@ -152,15 +152,29 @@ class ManagedProcessOperator(BaseOperator):
 
 
 class ReceiverOperator(ManagedProcessOperator):
-    """One receiver, as a task that never ends by itself. `port` 0 lets the receiver find a free one."""
+    """One receiver, as a task that never ends by itself.
 
-    def __init__(self, *, receiver_id: str, replica_set: str, port: int = 0, **kwargs: Any) -> None:
+    `port` 0 lets the receiver find a free one; `bounds` are options of `rtolap receiver serve` by name.
+    """
+
+    def __init__(
+        self,
+        *,
+        receiver_id: str,
+        replica_set: str,
+        port: int = 0,
+        bounds: Mapping[str, int | float] | None = None,
+        **kwargs: Any,
+    ) -> None:
         argv = ["rtolap", "receiver", "serve", "--id", receiver_id, "--replica-set", replica_set]
         argv += ["--port", str(port)]
+        for name, value in sorted((bounds or {}).items()):
+            argv += [f"--{name.replace('_', '-')}", str(value)]
         super().__init__(argv=argv, process_key=f"receiver.{receiver_id}", **kwargs)
         self.receiver_id = receiver_id
         self.replica_set = replica_set
         self.port = port
+        self.bounds = bounds
 
 
 def find(agent: AgentClient, key: str) -> ProcessStatus | None:

@@ -1,6 +1,7 @@
 """Which receivers this deployment runs: Variable `rtolap_receivers`, else `include/receivers.yaml`, else two.
 
-Each is `{id, replica_set, port}`, in JSON or YAML; `port` may be left out (0: a free one).
+Each is `{id, replica_set, port, bounds}`, in JSON or YAML; `port` may be left out (0: a free one), and so may
+`bounds`, options of `rtolap receiver serve` by name: `{flush_rows: 200000}`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,16 @@ from rtolap.base.errors import DefinitionError
 VARIABLE = "rtolap_receivers"
 FILE_NAME = "receivers.yaml"
 RECEIVERS_MAX = 500
+BOUNDS = (
+    "flush_rows",
+    "flush_bytes",
+    "checkpoint_interval_s",
+    "fragments_max",
+    "merge_bytes_max",
+    "unbuilt_segments_max",
+    "disk_free_bytes_min",
+    "idle_after_s",
+)
 
 # One replica set of two: each event is kept twice, and either receiver may be lost.
 DEFAULT: tuple[dict[str, Any], ...] = (
@@ -40,13 +51,10 @@ def parse(declared: object, where: str) -> list[dict[str, Any]]:
 
 
 def _parse_one(entry: object, where: str) -> dict[str, Any]:
-    if not isinstance(entry, dict) or not {"id", "replica_set"} <= set(entry) <= {
-        "id",
-        "replica_set",
-        "port",
-    }:
+    known = {"id", "replica_set", "port", "bounds"}
+    if not isinstance(entry, dict) or not {"id", "replica_set"} <= set(entry) <= known:
         raise DefinitionError(
-            f"{where} is no receiver", expected="id, replica_set and port", found=repr(entry)
+            f"{where} is no receiver", expected="id, replica_set, port and bounds", found=repr(entry)
         )
     port = entry.get("port", 0)
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port < 65536:
@@ -56,7 +64,22 @@ def _parse_one(entry: object, where: str) -> dict[str, Any]:
             raise DefinitionError(
                 f"{where} has a wrong {name}", expected="letters, digits and . _ -", found=repr(entry[name])
             )
-    return {"receiver_id": entry["id"], "replica_set": entry["replica_set"], "port": port}
+    return {
+        "receiver_id": entry["id"],
+        "replica_set": entry["replica_set"],
+        "port": port,
+        "bounds": _parse_bounds(entry.get("bounds", {}), where),
+    }
+
+
+def _parse_bounds(declared: object, where: str) -> dict[str, int | float]:
+    """Names and positive numbers; how large each may be is the receiver's to say."""
+    if not isinstance(declared, dict) or not set(declared) <= set(BOUNDS):
+        raise DefinitionError(f"{where} has wrong bounds", expected=", ".join(BOUNDS), found=repr(declared))
+    for name, value in declared.items():
+        if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+            raise DefinitionError(f"{where} has a wrong {name}", expected="a number", found=repr(value))
+    return declared
 
 
 def declared_receivers(variable: object, include_dir: Path) -> list[dict[str, Any]]:

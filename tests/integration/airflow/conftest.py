@@ -37,7 +37,7 @@ def airflow(airflow_home: Path, zookeeper: str, kafka: str) -> Iterator[AirflowS
     include = airflow_home / "include"
     include.mkdir()
     # One, to be quick; those of the shipped settings, should their test have come first.
-    (include / "receivers.yaml").write_text("[{id: r0, replica_set: rs-0}]")
+    (include / "receivers.yaml").write_text("[{id: r0, replica_set: rs-0, bounds: {idle_after_s: 2}}]")
     dags = [*(PROJECT / "dags").glob("*.py"), *DAGS.glob("*.py")]
     with airflow_stack(airflow_home, dags, include, zookeeper=zookeeper, kafka=kafka) as stack:
         yield stack
