@@ -157,7 +157,8 @@ class Demo:
         if due and Moment.MEMORY in journal.moments() and Moment.FRAGMENTS not in journal.moments():
             self._checkpoint_s = time.monotonic()
             for receiver in self._answering():
-                receiver.action("checkpoint", {"cube": CUBE})
+                if any(each.cube == CUBE for each in receiver.stats().cubes):  # it may just be starting
+                    receiver.action("checkpoint", {"cube": CUBE})
 
     def _answering(self) -> list[ReceiverClient]:
         """Paused ones are among them: a warning is no silence."""
