@@ -64,6 +64,8 @@ def submit(tmp_path: Path) -> Callable[..., Submitted]:
         done = subprocess.run(
             command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
         )
-        return Submitted(done.returncode, progress_lines(done.stdout), (done.stdout + done.stderr)[-4000:])
+        progress = progress_lines(done.stdout)
+        failed = [f"{line['build_id']}: {line['error']}" for line in progress if line["event"] == "failed"]
+        return Submitted(done.returncode, progress, "\n".join([*failed, (done.stdout + done.stderr)[-4000:]]))
 
     return run
