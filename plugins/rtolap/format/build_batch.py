@@ -2,11 +2,13 @@
 
 A job writes cuboid by cuboid below one scratch folder, split by segment:
 `<scratch>/<cuboid>/__segment=<place in the batch>/part-*.parquet`. The scratch folder lies inside the first
-attempt's own location, so that whatever sweeps a dead attempt sweeps it too. No Spark in here.
+attempt's own location, so that whatever sweeps a dead attempt sweeps it too; and each try has one of its own,
+so that nothing a killed driver had still under way can fall into it. No Spark in here.
 """
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby
@@ -42,8 +44,9 @@ def batches(specs: Sequence[BuildSpec], segments_max: int) -> list[list[BuildSpe
     return found
 
 
-def scratch(batch: Sequence[BuildSpec]) -> str:
-    return f"{batch[0].location}/{SCRATCH_FOLDER}"
+def new_scratch(batch: Sequence[BuildSpec]) -> str:
+    """A folder for one try of the batch."""
+    return f"{batch[0].location}/{SCRATCH_FOLDER}-{uuid.uuid4().hex[:8]}"
 
 
 def adopt(

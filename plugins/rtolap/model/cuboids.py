@@ -47,11 +47,11 @@ def _group_cuboids(group: AggregationGroup) -> set[frozenset[str]]:
     return found
 
 
-def smallest_parents(all_cuboids: tuple[Cuboid, ...], rows: dict[str, int]) -> dict[str, str]:
+def smallest_parents(all_cuboids: tuple[Cuboid, ...], sizes: dict[str, int]) -> dict[str, str]:
     """For each cuboid but the first, the name of the cheapest cuboid already built that contains it.
 
-    `rows` gives known row counts by name; an unknown one counts as many as its number of dimensions
-    suggests. Greedy from the largest cuboid down, as a build goes.
+    `sizes` gives known sizes by name, all in rows or all in bytes; an unknown one counts as large as its
+    number of dimensions suggests. Greedy from the largest cuboid down, as a build goes.
     """
     parents: dict[str, str] = {}
     for position, cuboid in enumerate(all_cuboids[1:], start=1):
@@ -60,7 +60,7 @@ def smallest_parents(all_cuboids: tuple[Cuboid, ...], rows: dict[str, int]) -> d
         ]
         best = min(
             candidates,
-            key=lambda other: (rows.get(other.name, len(other.dimensions) << 40), len(other.dimensions)),
+            key=lambda other: (sizes.get(other.name, len(other.dimensions) << 40), len(other.dimensions)),
         )
         parents[cuboid.name] = best.name
     return parents

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, RtolapError
 from rtolap.format import history
-from rtolap.format.build_batch import adopt, check_events, finish, scratch
+from rtolap.format.build_batch import adopt, check_events, finish
 from rtolap.format.build_inputs import BuildInputs, check_finished, verify_inputs
 from rtolap.format.manifest import HistoryManifest
 from rtolap.format.object_store import open_store
@@ -75,7 +75,7 @@ def build(spark: SparkSession, wanted: Sequence[Verified]) -> Iterator[tuple[Bui
         store.delete_tree(spec.location)
     writer = CuboidWriter(spark, store, specs)
     writer.write_all([each.inputs.files for each in wanted])
-    entries = adopt(store, scratch(specs), specs, writer.cuboids)
+    entries = adopt(store, writer.folder, specs, writer.cuboids)
     report("moved", specs[0], segments=len(specs), files=sum(len(e.files) for of in entries for e in of))
     check_events(store, specs, events, entries)
     report("counted", specs[0], segments=len(specs), events=sum(events))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
-from pyspark.sql import DataFrame, Observation, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from rtolap.format import history
-from rtolap.format.build_batch import SEGMENT_COLUMN, scratch
+from rtolap.format.build_batch import SEGMENT_COLUMN, new_scratch
 from rtolap.format.object_store import ObjectStore
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.cuboids import Cuboid, cuboids, smallest_parents
@@ -26,7 +26,7 @@ class CuboidWriter:
         self._store = store
         self._specs = specs
         self._schema = specs[0].schema
-        self._folder = scratch(specs)
+        self.folder = new_scratch(specs)
         self.cuboids = cuboids(specs[0].cube_definition)
 
     def write_all(self, inputs: Sequence[Sequence[str]]) -> None:
@@ -35,11 +35,11 @@ class CuboidWriter:
         `inputs`: files of each segment of the batch, in its order.
         """
         base = self.cuboids[0]
-        rows = {base.name: self._write(self._inputs(base, inputs), base, 1)}
+        sizes = {base.name: self._write(self._inputs(base, inputs), base, 1)}
         for done, cuboid in enumerate(self.cuboids[1:], start=2):
-            parent = smallest_parents(self.cuboids[:done], rows)[cuboid.name]
+            parent = smallest_parents(self.cuboids[:done], sizes)[cuboid.name]
             source = next(each for each in self.cuboids if each.name == parent)
-            rows[cuboid.name] = self._write(self._written(source), cuboid, done)
+            sizes[cuboid.name] = self._write(self._written(source), cuboid, done)
 
     def _inputs(self, base: Cuboid, inputs: Sequence[Sequence[str]]) -> DataFrame:
         """Rows of all segments, each with its place in the batch."""
@@ -58,20 +58,18 @@ class CuboidWriter:
     def _written(self, cuboid: Cuboid) -> DataFrame:
         """A cuboid of this batch; Spark finds the place in the batch in the folders' names."""
         columns = spark_schema(self._schema, cuboid).add(SEGMENT_COLUMN, T.IntegerType())
-        folder = f"{self._folder}/{history.cuboid_folder(cuboid)}"
+        folder = f"{self.folder}/{history.cuboid_folder(cuboid)}"
         if not self._store.exists(folder):  # nothing was written: there are no events
             return self._spark.createDataFrame([], columns)
         return self._spark.read.schema(columns).parquet(self._store.spark_uri(folder))
 
     def _write(self, source: DataFrame, cuboid: Cuboid, done: int) -> int:
-        """Rows of the cuboid, all segments together."""
-        folder = f"{self._folder}/{history.cuboid_folder(cuboid)}"
+        """Bytes of the cuboid, all segments together."""
+        folder = f"{self.folder}/{history.cuboid_folder(cuboid)}"
         frame = group(source, self._schema, cuboid)
-        observed = Observation()
-        frame = frame.observe(observed, F.count(F.lit(1)).alias("rows"))
         frame.write.option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false").partitionBy(
             SEGMENT_COLUMN
         ).parquet(self._store.spark_uri(folder), compression="zstd")
-        rows = int(observed.get["rows"])
-        report("cuboid", self._specs[0], name=cuboid.name, rows=rows, done=done, total=len(self.cuboids))
-        return rows
+        size = sum(file.bytes for file in self._store.list(folder))
+        report("cuboid", self._specs[0], name=cuboid.name, bytes=size, done=done, total=len(self.cuboids))
+        return size

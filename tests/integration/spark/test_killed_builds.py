@@ -32,6 +32,7 @@ STEPS = [
     ("counted", 1),
     ("built", 1),
 ]
+LONG_BEFORE_THE_END = 2  # a Spark job at least lies ahead; later steps may be over before the kill arrives
 
 
 @pytest.mark.timeout(420)
@@ -51,7 +52,7 @@ def test_a_build_killed_after_any_step_leaves_no_half_version_and_is_built_whole
         kill_after(event, count, *submit_command(str(file)), tmp_path)
         for of, spec, raw in zip(stagings, specs, raws, strict=True):
             if is_finished(of, spec):
-                assert event in ("counted", "built")
+                assert (event, count) not in STEPS[:LONG_BEFORE_THE_END]
                 assert_recount(of, spec, raw)
     done = submit(*specs)
     assert done.exit_code == 0, done.errors
