@@ -12,8 +12,8 @@ help: ## List the targets
 setup: ## Virtual environment, locked dependencies, Kafka's jars
 	@scripts/setup
 
-demo: setup ## Start the stack, replay real events, compare answers (EXIT=1: stop by itself, exit code tells)
-	@$(BIN)/rtolap demo $(if $(filter 1,$(EXIT)),--exit)
+demo: setup ## Start the stack, replay real events, compare answers (EXIT=1: stop by itself, exit code tells; FRESH=1: throw an earlier stack's data away)
+	@$(BIN)/rtolap demo $(if $(filter 1,$(EXIT)),--exit) $(if $(filter 1,$(FRESH)),--fresh)
 
 test: setup ## Everything: unit, contract, integration on the real servers, end-to-end recount
 	@$(BIN)/pytest $(PYTEST_FLAGS) tests

@@ -13,31 +13,11 @@ from typing import Any
 
 import httpx
 import pytest
+from rtolap.testing.prices import define_prices
 from rtolap.testing.services import Services, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
-_DEFINITIONS = """\
-kind: table
-name: {name}_table
-topic: {name}
-time: {{column: ts, format: iso8601, zone: UTC}}
-columns:
-  - {{name: ts, type: string}}
-  - {{name: kind, type: string}}
-  - {{name: price, type: "decimal(10,2)"}}
----
-kind: cube
-name: {name}
-table: {name}_table
-dimensions: [kind]
-time_dimensions: [hour]
-measures:
-  - {{function: count}}
-  - {{function: sum, column: price}}
-segment: {{window: 1h, sliding_window: 1d, sliding_window_max: 2d}}
-retention: {retention}
-"""
 _PRICES = (("pen", "1.10"), ("ink", "2.20"), ("pen", "3.30"), ("ink", None))
 
 
@@ -100,12 +80,6 @@ def services(tmp_path_factory: pytest.TempPathFactory, zookeeper: str, kafka: st
         one.close()
 
 
-def define(folder: Path, name: str, retention: str = "{policy: FULL_BUILD}") -> Path:
-    path = folder / f"{name}.yaml"
-    path.write_text(_DEFINITIONS.format(name=name, retention=retention))
-    return path
-
-
 def events(folder: Path, name: str, hours: tuple[int, ...] = (1,)) -> Path:
     """Four events an hour, the last without a price, and a record that is no JSON at the end."""
     path = folder / f"{name}.ndjson"
@@ -120,7 +94,7 @@ def events(folder: Path, name: str, hours: tuple[int, ...] = (1,)) -> Path:
 
 def test_from_definitions_to_answers(services: Services, tmp_path: Path, unique_name: str) -> None:
     shell, cube, table = Shell(services), unique_name, f"{unique_name}_table"
-    definitions = define(tmp_path, cube)
+    definitions = define_prices(tmp_path, cube)
 
     produced = shell.json("produce", str(events(tmp_path, cube)), "--partitions", "1")
     assert produced == {"topic": cube, "records": 5, "end_offsets": {"0": 5}}
@@ -174,7 +148,9 @@ def test_what_is_purged_from_receivers_does_not_come_back(
 ) -> None:
     shell, cube = Shell(services), f"purged_{uuid.uuid4().hex[:8]}"
     create_topic(cube)
-    shell.run("create", str(define(tmp_path, cube, "{policy: PURGE, after: 30d}")), "--enable")
+    shell.run(
+        "create", str(define_prices(tmp_path, cube, retention="{policy: PURGE, after: 30d}")), "--enable"
+    )
     shell.run("produce", str(events(tmp_path, cube, hours=(1, 2, 3))))
     first, second, third, fourth = (f"2024-05-01T{hour:02}:00:00" for hour in (1, 2, 3, 4))
 

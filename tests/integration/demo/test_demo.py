@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -23,7 +24,7 @@ def test_the_demonstration_ends_with_equal_answers_and_leaves_nothing_running(
     rtolap = [sys.executable, "-m", "rtolap.cli.main"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("RTOLAP_STACK")}
     shown = subprocess.run(
-        [*rtolap, "demo", "--days", "2", "--exit", "--dir", str(folder)],
+        [*rtolap, "demo", "--days", "2", "--exit", "--json", "--dir", str(folder)],
         cwd=PROJECT,
         env=environment,
         capture_output=True,
@@ -32,10 +33,15 @@ def test_the_demonstration_ends_with_equal_answers_and_leaves_nothing_running(
         check=False,
     )
     assert shown.returncode == 0, (shown.stdout + shown.stderr)[-6000:]
-    assert "each equal to the recount of exactly its prefix" in shown.stdout
-    assert "90 malformed records, each kept as a dead letter" in shown.stdout
-    for moment in ("in memory", "uploaded", "READY", "at the end"):
-        assert moment in shown.stdout
+    found = json.loads(shown.stdout)
+    assert found["is_shown"]
+    assert found["asked"] == found["equal"] > 0
+    assert {"in memory", "READY", "at the end"} <= {answer["moment"] for answer in found["answers"]}
+    assert all(answer["answer"] == answer["recount"] for answer in found["answers"])
+    refusals = found["refusals"]
+    assert refusals["sent"] == sum(refusals["by_reason"].values()) == 90
+    assert not refusals["lost"]
+    assert not refusals["unexpected"]
     assert not _mentioning(str(folder))
 
 

@@ -17,31 +17,12 @@ import sqlalchemy
 from rtolap.base.errors import Unavailable
 from rtolap.query.users import password_hash
 from rtolap.testing.certificates import Certificates, make_certificates
+from rtolap.testing.prices import define_prices
 from rtolap.testing.services import TOKEN, Services, wait_for
 from rtolap.wire.query_client import QueryClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 USER, PASSWORD = "ann", "s3cret #1"
-_DEFINITIONS = """\
-kind: table
-name: {name}_table
-topic: {name}
-time: {{column: ts, format: iso8601, zone: America/New_York}}
-columns:
-  - {{name: ts, type: string}}
-  - {{name: kind, type: string}}
-  - {{name: price, type: "decimal(10,2)"}}
----
-kind: cube
-name: {name}
-table: {name}_table
-dimensions: [kind]
-time_dimensions: [hour]
-measures:
-  - {{function: count}}
-  - {{function: sum, column: price}}
-segment: {{window: 1h, sliding_window: 1d, sliding_window_max: 2d}}
-"""
 
 
 @pytest.fixture(scope="module")
@@ -116,14 +97,14 @@ def test_explain_previews_and_local_time_over_a_real_receiver(
 ) -> None:
     cube = unique_name
     create_topic(cube)
-    (tmp_path / "cube.yaml").write_text(_DEFINITIONS.format(name=cube))
+    definitions = define_prices(tmp_path, cube, zone="America/New_York")
     rows = [
         {"ts": f"2013-11-03T{clock}", "kind": kind, "price": price}
         for clock in ("00:10:00-04:00", "01:10:00-04:00", "01:20:00-05:00", "02:30:00-05:00")
         for kind, price in (("pen", "1.10"), ("ink", None))
     ]
     (tmp_path / f"{cube}.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    shell(services, "create", str(tmp_path / "cube.yaml"), "--enable")
+    shell(services, "create", str(definitions), "--enable")
     shell(services, "produce", str(tmp_path / f"{cube}.ndjson"))
     count = f"SELECT COUNT(*) FROM {cube}"
     with client(services) as asking:
