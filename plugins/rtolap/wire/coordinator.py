@@ -40,6 +40,7 @@ from rtolap.wire.coordinator_messages.members import (
 from rtolap.wire.coordinator_messages.segments import (
     BuildInfo,
     BuildSpec,
+    CompletenessInfo,
     FailRequest,
     PartInfo,
     PartitionRange,
@@ -55,6 +56,7 @@ __all__ = [
     "BuildSpec",
     "CleanupResult",
     "ClusterInfo",
+    "CompletenessInfo",
     "CubeReport",
     "CubeStatus",
     "Definition",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from rtolap.wire.coordinator_messages.base import Definition, Message
@@ -39,12 +41,28 @@ class StoryEntry(Message):
     note: str = ""
 
 
+class CompletenessInfo(Message):
+    """What was known of a segment's events when its closing was decided: `model.completeness`, where each
+    field is explained."""
+
+    application: str
+    window_end_ms: int
+    closed_by: Literal["watermark", "approval", "forced"]
+    watermark_ms: int | None = None
+    expected_missing_ppm: int | None = None
+    bound_ppm: int | None = None
+    approved_by: str | None = None
+
+
 class SegmentInfo(Message):
     """A segment's record as it stands. `segment` is its name, `start_ms`–`end_ms` its event time.
 
     events          of the READY version; None while there is no history
     staged_events   of the staged parts of the next version; None while there is none. What receivers hold
     staged_rows     beside that is not counted here; rows are what the events were rolled up to
+    completeness    None while it is open, and for a cube without an application
+    late_events     of the READY version, those beyond its first version; None while there is no history
+    late_ppm        their share of its events
     """
 
     cube: str
@@ -61,6 +79,9 @@ class SegmentInfo(Message):
     events: int | None = None
     staged_events: int | None = None
     staged_rows: int | None = None
+    completeness: CompletenessInfo | None = None
+    late_events: int | None = None
+    late_ppm: int | None = None
     story: tuple[StoryEntry, ...] = ()
 
 
@@ -68,6 +89,7 @@ class QueueEntry(Message):
     """A segment that waits for a build. `version` is the one to be built.
 
     `building`: an attempt is under way. `waits_for`: an earlier segment has to be promoted first.
+    `completeness`: by what it was closed; None for a cube without an application.
     """
 
     cube: str
@@ -80,6 +102,7 @@ class QueueEntry(Message):
     building: bool = False
     build: BuildInfo | None = None
     waits_for: str | None = None
+    completeness: CompletenessInfo | None = None
 
 
 class Queue(Message):
