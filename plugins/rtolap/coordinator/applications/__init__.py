@@ -1,9 +1,10 @@
 """Watermarks of applications: reports come in, watermarks go out, persisted first.
 
 `service` is the front: one `running.RunningApplication` per declared application on the leader, and its
-tick. `sources` holds the hosts' progress of a source, `units` the oldest work of the units, `sessions` what
-a client has told, `columns` and `intake` read its reports, `host_lists` fetches lists off the tick,
-`explain` says why a window waits.
+tick. Reports come in by `intake`, which asks `sessions` what a client has told before, `columns` and
+`source_reports` for the hosts' progress in `sources`, and `units` for the oldest work; `refusals` says what
+had no effect. Hosts come and go by `host_changes`, lists are fetched off the tick by `host_lists`.
+`publishing` persists and publishes, `explain` says why a window waits.
 
 Kept in ZooKeeper, one record each: what was published, whose word is awaited, approvals, and the hosts that
 count. Progress is soft: a new leader asks everybody to say it again, and until then holds what was

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from rtolap.coordinator.applications import source_reports
 from rtolap.coordinator.applications.columns import Columns
 from rtolap.coordinator.applications.sessions import Session, SessionNames
 from rtolap.coordinator.applications.sources import SourceState
@@ -35,8 +36,7 @@ class Intake:
 
     def check(self, report: wire.SourceReport) -> Columns | None:
         """Raises DefinitionError for what cannot be read; None for a report in plain names."""
-        source = self._sources.get(report.level)
-        return None if source is None else source.check(report)
+        return source_reports.check(report) if report.level in self._sources else None
 
     def names_fit(self, session: Session, batch: wire.ReportBatch, read: Sequence[Columns | None]) -> bool:
         if not session.known and not batch.begins:
@@ -46,7 +46,7 @@ class Intake:
             source = self._sources.get(report.level)
             if source is None:
                 continue
-            after = source.names_after(report, known.get(report.level, 0), found)
+            after = source_reports.names_after(source, report, known.get(report.level, 0), found)
             if after is None or after > HOSTS_MAX:
                 return False
             known[report.level] = after
@@ -72,8 +72,14 @@ class Intake:
                 refused.append(wire.Refusal(report.level, why))
             else:
                 names = session.names.setdefault(report.level, SessionNames())
-                refused += source.take(report, names, found, now_ms)
+                refused += source_reports.take(source, report, names, found, now_ms)
         return refused
+
+    def missed_names(self, session: Session) -> bool:
+        """Is a host listed now of which this session believes to have told?"""
+        return any(
+            source_reports.missed_names(self._sources[level], names) for level, names in session.names.items()
+        )
 
     def _why_not(self, unit: wire.UnitReport, now_ms: int) -> str:
         if unit.level not in self._levels:

@@ -13,28 +13,21 @@ import threading
 from collections import Counter
 from collections.abc import Sequence
 
-import msgspec
-import numpy as np
-
 from rtolap.base.clock import Clock
-from rtolap.base.errors import DefinitionError, NotFound, RtolapError
-from rtolap.coordinator.applications.intake import HOSTS_MAX, NAME_MAX, Intake
+from rtolap.base.errors import DefinitionError, RtolapError
+from rtolap.coordinator.applications.host_changes import HostChanges
+from rtolap.coordinator.applications.intake import NAME_MAX, Intake
+from rtolap.coordinator.applications.publishing import Heard, Published, Publisher
 from rtolap.coordinator.applications.sessions import Sessions
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.coordinator.applications.units import Units
 from rtolap.metadata.applications import ApplicationRecords
-from rtolap.metadata.records import ApplicationState, Approval, LevelState
+from rtolap.metadata.records import Approval
 from rtolap.model.application import Application
-from rtolap.watermark.topology import LevelMarks, Marks, combine
+from rtolap.watermark.topology import combine
 from rtolap.wire import watermark as wire
-from rtolap.wire.watermark import check_host_names
 
 _RELEASE_EVERY_TICKS = 30
-
-
-class Published(msgspec.Struct, frozen=True):
-    marks: Marks
-    at_ms: int
 
 
 class RunningApplication:
@@ -48,22 +41,23 @@ class RunningApplication:
         state = records.begin(application.name, now_ms)
         self.epoch = state.epoch
         self.lock = threading.RLock()
-        self._writing = threading.Lock()
-        self._persisted = state
-        self.published = Published(_marks(state), now_ms)
         self.approvals: tuple[Approval, ...] = records.approvals(application.name)
         self.sessions = Sessions()
         self.units = Units(application, state.units, now_ms)
         self.sources: dict[str, SourceState] = {}
-        self._kept_epochs: dict[str, int] = {}
         for source in application.sources:
             kept = records.hosts(application.name, source.name)
             generations = state.generations.get(source.name, {})
             self.sources[source.name] = SourceState(source, generations, kept, now_ms)
-            self._kept_epochs[source.name] = kept[0]
         self.counters: Counter[str] = Counter()
         self.intake = Intake(application, self.sources, self.units, self.counters)
+        self._host_changes = HostChanges(application.name, self.sources, records, clock, self.lock)
+        self._publisher = Publisher(application.name, records, clock, state, self._heard)
         self._ticks = 0
+
+    @property
+    def published(self) -> Published:
+        return self._publisher.published
 
     # -- reports ----------------------------------------------------------------------------------------
 
@@ -99,12 +93,8 @@ class RunningApplication:
             refused = self.intake.take(session, batch, read, now_ms)
             session.heard_ms = now_ms
             self.counters["refused_entries"] += len(refused)
-            missed = any(
-                source.missed_names(session.names[level])
-                for level, source in self.sources.items()
-                if level in session.names
-            )
-        self._persist(None)
+            missed = self.intake.missed_names(session)
+        self._publisher.persist()
         with self.lock:
             session.sequence = max(session.sequence, batch.sequence)
             self.counters["batches"] += 1
@@ -133,65 +123,13 @@ class RunningApplication:
         return found
 
     def change_hosts(self, change: wire.HostsChange) -> wire.HostsChanged:
-        """Answers when a next leader would know it too. Raises DefinitionError, NotFound."""
-        source = self.source(change.level)
-        listed = source.source.hosts
-        check_host_names(change.hosts, "hosts")
-        now_ms = self._clock.now_ms()
-        lease_ms = listed.registry.lease_ms if listed is not None and listed.registry is not None else None
-        if listed is None or (change.action in ("register", "renew") and lease_ms is None):
-            kind = "none" if listed is None else listed.kind
-            raise DefinitionError(
-                f"hosts of {change.level} do not register", expected="a host list of registry", found=kind
-            )
-        with self.lock:
-            if lease_ms is not None and change.action in ("register", "renew"):
-                if len(source.hosts) + len(set(change.hosts) - set(source.hosts.index)) > HOSTS_MAX:
-                    raise DefinitionError("too many hosts", expected=f"at most {HOSTS_MAX}")
-                source.hosts.register(change.hosts, now_ms, lease_ms)
-            else:
-                unknown = [
-                    n
-                    for n, at in zip(change.hosts, source.hosts.indices(change.hosts), strict=True)
-                    if at < 0
-                ]
-                if unknown:  # all or nothing
-                    raise NotFound(f"{len(unknown)} hosts are not in the list", found=", ".join(unknown[:5]))
-                for name in change.hosts:
-                    if change.action == "drain":
-                        source.hosts.drain(name, change.end_ms, now_ms, listed.grace_ms)
-                    else:
-                        source.hosts.remove(name)
-                        source.progress.forget(np.array([source.hosts.index[name]], np.int64))
-            source.hosts_changed()
-        self._keep_hosts(change.level)
-        with self.lock:
-            counting = int(source.hosts.kept().size)
-            return wire.HostsChanged(
-                level=change.level, list_epoch=source.hosts.epoch, counting=counting, lease_ms=lease_ms
-            )
+        """Raises DefinitionError, NotFound."""
+        self.source(change.level)
+        return self._host_changes.change(change)
 
     def replace_hosts(self, level: str, names: Sequence[str]) -> None:
         """A list that was fetched."""
-        source = self.source(level)
-        listed = source.source.hosts
-        assert listed is not None, "only sources with a list are fetched for"
-        with self.lock:
-            source.hosts.replace(names, self._clock.now_ms(), listed.grace_ms)
-            source.hosts_changed()
-            source.list_problem = None
-            source.listed_once = True
-        self._keep_hosts(level)
-
-    def _keep_hosts(self, level: str) -> None:
-        """One write for all that wait for one."""
-        source = self.sources[level]
-        with self._writing:
-            with self.lock:
-                epoch, names = source.hosts.epoch, source.counting_names()
-            if self._kept_epochs[level] != epoch:
-                self._records.keep_hosts(self.application.name, level, epoch, names)
-                self._kept_epochs[level] = epoch
+        self._host_changes.replace(level, names)
 
     # -- approvals --------------------------------------------------------------------------------------
 
@@ -229,29 +167,10 @@ class RunningApplication:
             marks = combine(self.application, inputs, self.units.work(published), published, now_ms)
             self.counters["held"] += marks.held
         for level in self.sources:
-            self._keep_hosts(level)
-        self._persist(marks)
+            self._host_changes.keep(level)
+        self._publisher.persist(marks)
 
-    def _persist(self, marks: Marks | None) -> None:
-        """With `marks` a turn of publishing; without, only of whom a next leader has to hear."""
-        with self._writing:
-            with self.lock:
-                wanted = self._wanted(self.published.marks if marks is None else marks)
-            if wanted != self._persisted:
-                self._persisted = self._records.publish(self.application.name, wanted)
-            if marks is not None:
-                self.published = Published(_marks(self._persisted), self._clock.now_ms())
-
-    def _wanted(self, marks: Marks) -> ApplicationState:
-        return ApplicationState(
-            epoch=self.epoch,
-            levels={name: LevelState(one.input_ms, one.output_ms) for name, one in marks.levels.items()},
-            global_ms=marks.global_ms,
-            generations={name: source.generations() for name, source in self.sources.items()},
-            units=self.units.keys(),
-        )
-
-
-def _marks(state: ApplicationState) -> Marks:
-    levels = {name: LevelMarks(one.input_ms, one.output_ms) for name, one in state.levels.items()}
-    return Marks(levels, state.global_ms)
+    def _heard(self) -> Heard:
+        with self.lock:
+            generations = {name: source.generations() for name, source in self.sources.items()}
+            return Heard(generations, self.units.keys())

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtolap.base.errors import Refused
+from rtolap.watermark.hostlist import Hosts
 from rtolap.wire.watermark import ReportBatch
 
 CLIENTS_MAX = 10_000
@@ -24,6 +25,15 @@ class SessionNames:
     names: list[str] = field(default_factory=list)
     at: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     mapped_at: object = None
+
+    def indices(self, hosts: Hosts, list_state: object) -> NDArray[np.int64]:
+        """Of all names, as the list stands."""
+        if self.mapped_at != list_state:
+            self.at = hosts.indices(self.names)
+            self.mapped_at = list_state
+        elif self.at.size < len(self.names):
+            self.at = np.concatenate([self.at, hosts.indices(self.names[self.at.size :])])
+        return self.at
 
 
 @dataclass(slots=True)

@@ -1,23 +1,19 @@
-"""Progress, rates and hosts of one source, and what its rule makes of them."""
+"""Progress, rates and hosts of one source, and what its rule makes of them. Reports come in by
+`source_reports`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rtolap.coordinator.applications.columns import Columns, columns, zone_hint
-from rtolap.coordinator.applications.sessions import SessionNames
 from rtolap.model.application import Source
 from rtolap.watermark.hostlist import NO_LIMIT_MS, Hosts
 from rtolap.watermark.progress import HostProgress
 from rtolap.watermark.rules import WINDOW_MS, Decision, Deficit, HostPrecise, Rule
 from rtolap.watermark.snapshot import Snapshot
 from rtolap.watermark.weights import HostRates
-from rtolap.wire.watermark import Refusal, SourceReport, check_host_names
 
-_NAMED_MAX = 5  # hosts named in one refusal
 _GONE_KEPT = 1000  # hosts that left keep their room until there are so many, and more of them than others
 
 
@@ -74,112 +70,13 @@ class SourceState:
     def counting_names(self) -> list[str]:
         return [self.hosts.names[at] for at in self.hosts.kept().tolist()]
 
-    # -- reports ----------------------------------------------------------------------------------------
-
-    def check(self, report: SourceReport) -> Columns | None:
-        """Raises DefinitionError for what cannot be read; None for a report in plain names."""
-        if report.hosts:
-            check_host_names(report.hosts, f"hosts of {report.level}/{report.partition}")
-        return None if report.progress else columns(report)
-
-    def names_after(self, report: SourceReport, known: int, found: Columns | None) -> int | None:
-        """How many names the session knows after the report; None if it counts on names that were never
-        said."""
-        if report.hosts_from > known or report.hosts_from < 0:
-            return None
-        total = max(known, report.hosts_from + len(report.hosts))
-        if found is None or not self.named or not found.index.size:
-            return total
-        return total if int(found.index.min()) >= 0 and int(found.index.max()) < total else None
-
-    def take(
-        self, report: SourceReport, session: SessionNames, found: Columns | None, now_ms: int
-    ) -> list[Refusal]:
-        """Call `check` and `names_after` first. What is refused has had no effect."""
-        names: Sequence[str]
-        if found is None:
-            names = list(report.progress)
-            latest_ms = np.fromiter(report.progress.values(), np.int64, len(names))
-            at = self.hosts.indices(names) if self.named else np.zeros(len(names), np.int64)
-            events = None
-        else:
-            session.names.extend(report.hosts[len(session.names) - report.hosts_from :])
-            at = self._mapped(session)[found.index] if self.named else np.zeros(len(found.index), np.int64)
-            names, latest_ms, events = session.names, found.latest_ms, found.events
-        if not self.named:  # one nameless host that is on all partitions
-            sound = latest_ms[(latest_ms >= 0) & (latest_ms <= now_ms + self.source.future_max_ms)]
-            counted = sound if sound.size else latest_ms
-            at, latest_ms = at[:1], counted.max(keepdims=True) if counted.size else counted
-        applied = self.progress.apply(report.partition, report.generation, at, latest_ms, now_ms)
-        where = f"{report.level}/{report.partition}"
-        if applied.stale:
-            now = self.progress.generation(report.partition)
-            why = f"generation {report.generation} is over, the partition's consumer is of generation {now}"
-            return [Refusal(where, why)]
-        self.awaited.discard(report.partition)
-        self._generations[report.partition] = report.generation
-        if report.partitions > self._partitions:  # a host may log to one of which nobody has spoken yet
-            self._partitions = report.partitions
-            self.awaited |= set(range(report.partitions)) - self._generations.keys()
-        if events is not None and self.named:
-            taken = applied.accepted & (events >= 0)
-            self.rates.observe(at[taken], events[taken], latest_ms[taken])
-        if bool(applied.accepted.all()):
-            return []
-        index = None if found is None or not self.named else found.index
-        return self._refusals(where, names, index, at, latest_ms, now_ms)
-
-    def missed_names(self, session: SessionNames) -> bool:
-        """Is a host listed now that was not when the session named it? Then it has to be said again."""
-        if not self.named or session.mapped_at == self.list_state:
-            return False
-        before = session.at
-        after = self._mapped(session)[: before.size]
-        return bool(((before < 0) & (after >= 0)).any())
-
-    def _mapped(self, session: SessionNames) -> NDArray[np.int64]:
-        if session.mapped_at != self.list_state:
-            session.at = self.hosts.indices(session.names)
-            session.mapped_at = self.list_state
-        elif session.at.size < len(session.names):
-            fresh = self.hosts.indices(session.names[session.at.size :])
-            session.at = np.concatenate([session.at, fresh])
-        return session.at
-
-    def _refusals(
-        self,
-        where: str,
-        names: Sequence[str],
-        index: NDArray[np.int32] | None,
-        at: NDArray[np.int64],
-        latest_ms: NDArray[np.int64],
-        now_ms: int,
-    ) -> list[Refusal]:
-        def named(rows: NDArray[np.int64]) -> str:
-            if not self.named:
-                return f"{where}: an event time"
-            shown = [names[int(row) if index is None else int(index[row])] for row in rows[:_NAMED_MAX]]
-            more = f" and {rows.size - len(shown)} more" if rows.size > len(shown) else ""
-            return f"{where}: {rows.size} hosts ({', '.join(shown)}{more})"
-
-        found = []
-        unknown = np.flatnonzero(at < 0)
-        if unknown.size:
-            kind = self.source.hosts.kind if self.source.hosts else "none"
-            found.append(
-                Refusal(named(unknown), f"not in the host list (from {kind}): list them, or register them")
-            )
-        negative = np.flatnonzero((at >= 0) & (latest_ms < 0))
-        if negative.size:
-            found.append(Refusal(named(negative), "event time before 1970; expected ms since the epoch"))
-        ahead = np.flatnonzero((at >= 0) & (latest_ms > now_ms + self.source.future_max_ms))
-        if ahead.size:
-            ahead_ms = int(latest_ms[ahead[0]]) - now_ms
-            hint = zone_hint(ahead_ms)
-            most_ms = self.source.future_max_ms
-            why = f"event time {ahead_ms} ms ahead of the clock; expected at most {most_ms} ms"
-            found.append(Refusal(named(ahead), f"{why}; {hint}" if hint else why))
-        return found
+    def heard(self, partition: int, generation: int, partitions: int) -> None:
+        """A consumer has spoken; of `partitions` in all a host may log to one of which nobody has yet."""
+        self.awaited.discard(partition)
+        self._generations[partition] = generation
+        if partitions > self._partitions:
+            self._partitions = partitions
+            self.awaited |= set(range(partitions)) - self._generations.keys()
 
     # -- the rule ---------------------------------------------------------------------------------------
 

@@ -1,0 +1,103 @@
+"""Changes of who counts: hosts that register, are drained or removed, and lists that were fetched.
+
+Answered when a next leader would know it too.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import DefinitionError, NotFound
+from rtolap.coordinator.applications.intake import HOSTS_MAX
+from rtolap.coordinator.applications.sources import SourceState
+from rtolap.metadata.applications import ApplicationRecords
+from rtolap.model.application import HostList
+from rtolap.wire import watermark as wire
+from rtolap.wire.watermark import check_host_names
+
+
+class HostChanges:
+    """Of one application; `lock` is the one that its sources are changed under."""
+
+    def __init__(
+        self,
+        name: str,
+        sources: Mapping[str, SourceState],
+        records: ApplicationRecords,
+        clock: Clock,
+        lock: threading.RLock,
+    ) -> None:
+        self._name = name
+        self._sources = sources
+        self._records = records
+        self._clock = clock
+        self._lock = lock
+        self._writing = threading.Lock()
+        self._kept_epochs = {level: source.hosts.epoch for level, source in sources.items()}
+
+    def change(self, change: wire.HostsChange) -> wire.HostsChanged:
+        """All of it or nothing. Raises DefinitionError, NotFound; `change.level` is one of the sources."""
+        source = self._sources[change.level]
+        listed = source.source.hosts
+        check_host_names(change.hosts, "hosts")
+        now_ms = self._clock.now_ms()
+        lease_ms = listed.registry.lease_ms if listed is not None and listed.registry is not None else None
+        if listed is None or (change.action in ("register", "renew") and lease_ms is None):
+            kind = "none" if listed is None else listed.kind
+            raise DefinitionError(
+                f"hosts of {change.level} do not register", expected="a host list of registry", found=kind
+            )
+        with self._lock:
+            if lease_ms is not None and change.action in ("register", "renew"):
+                if len(source.hosts) + len(set(change.hosts) - set(source.hosts.index)) > HOSTS_MAX:
+                    raise DefinitionError("too many hosts", expected=f"at most {HOSTS_MAX}")
+                source.hosts.register(change.hosts, now_ms, lease_ms)
+            else:
+                _let_go(source, listed, change, now_ms)
+            source.hosts_changed()
+        self.keep(change.level)
+        with self._lock:
+            return wire.HostsChanged(
+                level=change.level,
+                list_epoch=source.hosts.epoch,
+                counting=int(source.hosts.kept().size),
+                lease_ms=lease_ms,
+            )
+
+    def replace(self, level: str, names: Sequence[str]) -> None:
+        """A list that was fetched."""
+        source = self._sources[level]
+        listed = source.source.hosts
+        assert listed is not None, "only sources with a list are fetched for"
+        with self._lock:
+            source.hosts.replace(names, self._clock.now_ms(), listed.grace_ms)
+            source.hosts_changed()
+            source.list_problem = None
+            source.listed_once = True
+        self.keep(level)
+
+    def keep(self, level: str) -> None:
+        """Persist the list if it is another one; one write for all that wait for it."""
+        source = self._sources[level]
+        with self._writing:
+            with self._lock:
+                epoch, names = source.hosts.epoch, source.counting_names()
+            if self._kept_epochs[level] != epoch:
+                self._records.keep_hosts(self._name, level, epoch, names)
+                self._kept_epochs[level] = epoch
+
+
+def _let_go(source: SourceState, listed: HostList, change: wire.HostsChange, now_ms: int) -> None:
+    known = source.hosts.indices(change.hosts)
+    unknown = [name for name, at in zip(change.hosts, known.tolist(), strict=True) if at < 0]
+    if unknown:
+        raise NotFound(f"{len(unknown)} hosts are not in the list", found=", ".join(unknown[:5]))
+    for name in change.hosts:
+        if change.action == "drain":
+            source.hosts.drain(name, change.end_ms, now_ms, listed.grace_ms)
+        else:
+            source.hosts.remove(name)
+    if change.action == "remove":
+        source.progress.forget(known)

@@ -1,0 +1,73 @@
+"""What one leader has published of an application: persisted first, never a smaller value."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import msgspec
+
+from rtolap.base.clock import Clock
+from rtolap.metadata.applications import ApplicationRecords
+from rtolap.metadata.records import ApplicationState, LevelState, UnitKey
+from rtolap.watermark.topology import LevelMarks, Marks
+
+
+class Published(msgspec.Struct, frozen=True):
+    marks: Marks
+    at_ms: int
+
+
+class Heard(msgspec.Struct, frozen=True):
+    """Whom a next leader has to hear before it goes on: see `metadata.records.ApplicationState`."""
+
+    generations: dict[str, dict[int, int]]
+    units: tuple[UnitKey, ...]
+
+
+class Publisher:
+    """`heard` is asked for under a lock of its own making. One write at a time."""
+
+    def __init__(
+        self,
+        name: str,
+        records: ApplicationRecords,
+        clock: Clock,
+        state: ApplicationState,
+        heard: Callable[[], Heard],
+    ) -> None:
+        self._name = name
+        self._records = records
+        self._clock = clock
+        self._persisted = state
+        self._heard = heard
+        self._writing = threading.Lock()
+        self.published = Published(_marks(state), clock.now_ms())
+
+    def persist(self, marks: Marks | None = None) -> None:
+        """With `marks` a turn of publishing; without, only of whom a next leader has to hear.
+
+        Raises what the store raises, NotLeader where a later epoch has begun; then nothing is published.
+        """
+        with self._writing:
+            heard = self._heard()
+            wanted = _state(self._persisted.epoch, self.published.marks if marks is None else marks, heard)
+            if wanted != self._persisted:
+                self._persisted = self._records.publish(self._name, wanted)
+            if marks is not None:
+                self.published = Published(_marks(self._persisted), self._clock.now_ms())
+
+
+def _state(epoch: int, marks: Marks, heard: Heard) -> ApplicationState:
+    return ApplicationState(
+        epoch=epoch,
+        levels={name: LevelState(one.input_ms, one.output_ms) for name, one in marks.levels.items()},
+        global_ms=marks.global_ms,
+        generations=heard.generations,
+        units=heard.units,
+    )
+
+
+def _marks(state: ApplicationState) -> Marks:
+    levels = {name: LevelMarks(one.input_ms, one.output_ms) for name, one in state.levels.items()}
+    return Marks(levels, state.global_ms)

@@ -1,0 +1,106 @@
+"""From the report of a partition to the progress and the rates of a source's hosts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.coordinator.applications.columns import Columns, columns
+from rtolap.coordinator.applications.refusals import refusals
+from rtolap.coordinator.applications.sessions import SessionNames
+from rtolap.coordinator.applications.sources import SourceState
+from rtolap.wire.watermark import Refusal, SourceReport, check_host_names
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """An entry each: which host (−1 if not listed), its latest instant, and how many events, if counted."""
+
+    at: NDArray[np.int64]
+    latest_ms: NDArray[np.int64]
+    events: NDArray[np.int64] | None
+
+
+def check(report: SourceReport) -> Columns | None:
+    """Raises DefinitionError for what cannot be read; None for a report in plain names."""
+    if report.hosts:
+        check_host_names(report.hosts, f"hosts of {report.level}/{report.partition}")
+    return None if report.progress else columns(report)
+
+
+def names_after(source: SourceState, report: SourceReport, known: int, found: Columns | None) -> int | None:
+    """How many names the session knows after the report; None if it counts on names that were never said."""
+    if report.hosts_from > known or report.hosts_from < 0:
+        return None
+    total = max(known, report.hosts_from + len(report.hosts))
+    if found is None or not source.named or not found.index.size:
+        return total
+    return total if int(found.index.min()) >= 0 and int(found.index.max()) < total else None
+
+
+def take(
+    source: SourceState, report: SourceReport, session: SessionNames, found: Columns | None, now_ms: int
+) -> list[Refusal]:
+    """Call `check` and `names_after` first. What is refused has had no effect."""
+    if found is not None:
+        session.names.extend(report.hosts[len(session.names) - report.hosts_from :])
+    rows = (
+        _named(source, report, session, found) if source.named else _nameless(source, report, found, now_ms)
+    )
+    applied = source.progress.apply(report.partition, report.generation, rows.at, rows.latest_ms, now_ms)
+    where = f"{report.level}/{report.partition}"
+    if applied.stale:
+        now = source.progress.generation(report.partition)
+        why = f"generation {report.generation} is over, the partition's consumer is of generation {now}"
+        return [Refusal(where, why)]
+    source.heard(report.partition, report.generation, report.partitions)
+    if rows.events is not None:
+        taken = applied.accepted & (rows.events >= 0)
+        source.rates.observe(rows.at[taken], rows.events[taken], rows.latest_ms[taken])
+    if bool(applied.accepted.all()):
+        return []
+    return refusals(
+        where,
+        _names(report, session, found) if source.named else None,
+        rows.at,
+        rows.latest_ms,
+        now_ms=now_ms,
+        future_max_ms=source.source.future_max_ms,
+        kind=source.source.hosts.kind if source.source.hosts else "none",
+    )
+
+
+def missed_names(source: SourceState, session: SessionNames) -> bool:
+    """Is a host listed now that was not when the session named it? Then it has to be said again."""
+    if not source.named or session.mapped_at == source.list_state:
+        return False
+    before = session.at
+    after = session.indices(source.hosts, source.list_state)[: before.size]
+    return bool(((before < 0) & (after >= 0)).any())
+
+
+def _named(source: SourceState, report: SourceReport, session: SessionNames, found: Columns | None) -> _Rows:
+    if found is not None:
+        at = session.indices(source.hosts, source.list_state)[found.index]
+        return _Rows(at, found.latest_ms, found.events)
+    return _Rows(source.hosts.indices(list(report.progress)), _plain(report), None)
+
+
+def _nameless(source: SourceState, report: SourceReport, found: Columns | None, now_ms: int) -> _Rows:
+    """One host that is on all partitions; the largest sound instant is its progress."""
+    latest_ms = _plain(report) if found is None else found.latest_ms
+    sound = latest_ms[(latest_ms >= 0) & (latest_ms <= now_ms + source.source.future_max_ms)]
+    counted = sound if sound.size else latest_ms
+    largest = counted.max(keepdims=True) if counted.size else counted
+    return _Rows(np.zeros(largest.size, np.int64), largest, None)
+
+
+def _plain(report: SourceReport) -> NDArray[np.int64]:
+    return np.fromiter(report.progress.values(), np.int64, len(report.progress))
+
+
+def _names(report: SourceReport, session: SessionNames, found: Columns | None) -> list[str]:
+    """In the order of the report's entries."""
+    return list(report.progress) if found is None else [session.names[at] for at in found.index.tolist()]
