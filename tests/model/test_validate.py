@@ -76,6 +76,20 @@ def test_wrong_columns_are_refused(columns: tuple[Column, ...], message: str) ->
         validate_table(table(columns=columns))
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"watermark_field": "Water mark"}, "watermark_field: not a name"),
+        ({"watermark_field": "flag"}, "watermark_field: column flag reads this field; expected a field that"),
+    ],
+)
+def test_a_watermark_stands_in_a_field_of_its_own(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(DefinitionError, match=message):
+        validate_table(table(watermark_records="field", **changes))
+    validate_table(table(watermark_records="field"))
+    validate_table(table(watermark_records="header", watermark_field="flag"))
+
+
 @pytest.mark.parametrize("topic", ["", ".", "a/b", "a b", "x" * 250])
 def test_topics_are_names_that_kafka_takes(topic: str) -> None:
     with pytest.raises(DefinitionError, match="topic"):

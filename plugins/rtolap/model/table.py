@@ -40,7 +40,11 @@ class TimeColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`host_column` names the machine that logged an event, for watermarks by host."""
+    """`host_column` names the machine that logged an event, for watermarks by host.
+
+    `watermark_records`: the topic carries the watermarks of the application that writes it, in a header of
+    its records or in the field `watermark_field` of their values; and control records, which are no events.
+    """
 
     name: str
     topic: str
@@ -50,6 +54,8 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     record_bytes_max: int = 1 << 20
     future_max_ms: int = 86_400_000
     host_column: str | None = None
+    watermark_records: Literal["header", "field"] | None = None
+    watermark_field: str = "rtolap_watermark"
 
     def column(self, name: str) -> Column:
         for column in self.columns:

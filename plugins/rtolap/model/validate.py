@@ -50,6 +50,7 @@ def table_problems(table: Table) -> tuple[Problem, ...]:
     if not column_faults:
         found += time_problems(table)
     found += _host_column_problems(table)
+    found += _watermark_field_problems(table)
     if not 1 <= table.record_bytes_max <= _RECORD_BYTES_MAX:
         found.append(
             Problem(
@@ -143,6 +144,18 @@ def _host_column_problems(table: Table) -> list[Problem]:
     return [
         Problem(("host_column",), "no host name", expected=expected, found=repr(table.host_column), hint=hint)
     ]
+
+
+def _watermark_field_problems(table: Table) -> list[Problem]:
+    """The field is read beside the columns, so no column may stand there."""
+    field, key = table.watermark_field, ("watermark_field",)
+    if not _NAME.fullmatch(field):
+        return [Problem(key, "not a name", expected="lower-case letters, digits and _", found=repr(field))]
+    taken = [column.name for column in table.columns if column.json_path[0] == field]
+    if table.watermark_records != "field" or not taken:
+        return []
+    expected = "a field that no column reads"
+    return [Problem(key, f"column {taken[0]} reads this field", expected=expected, found=repr(field))]
 
 
 def _path_problems(columns: Sequence[Column]) -> list[Problem]:
