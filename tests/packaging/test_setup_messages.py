@@ -66,7 +66,7 @@ def test_a_missing_or_too_old_python_is_named(machine: Machine, is_there: bool) 
     if is_there:
         machine.program("python3", _OLD_PYTHON)
     what, mend = machine.refusal()
-    assert what == "setup: Python 3.11 or 3.12 is needed, none was found on the PATH"
+    assert what == "setup: Python 3.11 to 3.13 is needed, none was found on the PATH"
     assert mend.split(": ")[1].startswith("apt-get install python3 python3-venv ")
     assert "RTOLAP_PYTHON" in mend
 
