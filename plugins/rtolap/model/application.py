@@ -16,6 +16,7 @@ from typing import Literal
 
 import msgspec
 
+LevelRole = Literal["source", "operator", "sink"]
 RuleKind = Literal["partitions", "host_precise", "deficit"]
 HostListKind = Literal["file", "url", "zookeeper", "registry"]
 
@@ -131,6 +132,11 @@ class Application(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
 
     def source(self, name: str) -> Source | None:
         return next((source for source in self.sources if source.name == name), None)
+
+    def role(self, level: str) -> LevelRole:
+        if self.source(level) is not None:
+            return "source"
+        return "sink" if any(sink.name == level for sink in self.sinks) else "operator"
 
     def upstreams(self, level: str) -> tuple[str, ...]:
         return tuple(edge[0] for edge in self.edges if edge[1] == level)

@@ -138,6 +138,8 @@ class CoordinatorClient:
     drop_application = _Sent(watermark_calls.drop_application)
     application_watermarks = _Sent(watermark_calls.application_watermarks)
     application_hosts = _Sent(watermark_calls.application_hosts)
+    application_units = _Sent(watermark_calls.application_units)
+    application_history = _Sent(watermark_calls.application_history)
     change_hosts = _Sent(watermark_calls.change_hosts)
     explain_window = _Sent(watermark_calls.explain_window)
     approve_windows = _Sent(watermark_calls.approve_windows)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pydantic import TypeAdapter
 
 from rtolap.wire import watermark as wire
+from rtolap.wire import watermark_history as history
 from rtolap.wire.coordinator_messages.base import Definition
 from rtolap.wire.coordinator_request import Body, Call, get, path, post
 
@@ -15,6 +16,8 @@ _NOTHING: TypeAdapter[None] = TypeAdapter(None)
 _APPLICATION = TypeAdapter(wire.ApplicationInfo)
 _WATERMARKS, _HOSTS = TypeAdapter(wire.ApplicationWatermarks), TypeAdapter(wire.HostsInfo)
 _CHANGED, _EXPLANATION = TypeAdapter(wire.HostsChanged), TypeAdapter(wire.Explanation)
+
+_UNITS, _HISTORY = TypeAdapter(history.UnitsInfo), TypeAdapter(history.ApplicationHistory)
 
 
 def applications() -> Call[list[str]]:
@@ -41,6 +44,26 @@ def application_hosts(name: str, level: str | None = None, limit: int = 20) -> C
     """The furthest behind first. `level` may be left out where there is one source."""
     params = {"limit": str(limit), **({} if level is None else {"level": level})}
     return Call("GET", path("applications", name, "hosts"), _HOSTS, params=params)
+
+
+def application_units(name: str, level: str | None = None, limit: int = 100) -> Call[history.UnitsInfo]:
+    """The oldest work first."""
+    params = {"limit": str(limit), **({} if level is None else {"level": level})}
+    return Call("GET", path("applications", name, "units"), _UNITS, params=params)
+
+
+def application_history(
+    name: str,
+    *,
+    since_ms: int | None = None,
+    until_ms: int | None = None,
+    level: str | None = None,
+    samples: int | None = None,
+) -> Call[history.ApplicationHistory]:
+    """At most so many `samples`, spread over the time from `since_ms` to `until_ms`."""
+    asked = {"since_ms": since_ms, "until_ms": until_ms, "level": level, "samples": samples}
+    params = {key: str(value) for key, value in asked.items() if value is not None}
+    return Call("GET", path("applications", name, "history"), _HISTORY, params=params)
 
 
 def change_hosts(

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from rtolap.base.errors import DefinitionError
 from rtolap.coordinator.service import Coordinator
 from rtolap.wire import watermark as wire
+from rtolap.wire import watermark_history as watched
 from rtolap.wire.coordinator import Definition
 
 _JSON = "application/json"
@@ -81,6 +82,24 @@ def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
     @api.post(one + "/hosts")
     def change_hosts(application: str, body: wire.HostsChange) -> wire.HostsChanged:
         return coordinator.applications.running(application).change_hosts(body)
+
+    @api.get(one + "/units")
+    def units(
+        application: str,
+        level: Annotated[str | None, Query()] = None,
+        limit: Annotated[int, Query(ge=1, le=20_000)] = 100,
+    ) -> watched.UnitsInfo:
+        return coordinator.applications.units(application, level, limit)
+
+    @api.get(one + "/history")
+    def history(
+        application: str,
+        level: Annotated[str | None, Query()] = None,
+        since_ms: Annotated[int | None, Query(ge=0)] = None,
+        until_ms: Annotated[int | None, Query(ge=0)] = None,
+        samples: Annotated[int, Query(ge=1, le=10_000)] = 1_000,
+    ) -> watched.ApplicationHistory:
+        return coordinator.applications.history(application, level, since_ms, until_ms, samples)
 
     @api.get(one + "/explain")
     def explain(application: str, window_end_ms: Annotated[int, Query(ge=0)]) -> wire.Explanation:

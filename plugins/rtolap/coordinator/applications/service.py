@@ -10,7 +10,8 @@ import msgspec
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound, NotLeader, RtolapError
-from rtolap.coordinator.applications import explain
+from rtolap.coordinator.applications import explain, held
+from rtolap.coordinator.applications.histories import Histories
 from rtolap.coordinator.applications.host_lists import HostLists
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.applications import ApplicationRecords
@@ -19,6 +20,7 @@ from rtolap.model.application import Application
 from rtolap.model.validate_application import validate_application
 from rtolap.wire import watermark as wire
 from rtolap.wire.coordinator import Definition
+from rtolap.wire.watermark_history import ApplicationHistory, UnitsInfo
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,7 @@ class Applications:
         self._clock = clock
         self._fence = fence
         self._lists = HostLists(store, clock)
+        self.histories = Histories()
         self._lock = threading.Lock()
         self._term: str | None = None
         self._running: dict[str, RunningApplication] = {}
@@ -52,6 +55,7 @@ class Applications:
         with self._lock:
             self._records.drop(name)
             self._running.pop(name, None)
+            self.histories.forget(name)
 
     def info(self, name: str) -> wire.ApplicationInfo:
         running = self.running(name)
@@ -85,6 +89,7 @@ class Applications:
                 raise NotLeader("this coordinator leads no more; ask the leader")
             if term != self._term:
                 self._running.clear()
+                self.histories.clear()
                 self._term = term
             found = self._running.get(name)
             if found is None:
@@ -103,6 +108,15 @@ class Applications:
             level = next(iter(running.sources))
         return explain.hosts(running, level, self._clock.now_ms(), limit)
 
+    def units(self, name: str, level: str | None, limit: int) -> UnitsInfo:
+        return held.units(self.running(name), level, self._clock.now_ms(), limit)
+
+    def history(
+        self, name: str, level: str | None, since_ms: int | None, until_ms: int | None, samples: int
+    ) -> ApplicationHistory:
+        running = self.running(name)
+        return self.histories.answer(running, self._clock.now_ms(), level, since_ms, until_ms, samples)
+
     def explain(self, name: str, window_end_ms: int) -> wire.Explanation:
         return explain.explain(self.running(name), window_end_ms, self._clock.now_ms())
 
@@ -117,6 +131,7 @@ class Applications:
                 alive.add((name, running.epoch))
                 self._lists.start(running)
                 running.tick()
+                self.histories.record(running, self._clock.now_ms())
             except NotFound:
                 self._forget(name)  # dropped meanwhile
             except NotLeader:
@@ -132,6 +147,7 @@ class Applications:
     def _forget(self, name: str) -> None:
         with self._lock:
             self._running.pop(name, None)
+            self.histories.forget(name)
 
     def close(self) -> None:
         self._lists.close()

@@ -1,0 +1,111 @@
+"""Who holds the watermarks of an application at this moment: a sample for its history, and its units."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from rtolap.base.errors import DefinitionError
+from rtolap.coordinator.applications.history import HOSTS_KEPT, UNITS_KEPT, Held, Sample
+from rtolap.coordinator.applications.running import RunningApplication
+from rtolap.coordinator.applications.sources import SourceState
+from rtolap.metadata.records import UnitKey
+from rtolap.watermark.snapshot import NEVER, Instants
+from rtolap.watermark.topology import Unit
+from rtolap.wire import watermark_history as wire
+
+_LAST = np.iinfo(np.int64).max
+
+
+def sample(running: RunningApplication, now_ms: int) -> Sample:
+    marks = running.published.marks
+    holding: dict[str, int] = {}
+    hosts: dict[str, Sequence[Held]] = {}
+    with running.lock:
+        for level, source in running.sources.items():
+            if source.named:
+                latest_ms = _counting_ms(source)
+                mark_ms = marks.levels[level].input_ms if level in marks.levels else None
+                holding[level] = int(np.count_nonzero(latest_ms <= (NEVER if mark_ms is None else mark_ms)))
+                hosts[level] = _furthest(source, latest_ms)
+            else:
+                hosts[level] = _partitions(source)
+        units = {level: _oldest(level, found) for level, found in running.units.work(marks).items()}
+    return Sample(now_ms, marks, holding, hosts, units)
+
+
+def units(running: RunningApplication, level: str | None, now_ms: int, limit: int) -> wire.UnitsInfo:
+    """The oldest work first, units without work last. Raises DefinitionError for an unknown level."""
+    names = running.application.in_order()
+    if level is not None and level not in names:
+        raise DefinitionError("no such level", expected=f"one of {', '.join(names)}", found=repr(level))
+    marks = running.published.marks
+    found: list[wire.UnitInfo] = []
+    counts: dict[str, int] = {}
+    with running.lock:
+        work = running.units.work(marks)
+        for name in names if level is None else (level,):
+            awaited = {(key.processor, key.key_group) for key in running.units.awaited(name)}
+            counts[name] = len(work.get(name, ()))
+            output_ms = marks.levels[name].output_ms if name in marks.levels else None
+            found += (
+                _info(name, one, (one.processor, one.key_group) in awaited, output_ms, now_ms)
+                for one in work.get(name, ())
+            )
+    return wire.UnitsInfo(
+        application=running.application.name,
+        now_ms=now_ms,
+        counts=counts,
+        units=tuple(heapq.nsmallest(limit, found, key=_by_work)),
+    )
+
+
+def _info(level: str, unit: Unit, awaited: bool, output_ms: int | None, now_ms: int) -> wire.UnitInfo:
+    oldest_ms = unit.oldest_work_ms
+    return wire.UnitInfo(
+        level=level,
+        processor=unit.processor,
+        key_group=unit.key_group,
+        oldest_work_ms=oldest_ms,
+        behind_ms=None if oldest_ms is None else now_ms - oldest_ms,
+        lease_left_ms=max(unit.lease_until_ms - now_ms, 0),
+        awaited=awaited,
+        holds=oldest_ms is not None and (output_ms is None or oldest_ms <= output_ms),
+    )
+
+
+def _by_work(one: wire.UnitInfo) -> tuple[bool, int, str, str, int]:
+    work_ms = one.oldest_work_ms
+    return (work_ms is None, work_ms or 0, one.level, one.processor, one.key_group)
+
+
+def _counting_ms(source: SourceState) -> Instants:
+    """Progress by host; the end of time for one that does not count."""
+    counting = source.hosts.listed & ~source.hosts.drained
+    found: Instants = np.where(counting, source.progress.latest_ms(), _LAST)
+    return found
+
+
+def _furthest(source: SourceState, latest_ms: Instants) -> list[Held]:
+    last = min(HOSTS_KEPT, latest_ms.size)
+    places = np.argpartition(latest_ms, last - 1)[:last] if last else np.empty(0, np.int64)
+    places = places[np.argsort(latest_ms[places], kind="stable")]
+    return [(source.hosts.names[at], int(latest_ms[at])) for at in places.tolist() if latest_ms[at] != _LAST]
+
+
+def _partitions(source: SourceState) -> list[Held]:
+    """Of a source that knows no hosts."""
+    reached = source.progress.partition_latest_ms()
+    heard = ((f"partition {one}", reached.get(one, NEVER)) for one in source.generations())
+    return heapq.nsmallest(HOSTS_KEPT, heard, key=lambda held: held[1])
+
+
+def _oldest(level: str, work: Iterable[Unit]) -> list[Held]:
+    pending = (
+        (UnitKey(level, one.processor, one.key_group), one.oldest_work_ms)
+        for one in work
+        if one.oldest_work_ms is not None
+    )
+    return heapq.nsmallest(UNITS_KEPT, pending, key=lambda held: (held[1], held[0]))

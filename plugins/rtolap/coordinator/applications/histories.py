@@ -1,0 +1,135 @@
+"""The histories of this leader's applications: told by the tick, asked over REST."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.base.errors import DefinitionError
+from rtolap.coordinator.applications.held import sample
+from rtolap.coordinator.applications.history import History, Name, Rows
+from rtolap.coordinator.applications.running import RunningApplication
+from rtolap.metadata.records import UnitKey
+from rtolap.model.application import Application
+from rtolap.watermark.snapshot import NEVER, Indices, Instants
+from rtolap.wire import watermark_history as wire
+from rtolap.wire.watermark import ApprovalInfo
+
+_FOREVER_MS = 2**62
+
+Places = NDArray[np.int32]
+
+
+class Histories:
+    """Of one term of leadership; thread-safe. An application whose levels have changed begins a new one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[str, History] = {}
+
+    def record(self, running: RunningApplication, now_ms: int) -> None:
+        """Once a tick, after it has published."""
+        found = sample(running, now_ms)
+        with self._lock:
+            self._of(running).record(found)
+
+    def forget(self, name: str) -> None:
+        with self._lock:
+            self._kept.pop(name, None)
+
+    def clear(self) -> None:
+        """Another term has begun: what was seen in the one before has a gap after it."""
+        with self._lock:
+            self._kept.clear()
+
+    def answer(
+        self,
+        running: RunningApplication,
+        now_ms: int,
+        level: str | None,
+        since_ms: int | None,
+        until_ms: int | None,
+        samples: int,
+    ) -> wire.ApplicationHistory:
+        """Of one level, or all. Raises DefinitionError for an unknown level or a span that ends before it
+        begins."""
+        levels = running.application.in_order()
+        if level is not None and level not in levels:
+            raise DefinitionError("no such level", expected=f"one of {', '.join(levels)}", found=repr(level))
+        first_ms, last_ms = since_ms or 0, _FOREVER_MS if until_ms is None else until_ms
+        if first_ms > last_ms:
+            raise DefinitionError("the span ends before it begins", found=f"{first_ms} to {last_ms}")
+        with self._lock:
+            history = self._of(running)
+            rows = history.rows(first_ms, last_ms, samples)
+            oldest_ms = history.oldest_ms
+            names = list(history.names.names)
+        return wire.ApplicationHistory(
+            application=running.application.name,
+            epoch=running.epoch,
+            now_ms=now_ms,
+            since_ms=oldest_ms,
+            at_ms=rows["at_ms"].tolist(),
+            global_ms=_instants(rows["global_ms"]),
+            levels={
+                name: _level(running.application, rows, at, name, names)
+                for at, name in enumerate(history.levels)
+                if level is None or level == name
+            },
+            approvals=tuple(
+                ApprovalInfo(until_ms=a.until_ms, by=a.by, reason=a.reason, at_ms=a.at_ms)
+                for a in running.approvals
+            ),
+        )
+
+    def _of(self, running: RunningApplication) -> History:
+        levels = running.application.in_order()
+        found = self._kept.get(running.application.name)
+        if found is None or found.levels != levels:
+            found = self._kept[running.application.name] = History(levels)
+        return found
+
+
+def _level(application: Application, rows: Rows, at: int, name: str, names: list[Name]) -> wire.LevelHistory:
+    marks_ms = rows["marks_ms"][:, at]
+    hosts = _traces(rows["host"][:, at], rows["host_ms"][:, at])
+    units = _traces(rows["unit"][:, at], rows["unit_ms"][:, at])
+    return wire.LevelHistory(
+        role=application.role(name),
+        input_ms=_instants(marks_ms[:, 0]),
+        output_ms=_instants(marks_ms[:, 1]),
+        holding=tuple(rows["holding"][:, at].tolist()),
+        hosts=tuple(
+            wire.HostTrace(host=host, at=tuple(samples.tolist()), latest_ms=_instants(instants_ms))
+            for index, samples, instants_ms in hosts
+            if isinstance(host := names[index], str)
+        ),
+        units=tuple(
+            wire.UnitTrace(
+                processor=unit.processor,
+                key_group=unit.key_group,
+                at=tuple(samples.tolist()),
+                oldest_work_ms=tuple(instants_ms.tolist()),
+            )
+            for index, samples, instants_ms in units
+            if isinstance(unit := names[index], UnitKey)
+        ),
+    )
+
+
+def _traces(places: Places, instants_ms: Instants) -> Iterator[tuple[int, Indices, Instants]]:
+    """Per name: the samples in which it has a place, and its instant in each."""
+    samples, place = np.nonzero(places >= 0)
+    index = places[samples, place]
+    order = np.argsort(index, kind="stable")
+    found, begin = np.unique(index[order], return_index=True)
+    for name, mine in zip(found.tolist(), np.split(order, begin[1:]), strict=False):  # nothing splits in one
+        yield name, samples[mine], instants_ms[samples[mine], place[mine]]
+
+
+def _instants(column: Instants) -> tuple[int | None, ...]:
+    """NEVER, unknown, is None in messages."""
+    return tuple(None if one == NEVER else one for one in column.tolist())
