@@ -216,9 +216,10 @@ class AirflowStack:
 
 @contextmanager
 def airflow_stack(
-    root: Path, dags: Iterable[Path], include: Path, *, zookeeper: str, kafka: str
+    root: Path, dags: Iterable[Path], include: Path, *, zookeeper: str, kafka: str, node: str = "/airflow-it"
 ) -> Iterator[AirflowStack]:
-    """Everything started and answering; nothing of it runs afterwards. `dags`: files to copy."""
+    """Everything started and answering; nothing of it runs afterwards. `dags`: files to copy. `node`: of
+    ZooKeeper, below which this deployment keeps what it knows."""
     layout = StackLayout(root)
     ensure_secrets(layout)
     layout.store.mkdir(parents=True)
@@ -226,7 +227,7 @@ def airflow_stack(
     for name in sorted(set(DEFAULT_PORTS) - set(ports)):
         ports[name] = free_port(ports.values())
     settings = rtolap_settings(layout, ports)
-    settings |= {"RTOLAP_ZOOKEEPER_ROOT": "/airflow-it", "RTOLAP_INCLUDE_DIR": str(include)}
+    settings |= {"RTOLAP_ZOOKEEPER_ROOT": node, "RTOLAP_INCLUDE_DIR": str(include)}
     around = Surroundings(layout, ports, settings)
     folder = root / "dags"
     folder.mkdir()
