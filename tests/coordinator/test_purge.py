@@ -5,6 +5,7 @@ import pytest
 from rtolap.base.errors import Refused
 from rtolap.coordinator.purge import GRACE_MS
 from rtolap.metadata import segments
+from rtolap.metadata.records import WatermarkRecord
 from rtolap.model.segment import SegmentRange
 from rtolap.testing.coordinator_harness import HOUR_MS, NAME, Cluster
 
@@ -56,9 +57,9 @@ def test_retention_goes_by_the_low_watermark(cluster: Cluster) -> None:
     cluster.enabled()
     old = cluster.closed(1)
     assert cluster.client.retention(NAME).segments == ()
-    cluster.metadata.publish_watermark_ms(NAME, 12 * HOUR_MS - 1)
+    cluster.metadata.publish_watermark(NAME, WatermarkRecord(12 * HOUR_MS - 1))
     assert cluster.client.retention(NAME).segments == ()
-    cluster.metadata.publish_watermark_ms(NAME, 12 * HOUR_MS)
+    cluster.metadata.publish_watermark(NAME, WatermarkRecord(12 * HOUR_MS))
     assert cluster.client.retention(NAME).segments == (old.name,)
 
 

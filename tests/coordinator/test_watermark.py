@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 from rtolap.coordinator.watermark import Observation, low_watermark_ms
+from rtolap.metadata.records import WatermarkRecord
 from rtolap.testing.coordinator_harness import NAME, Cluster
 from rtolap.wire.coordinator import CubeReport, HeartbeatRequest, PartitionReport
 
@@ -113,8 +114,8 @@ def test_a_leader_that_begins_anew_goes_on_where_the_last_one_was(cluster: Clust
 
 def test_a_new_leader_never_publishes_a_smaller_one(cluster: Cluster) -> None:
     cluster.enabled()
-    cluster.metadata.publish_watermark_ms(NAME, 1_000)
+    cluster.metadata.publish_watermark(NAME, WatermarkRecord(1_000))
     beat(cluster, {0: 10, 1: 20, 2: 30, 3: 40})
     cluster.coordinator.tick()
     assert cluster.client.watermark(NAME).low_watermark_ms == 1_000
-    assert cluster.metadata.publish_watermark_ms(NAME, 500) == 1_000
+    assert cluster.metadata.publish_watermark(NAME, WatermarkRecord(500)) == WatermarkRecord(1_000)

@@ -12,7 +12,7 @@ from rtolap.base.errors import CommitUnknown, DefinitionError, NotFound, Refused
 from rtolap.metadata import paths, segments
 from rtolap.metadata.cubes import CHANGES_KEPT, ClusterMetadata
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
-from rtolap.metadata.records import ChangeLog, SegmentRecord
+from rtolap.metadata.records import ChangeLog, SegmentRecord, WatermarkRecord
 from rtolap.metadata.updates import read
 from rtolap.metadata.view import SegmentView
 from rtolap.model.cube import Cube
@@ -133,11 +133,11 @@ def test_a_dropped_cube_leaves_nothing_and_late_writers_bring_nothing_back(
 ) -> None:
     metadata.update_segment("c", window(1), closed_at(5))
     metadata.set_replay_from("c", "rs1", {0: 5})
-    metadata.publish_watermark_ms("c", 7)
+    metadata.publish_watermark("c", WatermarkRecord(7))
     metadata.drop_cube("c")
     for late in (
         lambda: metadata.set_replay_from("c", "rs1", {0: 6}),
-        lambda: metadata.publish_watermark_ms("c", 8),
+        lambda: metadata.publish_watermark("c", WatermarkRecord(8)),
         lambda: metadata.update_segment("c", window(1), closed_at(5)),
     ):
         with pytest.raises(NotFound):

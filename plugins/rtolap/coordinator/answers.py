@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rtolap.metadata.records import BuildAttempt, SegmentRecord, StagedPart
+from rtolap.model.completeness import Completeness, late_ppm
 from rtolap.wire import coordinator as wire
 
 
@@ -14,6 +15,10 @@ def part_info(part: StagedPart) -> wire.PartInfo:
 
 def build_info(build: BuildAttempt | None) -> wire.BuildInfo | None:
     return None if build is None else wire.BuildInfo.model_validate(msgspec.to_builtins(build))
+
+
+def completeness_info(known: Completeness) -> wire.CompletenessInfo:
+    return wire.CompletenessInfo.model_validate(msgspec.to_builtins(known))
 
 
 def segment_info(record: SegmentRecord) -> wire.SegmentInfo:
@@ -32,5 +37,8 @@ def segment_info(record: SegmentRecord) -> wire.SegmentInfo:
         events=record.events if record.version else None,
         staged_events=sum(part.events for part in record.parts) if record.parts else None,
         staged_rows=sum(part.rows for part in record.parts) if record.parts else None,
+        completeness=None if record.completeness is None else completeness_info(record.completeness),
+        late_events=record.late_events,
+        late_ppm=None if record.late_events is None else late_ppm(record.late_events, record.events),
         story=tuple(wire.StoryEntry.model_validate(msgspec.to_builtins(line)) for line in record.story),
     )

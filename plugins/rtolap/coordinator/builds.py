@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from rtolap.base.errors import NotFound, NotYet
-from rtolap.coordinator.answers import build_info, part_info
+from rtolap.coordinator.answers import build_info, completeness_info, part_info
 from rtolap.coordinator.build_check import covered_to_be, expected_events, verified_events
 from rtolap.coordinator.views import Views
 from rtolap.format.object_store import ObjectStore
@@ -57,6 +57,9 @@ class Builds:
                     building=self._building(record),
                     build=build_info(record.build),
                     waits_for=_before(first, record),
+                    completeness=(
+                        None if record.completeness is None else completeness_info(record.completeness)
+                    ),
                 )
                 for record in records.values()
                 if record.state is SegmentState.REMOTE_PERSISTED

@@ -11,12 +11,15 @@ from rtolap.base.errors import DefinitionError, NotFound
 from rtolap.coordinator.answers import segment_info
 from rtolap.coordinator.assignment import Assignments
 from rtolap.coordinator.checks import Checks
+from rtolap.coordinator.closable import Closable
+from rtolap.coordinator.cube_application import check_application
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.purge import Purge
 from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.segment import SegmentRange, parse_segment_name
 from rtolap.model.segment_states import SegmentState
@@ -37,6 +40,7 @@ class Cubes:
         heartbeats: Heartbeats,
         watermarks: Watermarks,
         purge: Purge,
+        closable: Closable,
     ) -> None:
         self._metadata = metadata
         self._views = views
@@ -45,6 +49,7 @@ class Cubes:
         self._heartbeats = heartbeats
         self._watermarks = watermarks
         self._purge = purge
+        self._closable = closable
 
     def create_table(self, definition: wire.Definition) -> None:
         table = _parse(definition, Table)
@@ -66,8 +71,10 @@ class Cubes:
                 expected=f"one of {', '.join(self._metadata.tables()) or 'none yet'}",
                 action="create the table first",
             ) from error
-        validate_schema(Schema(table, cube))
-        self._metadata.create_cube(cube)
+        schema = Schema(table, cube)
+        validate_schema(schema)
+        base = check_application(self._metadata, schema)
+        self._metadata.create_cube(cube, generation_base=base)
 
     def table_definition(self, name: str) -> wire.Definition:
         definition: wire.Definition = msgspec.to_builtins(self._metadata.table(name))
@@ -106,17 +113,34 @@ class Cubes:
         """Ask the leaders to close this segment and those before it; see `records.CubeControl`."""
         self.segment(cube, segment)  # raises if it is none of this cube
         window = parse_segment_name(segment)
+        known = self._known_now(self._metadata.cube(cube), window.end_ms)
 
         def asked(control: CubeControl) -> CubeControl:
-            before_ms = window.end_ms
-            if control.close_before_ms is not None:
-                before_ms = max(before_ms, control.close_before_ms)
+            before = control.close_before_ms
+            further = before is None or window.end_ms > before
             return msgspec.structs.replace(
-                control, close_before_ms=before_ms, close_epoch=control.close_epoch + 1
+                control,
+                close_before_ms=window.end_ms if further else before,
+                close_completeness=known if further else control.close_completeness,
+                close_epoch=control.close_epoch + 1,
             )
 
         self._metadata.update_control(cube, asked)
         return self.segment(cube, segment)
+
+    def _known_now(self, cube: Cube, window_end_ms: int) -> Completeness | None:
+        """Of a window whose closing is asked for; None without an application."""
+        if cube.watermark is None:
+            return None
+        nothing = Completeness(
+            application=cube.watermark.application, window_end_ms=window_end_ms, closed_by="forced"
+        )
+        try:
+            standing = self._closable.standing(cube.watermark)
+            (found,) = self._closable.decided(cube, standing, [window_end_ms])
+        except NotFound:
+            return nothing  # a command works where an application is gone, too
+        return msgspec.structs.replace(found, closed_by="forced", approved_by=None)
 
     def status(self, name: str) -> wire.CubeStatus:
         definition = self._metadata.cube(name)
@@ -126,7 +150,8 @@ class Cubes:
         if unrecorded:
             counts[SegmentState.ACTIVE.value] += len(unrecorded)
         found = self._checks.problem(name)
-        problems = [*([found] if found else []), *self._heartbeats.failures(name)]
+        waits = self._watermarks.problem(name)
+        problems = [one for one in (found, waits) if one] + self._heartbeats.failures(name)
         return wire.CubeStatus(
             name=name,
             definition=msgspec.to_builtins(definition),

@@ -6,10 +6,12 @@ import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from rtolap.base.errors import NotFound, NotLeader, RtolapError
+from rtolap.coordinator.answers import completeness_info
 from rtolap.coordinator.applications.service import Applications
 from rtolap.coordinator.assignment import Assignments, Topics
 from rtolap.coordinator.builds import BUILDING_MAX, Builds
 from rtolap.coordinator.checks import Checks
+from rtolap.coordinator.closable import Closable
 from rtolap.coordinator.cubes import Cubes
 from rtolap.coordinator.fencing import FencedStore
 from rtolap.coordinator.heartbeats import Heartbeats
@@ -49,8 +51,9 @@ class Coordinator:
         store = open_store(object_store_uri)
         self._views = Views(metadata)
         self.heartbeats = Heartbeats(metadata.clock)
-        self.watermarks = Watermarks(metadata, self.heartbeats)
         self.applications = Applications(metadata.store, metadata.clock, self.leadership.fence)
+        closable = Closable(self.applications, metadata.clock)
+        self.watermarks = Watermarks(metadata, self.heartbeats, closable)
         self.assignments = Assignments(metadata, topics)
         self.reassignments = Reassignments(metadata, topics)
         self.checks = Checks(metadata, topics, self.assignments)
@@ -65,6 +68,7 @@ class Coordinator:
             self.heartbeats,
             self.watermarks,
             self.purge,
+            closable,
         )
         self._ticks = 0
         # Kafka may take its time to answer: the checks do not keep watermarks waiting. One run at a time.
@@ -97,7 +101,19 @@ class Coordinator:
 
     def heartbeat(self, request: wire.HeartbeatRequest) -> wire.HeartbeatResponse:
         self.heartbeats.take(request)
-        return wire.HeartbeatResponse(low_watermark_ms=self.watermarks.all_published_ms())
+        published = self.watermarks.all_published()
+        return wire.HeartbeatResponse(
+            low_watermark_ms={
+                cube: record.low_watermark_ms
+                for cube, record in published.items()
+                if record.low_watermark_ms is not None
+            },
+            windows={
+                cube: tuple(map(completeness_info, record.windows))
+                for cube, record in published.items()
+                if record.windows
+            },
+        )
 
     def require_leader(self) -> None:
         """Raises NotLeader, with the leader's address where there is one."""

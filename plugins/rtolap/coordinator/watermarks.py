@@ -1,56 +1,93 @@
-"""Publishing low watermarks: persisted first, then told."""
+"""Publishing low watermarks of cubes, and what may close by them: persisted first, then told."""
 
 from __future__ import annotations
 
 import threading
 
+from rtolap.base.errors import NotFound
+from rtolap.coordinator.closable import WINDOWS_KEPT, Closable, due_ends
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.watermark import low_watermark_ms
 from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import WatermarkRecord
+from rtolap.model.cube import Cube
 
 
 class Watermarks:
     """`tick` runs on the leader about once a second, which bounds the writes to one per cube and second.
 
-    1. compute from the heartbeats   crash: the next leader hears the same heartbeats
+    1. compute from the heartbeats,  crash: the next leader hears the same heartbeats; an application has
+       or ask the application        persisted its watermark
     2. persist, never a smaller one  crash: the next leader starts from it
     3. tell receivers and sensors    nobody has been told anything that a later leader could take back
     """
 
-    def __init__(self, metadata: ClusterMetadata, heartbeats: Heartbeats) -> None:
+    def __init__(self, metadata: ClusterMetadata, heartbeats: Heartbeats, closable: Closable) -> None:
         self._metadata = metadata
         self._heartbeats = heartbeats
+        self._closable = closable
         self._lock = threading.Lock()
-        self._published: dict[str, int] = {}
+        self._published: dict[str, WatermarkRecord] = {}
+        self._problems: dict[str, str] = {}
 
     def clear(self) -> None:
         with self._lock:
             self._published.clear()
+            self._problems.clear()
 
     def forget(self, cube: str) -> None:
         with self._lock:
             self._published.pop(cube, None)
+            self._problems.pop(cube, None)
 
     def published_ms(self, cube: str) -> int | None:
         with self._lock:
             known = self._published.get(cube)
-        return known if known is not None else self._metadata.published_watermark_ms(cube)
+        return (self._metadata.published_watermark(cube) if known is None else known).low_watermark_ms
 
-    def all_published_ms(self) -> dict[str, int]:
+    def all_published(self) -> dict[str, WatermarkRecord]:
         with self._lock:
             return dict(self._published)
 
+    def problem(self, cube: str) -> str | None:
+        """Why a cube's segments cannot close by its application at all."""
+        with self._lock:
+            return self._problems.get(cube)
+
     def tick(self, cube: str) -> None:
         with self._lock:
-            previous_ms = self._published.get(cube)
-        if previous_ms is None:
-            previous_ms = self._metadata.published_watermark_ms(cube)
+            previous = self._published.get(cube)
+        if previous is None:
+            previous = self._metadata.published_watermark(cube)
+        definition = self._metadata.cube(cube)
+        if definition.watermark is None:
+            wanted = self._by_partitions(cube, previous)
+        else:
+            wanted = self._by_application(definition, previous)
+        if wanted != previous:
+            wanted = self._metadata.publish_watermark(cube, wanted)
+        with self._lock:
+            self._published[cube] = wanted
+
+    def _by_partitions(self, cube: str, previous: WatermarkRecord) -> WatermarkRecord:
         assignment = self._metadata.control(cube).assignment
         partitions = [p for assigned in assignment.values() for p in assigned]
-        now_ms = low_watermark_ms(partitions, self._heartbeats.observations(cube), previous_ms)
-        if now_ms is None:
-            return
-        if now_ms != previous_ms:
-            now_ms = self._metadata.publish_watermark_ms(cube, now_ms)
+        observations = self._heartbeats.observations(cube)
+        return WatermarkRecord(low_watermark_ms(partitions, observations, previous.low_watermark_ms))
+
+    def _by_application(self, cube: Cube, previous: WatermarkRecord) -> WatermarkRecord:
+        """Where there is no such application the cube waits, and says so."""
+        mark = cube.watermark
+        assert mark is not None, "asked for cubes with an application only"
+        try:
+            standing = self._closable.standing(mark)
+        except NotFound as error:
+            with self._lock:
+                self._problems[cube.name] = f"its segments do not close: {error}"
+            return previous
         with self._lock:
-            self._published[cube] = now_ms
+            self._problems.pop(cube.name, None)
+        known = [ms for ms in (previous.low_watermark_ms, standing.watermark_ms) if ms is not None]
+        decided_ms = previous.windows[-1].window_end_ms if previous.windows else None
+        fresh = self._closable.decided(cube, standing, due_ends(cube.segment, standing, decided_ms))
+        return WatermarkRecord(max(known, default=None), (*previous.windows, *fresh)[-WINDOWS_KEPT:])

@@ -7,7 +7,9 @@ cube's ChangeLog are one commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+import msgspec
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotFound, Refused
@@ -48,23 +50,25 @@ class ClusterMetadata(Definitions, Members):
         assert after is not None, "`changed` never removes the record"
         return after
 
-    def published_watermark_ms(self, cube: str) -> int | None:
-        record = read(self.store, paths.cube_watermark(cube), WatermarkRecord)
-        return None if record is None else record.low_watermark_ms
+    def published_watermark(self, cube: str) -> WatermarkRecord:
+        """Without a value and without windows where nothing was published yet."""
+        return read(self.store, paths.cube_watermark(cube), WatermarkRecord) or WatermarkRecord()
 
-    def publish_watermark_ms(self, cube: str, low_watermark_ms: int) -> int:
-        """Persist a low watermark; a smaller one than before is not taken. Returns the one that stands."""
+    def published_watermark_ms(self, cube: str) -> int | None:
+        return self.published_watermark(cube).low_watermark_ms
+
+    def publish_watermark(self, cube: str, wanted: WatermarkRecord) -> WatermarkRecord:
+        """Persist a low watermark; a smaller one than before is not taken, nor are windows before the last
+        that was decided. Returns what stands."""
 
         def changed(record: WatermarkRecord | None) -> WatermarkRecord:
-            if record is not None and record.low_watermark_ms >= low_watermark_ms:
-                return record
-            return WatermarkRecord(low_watermark_ms)
+            return wanted if record is None else _later(record, wanted)
 
         after = update(
             self.store, paths.cube_watermark(cube), WatermarkRecord, changed, lambda: self._exists(cube)
         )
         assert after is not None, "`changed` never removes the record"
-        return after.low_watermark_ms
+        return after
 
     def set_replay_from(self, cube: str, replica_set: str, offsets: Offsets) -> None:
         """Add a replica set's word; what it said before of other partitions, or further on, still stands."""
@@ -101,9 +105,15 @@ class ClusterMetadata(Definitions, Members):
         return {name: record for name, record in found.items() if record is not None}
 
     def update_segment(
-        self, cube: str, window: SegmentRange, change: Callable[[SegmentRecord], SegmentRecord]
+        self,
+        cube: str,
+        window: SegmentRange,
+        change: Callable[[SegmentRecord], SegmentRecord],
+        *,
+        require: Callable[[], Sequence[Operation]] = tuple,
     ) -> SegmentRecord:
-        """Commit `change(record)` together with the cube's ChangeLog.
+        """Commit `change(record)` together with the cube's ChangeLog, and only where `require` holds, which
+        is asked anew each round.
 
         A segment without a record is given to `change` as a fresh ACTIVE one, and is only written if it
         comes back changed; one that ends at or below the purge horizon is Refused. Errors of `change`
@@ -123,7 +133,7 @@ class ClusterMetadata(Definitions, Members):
             paths.segment(cube, window.name),
             SegmentRecord,
             changed,
-            lambda: (*requirements, self._log_change(cube, window.name)),
+            lambda: (*requirements, *require(), self._log_change(cube, window.name)),
         )
         return fresh if after is None else after
 
@@ -144,6 +154,18 @@ class ClusterMetadata(Definitions, Members):
             removed,
             lambda: (self._log_change(cube, name),),
         )
+
+    def under_epoch(self, cube: str, assignment_epoch: int) -> Operation:
+        """The requirement that the cube's assignment is still of that epoch. Raises Refused where it is
+        not."""
+        path = paths.cube_control(cube)
+        node = self.store.get(path)
+        if node is None:
+            raise NotFound(f"cube {cube} does not exist")
+        found = codec.decode(node.data, CubeControl, path).assignment_epoch
+        if found != assignment_epoch:
+            raise Refused(f"cube {cube} is assigned anew", expected=f"epoch {assignment_epoch}", found=found)
+        return Check(path, node.version)
 
     def _exists(self, cube: str) -> tuple[Operation, ...]:
         """The requirement that the cube is still there, lest a late writer leave half a cube behind."""
@@ -174,3 +196,15 @@ class ClusterMetadata(Definitions, Members):
         sequence = log.sequence + 1
         recent = (*log.recent, (sequence, segment))[-CHANGES_KEPT:]
         return put_or_create(path, codec.encode(ChangeLog(log.cube_id, sequence, recent)), node)
+
+
+def _later(before: WatermarkRecord, wanted: WatermarkRecord) -> WatermarkRecord:
+    known = [at for at in (before.low_watermark_ms, wanted.low_watermark_ms) if at is not None]
+    forward = not before.windows or (
+        bool(wanted.windows) and wanted.windows[-1].window_end_ms > before.windows[-1].window_end_ms
+    )
+    return msgspec.structs.replace(
+        before,
+        low_watermark_ms=max(known, default=None),
+        windows=wanted.windows if forward else before.windows,
+    )

@@ -66,11 +66,14 @@ class Definitions:
         definition = self.cube(cube)
         return Schema(self.table(definition.table), definition)
 
-    def create_cube(self, cube: Cube) -> None:
-        """Definition, control and change log in one commit, so that no reader meets a half-made cube."""
+    def create_cube(self, cube: Cube, *, generation_base: int = 0) -> None:
+        """Definition, control and change log in one commit, so that no reader meets a half-made cube.
+
+        `generation_base`: see `records.CubeControl`.
+        """
         nodes: list[tuple[str, msgspec.Struct]] = [
             (paths.cube_definition(cube.name), cube),
-            (paths.cube_control(cube.name), CubeControl()),
+            (paths.cube_control(cube.name), CubeControl(generation_base=generation_base)),
             (paths.cube_changes(cube.name), ChangeLog(cube_id=uuid.uuid4().hex)),
         ]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from rtolap.model.completeness import Completeness
 from rtolap.model.offsets import Offsets
 from rtolap.model.segment import SegmentRange
 from rtolap.model.segment_states import SegmentState
@@ -33,6 +34,10 @@ class CubeControl(msgspec.Struct, frozen=True):
     Forced closing: `close_before_ms` asks the leaders to close every segment that ends at or below it and
     has no history yet, without waiting for the watermark; it never shrinks. `close_epoch` grows with each
     request, and a leader that sees a new one also closes the late deltas of such segments, once.
+    `close_completeness`: of a cube with an application, what was known at the newest request.
+
+    `generation_base`: readers of a cube with an application count their generations from it on, so that
+    those of a cube that is made anew do not look older than those of its predecessor.
     """
 
     enabled: bool = False
@@ -43,12 +48,19 @@ class CubeControl(msgspec.Struct, frozen=True):
     assignment_epoch: int = 0
     close_before_ms: int | None = None
     close_epoch: int = 0
+    close_completeness: Completeness | None = None
+    generation_base: int = 0
 
 
 class WatermarkRecord(msgspec.Struct, frozen=True):
-    """The low watermark that was published last: a new leader never publishes a smaller one."""
+    """The low watermark that was published last: a new leader never publishes a smaller one.
 
-    low_watermark_ms: int
+    `windows`: of a cube with an application, the newest windows that may close, ascending, each as it was
+    when that was decided. Segments that end at or below the last may close; see `model.completeness`.
+    """
+
+    low_watermark_ms: int | None = None
+    windows: tuple[Completeness, ...] = ()
 
 
 class ReplayFrom(msgspec.Struct, frozen=True):
@@ -81,6 +93,9 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     covered   partition → next offset: history holds exactly the segment's events below it
     target    the vector of version + 1, filled by each replica set as it closes its partitions
     parts     staged parts of version + 1
+    events    of the READY version
+    completeness   of the first version, when its closing was decided; None without an application
+    first_events   of the first version; None before it is READY, and where nobody has noted it
     """
 
     cube: str
@@ -94,6 +109,8 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     parts: tuple[StagedPart, ...] = ()
     build: BuildAttempt | None = None
     events: int = 0
+    completeness: Completeness | None = None
+    first_events: int | None = None
     story: tuple[StoryLine, ...] = ()
 
     @property
@@ -103,6 +120,11 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return self.range.name
+
+    @property
+    def late_events(self) -> int | None:
+        """Events of the READY version that its first version did not hold."""
+        return None if self.first_events is None else self.events - self.first_events
 
 
 class ChangeLog(msgspec.Struct, frozen=True):

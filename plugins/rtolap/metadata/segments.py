@@ -8,14 +8,25 @@ import msgspec
 
 from rtolap.base.errors import Refused
 from rtolap.metadata.records import BuildAttempt, SegmentRecord, StagedPart, StoryLine
+from rtolap.model.completeness import Completeness, weaker
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment_states import SegmentEvent, SegmentState, transition
 
 STORY_LINES_MAX = 40  # a record stays a few kilobytes; older lines are in the services' logs
 
 
-def close(record: SegmentRecord, vector: Offsets, *, now_ms: int, by: str) -> SegmentRecord:
+def close(
+    record: SegmentRecord,
+    vector: Offsets,
+    *,
+    now_ms: int,
+    by: str,
+    completeness: Completeness | None = None,
+) -> SegmentRecord:
     """Add one replica set's closing offsets to the target of the next version.
+
+    `completeness`: what was known when this was decided, kept of the first version. Of what several replica
+    sets say, the lesser assurance counts.
 
     Partitions that are closed already keep the vector they have: whoever persisted first decides, and
     everybody else, a successor or a deposed leader included, aligns with it. Returns the record itself if
@@ -34,7 +45,8 @@ def close(record: SegmentRecord, vector: Offsets, *, now_ms: int, by: str) -> Se
                 action="let the receiver catch up first",
             )
     changed = _take(record, SegmentEvent.CLOSE, now_ms, f"{by} closed {sorted(fresh.items())}")
-    return msgspec.structs.replace(changed, target={**record.target, **fresh})
+    known = record.completeness if record.version else weaker(record.completeness, completeness)
+    return msgspec.structs.replace(changed, target={**record.target, **fresh}, completeness=known)
 
 
 def add_part(
@@ -164,6 +176,7 @@ def promote(record: SegmentRecord, build_id: str, *, events: int, now_ms: int) -
         target={},
         parts=(),
         events=events,
+        first_events=record.first_events if record.version else events,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from rtolap.wire.coordinator_messages.base import Message
+from rtolap.wire.coordinator_messages.segments import CompletenessInfo
 
 ReceiverHealth = Literal["HEALTHY", "WARN", "UNREACHABLE", "DOWN"]
 
@@ -53,9 +54,13 @@ class HeartbeatRequest(Message):
 
 
 class HeartbeatResponse(Message):
-    """`low_watermark_ms` by cube; a cube is missing while its watermark is unknown."""
+    """`low_watermark_ms` by cube; a cube is missing while its watermark is unknown.
+
+    `windows`: of cubes with an application, the newest windows that it lets close, ascending.
+    """
 
     low_watermark_ms: dict[str, int] = Field(default_factory=dict)
+    windows: dict[str, tuple[CompletenessInfo, ...]] = Field(default_factory=dict)
 
 
 class ReceiverInfo(Message):

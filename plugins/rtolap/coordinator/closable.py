@@ -1,0 +1,112 @@
+"""Which windows of a cube its application lets close, and how complete each of them is at that moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import NotFound
+from rtolap.coordinator.applications.service import Applications
+from rtolap.metadata.records import Approval
+from rtolap.model.application import CubeWatermark
+from rtolap.model.completeness import ClosedBy, Completeness
+from rtolap.model.cube import Cube, SegmentPolicy
+from rtolap.watermark.missing import Missing, missing
+
+WINDOWS_KEPT = 16  # of a cube; what closes later than that is stated by a later window's bound
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """How far an application is for a cube: the input watermark of its sink, and what people let go."""
+
+    watermark_ms: int | None
+    approvals: tuple[Approval, ...] = ()
+
+    @property
+    def approved_until_ms(self) -> int | None:
+        return max((one.until_ms for one in self.approvals), default=None)
+
+
+def due_ends(policy: SegmentPolicy, standing: Standing, decided_ms: int | None) -> tuple[int, ...]:
+    """Ends of windows that may close now and were not decided before, the newest `WINDOWS_KEPT`, ascending.
+
+    A window may close when the watermark is at its end plus the allowed lateness, or when a person has let
+    go an instant at or beyond its end.
+    """
+    reached = [] if standing.watermark_ms is None else [standing.watermark_ms - policy.allowed_lateness_ms]
+    if standing.approved_until_ms is not None:
+        reached.append(standing.approved_until_ms)
+    if not reached:
+        return ()
+    last_ms = max(reached) // policy.window_ms * policy.window_ms
+    first_ms = last_ms - (WINDOWS_KEPT - 1) * policy.window_ms
+    if decided_ms is not None:
+        first_ms = max(first_ms, decided_ms // policy.window_ms * policy.window_ms + policy.window_ms)
+    return tuple(range(first_ms, last_ms + 1, policy.window_ms))
+
+
+def closed_by(policy: SegmentPolicy, standing: Standing, end_ms: int) -> tuple[ClosedBy, str | None]:
+    """By what a due window may close, and who let it go, if a person did: the first whose word covers it."""
+    watermark_ms = standing.watermark_ms
+    if watermark_ms is not None and watermark_ms >= end_ms + policy.allowed_lateness_ms:
+        return "watermark", None
+    covering = [one for one in standing.approvals if one.until_ms >= end_ms]
+    if covering:
+        return "approval", min(covering, key=lambda one: one.at_ms).by
+    return "forced", None
+
+
+class Closable:
+    """Asks the running applications of this leader."""
+
+    def __init__(self, applications: Applications, clock: Clock) -> None:
+        self._applications = applications
+        self._clock = clock
+
+    def standing(self, mark: CubeWatermark) -> Standing:
+        """Raises NotFound where the application, or the cube's level in it, does not exist."""
+        running = self._applications.running(mark.application)
+        levels = running.published.marks.levels
+        known = {level.name for level in running.application.levels}
+        absent = [name for name in (mark.source, mark.sink) if name not in known]
+        if absent:
+            raise NotFound(
+                f"application {mark.application} has no level {' and no level '.join(absent)}",
+                expected=f"one of {', '.join(sorted(known))}",
+            )
+        found = levels.get(mark.sink)
+        return Standing(None if found is None else found.input_ms, running.approvals)
+
+    def decided(self, cube: Cube, standing: Standing, ends: Sequence[int]) -> tuple[Completeness, ...]:
+        """Each window as it is now. A closing comes later, at positions that lie further, so misses no
+        more."""
+        mark = cube.watermark
+        if mark is None:
+            return ()
+        found = []
+        for end_ms in ends:
+            by, who = closed_by(cube.segment, standing, end_ms)
+            share = self._missing(mark, end_ms, cube.segment.window_ms)
+            found.append(
+                Completeness(
+                    application=mark.application,
+                    window_end_ms=end_ms,
+                    closed_by=by,
+                    watermark_ms=standing.watermark_ms,
+                    expected_missing_ppm=None if share is None else share.expected_ppm,
+                    bound_ppm=None if share is None else share.bound_ppm,
+                    approved_by=who,
+                )
+            )
+        return tuple(found)
+
+    def _missing(self, mark: CubeWatermark, end_ms: int, window_ms: int) -> Missing | None:
+        """None of a source whose hosts are not known by name: nobody can tell then."""
+        running = self._applications.running(mark.application)
+        source = running.source(mark.source)
+        if not source.named:
+            return None
+        with running.lock:
+            return missing(source.snapshot(self._clock.now_ms()), end_ms, window_ms)
