@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from rtolap.watermark.missing import allowed_events, behind, least_total, missing
+from rtolap.watermark.missing import allowed_events, behind, missing, totals
 from rtolap.watermark.rules import Deficit, GlobalMax, HostPrecise, PartitionBounded, Rule
 from rtolap.watermark.snapshot import NEVER, Snapshot
-from rtolap.watermark.solve import largest_mark, scale_bits, whole_shares
+from rtolap.watermark.solve import Shares, largest_mark, scale_bits
 
 NOW_MS = 1_700_000_000_000
 WINDOW_MS = 300_000
@@ -203,17 +203,18 @@ def test_rules_equal_a_slow_walk_over_the_hosts(seed: int) -> None:
         assert HostPrecise(ppm).decide(one).watermark_ms == slow_precise(latest, ppm)
         decision = Deficit(ppm, window).decide(one)
         unknown = [at for at, error in zip(latest, errors, strict=True) if isinf(error)]
-        if len(unknown) == len(latest) or least_total(np.array(rates), np.array(errors)) <= 0:
+        if len(unknown) == len(latest) or totals(np.array(rates), np.array(errors)).least <= 0:
             least_seen = min(latest)
             assert decision.watermark_ms == (None if least_seen == NEVER else least_seen)
             continue
         known = [at for at, error in enumerate(errors) if not isinf(error)]
         sub_rates, sub_errors = np.array([rates[at] for at in known]), np.array([errors[at] for at in known])
-        total = least_total(np.array(rates), np.array(errors))
+        total = totals(np.array(rates), np.array(errors)).least
         events = total * window
         allowed = allowed_events(events * ppm / 1_000_000, one.dispersion) / events
-        bits = scale_bits(window, float(sub_rates.sum() + np.dot(sub_rates, sub_errors)) / total)
-        shares = whole_shares(sub_rates, sub_errors, total, bits).tolist()
+        fractions = Shares(sub_rates, sub_errors, total, totals(sub_rates, sub_errors).most / total)
+        bits = scale_bits(window, fractions.sum)
+        shares = fractions.whole(np.arange(len(known)), bits).tolist()
         most = min(unknown) if unknown else max(latest)
         known_latest = [latest[at] for at in known]
         if most == NEVER:
@@ -238,9 +239,10 @@ def test_large_snapshots_are_solved_as_exactly_as_small_ones() -> None:
     latest[:20] -= rng.integers(0, 900_000, 20)
     rates, errors = rng.lognormal(0, 1, 9_000), np.full(9_000, 0.1)
     total = float(rates.sum())
-    bits = scale_bits(WINDOW_MS, 1.1)
-    shares = whole_shares(rates, errors, total, bits).tolist()
+    fractions = Shares(rates, errors, total, totals(rates, errors).most / total)
+    bits = scale_bits(WINDOW_MS, fractions.sum)
+    shares = fractions.whole(np.arange(9_000), bits).tolist()
     for allowed in (1e-6, 1e-4, 1e-2, 0.5):
-        mark = largest_mark(latest, rates, errors, total, allowed, WINDOW_MS, int(latest.max()))
+        mark = largest_mark(latest, fractions, allowed, WINDOW_MS, int(latest.max()))
         budget = floor(allowed * 2.0**bits * WINDOW_MS)
         assert mark == slow_deficit(latest.tolist(), shares, budget, WINDOW_MS, int(latest.max()))

@@ -1,13 +1,26 @@
-"""Downstream of another system: its producers write their global low watermark into every record, and a
+"""Downstream of another system: its producers state their global low watermark in every record, and in a
 control record a second to every partition.
 
-Per (producer, partition) the largest counts; together the smallest. A partition in which a producer has not
-spoken yet is unknown, so that is the whole.
+Of a producer in a partition the latest generation counts, and of that the largest watermark; together the
+smallest. A partition in which a producer has not spoken yet is unknown, so that is the whole. Where its
+generation has ended, nothing of it is to come, so it is not waited for there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+
+class Told(NamedTuple):
+    """In the order in which a later one replaces an earlier one. Without a watermark: -1."""
+
+    generation: int
+    watermark_ms: int
+    ended: bool
+
+
+UNKNOWN_MS = -1
 
 
 class Chain:
@@ -15,15 +28,28 @@ class Chain:
 
     def __init__(self, partitions: Iterable[int], producers: Iterable[str]) -> None:
         self._partitions = frozenset(partitions)
-        self._told: dict[str, dict[int, int]] = {producer: {} for producer in producers}
+        self._told: dict[str, dict[int, Told]] = {producer: {} for producer in producers}
         self._published_ms: int | None = None
 
-    def observe(self, producer: str, partition: int, watermark_ms: int) -> None:
+    @property
+    def producers(self) -> tuple[str, ...]:
+        return tuple(self._told)
+
+    def observe(
+        self,
+        producer: str,
+        partition: int,
+        watermark_ms: int | None,
+        generation: int = 0,
+        *,
+        ended: bool = False,
+    ) -> None:
         """Told in a record of that partition. A producer that was not known joins."""
         if partition not in self._partitions:
             return  # given away meanwhile: somebody else reads it
         told = self._told.setdefault(producer, {})
-        told[partition] = max(told.get(partition, watermark_ms), watermark_ms)
+        new = Told(generation, UNKNOWN_MS if watermark_ms is None else watermark_ms, ended)
+        told[partition] = max(told.get(partition, new), new)
 
     def join(self, producer: str) -> None:
         self._told.setdefault(producer, {})
@@ -39,19 +65,32 @@ class Chain:
             for partition in told.keys() - self._partitions:
                 del told[partition]
 
+    def told(self, producer: str, partition: int) -> Told | None:
+        return self._told.get(producer, {}).get(partition)
+
     def watermark_ms(self) -> int | None:
         """Never smaller than before; None while unknown."""
-        words = [told.get(partition) for told in self._told.values() for partition in self._partitions]
-        known = [word for word in words if word is not None]
-        if words and len(known) == len(words):
-            least = min(known)
-            self._published_ms = least if self._published_ms is None else max(least, self._published_ms)
+        if self._told and self._partitions and not self.held_by():
+            said = [one for told in self._told.values() for one in told.values() if not one.ended]
+            least = min((one.watermark_ms for one in said), default=None)
+            if least is not None:
+                self._published_ms = least if self._published_ms is None else max(least, self._published_ms)
         return self._published_ms
 
     def held_by(self) -> Mapping[str, tuple[int, ...]]:
-        """Producer → partitions in which it has said nothing yet."""
-        return {
-            producer: tuple(sorted(self._partitions - told.keys()))
-            for producer, told in self._told.items()
-            if self._partitions - told.keys()
-        }
+        """Producer → partitions of which it has said nothing yet."""
+        found = {}
+        for producer, told in self._told.items():
+            said = {at for at, one in told.items() if one.ended or one.watermark_ms != UNKNOWN_MS}
+            if missing := self._partitions - said:
+                found[producer] = tuple(sorted(missing))
+        return found
+
+    def ended(self) -> Mapping[str, int | None]:
+        """Producers that have ended in all partitions read here → their last watermark, if they knew one."""
+        found: dict[str, int | None] = {}
+        for producer, told in self._told.items():
+            if told and told.keys() == self._partitions and all(one.ended for one in told.values()):
+                last_ms = min(one.watermark_ms for one in told.values())
+                found[producer] = None if last_ms == UNKNOWN_MS else last_ms
+        return found

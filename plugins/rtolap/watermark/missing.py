@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil, isfinite, sqrt
+from math import ceil, inf, isfinite, sqrt
 
 import numpy as np
 
@@ -41,31 +41,43 @@ def deficit_ms(latest_ms: Instants, mark_ms: int, window_ms: int) -> Instants:
     return owed
 
 
-def least_total(rates: Rates, errors: Rates) -> float:
-    """A lower bound of the sum of the rates. Errors of hosts are independent, so they add as squares."""
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Of the hosts that count: the sum of their rates, a lower bound of it, and the sum of their upper
+    bounds, infinite if nothing is known of one of them. In events per ms."""
+
+    expected: float
+    least: float
+    most: float
+
+
+def totals(rates: Rates, errors: Rates) -> Totals:
+    """Errors of hosts are independent, so they add as squares."""
     spread = rates * errors
     squares = float(np.dot(spread, spread))
-    if not isfinite(squares):  # hosts of which nothing is known may well have no events
-        known = np.isfinite(errors)
-        return least_total(rates[known], errors[known])
-    return max(float(rates.sum()) - sqrt(squares), 0.0)
+    expected = float(rates.sum())
+    if isfinite(squares):
+        return Totals(expected, max(expected - sqrt(squares), 0.0), expected + float(spread.sum()))
+    known = np.isfinite(errors)  # hosts of which nothing is known may well have no events
+    return Totals(expected, totals(rates[known], errors[known]).least, inf)
 
 
-def missing(snapshot: Snapshot, mark_ms: int, window_ms: int, least: float | None = None) -> Missing:
-    """Of a window of that length which closes at `mark_ms`. `least`: the lower bound of the counting hosts'
-    total rate, if it is known already."""
+def missing(snapshot: Snapshot, mark_ms: int, window_ms: int) -> Missing:
+    """Of a window of that length which closes at `mark_ms`."""
     counting = snapshot.counting
     late = np.flatnonzero(counting & (snapshot.latest_ms < mark_ms))
+    total = totals(snapshot.events_per_ms[counting], snapshot.relative_error[counting])
+    return missing_of(snapshot, late, mark_ms, window_ms, total)
+
+
+def missing_of(snapshot: Snapshot, late: Indices, mark_ms: int, window_ms: int, total: Totals) -> Missing:
+    """`late`: the counting hosts before `mark_ms`; `total` of all that count."""
     if not late.size:
         return Missing(0, 0)
-    rates, errors = snapshot.events_per_ms, snapshot.relative_error
-    total = float(rates.sum() if counting.all() else rates[counting].sum())
-    if least is None:
-        least = least_total(rates[counting], errors[counting])
+    rates, errors = snapshot.events_per_ms[late], snapshot.relative_error[late]
     owed = deficit_ms(snapshot.latest_ms[late], mark_ms, window_ms)
-    rates, errors = rates[late], errors[late]
-    expected_events = float(np.dot(rates, owed))
-    expected = _up(expected_events / (total * window_ms)) if total > 0 else PPM
+    all_events, least = total.expected * window_ms, total.least
+    expected = _up(float(np.dot(rates, owed)) / all_events) if all_events > 0 else PPM
     if least <= 0 or not isfinite(errors.max()):
         return Missing(expected, PPM)
     at_most = float(np.dot(np.minimum(rates * (1.0 + errors), least), owed))

@@ -12,9 +12,9 @@ from typing import Protocol
 
 import numpy as np
 
-from rtolap.watermark.missing import PPM, allowed_events, least_total, missing
-from rtolap.watermark.snapshot import NEVER, Indices, Instants, Snapshot
-from rtolap.watermark.solve import about, largest_mark
+from rtolap.watermark.missing import PPM, Totals, allowed_events, missing_of, totals
+from rtolap.watermark.snapshot import NEVER, Indices, Instants, Mask, Rates, Snapshot
+from rtolap.watermark.solve import Shares, about, largest_mark
 
 WINDOW_MS = 300_000  # of what a rule that knows no window states missing shares
 
@@ -50,15 +50,15 @@ class HostPrecise:
     window_ms: int = WINDOW_MS
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        counting = snapshot.counting
-        latest_ms = snapshot.latest_ms if counting.all() else snapshot.latest_ms[counting]
+        counting, latest_ms, rates, errors = counting_columns(snapshot)
         if not latest_ms.size:
             return Decision(None)
         allowed = self.delayed_hosts_ppm * latest_ms.size // PPM
         part = latest_ms[latest_ms <= about(latest_ms, 4 * (allowed + 16))]
         if part.size <= allowed:
             part = latest_ms
-        return decided(snapshot, int(np.partition(part, allowed)[allowed]), self.window_ms)
+        mark = int(np.partition(part, allowed)[allowed])
+        return decided(snapshot, counting, mark, self.window_ms, totals(rates, errors))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,24 +74,23 @@ class Deficit:
     window_ms: int
 
     def decide(self, snapshot: Snapshot) -> Decision:
-        counting = snapshot.counting
-        latest_ms, rates, errors = snapshot.latest_ms, snapshot.events_per_ms, snapshot.relative_error
-        if not counting.all():
-            latest_ms, rates, errors = latest_ms[counting], rates[counting], errors[counting]
+        counting, latest_ms, rates, errors = counting_columns(snapshot)
         if not latest_ms.size:
             return Decision(None)
-        least = least_total(rates, errors)
-        if least <= 0:
-            return decided(snapshot, int(latest_ms.min()), self.window_ms)
-        most = int(latest_ms.max())
-        if not isfinite(errors.max()):
+        total = totals(rates, errors)
+        if total.least <= 0:
+            return decided(snapshot, counting, int(latest_ms.min()), self.window_ms, total)
+        most_ms, upper = int(latest_ms.max()), total.most
+        if not isfinite(upper):
             known = np.isfinite(errors)
-            most = int(latest_ms[~known].min())
+            most_ms = int(latest_ms[~known].min())
             latest_ms, rates, errors = latest_ms[known], rates[known], errors[known]
-        events = least * self.window_ms
+            upper = totals(rates, errors).most
+        events = total.least * self.window_ms
         allowed = allowed_events(events * self.missing_events_ppm / PPM, snapshot.dispersion) / events
-        mark = largest_mark(latest_ms, rates, errors, least, allowed, self.window_ms, most)
-        return decided(snapshot, mark, self.window_ms, least)
+        shares = Shares(rates, errors, total.least, upper / total.least)
+        mark = largest_mark(latest_ms, shares, allowed, self.window_ms, most_ms)
+        return decided(snapshot, counting, mark, self.window_ms, total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +122,24 @@ class GlobalMax:
         return _less(snapshot, int(latest_ms.max()) if latest_ms.size else NEVER, self.bound_ms)
 
 
-def decided(snapshot: Snapshot, mark: int, window_ms: int, least: float | None = None) -> Decision:
-    """The decision for a watermark: who holds it, and what may be missing of a window that closes at it."""
-    holding = np.flatnonzero(snapshot.counting & (snapshot.latest_ms <= mark))
+def counting_columns(snapshot: Snapshot) -> tuple[Mask | None, Instants, Rates, Rates]:
+    """(who counts, None if everybody does; progress, rates and errors of those), without a copy if it may."""
+    counting = snapshot.counting
+    columns = snapshot.latest_ms, snapshot.events_per_ms, snapshot.relative_error
+    if counting.all():
+        return None, *columns
+    return counting, columns[0][counting], columns[1][counting], columns[2][counting]
+
+
+def decided(snapshot: Snapshot, counting: Mask | None, mark: int, window_ms: int, total: Totals) -> Decision:
+    """The decision for a watermark: who holds it, and what may be missing of a window that closes at it.
+    `counting`: None if everybody does."""
+    reached_not = snapshot.latest_ms <= mark
+    holding = (reached_not if counting is None else reached_not & counting).nonzero()[0]
     if mark == NEVER:
         return Decision(None, holding)
-    share = missing(snapshot, mark, window_ms, least)
+    late = holding[snapshot.latest_ms[holding] < mark]
+    share = missing_of(snapshot, late, mark, window_ms, total)
     return Decision(mark, holding, share.expected_ppm, share.bound_ppm)
 
 

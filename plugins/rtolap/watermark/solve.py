@@ -6,6 +6,7 @@ multiples of 2⁻ᵏ and F is a whole number, so the answer is exact and depends
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import count
 from math import ceil, floor
 
@@ -13,10 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtolap.watermark.missing import deficit_ms
-from rtolap.watermark.snapshot import NEVER, Instants, Rates
+from rtolap.watermark.snapshot import NEVER, Indices, Instants, Rates
 
-_SAMPLE = 16
-_FIRST_PART = 8  # of the hosts, an eighth usually has everybody who is late
+BEYOND = 2**63 - 1  # every instant
+_SAMPLE = 32
+_SAMPLE_MIN = 64 * _SAMPLE  # fewer hosts are looked at as a whole
+_CONVEX_STEPS_MAX = 32
 
 
 def scale_bits(window_ms: int, shares_sum: float) -> int:
@@ -24,58 +27,121 @@ def scale_bits(window_ms: int, shares_sum: float) -> int:
     return 62 - window_ms.bit_length() - ceil(shares_sum + 1).bit_length()
 
 
-def whole_shares(rates: Rates, errors: Rates, total: float, bits: int) -> NDArray[np.int64]:
-    """Upper bounds of the hosts' shares, rounded up to multiples of 2⁻ᵏ; nobody has more than everything."""
-    return np.ceil(np.minimum(rates * (1.0 + errors) / total, 1.0) * 2.0**bits).astype(np.int64)
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Upper bounds of the hosts' shares: rates · (1 + errors) / total. `sum`: of all of them, at least 0."""
+
+    rates: Rates
+    errors: Rates
+    total: float
+    sum: float
+
+    def whole(self, hosts: Indices, bits: int) -> NDArray[np.int64]:
+        """Of these hosts, rounded up to multiples of 2⁻ᵏ; nobody has more than everything."""
+        shares = 1.0 + self.errors[hosts]
+        shares *= self.rates[hosts]
+        shares /= self.total * 2.0**-bits  # by a power of two: no digit is lost
+        np.minimum(shares, 2.0**bits, out=shares)
+        np.ceil(shares, out=shares)
+        return shares.astype(np.int64)
 
 
-def largest_mark(
-    latest_ms: Instants,
-    rates: Rates,
-    errors: Rates,
-    total: float,
-    allowed: float,
-    window_ms: int,
-    most_ms: int,
-) -> int:
+def largest_mark(latest_ms: Instants, shares: Shares, allowed: float, window_ms: int, most_ms: int) -> int:
     """At most `most_ms`; NEVER if unseen hosts alone owe more than `allowed` (a share of a window)."""
     if most_ms == NEVER or not latest_ms.size:
         return most_ms
-    bits = scale_bits(window_ms, float(rates.sum() + np.dot(rates, errors)) / total)
+    bits = scale_bits(window_ms, shares.sum)
     budget = floor(allowed * 2.0**bits * window_ms)
-    part = max(latest_ms.size // _FIRST_PART, 64)
+    high = min(_reach(latest_ms, allowed / shares.sum * window_ms, window_ms), most_ms)
     while True:
-        if part < latest_ms.size:
-            high = min(about(latest_ms, part), most_ms)
-            late = np.flatnonzero(latest_ms < high)
-            known, shares = latest_ms[late], whole_shares(rates[late], errors[late], total, bits)
-        else:
-            high, known = most_ms, latest_ms
-            shares = whole_shares(rates, errors, total, bits)
-        if high == NEVER:
-            part *= 4
-            continue
-        if owed(known, shares, high, window_ms) > budget:
-            return _between(known, shares, budget, window_ms, high)
+        late = (latest_ms < high).nonzero()[0]
+        mark = _before(latest_ms[late], shares.whole(late, bits), budget, window_ms, high)
+        if mark is not None:
+            return mark
         if high == most_ms:
             return most_ms
-        part *= 4
+        high = most_ms
+
+
+def _reach(latest_ms: Instants, allowed_ms: float, window_ms: int) -> int:
+    """An instant at which F is probably above the budget, and not far: by a sample of the hosts, as if all
+    had the same share. It only decides how many of them are looked at. `allowed_ms`: how far hosts may be
+    behind, in the mean over all."""
+    if latest_ms.size < _SAMPLE_MIN:
+        return BEYOND
+    sample_ms = np.sort(latest_ms[::_SAMPLE])
+    last_ms = int(sample_ms[-1])
+    if last_ms == NEVER:
+        return BEYOND
+    from_ms = last_ms - window_ms
+    ahead_ms = np.maximum(sample_ms, from_ms) - from_ms
+    behind_ms = np.arange(1, ahead_ms.size + 1) * ahead_ms - np.cumsum(ahead_ms)  # of all before each of them
+    position = int(np.searchsorted(behind_ms, allowed_ms * sample_ms.size))
+    position += 2 + position // 4
+    return int(sample_ms[position]) if position < sample_ms.size else BEYOND
 
 
 def about(latest_ms: Instants, position: int) -> int:
     """Roughly the value at that position in order: which one exactly only decides how many hosts are
-    sorted."""
+    looked at."""
     sample = np.sort(latest_ms[::_SAMPLE])
     return int(sample[min(position // _SAMPLE + 1, sample.size - 1)])
 
 
-def owed(latest_ms: Instants, shares: NDArray[np.int64], mark_ms: int, window_ms: int) -> int:
-    """F(mark), in multiples of 2⁻ᵏ ms."""
-    return int(np.dot(shares, deficit_ms(latest_ms, mark_ms, window_ms)))
+def _before(
+    latest_ms: Instants, shares: NDArray[np.int64], budget: int, window_ms: int, high: int
+) -> int | None:
+    """Everybody is before `high`. None if F(high) fits into the budget; else the last instant at which F
+    does, NEVER if there is none.
+
+    Who owes a whole window at `high` is first taken to owe it everywhere. What is left of F bends upwards
+    only, and is not smaller than F: the last instant at which it fits is the answer, or one below it.
+    """
+    if not latest_ms.size:
+        return None
+    if int(latest_ms.min()) > high - window_ms:
+        mark = _convex(latest_ms, shares, budget, high)
+        return None if mark == high else mark
+    whole = latest_ms <= high - window_ms
+    full_ms, rest = latest_ms[whole], ~whole
+    left = budget - int(shares[whole].sum()) * window_ms
+    low = None if left < 0 else _convex(latest_ms[rest], shares[rest], left, high)
+    if low == high:
+        return None
+    if low is not None and int(full_ms.max()) + window_ms <= low:
+        return low  # they do owe all of it there
+    return _bracketed(latest_ms, shares, budget, window_ms, low, high)
 
 
-def _between(latest_ms: Instants, shares: NDArray[np.int64], budget: int, window_ms: int, high: int) -> int:
-    """F(high) is above the budget: the last instant before at which it is not. NEVER if there is none.
+def _convex(latest_ms: Instants, shares: NDArray[np.int64], budget: int, high: int) -> int:
+    """The last instant up to `high` at which F fits. Nobody has reached `high`, nobody owes a whole window.
+
+    Newton's steps come down from above and never pass the answer; who is ahead of one is left out. They may
+    be many, so in the end the rest is halved.
+    """
+    for _ in range(_CONVEX_STEPS_MAX):
+        excess = int(np.dot(shares, high - latest_ms)) - budget
+        if excess <= 0:
+            return high
+        high -= -(-excess // int(shares.sum()))
+        shares = shares * (latest_ms < high)
+    low = int(latest_ms.min())
+    while high - low > 1:
+        middle = (low + high) // 2
+        owing = int(np.dot(shares, np.maximum(middle - latest_ms, 0)))
+        low, high = (middle, high) if owing <= budget else (low, middle)
+    return high if int(np.dot(shares, np.maximum(high - latest_ms, 0))) <= budget else low
+
+
+def _bracketed(
+    latest_ms: Instants,
+    shares: NDArray[np.int64],
+    budget: int,
+    window_ms: int,
+    low: int | None,
+    high: int,
+) -> int:
+    """From `low`, where F fits (None if no such instant is known), to `high`, where it does not.
 
     Newton's steps, of which a few are enough where F bends upwards; where it bends downwards (a host owes its
     whole window) they may creep, so every fourth step halves the bracket.
@@ -86,7 +152,8 @@ def _between(latest_ms: Instants, shares: NDArray[np.int64], budget: int, window
         latest_ms, shares = latest_ms[seen], shares[seen]
     if budget < 0 or not latest_ms.size:
         return NEVER
-    low = int(latest_ms.min())  # nobody who was seen owes anything there
+    if low is None:
+        low = int(latest_ms.min())  # nobody who was seen owes anything there
     guess = high
     for turn in count(1):
         if high - low <= 1:
