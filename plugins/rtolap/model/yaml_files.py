@@ -1,4 +1,6 @@
-"""Definition files: `kind: table | cube | lookup | application`, one or many documents a file, in folders.
+"""Definition files: `kind: table | cube | lookup | application | stored_table`.
+
+One or many documents a file, in folders.
 
 `read_definitions` reads them strictly, validates them against each other and raises one DefinitionError
 that lists every problem as `file:line: key: what; expected …; found …; did you mean …?`.
@@ -16,33 +18,37 @@ from rtolap.base.errors import DefinitionError
 from rtolap.model.application import Application
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.problems import Problem, did_you_mean
+from rtolap.model.stored_table import StoredTable
 from rtolap.model.table import Lookup, Table
 from rtolap.model.validate import lookup_problems, name_problems, table_problems
 from rtolap.model.validate_application import application_problems, cube_watermark_problems
 from rtolap.model.validate_cube import cube_problems
+from rtolap.model.validate_stored_table import stored_table_problems
 from rtolap.model.yaml_nodes import INVALID, NodeReader
 
-Definition = Table | Cube | Lookup | Application
+Definition = Table | Cube | Lookup | Application | StoredTable
 KINDS: dict[str, type[Definition]] = {
     "table": Table,
     "cube": Cube,
     "lookup": Lookup,
     "application": Application,
+    "stored_table": StoredTable,
 }
 OTHER_FILES = frozenset(("receivers.yaml",))  # beside the definitions, but read by the receivers' DAG
 _SUFFIXES = (".yaml", ".yml")
 _FILE_BYTES_MAX = 1 << 20
 _KIND_KEY = frozenset(("kind",))
-D = TypeVar("D", Table, Cube, Lookup, Application)
+D = TypeVar("D", Table, Cube, Lookup, Application, StoredTable)
 
 
 class Definitions(msgspec.Struct, frozen=True):
-    """By name. Every cube's table is among the tables."""
+    """By name, stored tables by `database.name`. Every cube's table is among the tables."""
 
     tables: dict[str, Table]
     lookups: dict[str, Lookup]
     cubes: dict[str, Cube]
     applications: dict[str, Application] = {}
+    stored_tables: dict[str, StoredTable] = {}
 
     def schema(self, cube: str) -> Schema:
         return Schema(self.tables[self.cubes[cube].table], self.cubes[cube])
@@ -56,7 +62,7 @@ class _Document(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        return self.value.name
+        return self.value.qualified_name if isinstance(self.value, StoredTable) else self.value.name
 
 
 def read_definitions(path: Path) -> Definitions:
@@ -69,11 +75,12 @@ def read_definitions(path: Path) -> Definitions:
     lookups = _unique(documents, Lookup, complaints)
     cubes = _unique(documents, Cube, complaints)
     applications = _unique(documents, Application, complaints)
+    stored_tables = _unique(documents, StoredTable, complaints)
     for document in documents:
         complaints += _lines(document, _problems(document, tables, lookups, cubes, applications))
     if complaints:
         raise DefinitionError("\n".join(complaints))
-    return Definitions(tables, lookups, cubes, applications)
+    return Definitions(tables, lookups, cubes, applications, stored_tables)
 
 
 def definition_files(path: Path) -> tuple[Path, ...]:
@@ -166,6 +173,8 @@ def _problems(
         return problems
     if isinstance(value, Application):
         return list(application_problems(value))
+    if isinstance(value, StoredTable):
+        return list(stored_table_problems(value))
     problems = name_problems(value.name, ("name",))
     table = tables.get(value.table)
     if table is None:
