@@ -1,6 +1,5 @@
-"""Definition files: `kind: table | cube | lookup | application | stored_table`.
-
-One or many documents a file, in folders.
+"""Definition files: `kind: table | cube | lookup | application | stored_table`,
+one or many documents a file, in folders.
 
 `read_definitions` reads them strictly, validates them against each other and raises one DefinitionError
 that lists every problem as `file:line: key: what; expected …; found …; did you mean …?`.
