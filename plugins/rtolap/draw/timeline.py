@@ -1,0 +1,197 @@
+"""From a history of watermarks to lines, holders and closed windows: what a picture or a table shows.
+
+All arrays of one timeline have its length: an entry per sample. Instants are float64 ms since the epoch, NaN
+where nothing is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.base.errors import DefinitionError
+from rtolap.model.application import LevelRole
+from rtolap.wire.watermark import ApprovalInfo
+from rtolap.wire.watermark_history import ApplicationHistory, LevelHistory
+
+CLOSINGS_MAX = 10_000
+
+Line = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """A host, partition or unit in the samples that know it, `at` these positions.
+
+    `line_ms`: its progress, or its oldest work, in each of them. Where it `holds` the watermark, between
+    `from_ms` and `until_ms`, it was up to `behind_max_ms` behind the clock, the last time at sample `worst`;
+    None if it was never seen.
+    """
+
+    name: str
+    at: NDArray[np.int64]
+    line_ms: Line
+    holds: NDArray[np.bool_]
+    behind_max_ms: int | None = None
+    from_ms: int | None = None
+    until_ms: int | None = None
+    worst: int | None = None
+
+    @property
+    def held(self) -> int:
+        """In how many samples."""
+        return int(np.count_nonzero(self.holds))
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """One level. Traces that held it come first, and of them those never seen, then the furthest behind.
+
+    `holding`: how many hosts held it when it was furthest behind.
+    """
+
+    level: str
+    role: LevelRole
+    input_ms: Line
+    output_ms: Line
+    hosts: tuple[Trace, ...]
+    units: tuple[Trace, ...]
+    holding: int
+
+    @property
+    def holders(self) -> tuple[Trace, ...]:
+        return tuple(one for one in (*self.hosts, *self.units) if one.held)
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """The window that ends at `end_ms` could close at `at_ms`. `by`: who let it go; None if nobody had to."""
+
+    end_ms: int
+    at_ms: int
+    by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    application: str
+    at_ms: Line
+    global_ms: Line
+    panels: tuple[Panel, ...]
+    closings: tuple[Closing, ...] = ()
+    approvals: tuple[ApprovalInfo, ...] = ()
+
+
+def timeline(
+    history: ApplicationHistory, levels: Collection[str] = (), window_ms: int | None = None
+) -> Timeline:
+    """Of these levels, or of all. Raises DefinitionError for an unknown level, and where there are more than
+    `CLOSINGS_MAX` windows in the history."""
+    for level in levels:
+        if level not in history.levels:
+            known = ", ".join(history.levels)
+            raise DefinitionError(
+                "no such level in the history", expected=f"one of {known}", found=repr(level)
+            )
+    at_ms = np.asarray(history.at_ms, np.float64)
+    first, last = (at_ms.min(), at_ms.max()) if at_ms.size else (0.0, 0.0)
+    return Timeline(
+        application=history.application,
+        at_ms=at_ms,
+        global_ms=_line(history.global_ms),
+        panels=tuple(
+            _panel(level, found, at_ms)
+            for level, found in history.levels.items()
+            if not levels or level in levels
+        ),
+        closings=() if window_ms is None else tuple(_closings(history, window_ms)),
+        approvals=tuple(one for one in history.approvals if first <= one.at_ms <= last),
+    )
+
+
+def _panel(level: str, found: LevelHistory, at_ms: Line) -> Panel:
+    input_ms, output_ms = _line(found.input_ms), _line(found.output_ms)
+    hosts = (_trace(one.host, one.at, one.latest_ms, input_ms, at_ms) for one in found.hosts)
+    units = (
+        _trace(f"{one.processor}/{one.key_group}", one.at, one.oldest_work_ms, output_ms, at_ms)
+        for one in found.units
+    )
+    return Panel(
+        level=level,
+        role=found.role,
+        input_ms=input_ms,
+        output_ms=output_ms,
+        hosts=tuple(sorted(hosts, key=_rank)),
+        units=tuple(sorted(units, key=_rank)),
+        holding=found.holding[_furthest(input_ms, at_ms)] if found.holding else 0,
+    )
+
+
+def _trace(
+    name: str, samples: Sequence[int], instants_ms: Sequence[int | None], mark_ms: Line, at_ms: Line
+) -> Trace:
+    """It holds while the watermark is not beyond it. One that was never seen holds, and an unknown watermark
+    is held by all."""
+    at, line_ms = np.asarray(samples, np.int64), _line(instants_ms)
+    holds = ~(line_ms > mark_ms[at])
+    if not holds.any():
+        return Trace(name, at, line_ms, holds)
+    held, seen = at[holds], at[holds & ~np.isnan(line_ms)]
+    worst = None
+    if seen.size:
+        whole_ms = np.full(at_ms.size, np.nan)
+        whole_ms[at] = line_ms
+        worst = int(seen[_furthest(whole_ms[seen], at_ms[seen])])
+    return Trace(
+        name=name,
+        at=at,
+        line_ms=line_ms,
+        holds=holds,
+        behind_max_ms=None if worst is None else int(at_ms[worst] - whole_ms[worst]),
+        from_ms=int(at_ms[held[0]]),
+        until_ms=int(at_ms[held[-1]]),
+        worst=worst,
+    )
+
+
+def _furthest(line_ms: Line, at_ms: Line) -> int:
+    """The last sample at which it was furthest behind the clock; before everything where it is unknown."""
+    behind_ms = np.where(np.isnan(line_ms), np.inf, at_ms - line_ms)
+    return int(behind_ms.size - 1 - np.argmax(behind_ms[::-1]))
+
+
+def _rank(one: Trace) -> tuple[bool, bool, int, int, str]:
+    behind_ms = one.behind_max_ms
+    return (not one.held, behind_ms is not None, -(behind_ms or 0), -one.held, one.name)
+
+
+def _closings(history: ApplicationHistory, window_ms: int) -> Iterator[Closing]:
+    """Windows of that length, from 1970 on, that could close at a sample after the first that knows a
+    watermark: by the global one, or because somebody let them go, whichever was sooner."""
+    known = [
+        (at_ms, mark_ms)
+        for at_ms, mark_ms in zip(history.at_ms, history.global_ms, strict=True)
+        if mark_ms is not None
+    ]
+    if not known:
+        return
+    began_ms, closed_ms = known[0]
+    if (known[-1][1] - closed_ms) // window_ms > CLOSINGS_MAX:
+        raise DefinitionError(
+            "too many windows for one picture",
+            expected=f"at most {CLOSINGS_MAX}",
+            action="take longer windows",
+        )
+    events: list[tuple[int, int, str | None]] = [(at_ms, mark_ms, None) for at_ms, mark_ms in known]
+    events += [(one.at_ms, one.until_ms, one.by) for one in history.approvals if one.at_ms > began_ms]
+    for at_ms, until_ms, by in sorted(events, key=lambda event: event[0]):
+        for end_ms in range((closed_ms // window_ms + 1) * window_ms, until_ms + 1, window_ms):
+            yield Closing(end_ms, at_ms, by)
+        closed_ms = max(closed_ms, until_ms)
+
+
+def _line(instants_ms: Sequence[int | None]) -> Line:
+    return np.asarray([np.nan if one is None else one for one in instants_ms], np.float64)
