@@ -175,3 +175,39 @@ def test_a_chain_never_falls_when_producers_or_partitions_join() -> None:
 def test_a_chain_without_producers_or_partitions_knows_nothing() -> None:
     assert Chain([0], []).watermark_ms() is None
     assert Chain([], ["p"]).watermark_ms() is None
+
+
+def test_a_later_generation_replaces_what_its_predecessor_states() -> None:
+    chain = Chain([0], ["p", "q"])
+    chain.observe("p", 0, 50, 1)
+    chain.observe("q", 0, 90, 1)
+    assert chain.watermark_ms() == 50
+    chain.observe("p", 0, None, 2)
+    assert chain.held_by() == {"p": (0,)}
+    chain.observe("p", 0, 200, 1)  # alive still, and not believed
+    assert (chain.held_by(), chain.watermark_ms()) == ({"p": (0,)}, 50)
+    chain.observe("p", 0, 40, 2)
+    assert (chain.held_by(), chain.watermark_ms()) == ({}, 50), "it never falls"
+    chain.observe("p", 0, 95, 2)
+    assert chain.watermark_ms() == 90
+
+
+def test_where_a_producer_has_ended_it_is_not_waited_for() -> None:
+    chain = Chain([0, 1], ["p", "q"])
+    for partition in (0, 1):
+        chain.observe("p", partition, 50, 1)
+        chain.observe("q", partition, 90, 1)
+    chain.observe("p", 0, 60, 1, ended=True)
+    assert chain.watermark_ms() == 50, "it goes on in 1"
+    assert chain.ended() == {}
+    chain.observe("p", 1, 60, 1, ended=True)
+    assert chain.watermark_ms() == 90
+    assert chain.ended() == {"p": 60}
+    chain.observe("p", 1, 70, 2)
+    assert chain.ended() == {}
+    chain.observe("p", 1, None, 3, ended=True)
+    chain.observe("p", 0, None, 3, ended=True)
+    assert chain.ended() == {"p": None}
+    chain.observe("q", 0, 99, 1, ended=True)
+    chain.observe("q", 1, 99, 1, ended=True)
+    assert chain.watermark_ms() == 90, "with nobody left it stays"

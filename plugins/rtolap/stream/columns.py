@@ -46,7 +46,7 @@ class ColumnMaker:
         columns: dict[str, pa.Array] = {}
         times: Instants | None = None
         time_raw = pa.nulls(0)
-        for leaf in self._plan.leaves:
+        for leaf in self._plan.columns:
             raw = at_path(rows, leaf.path)
             if leaf.is_time:
                 times, time_raw = self._times.parse(raw), raw

@@ -46,13 +46,16 @@ class OffsetsGone(Refused):
 class Batch:
     """Records in the order in which they arrived; offsets grow within each partition.
 
-    `create_ms` is the record's timestamp, -1 where it has none; None unless the consumer was asked for it.
+    `create_ms` is the record's timestamp, -1 where it has none; `statements` what its header
+    `watermark_statement.HEADER` says, None where it has none. Both are None unless the consumer was asked for
+    them.
     """
 
     values: list[bytes | None]
     partitions: NDArray[np.int32]
     offsets: NDArray[np.int64]
     create_ms: NDArray[np.int64] | None = None
+    statements: list[bytes | None] | None = None
 
     def __len__(self) -> int:
         return len(self.values)

@@ -4,6 +4,8 @@ Nothing is lost on the way in: numbers that a column cannot hold exactly, broken
 are rejects, never wrong values, and one bad record never costs its batch. Only columns that the cube uses are
 read and checked. Numbers may be written as strings; doubles take the nearest double, as JSON numbers do.
 
+Control records of a topic that carries watermarks are neither events nor rejects; their offsets count on.
+
 The order of checks (and so the reason given when a record has several faults): size, bytes and JSON, types,
 unknown columns, dates and timestamps, event time.
 """
@@ -11,12 +13,13 @@ unknown columns, dates and timestamps, event time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from rtolap.base.errors import DefinitionError
 from rtolap.format.schema import OFFSET, PARTITION
 from rtolap.model.cube import Schema
 from rtolap.stream.classify import Problem
@@ -24,17 +27,26 @@ from rtolap.stream.columns import ColumnMaker
 from rtolap.stream.event_time import EventTimeParser
 from rtolap.stream.plan import ReadPlan
 from rtolap.stream.rejects import Rejects, rejects_of
-from rtolap.stream.rows import RowReader
+from rtolap.stream.rows import RowReader, at_path
+from rtolap.stream.watermark_columns import Stated, Statements, stated
 
 Places = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """`table`: accepted records in input order: `Schema.source_columns`, then EVENT_MS, PARTITION, OFFSET."""
+    """`table`: accepted records in input order: `Schema.source_columns`, then EVENT_MS, PARTITION, OFFSET.
+
+    `statements`: what the producers of the records state of their watermarks, where the table declares them;
+    they may be believed once everything in `table` has been taken in.
+
+    `places`: where in the batch each row of `table` stood.
+    """
 
     table: pa.Table
     rejects: Rejects
+    statements: Statements | None = None
+    places: Places = field(default_factory=lambda: np.empty(0, np.int64))
 
 
 class EventDecoder:
@@ -45,6 +57,7 @@ class EventDecoder:
         time = schema.table.time
         times = EventTimeParser(time.format, time.zone)
         plan = ReadPlan(schema, times)
+        self._plan = plan
         self._rows = RowReader(plan)
         self._columns = ColumnMaker(schema, plan, times)
 
@@ -56,16 +69,24 @@ class EventDecoder:
         *,
         now_ms: int,
         create_ms: NDArray[np.int64] | None = None,
+        statements: Sequence[bytes | None] | None = None,
     ) -> Decoded:
         """`values[i]` was read from `partitions[i]` at `offsets[i]`.
 
         An event time is in the future when it is beyond the record's own timestamp `create_ms[i]` by more
         than the table allows: replays and replicas judge alike. `now_ms` stands in where there is none
         (negative, or no array).
+
+        `statements[i]` stood in the watermark header; to be given where the table has watermarks there.
         """
         problems: dict[int, Problem] = {}
-        records, places = self._sized(values, problems)
+        told = self._told(statements, partitions)
+        records, places = self._sized(values, problems, None if told is None else told.control)
         rows, places = self._rows.read(records, places, problems)
+        if self._plan.statement_path is not None:
+            told = stated(at_path(rows, self._plan.statement_path), np.asarray(partitions)[places])
+            if told.control.any():
+                rows, places = rows.filter(pa.array(~told.control)), places[~told.control]
         present_ms = _present(create_ms, places, now_ms)
         columns, keep = self._columns.columns(rows, places, present_ms, problems)
         if not keep.all():
@@ -74,19 +95,41 @@ class EventDecoder:
             places = places[keep]
         columns[PARTITION] = pa.array(np.asarray(partitions, np.int32)[places])
         columns[OFFSET] = pa.array(np.asarray(offsets, np.int64)[places])
-        return Decoded(pa.table(columns), rejects_of(problems))
+        return Decoded(
+            pa.table(columns), rejects_of(problems), None if told is None else told.statements, places
+        )
+
+    def _told(
+        self, statements: Sequence[bytes | None] | None, partitions: NDArray[np.int32]
+    ) -> Stated | None:
+        """What the headers state. DefinitionError: the table has statements there, and they are not given."""
+        if self._schema.table.watermark_records != "header":
+            return None
+        if statements is None:
+            raise DefinitionError(
+                f"table {self._schema.table.name} carries watermarks in headers",
+                expected="a consumer that was opened with_statements",
+                found="records without headers",
+            )
+        return stated(statements, partitions)
 
     def _sized(
-        self, values: Sequence[bytes | None], problems: dict[int, Problem]
+        self,
+        values: Sequence[bytes | None],
+        problems: dict[int, Problem],
+        control: NDArray[np.bool_] | None,
     ) -> tuple[list[bytes], Places]:
-        """Leave out tombstones and records that are too large before anything parses them."""
+        """Leave out control records, tombstones and what is too large before anything parses them."""
         bytes_max = self._schema.table.record_bytes_max
         places = np.arange(len(values))
+        if control is not None and control.any():
+            places = places[~control]
+            values = [values[place] for place in places.tolist()]
         if None in values:
-            for place, value in enumerate(values):
-                if value is None:
-                    problems[place] = Problem("tombstone", "a record without a value")
-            places = np.delete(places, list(problems))
+            absent = [position for position, value in enumerate(values) if value is None]
+            for place in places[absent]:
+                problems[int(place)] = Problem("tombstone", "a record without a value")
+            places = np.delete(places, absent)
         records = [value for value in values if value is not None]
         if records and max(map(len, records)) > bytes_max:
             lengths = np.fromiter(map(len, records), np.int64, len(records))

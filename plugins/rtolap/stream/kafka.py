@@ -27,10 +27,17 @@ class KafkaConsumer:
     """StreamConsumer on a real cluster. Joins no group: assignment is ours, and so are the positions."""
 
     def __init__(
-        self, bootstrap: str, topic: str, *, client_id: str = "rtolap", with_create_ms: bool = False
+        self,
+        bootstrap: str,
+        topic: str,
+        *,
+        client_id: str = "rtolap",
+        with_create_ms: bool = False,
+        with_statements: bool = False,
     ) -> None:
         self.topic = topic
         self._with_create_ms = with_create_ms
+        self._with_statements = with_statements
         self._positions: Offsets = {}
         self._paused: set[int] = set()
         self._pending: RtolapError | None = None
@@ -141,7 +148,7 @@ class KafkaConsumer:
             raise self._topic.unavailable("be assigned", error) from error
 
     def _batch(self, messages: list[Message]) -> Batch:
-        batch = to_batch(messages, with_create_ms=self._with_create_ms)
+        batch = to_batch(messages, with_create_ms=self._with_create_ms, with_statements=self._with_statements)
         if len(batch):
             ends = np.zeros(int(batch.partitions.max()) + 1, np.int64)
             np.maximum.at(ends, batch.partitions, batch.offsets + 1)

@@ -12,15 +12,24 @@ from rtolap.base.errors import NotFound, Unavailable
 from rtolap.model.offsets import Offsets
 from rtolap.stream.consumer import BATCH_BYTES_MAX, Batch, LogRange, OffsetsGone
 from rtolap.stream.memory_broker import Log, MemoryBroker
+from rtolap.stream.watermark_statement import HEADER
 
 
 class MemoryConsumer:
     """StreamConsumer over a MemoryBroker. Takes partitions in ascending order, each as far as it may."""
 
-    def __init__(self, broker: MemoryBroker, topic: str, *, with_create_ms: bool = False) -> None:
+    def __init__(
+        self,
+        broker: MemoryBroker,
+        topic: str,
+        *,
+        with_create_ms: bool = False,
+        with_statements: bool = False,
+    ) -> None:
         self.topic = topic
         self._broker = broker
         self._with_create_ms = with_create_ms
+        self._with_statements = with_statements
         self._positions: Offsets = {}
         self._paused: set[int] = set()
 
@@ -93,6 +102,7 @@ class MemoryConsumer:
         partitions: list[int] = []
         offsets: list[int] = []
         created: list[int] = []
+        statements: list[bytes | None] = []
         left = bytes_max
         for partition, position, log in self._readable():
             if len(values) >= records_max or left <= 0:
@@ -104,6 +114,7 @@ class MemoryConsumer:
             taken = log.records[first:last]
             values += [record.value for record in taken]
             created += [-1 if record.timestamp_ms is None else record.timestamp_ms for record in taken]
+            statements += [record.headers.get(HEADER) for record in taken]
             partitions += [partition] * len(taken)
             offsets += log.offsets[first:last]
             self._positions[partition] = log.end if last == len(log.offsets) else log.offsets[last - 1] + 1
@@ -112,4 +123,5 @@ class MemoryConsumer:
             np.array(partitions, np.int32),
             np.array(offsets, np.int64),
             np.array(created, np.int64) if self._with_create_ms else None,
+            statements if self._with_statements else None,
         )

@@ -24,15 +24,24 @@ _PATTERN_TYPES = ("string", "timestamp")
 
 
 class ReadPlan:
-    """`leaves` in the order of `Schema.source_columns`. Raises DefinitionError for what cannot be read."""
+    """`columns` in the order of `Schema.source_columns`. Raises DefinitionError for what cannot be read.
+
+    `leaves` are what is read: the columns, and the field of the producer's watermark where the table has one,
+    at `statement_path`.
+    """
 
     def __init__(self, schema: Schema, times: EventTimeParser) -> None:
         self.time_column = schema.table.time.column
-        self.leaves = tuple(self._leaf(schema, name, times) for name in schema.source_columns)
+        table = schema.table
+        self.columns = tuple(self._leaf(schema, name, times) for name in schema.source_columns)
+        self.statement_path = (table.watermark_field,) if table.watermark_records == "field" else None
+        self.leaves = self.columns
+        if self.statement_path is not None:
+            self.leaves += (Leaf(table.watermark_field, self.statement_path, STRING, False),)
         self.arrow_schema = pa.schema(_fields(_tree(self.leaves)))
         self.known = (
-            frozenset(column.json_path[0] for column in schema.table.columns)
-            if schema.table.unknown_columns == "reject"
+            frozenset(column.json_path[0] for column in table.columns).union(self.statement_path or ())
+            if table.unknown_columns == "reject"
             else None
         )
 
