@@ -89,6 +89,10 @@ class Candidacy:
     def fence(self) -> str | None:
         return f"{self._path}/{self._first}" if self.is_leader() else None
 
+    def term(self) -> int | None:
+        fence = self.fence()
+        return None if fence is None else int(fence.rpartition("-")[2])
+
     def leader(self) -> str | None:
         with self._lock:
             return self._leader

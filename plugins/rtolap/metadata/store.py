@@ -63,6 +63,11 @@ class Election(Protocol):
         """
         ...
 
+    def term(self) -> int | None:
+        """A number that grows with every candidacy that leads at this path; None where this one does not
+        lead."""
+        ...
+
     def leader(self) -> str | None:
         """Identity of the present leader, if there is one."""
         ...

@@ -21,6 +21,7 @@ from rtolap.receiver.runner import CubeRunner
 from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.upload import Uploader
 from rtolap.stream.consumer import StreamConsumer, StreamProducer, TopicAdmin
+from rtolap.wire.watermark_client import WatermarkClient
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ class CubeAssembly:
         admin: TopicAdmin,
         clock: Clock,
         settings: ReceiverSettings,
+        token: str,
     ) -> None:
         self.receiver_id = receiver_id
         self.replica_set = replica_set
@@ -54,6 +56,7 @@ class CubeAssembly:
         self._admin = admin
         self._clock = clock
         self._settings = settings
+        self._token = token
 
     def runner(self, schema: Schema, cube_id: str, election: Election) -> CubeRunner:
         """Not started yet. Local data belongs to one creation of the cube; what an earlier one left goes."""
@@ -101,7 +104,11 @@ class CubeAssembly:
                 reader=reader,
             ),
             clock=self._clock,
+            open_watermark_client=self._watermark_client,
         )
+
+    def _watermark_client(self, coordinators: tuple[str, ...], application: str) -> WatermarkClient:
+        return WatermarkClient(coordinators, self._token, application)
 
     def close(self) -> None:
         self._producer.close()

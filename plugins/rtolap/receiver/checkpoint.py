@@ -25,6 +25,7 @@ from rtolap.base.files import write_atomic
 from rtolap.format.fragment import SUFFIX, delete_fragment, open_fragment
 from rtolap.model.offsets import Offsets
 from rtolap.receiver.align import Ranges
+from rtolap.receiver.host_progress import SavedHosts
 from rtolap.receiver.tables import LocalSegment, LocalTable
 
 NAME = "checkpoint.json"
@@ -50,7 +51,7 @@ class PartitionCounters(msgspec.Struct, frozen=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """`arrivals` and `mark_ms`: see `closing.Marks`."""
+    """`arrivals` and `mark_ms`: see `closing.Marks`; `hosts`: of a cube that closes by an application."""
 
     cube: str
     positions: Offsets
@@ -58,6 +59,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     counters: dict[int, PartitionCounters] = {}
     mark_ms: int | None = None
     arrivals: dict[int, int] = {}
+    hosts: SavedHosts | None = None
     saved_ms: int = 0
 
 

@@ -84,6 +84,7 @@ class Checkpoints:
                 counters=dict(progress.counters),
                 mark_ms=progress.mark_ms,
                 arrivals=progress.arrivals(),
+                hosts=progress.saved_hosts(),
                 saved_ms=self._clock.now_ms(),
             )
         )

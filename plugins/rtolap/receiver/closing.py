@@ -6,6 +6,9 @@ A segment's first version is closed when the first of these holds:
      is at or beyond its end, and `sliding_window_ms` beyond what it was at the segment's last arrival, or
      `sliding_window_max_ms` beyond its end. Only while caught up: a replay is no silence;
   3. somebody asked for it (force).
+Of a cube with an application, instead of 1 and 2: when the application lets its window close, and this
+receiver may close by that (`takeover`). No silence and no sliding window closes it.
+
 A later version (late delta) is closed when its oldest local event has waited `merge_after_ms` of wall time,
 or as soon as another replica set has closed its share.
 
@@ -16,12 +19,16 @@ without local data: the vector then says that there is nothing to come.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+import msgspec
 
 from rtolap.metadata.records import SegmentRecord
+from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Cube
 from rtolap.model.offsets import Offsets
 from rtolap.model.segment_states import SegmentState
+from rtolap.receiver.takeover import Takeover
 
 _CLOSABLE = (SegmentState.ACTIVE, SegmentState.IMMUTABLE, SegmentState.READY)
 
@@ -41,12 +48,24 @@ class Marks:
 
 
 @dataclass(frozen=True)
+class ByApplication:
+    """Of a cube with an application: the windows that it lets close, ascending, and since when it counts on
+    this receiver. `forced`: what was known when a closing was last asked for."""
+
+    windows: tuple[Completeness, ...] = ()
+    takeover: Takeover | None = None
+    forced: Completeness | None = None
+
+
+@dataclass(frozen=True)
 class Closing:
-    """One decision: add `vector` to the segment's target."""
+    """One decision: add `vector` to the segment's target. `completeness`: of a first version, by an
+    application."""
 
     start_ms: int
     vector: Offsets
     why: str
+    completeness: Completeness | None = None
 
 
 def decide(
@@ -61,6 +80,7 @@ def decide(
     now_ms: int,
     force: Collection[int] = (),
     force_before_ms: int | None = None,
+    application: ByApplication | None = None,
 ) -> tuple[Closing, ...]:
     """`local`: segments that have local data. Ordered by segment start."""
     found: list[Closing] = []
@@ -72,15 +92,48 @@ def decide(
         end_ms = start_ms + cube.segment.window_ms
         first = record is None or record.version == 0
         asked = first and force_before_ms is not None and end_ms <= force_before_ms
+        one: Closing | None = None
         if asked or (start_ms in force and (start_ms in local or (record is not None and record.target))):
-            why: str | None = "forced"
+            known = _forced(cube, end_ms, positions, application, asked=asked) if first else None
+            one = Closing(start_ms, vector, "forced", known)
         elif record is not None and not first:
             why = _late_delta(cube, start_ms, record, start_ms in local, marks, now_ms)
+            one = Closing(start_ms, vector, why) if why else None
+        elif cube.watermark is not None:
+            one = _by_application(cube, Closing(start_ms, vector, ""), end_ms, positions, application)
         else:
             why = _first_version(cube, start_ms, end_ms, marks, low_watermark_ms, caught_up)
-        if why is not None:
-            found.append(Closing(start_ms, vector, why))
+            one = Closing(start_ms, vector, why) if why else None
+        if one is not None:
+            found.append(one)
     return tuple(found)
+
+
+def _by_application(
+    cube: Cube, one: Closing, end_ms: int, positions: Offsets, said: ByApplication | None
+) -> Closing | None:
+    """By the first window that lets it close: of a window that ends earlier, no more is missing."""
+    known = next((w for w in said.windows if w.window_end_ms >= end_ms), None) if said else None
+    if known is None or said is None or said.takeover is None:
+        return None
+    if not said.takeover.may_close(end_ms, cube.segment.allowed_lateness_ms, positions):
+        return None
+    by = known.closed_by if known.approved_by is None else f"{known.closed_by} of {known.approved_by}"
+    return replace(one, why=f"{by}, application {known.application}", completeness=known)
+
+
+def _forced(
+    cube: Cube, end_ms: int, positions: Offsets, said: ByApplication | None, *, asked: bool
+) -> Completeness | None:
+    """Numbers only where they are of a command to the coordinator, and this receiver has read as far as they
+    count on."""
+    if cube.watermark is None:
+        return None
+    known = said.forced if said is not None and asked else None
+    if known is None:
+        return Completeness(application=cube.watermark.application, window_end_ms=end_ms, closed_by="forced")
+    read = said is not None and said.takeover is not None and said.takeover.caught_up(positions)
+    return known if read else msgspec.structs.replace(known, expected_missing_ppm=None, bound_ppm=None)
 
 
 def _open_elsewhere(records: Mapping[int, SegmentRecord]) -> Iterable[int]:

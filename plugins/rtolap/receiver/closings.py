@@ -9,6 +9,7 @@ from rtolap.model.cube import Schema
 from rtolap.receiver import closing
 from rtolap.receiver.progress import Progress
 from rtolap.receiver.tables import LocalState
+from rtolap.receiver.takeover import Takeover
 from rtolap.receiver.view import CubeView
 
 
@@ -44,7 +45,14 @@ def due(
         now_ms=clock.now_ms(),
         force=frozenset(force),
         force_before_ms=view.control.close_before_ms,
+        application=closing.ByApplication(view.windows, _takeover(view), view.control.close_completeness),
     )
+
+
+def _takeover(view: CubeView) -> Takeover | None:
+    """Of this very term and assignment."""
+    one = view.takeover
+    return one if one is not None and one.generation == view.generation else None
 
 
 def late_before(schema: Schema, state: LocalState, before_ms: int | None) -> set[int]:

@@ -6,10 +6,13 @@ import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
+
 from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import Election
+from rtolap.model.completeness import Completeness
 from rtolap.receiver.reports import cube_report
 from rtolap.receiver.runner import CubeRunner
 from rtolap.wire.coordinator import HeartbeatRequest
@@ -71,6 +74,11 @@ class Heartbeats:
         for name, low_watermark_ms in response.low_watermark_ms.items():
             if name in runners:
                 runners[name].offer_watermark(low_watermark_ms)
+        for name, windows in response.windows.items():
+            if name in runners:
+                runners[name].offer_windows(
+                    tuple(msgspec.convert(window.model_dump(), Completeness) for window in windows)
+                )
 
     def _coordinator(self) -> CoordinatorClient | None:
         """Coordinators are found where they stand for election; without ZooKeeper the last ones are kept."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import Corrupted, NotFound, RtolapError
-from rtolap.metadata.records import SegmentRecord
+from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.cube import Schema
 from rtolap.model.offsets import Offsets
 from rtolap.receiver import closings
@@ -29,6 +29,7 @@ from rtolap.receiver.checkpointing import Checkpoints
 from rtolap.receiver.closing import Closing
 from rtolap.receiver.dead_letters import DeadLetterBox
 from rtolap.receiver.fragments import MergeJob
+from rtolap.receiver.host_progress import HostProgress
 from rtolap.receiver.intake import Intake
 from rtolap.receiver.lifecycle import Lifecycle
 from rtolap.receiver.limits import Limits
@@ -62,7 +63,8 @@ class CubeReceiver:
         self.schema = schema
         self.settings = settings
         self.state = LocalState()
-        self.progress = Progress(settings.idle_after_s)
+        hosts = HostProgress() if schema.cube.watermark is not None else None
+        self.progress = Progress(settings.idle_after_s, hosts)
         self.force: set[int] = set()
         self.epoch = 0
         self._letters = DeadLetterBox(
@@ -114,6 +116,11 @@ class CubeReceiver:
     @property
     def checkpointed(self) -> Offsets:
         return self._checkpoints.written
+
+    @property
+    def control(self) -> CubeControl:
+        """The one that this core follows."""
+        return self._view.control
 
     @property
     def owned(self) -> frozenset[int]:

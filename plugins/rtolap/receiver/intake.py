@@ -12,11 +12,12 @@ from rtolap.format.aggregate import merge_tables
 from rtolap.model.cube import Schema
 from rtolap.receiver.batch import batch_tables
 from rtolap.receiver.dead_letters import DeadLetterBox
+from rtolap.receiver.host_progress import Heard, heard
 from rtolap.receiver.progress import Progress
 from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.tables import LocalSegment, LocalState, appended
 from rtolap.stream.consumer import Batch, StreamConsumer
-from rtolap.stream.decode import EventDecoder
+from rtolap.stream.decode import Decoded, EventDecoder
 
 
 class Intake:
@@ -77,8 +78,18 @@ class Intake:
         if len(rejects):
             self._letters.send(batch, rejects)
             self._progress.refused(batch.partitions[rejects.index], rejects.reason)
-        self._progress.took(added, self._clock.monotonic_s(), newest_created_ms(batch))
-        return replace(state, positions=self._consumer.position()).with_segments(changed)
+        state = replace(state, positions=self._consumer.position()).with_segments(changed)
+        self._progress.took(
+            added, self._clock.monotonic_s(), newest_created_ms(batch), self._heard(batch, decoded)
+        )
+        return state
+
+    def _heard(self, batch: Batch, decoded: Decoded) -> Heard | None:
+        """By host, of a cube that closes by an application."""
+        if self._progress.hosts is None or not decoded.table.num_rows:
+            return None
+        created_ms = None if batch.create_ms is None else batch.create_ms[decoded.places]
+        return heard(decoded.table, created_ms, self._schema.table.host_column)
 
 
 def newest_created_ms(batch: Batch) -> dict[int, int]:

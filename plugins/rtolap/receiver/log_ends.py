@@ -33,9 +33,11 @@ class LogEnds:
 
     def look(self, partitions: Iterable[int]) -> str | None:
         """What went wrong. Asks Kafka: tens of milliseconds in which a core that asks does not consume."""
+        asked_s = self._clock.monotonic_s()
         try:
             self._progress.log_ends = {p: self._consumer.log_range(p, _TIMEOUT_S).end for p in partitions}
         except RtolapError as error:
             self._progress.log_ends = {}
             return str(error)
+        self._progress.log_ends_asked_s = asked_s
         return None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rtolap.receiver.batch import BatchTables
 from rtolap.receiver.checkpoint import Checkpoint, PartitionCounters
 from rtolap.receiver.closing import Marks
+from rtolap.receiver.host_progress import Heard, HostProgress, SavedHosts
 from rtolap.receiver.tables import LocalState
 
 _NONE = PartitionCounters()
@@ -20,10 +21,13 @@ _NONE = PartitionCounters()
 class Progress:
     """Owned by the core thread; other threads read whole values (`counters`, `marks`)."""
 
-    def __init__(self, idle_after_s: float) -> None:
+    def __init__(self, idle_after_s: float, hosts: HostProgress | None = None) -> None:
+        """`hosts`: of a cube that closes by an application."""
+        self.hosts = hosts
         self._idle_after_s = idle_after_s
         self.counters: Mapping[int, PartitionCounters] = {}
         self.log_ends: Mapping[int, int] = {}
+        self.log_ends_asked_s = float("-inf")  # when; set after them, so that they are at least as new
         self.mark_ms: int | None = None
         self._arrivals: dict[int, int] = {}
         self._late_since: dict[int, int] = {}
@@ -33,12 +37,20 @@ class Progress:
         self.counters = dict(checkpoint.counters)
         self.mark_ms = checkpoint.mark_ms
         self._arrivals = dict(checkpoint.arrivals)
+        if self.hosts is not None and checkpoint.hosts is not None:
+            self.hosts.recover(checkpoint.hosts)
+
+    def saved_hosts(self) -> SavedHosts | None:
+        return None if self.hosts is None else self.hosts.saved()
 
     def arrivals(self) -> dict[int, int]:
         return dict(self._arrivals)
 
-    def took(self, batch: BatchTables, now_s: float, created_ms: Mapping[int, int]) -> None:
-        """A batch has been swapped in. `created_ms`: partition → newest timestamp of its records.
+    def took(
+        self, batch: BatchTables, now_s: float, created_ms: Mapping[int, int], heard: Heard | None = None
+    ) -> None:
+        """A batch is being swapped in, in this step. `created_ms`: partition → newest timestamp of its
+        records.
 
         A record's event time may be beyond its own timestamp, but moves no clock further than that: one
         event that is hours ahead must not close what the others are still filling.
@@ -61,6 +73,8 @@ class Progress:
         self.counters = counters
         if self.mark_ms is not None:
             self._arrivals.update(dict.fromkeys(batch.tables, self.mark_ms))
+        if self.hosts is not None and heard is not None:
+            self.hosts.took(heard)
 
     def refused(self, partitions: NDArray[np.int32], reasons: Sequence[str]) -> None:
         """Records that were refused: the partition and the reason of each."""
@@ -73,6 +87,8 @@ class Progress:
 
     def keep_only(self, partitions: Collection[int]) -> None:
         """Forget the others: who gets a partition back reads, and counts, it anew."""
+        if self.hosts is not None:
+            self.hosts.keep_only(partitions)
         if not self.counters.keys() <= set(partitions):
             self.counters = {p: seen for p, seen in self.counters.items() if p in partitions}
             self._silent_since_s = {p: s for p, s in self._silent_since_s.items() if p in partitions}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import pyarrow as pa
@@ -16,7 +16,8 @@ import pyarrow as pa
 from rtolap.base.clock import Clock
 from rtolap.base.errors import CommitConflict, Refused, RtolapError, Unavailable
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.store import Election
+from rtolap.metadata.store import Election, Operation
+from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Schema
 from rtolap.model.segment import parse_segment_name
 from rtolap.receiver.ingest import CubeReceiver
@@ -25,14 +26,18 @@ from rtolap.receiver.query_service import NotReady, answer
 from rtolap.receiver.realign import RangeReader
 from rtolap.receiver.requests import Requests
 from rtolap.receiver.states import READING
-from rtolap.receiver.upload import Uploader, close_segment
+from rtolap.receiver.upload import Uploader, close_segment, leading_under
 from rtolap.receiver.views import ViewSource
+from rtolap.receiver.watermark_reports import WatermarkReports
 from rtolap.receiver.work import CubeWork
 from rtolap.wire.receiver import PartialQuery
+from rtolap.wire.watermark_client import WatermarkClient
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+OpenWatermarkClient = Callable[[tuple[str, ...], str], WatermarkClient]  # coordinators, application
 
 POLL_S = 0.05  # a poll returns as soon as something has arrived
 CLOSE_EVERY_S = 0.2
@@ -55,6 +60,7 @@ class CubeRunner:
         reader: RangeReader,
         uploader: Uploader,
         clock: Clock,
+        open_watermark_client: OpenWatermarkClient,
     ) -> None:
         self.schema = schema
         self.core = core
@@ -63,6 +69,7 @@ class CubeRunner:
         self._receiver_id = receiver_id
         self._replica_set = replica_set
         self._metadata = metadata
+        self._election = election
         self._clock = clock
         self._stopping = threading.Event()
         self._core_stopping = threading.Event()
@@ -87,17 +94,35 @@ class CubeRunner:
             threading.Thread(target=self._run_worker, name=f"work-{name}", daemon=True),
         ]
         self._ends = threading.Thread(target=self._run_log_ends, name=f"ends-{name}", daemon=True)
+        self._reports: threading.Thread | None = None
+        if (mark := schema.cube.watermark) is not None:
+            reports = WatermarkReports(
+                mark,
+                core,
+                metadata=metadata,
+                views=self._views,
+                clock=clock,
+                ask=self._requests.ask,
+                open_client=lambda urls: open_watermark_client(urls, mark.application),
+            )
+            self._reports = threading.Thread(
+                target=reports.run, args=(self._stopping,), name=f"reports-{name}", daemon=True
+            )
 
     def start(self) -> None:
         self._ends.start()  # first: the core waits for its end
         for thread in self._threads:
             thread.start()
+        if self._reports is not None:
+            self._reports.start()
 
     def stop(self) -> None:
         """End the worker, which may still wait for the core, then the core, which writes a checkpoint."""
         core, worker = self._threads
         self._stopping.set()
         worker.join(STOP_TIMEOUT_S)
+        if self._reports is not None:
+            self._reports.join(STOP_TIMEOUT_S)
         self._requests.refuse_more()
         self._core_stopping.set()
         core.join(STOP_TIMEOUT_S)
@@ -105,11 +130,16 @@ class CubeRunner:
 
     @property
     def alive(self) -> bool:
-        return all(thread.is_alive() for thread in (*self._threads, self._ends))
+        beside = () if self._reports is None else (self._reports,)
+        return all(thread.is_alive() for thread in (*self._threads, self._ends, *beside))
 
     def offer_watermark(self, low_watermark_ms: int) -> None:
         """A smaller one than before is not taken."""
         self._views.offer_watermark(low_watermark_ms)
+
+    def offer_windows(self, windows: tuple[Completeness, ...]) -> None:
+        """What the cube's application lets close; older windows than before are not taken."""
+        self._views.offer_windows(windows)
 
     # -- requests of other threads ----------------------------------------------------------------------
 
@@ -187,9 +217,15 @@ class CubeRunner:
         for one in self.core.closings()[:CLOSINGS_MAX]:
             by = f"{self._replica_set}/{self._receiver_id}, {one.why}"
             try:
-                close_segment(self._metadata, self.schema, one.start_ms, one.vector, by=by)
+                close_segment(self._metadata, self.schema, one, by=by, require=self._closing_requires())
             except (Refused, CommitConflict) as error:
                 log.info("segment %d of %s is not closed now: %s", one.start_ms, self.schema.cube.name, error)
+
+    def _closing_requires(self) -> Callable[[], Sequence[Operation]]:
+        if self.schema.cube.watermark is None:
+            return tuple
+        epoch = self.core.assignment_epoch
+        return leading_under(self._metadata, self.schema.cube.name, epoch, self._election)
 
     # -- the worker thread ------------------------------------------------------------------------------
 

@@ -71,6 +71,7 @@ class ReceiverService:
             admin=admin,
             clock=clock,
             settings=settings,
+            token=token,
         )
         self._instance = uuid.uuid4().hex
         self._started_ms = clock.now_ms()

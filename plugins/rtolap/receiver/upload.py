@@ -11,20 +11,23 @@ A deposed leader may do the same at the same time: whoever comes second changes 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from rtolap.base.errors import Refused
 from rtolap.format.aggregate import merge_tables, to_plain
 from rtolap.format.object_store import ObjectStore
 from rtolap.format.staged import write_staged_part
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.metadata.store import Check, Election, Operation
 from rtolap.model.cube import Schema
 from rtolap.model.offsets import PartRange
 from rtolap.model.segment import SegmentRange
 from rtolap.model.segment_states import SegmentState
 from rtolap.receiver.align import Piece
+from rtolap.receiver.closing import Closing
 from rtolap.receiver.realign import RangeReader
 from rtolap.receiver.tables import LocalSegment, LocalState, LocalTable
 
@@ -134,12 +137,39 @@ class Uploader:
 
 
 def close_segment(
-    metadata: ClusterMetadata, schema: Schema, start_ms: int, vector: dict[int, int], *, by: str
+    metadata: ClusterMetadata,
+    schema: Schema,
+    one: Closing,
+    *,
+    by: str,
+    require: Callable[[], Sequence[Operation]] = tuple,
 ) -> SegmentRecord:
-    """Persist a closing vector. Whoever was first for a partition has decided; the record says what."""
-    window = SegmentRange(start_ms, start_ms + schema.cube.segment.window_ms)
-    return metadata.update_segment(
-        schema.cube.name,
-        window,
-        lambda record: segments.close(record, vector, now_ms=metadata.clock.now_ms(), by=by),
-    )
+    """Persist a closing vector. Whoever was first for a partition has decided; the record says what.
+
+    `require`: what has to hold in the same transaction, see `leading_under`.
+    """
+    window = SegmentRange(one.start_ms, one.start_ms + schema.cube.segment.window_ms)
+
+    def closed(record: SegmentRecord) -> SegmentRecord:
+        return segments.close(
+            record, one.vector, now_ms=metadata.clock.now_ms(), by=by, completeness=one.completeness
+        )
+
+    return metadata.update_segment(schema.cube.name, window, closed, require=require)
+
+
+def leading_under(
+    metadata: ClusterMetadata, cube: str, assignment_epoch: int, election: Election
+) -> Callable[[], Sequence[Operation]]:
+    """What a closing by an application requires: that this receiver leads, under that assignment.
+
+    Otherwise somebody else may report by now, and have read further than this receiver.
+    """
+
+    def require() -> Sequence[Operation]:
+        fence = election.fence()
+        if fence is None:
+            raise Refused("this receiver leads its replica set no more", action="its successor closes")
+        return (Check(fence, -1), metadata.under_epoch(cube, assignment_epoch))
+
+    return require

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.model.completeness import Completeness
 from rtolap.model.offsets import Offsets
+from rtolap.receiver.takeover import Takeover
 
 _NO_CONTROL = CubeControl()
 
@@ -19,6 +21,9 @@ class CubeView:
     leading            does this receiver lead its replica set, as far as its live session knows?
     connected          False: keep consuming and serving, close nothing
     low_watermark_ms   the published one
+    windows            of a cube with an application: the newest windows that it lets close, ascending
+    generation         as which this receiver's reading is reported to it; None while it does not lead
+    takeover           since when it counts on that; None before
     """
 
     control: CubeControl = _NO_CONTROL
@@ -27,3 +32,6 @@ class CubeView:
     leading: bool = False
     connected: bool = True
     low_watermark_ms: int | None = None
+    windows: tuple[Completeness, ...] = ()
+    generation: int | None = None
+    takeover: Takeover | None = None

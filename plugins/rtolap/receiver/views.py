@@ -8,7 +8,9 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.metadata.store import Election
 from rtolap.metadata.view import SegmentView
+from rtolap.model.completeness import Completeness
 from rtolap.model.offsets import Offsets
+from rtolap.receiver.takeover import Takeover, generation_of
 from rtolap.receiver.view import CubeView
 
 
@@ -20,7 +22,10 @@ class ViewSource:
         self._cube = cube
         self._election = election
         self._segments = SegmentView(metadata, cube)
-        self._low_watermark_ms: int | None = metadata.published_watermark_ms(cube)
+        published = metadata.published_watermark(cube)
+        self._low_watermark_ms = published.low_watermark_ms
+        self._windows = published.windows
+        self._takeover: Takeover | None = None
         self._converted: tuple[object, Mapping[int, SegmentRecord]] = (None, {})
         self._start_offsets: Offsets = {}
         self._start_epoch = -1
@@ -44,7 +49,17 @@ class ViewSource:
             leading=self._election.is_leader(),
             connected=connected,
             low_watermark_ms=self._low_watermark_ms,
+            windows=self._windows,
+            generation=self.generation(control),
+            takeover=self._takeover,
         )
+
+    def generation(self, control: CubeControl) -> int | None:
+        """As which this receiver's reading is reported under that assignment; None while it does not lead."""
+        term = self._election.term()
+        if term is None or not control.assignment_epoch:
+            return None
+        return generation_of(control.generation_base, control.assignment_epoch, term)
 
     def snapshot(self) -> tuple[CubeControl, Mapping[int, SegmentRecord]]:
         """The control record and the segments by start, of one moment."""
@@ -57,6 +72,14 @@ class ViewSource:
     def offer_watermark(self, low_watermark_ms: int) -> None:
         """A smaller one than before is not taken."""
         self._low_watermark_ms = max(low_watermark_ms, self._low_watermark_ms or low_watermark_ms)
+
+    def offer_windows(self, windows: tuple[Completeness, ...]) -> None:
+        """What an application lets close; older ones than before are not taken."""
+        if windows and (not self._windows or windows[-1].window_end_ms > self._windows[-1].window_end_ms):
+            self._windows = windows
+
+    def offer_takeover(self, takeover: Takeover | None) -> None:
+        self._takeover = takeover
 
     def close(self) -> None:
         self._segments.close()

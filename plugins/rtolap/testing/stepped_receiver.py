@@ -102,8 +102,7 @@ class Receiver:
             close_segment(
                 self.cluster.metadata,
                 self.cluster.schema,
-                one.start_ms,
-                one.vector,
+                one,
                 by=f"{self.name}: {one.why}",
             )
 

@@ -148,6 +148,18 @@ class WatermarkClient:
         answer = self._answer
         return None if answer is None else answer.global_ms
 
+    def approved_until(self) -> int | None:
+        """Windows that end at or below it have been let go by a person."""
+        answer = self._answer
+        return None if answer is None else answer.approved_until_ms
+
+    def has_taken(self, level: str, partition: int, generation: int) -> bool:
+        """Has the server taken what was first reported of the partition's consumer of that generation? It
+        then counts on no earlier one, and `input_watermark` is of that moment or later."""
+        with self._lock:
+            said_in = self._pending.said_in(level, partition, generation)
+        return said_in is not None and said_in <= self._last_answered
+
     def may_close(self, window_end_ms: int, timeout_s: float = 0.0) -> bool:
         """Is the global low watermark at the window's end, or has a person let it go? Waits so long for
         it."""

@@ -26,6 +26,7 @@ class _Partition:
     events: NDArray[np.int64]
     changed: NDArray[np.bool_]
     said: bool = False  # in this session
+    said_in: int | None = None  # the batch that said it first of this generation, in this session
     partitions: int = 0
 
     def grow(self, hosts: int) -> None:
@@ -94,6 +95,12 @@ class Pending:
             if events is not None:
                 np.add.at(kept.events, at, events)
 
+    def said_in(self, level: str, partition: int, generation: int) -> int | None:
+        """Sequence of the batch that told it first in this session, whether it was answered or not."""
+        known = self._levels.get(level)
+        kept = None if known is None else known.partitions.get(partition)
+        return kept.said_in if kept is not None and kept.generation == generation else None
+
     def work(self, report: UnitReport) -> None:
         key = (report.level, report.processor, report.key_group)
         if report.left:
@@ -108,7 +115,7 @@ class Pending:
         for level in self._levels.values():
             level.told = 0
             for kept in level.partitions.values():
-                kept.said = False
+                kept.said, kept.said_in = False, None
                 kept.changed |= kept.latest_ms != NEVER
 
     def take(self, client_id: str, sequence: int, epoch: int, begins: bool) -> ReportBatch:
@@ -144,7 +151,8 @@ class Pending:
                 level.told = len(level.names)
                 kept.changed[at] = False
                 kept.events[at] = 0
-                kept.said = True
+                if not kept.said:
+                    kept.said, kept.said_in = True, sequence
         self.more = any(
             not kept.said or bool(kept.changed.any())
             for level in self._levels.values()
