@@ -98,7 +98,7 @@ class AccessLogs:
         return {(host, status): (events, int(total)) for host, status, events, total in found["rows"]}
 
 
-def promoted_manifests(store: Path, segment: SegmentInfo, version: int) -> list[HistoryManifest]:
+def finished_manifests(store: Path, segment: SegmentInfo, version: int) -> list[HistoryManifest]:
     """Of all attempts at that version that were finished; the files are read as they lie there."""
     folder = store / "history" / segment.cube / segment.segment
     found = sorted(path.parent for path in folder.glob(f"v{version}-*/{MANIFEST_NAME}"))
