@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from rtolap.cli import definitions
+from rtolap.cli import definitions, watermark_history, watermark_topology, watermark_words
 from rtolap.cli import watermark as commands
 from rtolap.testing.coordinator_harness import TOKEN, Cluster
 from rtolap.wire.watermark_client import WatermarkClient
@@ -33,8 +33,8 @@ edges:
 @pytest.fixture(autouse=True)
 def client_of_the_tests(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster.client, "close", lambda: None)  # commands close what they open
-    for module in (commands, definitions):
-        monkeypatch.setattr(module, "coordinator_client", lambda: cluster.client)
+    for module in (commands, definitions, watermark_history, watermark_topology, watermark_words):
+        monkeypatch.setattr(module, "coordinator_client", lambda **_: cluster.client)
 
 
 def run(module: object, *arguments: str, code: int = 0, answer: str | None = None) -> Result:
@@ -66,11 +66,17 @@ def test_levels_and_topology_are_shown(reported: Cluster) -> None:
     tree = run(commands, "topology", NAME).stdout
     assert tree.index("web (host_precise)") < tree.index("sessions") < tree.index("store")
     levels = json.loads(run(commands, "topology", NAME, "--json").stdout)["levels"]
-    assert levels["store"] == {"upstreams": ["sessions"], **_both(shown["global_ms"])}
-
-
-def _both(instant_ms: int) -> dict[str, int]:
-    return {"input_ms": instant_ms, "output_ms": instant_ms}
+    at_ms = shown["global_ms"]
+    assert levels["store"] == {
+        "role": "sink",
+        "rule": None,
+        "upstreams": ["sessions"],
+        "units": 0,
+        "holds": False,
+        "input_ms": at_ms,
+        "output_ms": at_ms,
+    }
+    assert (levels["web"]["rule"], levels["web"]["holds"]) == ("host_precise", True)
 
 
 def test_hosts_that_hold_it_are_named_with_how_far_they_are_behind(reported: Cluster) -> None:
@@ -99,3 +105,4 @@ def test_an_application_is_described_and_dropped(reported: Cluster) -> None:
     assert (described["kind"], described["name"]) == ("application", NAME)
     run(definitions, "drop", NAME, "--yes")
     assert "no application is declared" in run(commands, "show").stdout
+    assert json.loads(run(commands, "show", "--json").stdout) == []

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from rtolap.base.settings import Settings
 from rtolap.wire.coordinator_client import CoordinatorClient
+from rtolap.wire.coordinator_request import RETRY_S, TIMEOUT_S
 
 
-def coordinator_client() -> CoordinatorClient:
+def coordinator_client(*, timeout_s: float = TIMEOUT_S, retry_s: float = RETRY_S) -> CoordinatorClient:
     settings = Settings()
-    return CoordinatorClient(settings.coordinator_urls(), settings.token())
+    return CoordinatorClient(
+        settings.coordinator_urls(), settings.token(), timeout_s=timeout_s, retry_s=retry_s
+    )

@@ -53,7 +53,7 @@ MOUNTS: dict[str, Mount] = {
     "build": Mount("rtolap.cli.build", "Builds of closed segments."),
     "receivers": Mount("rtolap.cli.receivers", "Receivers and replica sets."),
     "receiver": Mount("rtolap.cli.receiver", "Run a receiver."),
-    "watermark": Mount("rtolap.cli.watermark", "Watermarks: show, hosts, topology, explain, approve."),
+    "watermark": Mount("rtolap.cli.watermark", "Watermarks: who is how far, who holds it, pictures."),
     "coordinator": Mount("rtolap.cli.coordinator", "Run a coordinator, or ask the leader."),
 }
 

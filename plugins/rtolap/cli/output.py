@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, Protocol
 
 import msgspec
@@ -14,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from rtolap.base.errors import RtolapError
+from rtolap.base.files import write_atomic
 
 EXIT_ERROR = 1
 EXIT_INTERRUPTED = 130
@@ -46,14 +48,18 @@ def print_table(
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in materialized])
         return
+    console.print(text_table(columns, materialized, title=title))
+
+
+def text_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str | None = None) -> Table:
     table = Table(title=title, title_justify="left", header_style="bold")
     for index, column in enumerate(columns):
-        values = [row[index] for row in materialized if row[index] is not None]
+        values = [row[index] for row in rows if row[index] is not None]
         numeric = bool(values) and all(isinstance(value, int | float) for value in values)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold")
-    for row in materialized:
+    for row in rows:
         table.add_row(*("" if value is None else escape(str(value)) for value in row))
-    console.print(table)
+    return table
 
 
 def success(message: str) -> None:
@@ -66,6 +72,14 @@ def report(result: Message, message: str, *, as_json: bool) -> None:
         print_json(result.model_dump(mode="json"))
     else:
         success(message)
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """In one step. Raises RtolapError where the file cannot be written."""
+    try:
+        write_atomic(path, data)
+    except OSError as error:
+        raise RtolapError(f"{path} cannot be written", found=error.strerror or str(error)) from error
 
 
 def warn(message: str) -> None:

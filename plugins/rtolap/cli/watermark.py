@@ -3,58 +3,73 @@
 from __future__ import annotations
 
 import getpass
-from datetime import UTC, datetime
+import time
 from typing import Annotated
 
-import msgspec
 import typer
+from rich.console import Group, RenderableType
+from rich.live import Live
 from rich.markup import escape
-from rich.tree import Tree
 
+from rtolap.cli import watermark_history
 from rtolap.cli.coordinator_access import coordinator_client
-from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
-from rtolap.cli.segments import instant_ms
-from rtolap.model.application import Application
-from rtolap.model.durations import format_duration
-from rtolap.wire.watermark import ApplicationInfo, ApplicationWatermarks, LevelWatermark
+from rtolap.cli.output import JsonOption, console, error_console, print_json, print_table, success, warn
+from rtolap.cli.watermark_standing import UNITS_MAX, standing, unit_state
+from rtolap.cli.watermark_topology import topology
+from rtolap.cli.watermark_words import Name, WindowEnd, at, complete_application, complete_level, span
+from rtolap.model.instants import instant_ms
+from rtolap.wire.coordinator_client import CoordinatorClient
+from rtolap.wire.watermark import Explanation
 
 app = typer.Typer(no_args_is_help=True, help="Watermarks of applications.")
+app.command()(topology)
+app.command()(watermark_history.history)
+app.command()(watermark_history.plot)
 
-Name = Annotated[str, typer.Argument(help="Name of the application.")]
-WindowEnd = Annotated[str, typer.Argument(help="The window's end: 2013-01-31T10:00 (UTC) or milliseconds.")]
+WATCH_S = 1.0
+_NOTHING = "no application is declared"
+
+Level = Annotated[str | None, typer.Option(help="Only this one.", autocompletion=complete_level)]
 
 
 @app.command()
 def show(
-    application: Annotated[str | None, typer.Argument(help="One application; else all.")] = None,
+    application: Annotated[
+        str | None,
+        typer.Argument(help="One application; else all.", autocompletion=complete_application),
+    ] = None,
+    units: Annotated[bool, typer.Option("--units", help="And every unit: processor/key group.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Every second, until Ctrl-C.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Input and output watermark of every level, and the global one."""
+    if watch and as_json:
+        raise typer.BadParameter("--watch shows text; ask again and again for --json")
     with coordinator_client() as client:
-        names = client.applications() if application is None else [application]
-        found = [(client.application_watermarks(name), client.application(name)) for name in names]
+        if watch:
+            _watch(client, application, units)
+            return
+        found = [standing(client, name, units=units) for name in _names(client, application)]
     if as_json:
-        print_json([{**marks.model_dump(mode="json"), "problems": info.problems} for marks, info in found])
+        print_json([one.as_json() for one in found])
         return
-    for marks, info in found:
-        rows = [
-            (name, _at(one.input_ms), _at(one.output_ms), _behind(marks, one.output_ms))
-            for name, one in _ordered(marks, info)
-        ]
-        rows.append(("global", None, _at(marks.global_ms), _behind(marks, marks.global_ms)))
-        print_table(("level", "input", "output", "behind the clock"), rows, title=marks.application)
-        if marks.approved_until_ms is not None:
-            console.print(f"windows up to {_at(marks.approved_until_ms)} were let go", highlight=False)
-        for problem in info.problems:
+    for one in found:
+        console.print(one.table())
+        for note in one.notes():
+            console.print(note, highlight=False)
+        for problem in one.info.problems:
             warn(problem)
     if not found:
-        success("no application is declared")
+        success(_NOTHING)
 
 
 @app.command()
 def hosts(
     application: Name,
-    level: Annotated[str | None, typer.Option(help="The source; needed where there are several.")] = None,
+    level: Annotated[
+        str | None,
+        typer.Option(help="The source; needed where there are several.", autocompletion=complete_level),
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many hosts.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
@@ -67,17 +82,18 @@ def hosts(
     rows = [
         (
             one.host,
-            _at(one.latest_ms),
-            _span(one.behind_ms),
+            at(one.latest_ms),
+            span(one.behind_ms),
             one.share_ppm,
             "yes" if one.holds else "",
             one.hint,
         )
         for one in info.behind
     ]
-    print_table(("host", "read up to", "behind", "owes ppm", "holds", "hint"), rows)
+    if rows:
+        print_table(("host", "read up to", "behind", "owes ppm", "holds", "hint"), rows)
     console.print(
-        f"{info.level} is at {_at(info.watermark_ms) or 'unknown'}; {info.counting} hosts count, "
+        f"{info.level} is at {at(info.watermark_ms) or 'unknown'}; {info.counting} hosts count, "
         f"{info.unseen} never seen, {info.holding} hold the watermark",
         highlight=False,
     )
@@ -89,22 +105,35 @@ def hosts(
 
 
 @app.command()
-def topology(application: Name, as_json: JsonOption = False) -> None:
-    """The levels from the sources down, each with its output."""
+def units(
+    application: Name,
+    level: Level = None,
+    limit: Annotated[int, typer.Option(min=1, max=UNITS_MAX, help="At most so many units.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """The units of the levels, processor and key group, those with the oldest work first."""
     with coordinator_client() as client:
-        info, marks = client.application(application), client.application_watermarks(application)
-    declared = msgspec.convert(info.definition, Application)
+        info = client.application_units(application, level, limit)
     if as_json:
-        levels = {
-            name: {"upstreams": declared.upstreams(name), **_level(marks, name)}
-            for name in declared.in_order()
-        }
-        print_json({"application": application, "global_ms": marks.global_ms, "levels": levels})
+        print_json(info.model_dump(mode="json"))
         return
-    tree = Tree(f"[bold]{escape(application)}[/bold]  global {_at(marks.global_ms) or 'unknown'}")
-    for source in declared.sources:
-        _branch(tree, declared, marks, source.name, f" ({source.rule.kind})")
-    console.print(tree, highlight=False)
+    if not info.units:
+        success(f"no unit of {level or application} reports")
+        return
+    rows = [
+        (
+            one.level,
+            one.processor,
+            one.key_group,
+            at(one.oldest_work_ms),
+            span(one.behind_ms),
+            unit_state(one),
+        )
+        for one in info.units
+    ]
+    print_table(("level", "processor", "key group", "oldest work", "behind", "state"), rows)
+    numbers = ", ".join(f"{name} {count}" for name, count in info.counts.items())
+    console.print(f"units: {numbers}", highlight=False, markup=False)
 
 
 @app.command()
@@ -115,20 +144,15 @@ def explain(application: Name, window_end: WindowEnd, as_json: JsonOption = Fals
     if as_json:
         print_json(said.model_dump(mode="json"))
         return
-    at = _at(said.window_end_ms)
+    ends = at(said.window_end_ms)
     if said.may_close:
-        success(f"the window that ends at {at} may close" + (", let go by a person" if said.approved else ""))
-    else:
-        warn(f"the window that ends at {at} waits")
-    for reason in said.reasons:
-        console.print(f"  {reason}", highlight=False, markup=False)
-    for source, expected_ppm in said.expected_missing_ppm.items():
-        console.print(
-            f"  {source}: {expected_ppm} ppm of the window expected to be missing, "
-            f"at most {said.bound_ppm[source]} ppm",
-            highlight=False,
-            markup=False,
+        success(
+            f"the window that ends at {ends} may close" + (", let go by a person" if said.approved else "")
         )
+    else:
+        warn(f"the window that ends at {ends} waits")
+    for line in _reasons(said):
+        console.print(f"  {line}", highlight=False, markup=False)
 
 
 @app.command()
@@ -143,52 +167,44 @@ def approve(
     """Let the windows that end at or before UNTIL close as they are, although events may be missing."""
     until_ms = instant_ms(until)
     with coordinator_client() as client:
-        said = client.explain_window(application, until_ms)
         if not yes:
-            for line in said.reasons:
-                console.print(f"  {line}", highlight=False, markup=False)
-            typer.confirm(f"Let windows of {application} up to {_at(until_ms)} go?", abort=True)
+            for line in _reasons(client.explain_window(application, until_ms)):
+                error_console.print(f"  {line}", highlight=False, markup=False)
+            typer.confirm(f"Let windows of {application} up to {at(until_ms)} go?", abort=True, err=True)
         info = client.approve_windows(application, until_ms, by or getpass.getuser(), reason)
     if as_json:
         print_json([approval.model_dump(mode="json") for approval in info.approvals])
     else:
-        success(f"windows of {application} up to {_at(until_ms)} may close; recorded")
+        success(f"windows of {application} up to {at(until_ms)} may close; recorded")
 
 
-def _branch(
-    tree: Tree, declared: Application, marks: ApplicationWatermarks, name: str, note: str = ""
-) -> None:
-    output = _at(_level(marks, name)["output_ms"]) or "unknown"
-    branch = tree.add(f"{escape(name)}{note}  {output}")
-    for edge in declared.edges:
-        if edge[0] == name:
-            _branch(branch, declared, marks, edge[1])
+def _yes(true: bool) -> str:
+    return "yes" if true else ""
 
 
-def _ordered(marks: ApplicationWatermarks, info: ApplicationInfo) -> list[tuple[str, LevelWatermark]]:
-    declared = msgspec.convert(info.definition, Application)
-    return [(name, marks.levels[name]) for name in declared.in_order() if name in marks.levels]
+def _names(client: CoordinatorClient, application: str | None) -> list[str]:
+    return client.applications() if application is None else [application]
 
 
-def _level(marks: ApplicationWatermarks, name: str) -> dict[str, int | None]:
-    found = marks.levels.get(name)
-    return {
-        "input_ms": None if found is None else found.input_ms,
-        "output_ms": None if found is None else found.output_ms,
-    }
+def _watch(client: CoordinatorClient, application: str | None, units: bool) -> None:
+    """Until Ctrl-C, which is how it is meant to end."""
+    try:
+        with Live(console=console, auto_refresh=False) as live:
+            while True:
+                found = [standing(client, name, units=units) for name in _names(client, application)]
+                shown: list[RenderableType] = []
+                for one in found:
+                    shown += [one.table(), *map(escape, (*one.notes(), *one.info.problems))]
+                live.update(Group(*shown) if shown else _NOTHING, refresh=True)
+                time.sleep(WATCH_S)
+    except KeyboardInterrupt:
+        return
 
 
-def _behind(marks: ApplicationWatermarks, instant: int | None) -> str | None:
-    return None if instant is None else _span(marks.now_ms - instant)
-
-
-def _span(duration_ms: int | None) -> str | None:
-    if duration_ms is None:
-        return None
-    return "0s" if duration_ms < 1000 else format_duration(duration_ms // 1000 * 1000)
-
-
-def _at(instant: int | None) -> str | None:
-    if instant is None:
-        return None
-    return datetime.fromtimestamp(instant / 1000, UTC).isoformat(timespec="milliseconds")
+def _reasons(said: Explanation) -> list[str]:
+    missing = (
+        f"{source}: {expected_ppm} ppm of the window expected to be missing, "
+        f"at most {said.bound_ppm[source]} ppm"
+        for source, expected_ppm in said.expected_missing_ppm.items()
+    )
+    return [*said.reasons, *missing]
