@@ -79,8 +79,12 @@ def serve(
         data_dir=data_dir or settings.data_dir / "receivers" / receiver_id,
         metadata=ClusterMetadata(store, clock),
         store=open_store(settings.object_store),
-        open_consumer=lambda topic: KafkaConsumer(
-            settings.kafka, topic, client_id=f"rtolap-{receiver_id}", with_create_ms=True
+        open_consumer=lambda table: KafkaConsumer(
+            settings.kafka,
+            table.topic,
+            client_id=f"rtolap-{receiver_id}",
+            with_create_ms=True,
+            with_statements=table.watermark_records == "header",
         ),
         producer=KafkaProducer(settings.kafka, client_id=f"rtolap-{receiver_id}"),
         admin=KafkaAdmin(settings.kafka),

@@ -40,8 +40,14 @@ def list_segments(
         print_json([segment.model_dump(mode="json") for segment in found])
         return
     print_table(
-        ("segment", "state", "version", "events", "staged events", "staged rows", "parts", "build"),
-        [(s.segment, s.state, s.version, *_counts(s), len(s.parts), _build(s)) for s in found],
+        (
+            *("segment", "state", "version", "events", "staged events", "staged rows"),
+            *("missing at most", "late", "parts", "build"),
+        ),
+        [
+            (s.segment, s.state, s.version, *_counts(s), _missing(s), _late(s), len(s.parts), _build(s))
+            for s in found
+        ],
     )
 
 
@@ -58,6 +64,8 @@ def show(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
         ("version", found.version),
         ("location", found.location),
         *zip(("events", "staged events", "staged rows"), _counts(found), strict=True),
+        *_completeness(found),
+        ("late events", _late(found)),
         ("covered", found.covered),
         ("target", found.target),
         ("build", _build(found)),
@@ -118,6 +126,41 @@ def _counts(segment: SegmentInfo) -> list[object]:
     """Events of history, events and rows that are staged for the next version; what is unknown is no zero."""
     known = (segment.events, segment.staged_events, segment.staged_rows)
     return ["—" if count is None else count for count in known]
+
+
+def _missing(segment: SegmentInfo) -> str:
+    """The bound when it was closed, and by what where the watermark did not close it."""
+    known = segment.completeness
+    if known is None:
+        return ""
+    by = "" if known.closed_by == "watermark" else f" ({known.closed_by})"
+    return f"{_ppm(known.bound_ppm)}{by}"
+
+
+def _completeness(segment: SegmentInfo) -> list[tuple[str, object]]:
+    known = segment.completeness
+    if known is None:
+        return []
+    by = known.closed_by if known.approved_by is None else f"{known.closed_by} of {known.approved_by}"
+    watermark = "unknown" if known.watermark_ms is None else _utc(known.watermark_ms)
+    return [
+        ("closed by", f"{by}, application {known.application} at {watermark}"),
+        (
+            "missing then",
+            f"{_ppm(known.expected_missing_ppm)} expected, at most {_ppm(known.bound_ppm)}"
+            f" of a window that ends {_utc(known.window_end_ms)}",
+        ),
+    ]
+
+
+def _late(segment: SegmentInfo) -> str:
+    if segment.late_events is None:
+        return "—"
+    return f"{segment.late_events} ({_ppm(segment.late_ppm)})" if segment.late_events else "0"
+
+
+def _ppm(share_ppm: int | None) -> str:
+    return "unknown" if share_ppm is None else f"{share_ppm} ppm"
 
 
 def _build(segment: SegmentInfo) -> str:

@@ -33,6 +33,13 @@ def verified_events(store: ObjectStore, record: SegmentRecord, build: BuildAttem
     found = (manifest.cube, manifest.segment, manifest.version, manifest.build_id, manifest.covered)
     if found != expected:
         raise Corrupted(f"manifest {path} is of another build", expected=expected, found=found)
+    if manifest.completeness != record.completeness:
+        raise Corrupted(
+            f"manifest {path} states another completeness than its segment",
+            expected=record.completeness,
+            found=manifest.completeness,
+            action="start a new build",
+        )
     if manifest.events != expected_events(record):
         raise Corrupted(
             f"manifest {path} does not hold the events of its sources",
@@ -40,5 +47,14 @@ def verified_events(store: ObjectStore, record: SegmentRecord, build: BuildAttem
             f"{expected_events(record) - record.events}",
             found=manifest.events,
             action="start a new build; if it happens again, verify the staged parts",
+        )
+    late = manifest.late_events
+    first_events = manifest.events if record.version == 0 else record.first_events
+    if late is not None and first_events is not None and late != manifest.events - first_events:
+        raise Corrupted(
+            f"manifest {path} states a wrong number of late events",
+            expected=manifest.events - first_events,
+            found=late,
+            action="start a new build",
         )
     return manifest.events

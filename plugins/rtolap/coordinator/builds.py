@@ -57,9 +57,7 @@ class Builds:
                     building=self._building(record),
                     build=build_info(record.build),
                     waits_for=_before(first, record),
-                    completeness=(
-                        None if record.completeness is None else completeness_info(record.completeness)
-                    ),
+                    completeness=_known(record),
                 )
                 for record in records.values()
                 if record.state is SegmentState.REMOTE_PERSISTED
@@ -107,6 +105,8 @@ class Builds:
             covered=covered_to_be(started),
             object_store=self._uri,
             location=attempt.location,
+            completeness=_known(started),
+            first_events=started.first_events,
         )
 
     def promote(self, cube: str, segment: str, build_id: str) -> SegmentRecord:
@@ -199,6 +199,10 @@ def first_unfinished(records: Mapping[str, SegmentRecord]) -> SegmentRecord | No
 def _before(first: SegmentRecord | None, record: SegmentRecord) -> str | None:
     """Name of `first` if `record` has to wait for it."""
     return first.name if first is not None and first.start_ms < record.start_ms else None
+
+
+def _known(record: SegmentRecord) -> wire.CompletenessInfo | None:
+    return None if record.completeness is None else completeness_info(record.completeness)
 
 
 def _is_promoted(record: SegmentRecord, build_id: str) -> bool:

@@ -20,6 +20,7 @@ from rtolap.format import history
 from rtolap.format.manifest import CuboidEntry, FileEntry, HistoryManifest
 from rtolap.format.object_store import ObjectStore
 from rtolap.model.build_spec import BuildSpec
+from rtolap.model.completeness import late_ppm
 from rtolap.model.cuboids import Cuboid
 
 SEGMENT_COLUMN = "__segment"  # place in the batch; no column of a cube begins with two underscores
@@ -96,6 +97,7 @@ def finish(
     store: ObjectStore, spec: BuildSpec, events: int, entries: Sequence[CuboidEntry]
 ) -> HistoryManifest:
     """Write the manifest: from here on the version can be promoted."""
+    late = spec.late_events(events)
     manifest = HistoryManifest(
         cube=spec.cube,
         segment=spec.segment,
@@ -104,6 +106,9 @@ def finish(
         covered=spec.covered,
         events=events,
         cuboids=tuple(entries),
+        completeness=spec.completeness,
+        late_events=late,
+        late_ppm=None if late is None else late_ppm(late, events),
     )
     history.write_manifest(store, spec.location, manifest)
     return manifest

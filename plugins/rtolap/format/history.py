@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -129,6 +130,9 @@ def dump(store: ObjectStore, location: str) -> dict[str, object]:
         "version": manifest.version,
         "build_id": manifest.build_id,
         "events": manifest.events,
+        "completeness": msgspec.to_builtins(manifest.completeness),
+        "late_events": manifest.late_events,
+        "late_ppm": manifest.late_ppm,
         "covered": {str(partition): offset for partition, offset in sorted(manifest.covered.items())},
         "cuboids": [
             {

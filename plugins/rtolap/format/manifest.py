@@ -14,6 +14,7 @@ from typing import TypeVar
 import msgspec
 
 from rtolap.base.errors import Corrupted
+from rtolap.model.completeness import Completeness
 from rtolap.model.offsets import Offsets, PartRange
 
 MANIFEST_NAME = "manifest.json"
@@ -51,6 +52,11 @@ class CuboidEntry(msgspec.Struct, frozen=True):
 
 
 class HistoryManifest(msgspec.Struct, frozen=True, kw_only=True):
+    """`completeness`: of the segment's first version, when its closing was decided; None for a cube without
+    an application. `late_events`: events of this version that its first one did not hold, `late_ppm` their
+    share of all; None where that is unknown. Older manifests have none of the three.
+    """
+
     format_version: int = FORMAT_VERSION
     kind: str = "history"
     cube: str
@@ -60,6 +66,9 @@ class HistoryManifest(msgspec.Struct, frozen=True, kw_only=True):
     covered: Offsets
     events: int
     cuboids: tuple[CuboidEntry, ...]
+    completeness: Completeness | None = None
+    late_events: int | None = None
+    late_ppm: int | None = None
 
 
 M = TypeVar("M", StagedManifest, HistoryManifest)

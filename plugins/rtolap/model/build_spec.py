@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import SegmentRange
@@ -39,6 +40,8 @@ class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
     covered             partition → next offset: what the new version will cover; parts must join up to it
     object_store        root of the object store, any pyarrow.fs URI
     location            folder to write: `history/<cube>/<segment>/v<version>-<build_id>`
+    completeness        of the first version, when its closing was decided; None without an application
+    first_events        events of the first version; None before there is one, and where that is unknown
     """
 
     build_id: str
@@ -56,6 +59,13 @@ class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
     covered: Offsets
     object_store: str
     location: str
+    completeness: Completeness | None = None
+    first_events: int | None = None
+
+    def late_events(self, events: int) -> int | None:
+        """How many of these came after the first version; None where nobody knows."""
+        first_events = events if self.version == 1 else self.first_events
+        return None if first_events is None else events - first_events
 
     @property
     def schema(self) -> Schema:

@@ -60,7 +60,8 @@ def cube_watermark_problems(schema: Schema, applications: Mapping[str, Applicati
             key = ("watermark", role)
             found.append(Problem(key, f"no such {role}", expected=expected, found=repr(name), hint=hint))
     source = application.source(mark.source)
-    if source is not None and source.rule.needs_hosts and schema.table.host_column is None:
+    names_hosts = schema.table.host_column is not None or schema.table.watermark_records is not None
+    if source is not None and source.rule.needs_hosts and not names_hosts:
         expected = f"host_column in table {schema.table.name}"
         message = f"rule {source.rule.kind} needs the host of an event"
         found.append(Problem(("watermark", "source"), message, expected=expected, found="none"))

@@ -14,6 +14,7 @@ from rtolap.format.object_store import ObjectStore
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import Election
 from rtolap.model.cube import Schema
+from rtolap.model.table import Table
 from rtolap.receiver.dead_letters import TOPIC_CONFIG
 from rtolap.receiver.ingest import CubeReceiver
 from rtolap.receiver.realign import RangeReader
@@ -25,7 +26,8 @@ from rtolap.wire.watermark_client import WatermarkClient
 
 log = logging.getLogger(__name__)
 
-OpenConsumer = Callable[[str], StreamConsumer]  # topic → a consumer of one's own, with create times
+# A consumer of one's own of the table's topic, with create times, and statements where it has them.
+OpenConsumer = Callable[[Table], StreamConsumer]
 
 
 class CubeAssembly:
@@ -60,7 +62,7 @@ class CubeAssembly:
 
     def runner(self, schema: Schema, cube_id: str, election: Election) -> CubeRunner:
         """Not started yet. Local data belongs to one creation of the cube; what an earlier one left goes."""
-        topic = schema.table.topic
+        table = schema.table
         folder = self._data_dir / "cubes" / schema.cube.name
         for other in folder.iterdir() if folder.exists() else ():
             if other.name != cube_id:
@@ -76,7 +78,7 @@ class CubeAssembly:
         core = CubeReceiver(
             schema,
             replica_set=self.replica_set,
-            consumer=self._open_consumer(topic),
+            consumer=self._open_consumer(table),
             producer=self._producer,
             folder=folder / cube_id,
             clock=self._clock,
@@ -85,7 +87,7 @@ class CubeAssembly:
             create_dead_letter_topic=create_topic,
         )
         reader = RangeReader(
-            schema, lambda: self._open_consumer(topic), self._clock, self._settings.realign_records_max
+            schema, lambda: self._open_consumer(table), self._clock, self._settings.realign_records_max
         )
         return CubeRunner(
             schema,

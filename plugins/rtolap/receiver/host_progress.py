@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.format.schema import EVENT_MS, PARTITION
+from rtolap.stream.watermark_columns import UNKNOWN_MS, Statements
 from rtolap.wire.watermark import HOST_NAME_MAX, NAMELESS
 
 log = logging.getLogger(__name__)
@@ -79,6 +80,17 @@ def heard(events: pa.Table, created_ms: Int64s | None, host_column: str | None) 
         np.asarray(grouped.column("partition").to_numpy(), np.int64),
         np.asarray(grouped.column("at_max").to_numpy(), np.int64),
         np.asarray(grouped.column("at_count").to_numpy(), np.int64),
+    )
+
+
+def stated(statements: Statements) -> Heard:
+    """Producers stand for hosts: each says itself how far it is in a partition."""
+    known = statements.watermarks_ms != UNKNOWN_MS
+    return Heard(
+        pa.array(statements.producers, pa.string()).filter(pa.array(known)),
+        statements.partitions[known],
+        statements.watermarks_ms[known],
+        np.zeros(int(known.sum()), np.int64),
     )
 
 

@@ -12,7 +12,7 @@ from rtolap.format.aggregate import merge_tables
 from rtolap.model.cube import Schema
 from rtolap.receiver.batch import batch_tables
 from rtolap.receiver.dead_letters import DeadLetterBox
-from rtolap.receiver.host_progress import Heard, heard
+from rtolap.receiver.host_progress import Heard, heard, stated
 from rtolap.receiver.progress import Progress
 from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.tables import LocalSegment, LocalState, appended
@@ -68,6 +68,7 @@ class Intake:
             batch.offsets,
             now_ms=self._clock.now_ms(),
             create_ms=batch.create_ms,
+            statements=batch.statements,
         )
         added = batch_tables(self._schema, decoded.table, state.vectors, state.horizon_ms)
         changed = {
@@ -85,8 +86,12 @@ class Intake:
         return state
 
     def _heard(self, batch: Batch, decoded: Decoded) -> Heard | None:
-        """By host, of a cube that closes by an application."""
-        if self._progress.hosts is None or not decoded.table.num_rows:
+        """Of a cube that closes by an application: by host, or by producer where records state watermarks."""
+        if self._progress.hosts is None:
+            return None
+        if decoded.statements is not None:
+            return stated(decoded.statements)
+        if not decoded.table.num_rows:
             return None
         created_ms = None if batch.create_ms is None else batch.create_ms[decoded.places]
         return heard(decoded.table, created_ms, self._schema.table.host_column)

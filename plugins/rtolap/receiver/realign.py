@@ -83,6 +83,7 @@ class RangeReader:
                         batch.offsets,
                         now_ms=self._clock.now_ms(),
                         create_ms=batch.create_ms,
+                        statements=batch.statements,
                     )
                     for table in self._cut(start_ms, kept, decoded.table):
                         found.setdefault(table.version, []).append(table)

@@ -7,8 +7,9 @@ them. Three facts keep that apart:
 
   1. Once the server has taken this reader's first report, it counts on nobody before it: the generation is
      larger, and what an older one says is refused.
-  2. Windows that the watermark of that moment does not let close can only be let go by a later one, so by
-     this reader's own reports.
+  2. Windows that the source's watermark of that moment does not let close can only be let go by a later
+     one, so by this reader's own reports. (The sink's may be smaller, held by other levels: it can still
+     rise by what a former reader said.)
   3. The others may be due to a former reader. It had read at most to the log's end of that moment, so from
      the positions on that reach a log end looked up afterwards, they may close as well.
 
@@ -35,7 +36,7 @@ def generation_of(base: int, assignment_epoch: int, term: int) -> int:
 class Takeover:
     """The server has taken the first report of this generation, of these partitions.
 
-    watermark_ms        input watermark of the cube's sink at that moment
+    watermark_ms        of the cube's source at that moment, or of its sink if that is larger
     approved_until_ms   what people had let go by then
     ends                log ends that were looked up afterwards; None before
     """

@@ -125,9 +125,10 @@ class WatermarkReports:
         if one is None or one.generation != generation or not partitions <= one.partitions:
             if not all(client.has_taken(self._mark.source, p, generation) for p in partitions):
                 return
-            watermark_ms, approved_ms = client.input_watermark(self._mark.sink), client.approved_until()
+            reached = [client.input_watermark(level) for level in (self._mark.source, self._mark.sink)]
+            watermark_ms = max((at for at in reached if at is not None), default=None)
             self._taken_s = self._clock.monotonic_s()
-            self._note(Takeover(generation, partitions, watermark_ms, approved_ms))
+            self._note(Takeover(generation, partitions, watermark_ms, client.approved_until()))
         elif one.ends is None and self._core.progress.log_ends_asked_s >= self._taken_s:
             ends = dict(self._core.progress.log_ends)
             if partitions <= ends.keys():

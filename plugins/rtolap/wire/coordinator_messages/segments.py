@@ -137,6 +137,8 @@ class BuildSpec(Message):
     covered: dict[int, int]
     object_store: str
     location: str
+    completeness: CompletenessInfo | None = None
+    first_events: int | None = None
 
 
 class FailRequest(Message):
