@@ -13,6 +13,7 @@ from airflow.sdk import DAG, task
 from rtolap.airflow.assets import REMOTE_PERSISTED
 from rtolap.airflow.build import SparkBuildOperator
 from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.incomplete import POLICY_VARIABLE
 
 with DAG(
     dag_id="rtolap_segment_build",
@@ -34,5 +35,6 @@ with DAG(
         retries=3,
         retry_delay=timedelta(seconds=5),
         retry_exponential_backoff=True,
+        incomplete_builds=f"{{{{ var.value.get('{POLICY_VARIABLE}', 'build') }}}}",
         max_active_tis_per_dag=2,  # Spark sessions at a time, whatever the number of cubes
     ).expand(cube=queued_cubes())

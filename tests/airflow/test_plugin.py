@@ -22,7 +22,7 @@ def guards(route: APIRoute) -> list[Any]:
 
 def test_every_route_asks_airflow_who_is_looking() -> None:
     routes = [route for route in app.routes if isinstance(route, APIRoute)]
-    assert len(routes) == len(app.routes) == 3
+    assert len(routes) == len(app.routes) == 4
     for route in routes:
         assert len(guards(route)) == 1
         assert "requires_access_dag" in guards(route)[0].__qualname__

@@ -11,13 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from airflow.providers.standard.triggers import hitl
+from airflow.sdk.api.datamodels._generated import HITLUser
 from airflow.triggers.base import BaseTrigger
+from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.triggers.answer import AnswerTrigger
 from rtolap.airflow.triggers.process import ProcessTrigger
 from rtolap.airflow.triggers.queue import QueueTrigger
 from rtolap.airflow.triggers.watermark import WatermarkTrigger
+from rtolap.airflow.triggers.window import WindowTrigger
+from rtolap.base.errors import Unavailable
 from rtolap.testing.agent_harness import RunningAgent, running_agent
 from rtolap.wire.agent import ProcessSpec
 from rtolap.wire.coordinator import Queue, QueueEntry
+from rtolap.wire.watermark import Explanation
 
 NON_DEFAULT: list[BaseTrigger] = [
     ProcessTrigger(
@@ -34,6 +41,18 @@ NON_DEFAULT: list[BaseTrigger] = [
     ),
     QueueTrigger(cube="c", segment="s", poll_s=0.5, repeat_s=9.0, rtolap_conn_id="other"),
     WatermarkTrigger(cube="c", at_least_ms=5, poll_s=0.5, silence_s=9.0, rtolap_conn_id="other"),
+    WindowTrigger(application="a", window_end_ms=5, poll_s=0.5, silence_s=9.0, rtolap_conn_id="other"),
+    AnswerTrigger(
+        ti_id="00000000-0000-0000-0000-000000000007",
+        options=["Approve", "Reject"],
+        params={
+            "reason": {"value": "", "description": "why", "schema": {"type": "string"}, "source": "task"}
+        },
+        application="a",
+        window_end_ms=5,
+        poll_s=0.5,
+        rtolap_conn_id="other",
+    ),
 ]
 
 
@@ -195,3 +214,78 @@ def test_the_queue_trigger_looks_at_what_it_was_asked_for() -> None:
     assert len(QueueTrigger().wanted(queue)) == 3
     assert QueueTrigger(cube="a").wanted(queue) == {("a", "s1", 1), ("a", "s2", 1)}
     assert QueueTrigger(cube="a", segment="s2").wanted(queue) == {("a", "s2", 1)}
+
+
+class FakeExplanations:
+    """Says in turn what it was given; an error is raised, and the last one stays."""
+
+    def __init__(self, *said: bool | Unavailable) -> None:
+        self.said = list(said)
+        self.asked = 0
+
+    async def __aenter__(self) -> FakeExplanations:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    async def explain_window(self, application: str, window_end_ms: int) -> Explanation:
+        self.asked += 1
+        found = self.said.pop(0) if len(self.said) > 1 else self.said[0]
+        if isinstance(found, Unavailable):
+            raise found
+        return Explanation(application=application, window_end_ms=window_end_ms, may_close=found)
+
+
+def explanations(monkeypatch: pytest.MonkeyPatch, *said: bool | Unavailable) -> FakeExplanations:
+    fake = FakeExplanations(*said)
+    monkeypatch.setattr(RtolapHook, "async_coordinator", lambda _hook: fake)
+    return fake
+
+
+def window_trigger(**more: Any) -> WindowTrigger:
+    return WindowTrigger(**{"application": "a", "window_end_ms": 5, "poll_s": 0.01, **more})
+
+
+def test_a_window_fires_when_it_may_close_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = explanations(monkeypatch, False, Unavailable("no leader"), False, True)
+    event = asyncio.run(first_event(window_trigger()))
+    assert (event["explanation"]["may_close"], fake.asked) == (True, 4)
+
+
+def test_a_coordinator_that_stays_silent_is_told_unless_nobody_wants_to_know(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    explanations(monkeypatch, Unavailable("no leader"))
+    assert "no leader" in asyncio.run(first_event(window_trigger(silence_s=0.05)))["error"]
+    with pytest.raises(TimeoutError):
+        asyncio.run(first_event(window_trigger(silence_s=None), timeout_s=0.3))
+
+
+class Detail:
+    """What Airflow keeps of a question."""
+
+    params_input: dict[str, str] = {"reason": "early"}  # noqa: RUF012 - as Airflow's model declares it
+    chosen_options = ("Approve",)
+    responded_at = None
+    responded_by_user = HITLUser(id="7", name="ada")
+
+    def __init__(self, received: bool) -> None:
+        self.response_received = received
+
+
+@pytest.mark.parametrize("comes", ["answer", "window"])
+def test_a_question_ends_with_its_answer_or_with_its_window(
+    monkeypatch: pytest.MonkeyPatch, comes: str
+) -> None:
+    """The answer: one that was given before the task began to wait."""
+    explanations(monkeypatch, False, comes == "window")
+    monkeypatch.setattr(hitl, "get_hitl_detail_content_detail", lambda ti_id: Detail(comes == "answer"))
+    (waiting,) = [trigger for trigger in NON_DEFAULT if isinstance(trigger, AnswerTrigger)]
+    arguments = {**waiting.serialize()[1], "poll_s": 0.01, "rtolap_conn_id": "rtolap_default"}
+    event = asyncio.run(first_event(AnswerTrigger(**arguments)))
+    if comes == "window":
+        assert event["explanation"]["may_close"]
+    else:
+        assert (event["chosen_options"], event["responded_by_user"]["name"]) == (["Approve"], "ada")
+        assert event["params_input"] == {"reason": "early"}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -33,12 +33,16 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 def choose(
-    entries: Iterable[QueueEntry], cube: str, segments_max: int, unfinished: Iterable[SegmentInfo]
+    entries: Iterable[QueueEntry],
+    cube: str,
+    segments_max: int,
+    unfinished: Iterable[SegmentInfo],
+    held: Collection[QueueEntry] = (),
 ) -> list[QueueEntry]:
     """The cube's oldest segments, up to the first that could not be promoted with those before it.
 
     Promotion goes in the order of event time. `unfinished`: the cube's IMMUTABLE segments; one that has no
-    history yet and is not in the queue holds back all later ones.
+    history yet and is not in the queue holds back all later ones. So does one that is `held`.
     """
     limit_ms = min((segment.start_ms for segment in unfinished if segment.version == 0), default=None)
     chosen: list[QueueEntry] = []
@@ -47,7 +51,7 @@ def choose(
             continue
         blocked = limit_ms is not None and entry.start_ms > limit_ms
         waits = entry.waits_for is not None and entry.waits_for not in {other.segment for other in chosen}
-        if blocked or waits or len(chosen) == segments_max:
+        if blocked or waits or entry in held or len(chosen) == segments_max:
             break
         chosen.append(entry)
     return chosen

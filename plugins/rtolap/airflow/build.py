@@ -23,8 +23,10 @@ from airflow.sdk.exceptions import AirflowException
 from rtolap.airflow import batch
 from rtolap.airflow.batch import Build, Outcome
 from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.incomplete import held, incomplete_builds
 from rtolap.airflow.links import ProcessLogLink, SegmentsLink
 from rtolap.airflow.process import ManagedProcessOperator, find
+from rtolap.airflow.words import state_of
 from rtolap.base.errors import NotFound, NotYet, Refused
 from rtolap.base.settings import Settings
 from rtolap.wire.agent import LOG_BYTES_MAX, ProcessStatus
@@ -41,10 +43,11 @@ class SparkBuildOperator(ManagedProcessOperator):
     One build process per cube at any time, under the key `build.<cube>`: a second run, a retry or a cleared
     task waits for the one that is there. `segments_max`: how many segments share one Spark session, whose
     start costs more than a small build. A failed attempt is reported to the coordinator and fails the task
-    after the others are promoted; a retry starts a new attempt.
+    after the others are promoted; a retry starts a new attempt. `incomplete_builds`: `build` or `approve`,
+    see `incomplete`.
     """
 
-    template_fields: Sequence[str] = ("cube", "process_key", "env")
+    template_fields: Sequence[str] = ("cube", "process_key", "env", "incomplete_builds")
     operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), SegmentsLink())
     ui_color = "#f4e3d7"
 
@@ -57,6 +60,7 @@ class SparkBuildOperator(ManagedProcessOperator):
         spark_conf: Mapping[str, str] | None = None,
         job: str = "build_segment.py",
         promote_wait_s: float = 20.0,
+        incomplete_builds: str = "build",
         **kwargs: Any,
     ) -> None:
         super().__init__(argv=(), process_key=f"build.{cube}", one_shot=True, **kwargs)
@@ -66,6 +70,7 @@ class SparkBuildOperator(ManagedProcessOperator):
         self.spark_conf = dict(spark_conf or {})
         self.job = job
         self.promote_wait_s = promote_wait_s
+        self.incomplete_builds = incomplete_builds
 
     def execute(self, context: Context) -> list[str]:
         self.process_key = f"build.{self.cube}"  # a mapped or templated cube is known only now
@@ -101,7 +106,11 @@ class SparkBuildOperator(ManagedProcessOperator):
     ) -> list[str]:
         """Start the next batch and wait for it; or, with the queue drained, end."""
         unfinished = coordinator.segments(self.cube, state="IMMUTABLE")
-        entries = batch.choose(coordinator.queue().entries, self.cube, self.segments_max, unfinished)
+        queued = [entry for entry in coordinator.queue().entries if entry.cube == self.cube]
+        waiting = held(coordinator, queued) if incomplete_builds(self.incomplete_builds) == "approve" else {}
+        for entry, said in waiting.items():
+            self.log.info("%s was closed by force and is held: %s", entry.segment, state_of(said))
+        entries = batch.choose(queued, self.cube, self.segments_max, unfinished, waiting)
         if not entries:
             self.log.info("nothing of %s can be built now", self.cube)
             return promoted

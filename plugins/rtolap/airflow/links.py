@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from airflow.sdk import BaseOperatorLink
 from airflow.sdk.configuration import conf
@@ -30,3 +30,14 @@ class SegmentsLink(BaseOperatorLink):
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
         cube = getattr(operator, "cube", "")
         return f"{_base()}/dags/{quote(ti_key.dag_id, safe='')}/cubes/{quote(str(cube), safe='')}/segments"
+
+
+class WindowLink(BaseOperatorLink):
+    """Of tasks about a window: of an `application` and `window_end`, or of a `cube` and `segment`."""
+
+    name = "What the window waits for"
+
+    def get_link(self, operator: Any, *, ti_key: Any) -> str:
+        names = ("application", "window_end", "cube", "segment")
+        asked = {name: str(value) for name in names if (value := getattr(operator, name, None)) is not None}
+        return f"{_base()}/dags/{quote(ti_key.dag_id, safe='')}/window?{urlencode(asked)}"

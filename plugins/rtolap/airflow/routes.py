@@ -1,4 +1,4 @@
-"""Pages behind the task links: a process's log and a cube's segments, as the coordinator gives them.
+"""Pages behind the task links: a process's log, a cube's segments, why a window waits.
 
 Airflow mounts plugin applications without authentication: every route here asks for the right to read the
 task logs of the DAG that it is reached from. The cluster's token stays on the server.
@@ -14,6 +14,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.windows import named_window
 from rtolap.base.errors import RtolapError
 from rtolap.wire.agent import LOG_BYTES_MAX, check_key
 
@@ -44,3 +45,18 @@ def segments(dag_id: str, cube: str) -> list[dict[str, Any]]:
 def one_segment(dag_id: str, cube: str, segment: str) -> dict[str, Any]:
     with RtolapHook().coordinator() as coordinator:
         return coordinator.segment(cube, segment).model_dump(mode="json")
+
+
+@app.get("/dags/{dag_id}/window", dependencies=_READER)
+def window(
+    dag_id: str,
+    application: str | None = None,
+    window_end: str | None = None,
+    cube: str | None = None,
+    segment: str | None = None,
+) -> dict[str, Any]:
+    with RtolapHook().coordinator() as coordinator:
+        meant = named_window(
+            coordinator, application=application, window_end=window_end, cube=cube, segment=segment
+        )
+        return coordinator.explain_window(meant.application, meant.end_ms).model_dump(mode="json")

@@ -1,74 +1,25 @@
-"""Sensors: one look in the worker, then they wait in the triggerer. Who waits in vain is told for what."""
+"""Sensors. Who waits in vain is told for what."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from airflow.sdk import BaseSensorOperator, Context
-from airflow.sdk.exceptions import AirflowException, AirflowSensorTimeout, AirflowSkipException
-from airflow.triggers.base import BaseTrigger
+from airflow.sdk import BaseOperatorLink, Context
+from airflow.sdk.exceptions import AirflowException
 
-from rtolap.airflow.connection import DEFAULT_CONN_ID
-from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.coordinator_sensor import CoordinatorSensor
+from rtolap.airflow.links import WindowLink
 from rtolap.airflow.triggers.queue import QueueTrigger
 from rtolap.airflow.triggers.watermark import WatermarkTrigger
+from rtolap.airflow.triggers.window import WindowTrigger
+from rtolap.airflow.windows import Window, named_window, outcome
+from rtolap.airflow.words import iso, state_of
 from rtolap.model.instants import instant_ms
 from rtolap.wire.coordinator import PartitionWatermark
 from rtolap.wire.coordinator_client import CoordinatorClient
-
-
-class CoordinatorSensor(BaseSensorOperator):
-    """Base of what waits for the coordinator's state; `timeout` is in seconds, as everywhere in Airflow.
-
-    When the time is over it looks once more: then it succeeds after all, or says what it found instead.
-    """
-
-    def __init__(
-        self, *, rtolap_conn_id: str = DEFAULT_CONN_ID, poke_interval: float = 5.0, **kwargs: Any
-    ) -> None:
-        super().__init__(poke_interval=poke_interval, **kwargs)
-        self.rtolap_conn_id = rtolap_conn_id
-
-    @abstractmethod
-    def look(self, coordinator: CoordinatorClient) -> int | None:
-        """The sensor's result, or None while it has to wait."""
-
-    @abstractmethod
-    def found(self, coordinator: CoordinatorClient) -> str:
-        """After a wait in vain: what was expected and what is there, in words."""
-
-    @abstractmethod
-    def trigger(self) -> BaseTrigger: ...
-
-    @abstractmethod
-    def fired(self, context: Context, event: dict[str, Any]) -> int: ...
-
-    def execute(self, context: Context) -> int:
-        with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
-            result = self.look(coordinator)
-        if result is not None:
-            return result
-        return self.defer(
-            trigger=self.trigger(), method_name="fired", timeout=timedelta(seconds=self.timeout)
-        )
-
-    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
-        try:
-            return super().resume_execution(next_method, next_kwargs, context)
-        except (AirflowSensorTimeout, AirflowSkipException) as ended:
-            if isinstance(ended, AirflowSkipException) and not isinstance(
-                ended.__cause__, AirflowSensorTimeout
-            ):
-                raise
-            with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
-                result = self.look(coordinator)
-                if result is not None:
-                    return result
-                reason = f"waited {self.timeout:g} s in vain: {self.found(coordinator)}"
-            raise type(ended)(reason) from ended
+from rtolap.wire.watermark import Explanation
 
 
 class RemotePersistedSensor(CoordinatorSensor):
@@ -81,7 +32,10 @@ class RemotePersistedSensor(CoordinatorSensor):
         self.cube = cube
         self.segment = segment
 
-    def trigger(self) -> QueueTrigger:
+    def trigger(self, coordinator: CoordinatorClient) -> QueueTrigger:
+        return self._queued()
+
+    def _queued(self) -> QueueTrigger:
         return QueueTrigger(
             cube=self.cube,
             segment=self.segment,
@@ -90,7 +44,7 @@ class RemotePersistedSensor(CoordinatorSensor):
         )
 
     def look(self, coordinator: CoordinatorClient) -> int | None:
-        return len(self.trigger().wanted(coordinator.queue())) or None
+        return len(self._queued().wanted(coordinator.queue())) or None
 
     def found(self, coordinator: CoordinatorClient) -> str:
         if self.cube is None:
@@ -116,7 +70,7 @@ class LowWatermarkSensor(CoordinatorSensor):
         self.cube = cube
         self.at_least = at_least
 
-    def trigger(self) -> WatermarkTrigger:
+    def trigger(self, coordinator: CoordinatorClient) -> WatermarkTrigger:
         return WatermarkTrigger(
             cube=self.cube,
             at_least_ms=instant_ms(self.at_least),
@@ -132,8 +86,8 @@ class LowWatermarkSensor(CoordinatorSensor):
         wanted_ms = instant_ms(self.at_least)
         watermark = coordinator.watermark(self.cube)
         return (
-            f"the low watermark of {self.cube} is {_iso(watermark.low_watermark_ms)}; expected "
-            f"{_iso(wanted_ms)} or later; {_behind(watermark.partitions, wanted_ms)}"
+            f"the low watermark of {self.cube} is {iso(watermark.low_watermark_ms)}; expected "
+            f"{iso(wanted_ms)} or later; {_behind(watermark.partitions, wanted_ms)}"
         )
 
     def fired(self, context: Context, event: dict[str, Any]) -> int:
@@ -142,10 +96,68 @@ class LowWatermarkSensor(CoordinatorSensor):
         return int(event["low_watermark_ms"])
 
 
-def _iso(at_ms: int | None) -> str:
-    if at_ms is None:
-        return "unknown"
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
+class WindowCompleteSensor(CoordinatorSensor):
+    """Succeeds when a window of an application may close: its events are there to its rule's bound, or a
+    person has let it go.
+
+    Names either `application` and `window_end` (ISO 8601 or milliseconds), or a `cube` that closes by an
+    application and a `segment` of it. Result: see `windows.outcome`.
+    """
+
+    template_fields: Sequence[str] = ("application", "window_end", "cube", "segment")
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (WindowLink(),)
+
+    def __init__(
+        self,
+        *,
+        application: str | None = None,
+        window_end: str | int | datetime | None = None,
+        cube: str | None = None,
+        segment: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.application = application
+        self.window_end = window_end
+        self.cube = cube
+        self.segment = segment
+
+    def trigger(self, coordinator: CoordinatorClient) -> WindowTrigger:
+        window = self._window(coordinator)
+        return WindowTrigger(
+            application=window.application,
+            window_end_ms=window.end_ms,
+            poll_s=float(self.poke_interval),
+            rtolap_conn_id=self.rtolap_conn_id,
+        )
+
+    def look(self, coordinator: CoordinatorClient) -> dict[str, Any] | None:
+        said = self._explain(coordinator)
+        self.log.info(state_of(said))
+        return outcome(said) if said.may_close else None
+
+    def found(self, coordinator: CoordinatorClient) -> str:
+        return state_of(self._explain(coordinator))
+
+    def fired(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        if "error" in event:
+            raise AirflowException(f"whether the window may close cannot be asked: {event['error']}")
+        said = Explanation.model_validate(event["explanation"])
+        self.log.info(state_of(said))
+        return outcome(said)
+
+    def _explain(self, coordinator: CoordinatorClient) -> Explanation:
+        window = self._window(coordinator)
+        return coordinator.explain_window(window.application, window.end_ms)
+
+    def _window(self, coordinator: CoordinatorClient) -> Window:
+        return named_window(
+            coordinator,
+            application=self.application,
+            window_end=self.window_end,
+            cube=self.cube,
+            segment=self.segment,
+        )
 
 
 def _behind(partitions: Mapping[int, PartitionWatermark], wanted_ms: int) -> str:
@@ -153,7 +165,7 @@ def _behind(partitions: Mapping[int, PartitionWatermark], wanted_ms: int) -> str
     if not partitions:
         return "no receiver has reported a partition: see `rtolap receivers list`"
     held = ", ".join(
-        f"partition {number} is at {_iso(seen.watermark_ms)}{' and idle' if seen.idle else ''}"
+        f"partition {number} is at {iso(seen.watermark_ms)}{' and idle' if seen.idle else ''}"
         for number, seen in sorted(partitions.items())
         if seen.watermark_ms is None or seen.watermark_ms < wanted_ms
     )

@@ -37,7 +37,7 @@ from rtolap.wire.coordinator_client import CoordinatorClient
 
 DEADLINE_S = 90.0
 STRANGER = "stranger"
-USERS = {"admin": "admin", "viewer": "viewer", STRANGER: ""}  # name → role; without one there are no rights
+USERS = {"admin": "admin", "ada": "user", "viewer": "viewer", STRANGER: ""}  # name → role; "" has no rights
 AIRFLOW = ("airflow-api", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer")
 ENDED = frozenset({"success", "failed", "skipped", "upstream_failed"})
 T = TypeVar("T")
@@ -154,8 +154,14 @@ class AirflowStack:
             found = str(self.api.get(path).raise_for_status().json()["state"])
             return found if found in ENDED else None
 
-        ended = wait_for(f"end of {dag_id} {run_id}", look)
-        assert ended == state, [(task["task_id"], task["state"]) for task in self.tasks(dag_id, run_id)]
+        try:
+            ended = wait_for(f"end of {dag_id} {run_id}", look)
+        except AssertionError as late:
+            raise AssertionError(f"{late}: {self.states(dag_id, run_id)}") from late
+        assert ended == state, self.states(dag_id, run_id)
+
+    def states(self, dag_id: str, run_id: str) -> list[tuple[str, str]]:
+        return [(task["task_id"], task["state"]) for task in self.tasks(dag_id, run_id)]
 
     # -- tasks ------------------------------------------------------------------------------------------
 
@@ -176,6 +182,13 @@ class AirflowStack:
             return found if found["state"] in states else None
 
         return wait_for(f"{dag_id}.{task_id} in {states}", look)
+
+    def result(self, task: Mapping[str, Any]) -> Any:
+        """What a task that has ended returned."""
+        where = "/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}/taskInstances/{task_id}".format(**task)
+        params = {"map_index": task["map_index"], "deserialize": True}
+        answer = self.api.get(f"{where}/xcomEntries/return_value", params=params).raise_for_status()
+        return answer.json()["value"]
 
     def log(self, task: Mapping[str, Any]) -> str:
         """What the newest try of a task has logged."""

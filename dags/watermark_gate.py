@@ -1,0 +1,85 @@
+"""Asks a person about windows that wait for their events for too long.
+
+`rtolap_watermark_gate` looks every five minutes for windows that hold a cube's segments for longer than the
+patience allows, and starts one run of `rtolap_window_approval` for each, once. There a person says Approve or
+Reject under "Required actions": see docs/airflow.md. Nobody's silence lets anything go.
+
+For a window of any other application, or sooner, start `rtolap_window_approval` by hand.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pendulum
+from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
+from airflow.sdk import DAG, Param, Variable, task
+from rtolap.airflow.approval import AskWindowOperator, LetWindowGoOperator
+from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.incomplete import POLICY_VARIABLE
+from rtolap.airflow.overdue import PATIENCE, PATIENCE_VARIABLE, windows_to_ask_about
+from rtolap.airflow.sensors import WindowCompleteSensor
+
+START = pendulum.datetime(2024, 1, 1, tz="UTC")
+APPROVAL = "rtolap_window_approval"
+WINDOW = {"application": "{{ params.application }}", "window_end": "{{ params.window_end }}"}
+
+with DAG(
+    dag_id="rtolap_watermark_gate",
+    schedule=timedelta(minutes=5),
+    start_date=START,
+    max_active_runs=1,
+    catchup=False,
+    params={
+        "patience": Param(
+            None,
+            type=["string", "null"],
+            description=f"Of windows that ended so long ago, as 30m; else the Variable {PATIENCE_VARIABLE}.",
+        ),
+        "windows_max": Param(12, type="integer", minimum=1, description="Of each application, the oldest."),
+    },
+    tags=["rtolap"],
+    doc_md=__doc__,
+):
+
+    @task(retries=2, retry_delay=timedelta(seconds=10))
+    def overdue(params: Any = None) -> list[dict[str, Any]]:
+        patience = params["patience"] or Variable.get(PATIENCE_VARIABLE, default=PATIENCE)
+        policy = Variable.get(POLICY_VARIABLE, default="build")
+        with RtolapHook().coordinator() as coordinator:
+            found = windows_to_ask_about(coordinator, patience, params["windows_max"], policy)
+        return [{"trigger_run_id": window.run_id, "conf": window.conf()} for window in found]
+
+    TriggerDagRunOperator.partial(
+        task_id="ask_once",
+        trigger_dag_id=APPROVAL,
+        logical_date=None,
+        skip_when_already_exists=True,
+    ).expand_kwargs(overdue())
+
+with DAG(
+    dag_id=APPROVAL,
+    schedule=None,
+    start_date=START,
+    max_active_runs=100,
+    catchup=False,
+    params={
+        "application": Param(type="string", minLength=1, description="Name of the application."),
+        "window_end": Param(type="string", format="date-time", description="End of the window."),
+    },
+    tags=["rtolap"],
+    doc_md=__doc__,
+):
+    ask = AskWindowOperator(task_id="ask", retries=3, retry_delay=timedelta(minutes=1), **WINDOW)
+    let_go = LetWindowGoOperator(
+        task_id="let_go", answer=ask.output, retries=10, retry_delay=timedelta(seconds=30), **WINDOW
+    )
+    may_close = WindowCompleteSensor(
+        task_id="may_close",
+        trigger_rule="none_failed",  # after Reject too: it waits for the events
+        timeout=timedelta(days=30).total_seconds(),
+        poke_interval=10,
+        **WINDOW,
+    )
+    ask >> let_go >> may_close

@@ -1,0 +1,149 @@
+"""A window that waits for too long: a person is asked in Airflow whether it goes, and the answer is recorded.
+
+    AskWindowOperator ── Approve ──▶ LetWindowGoOperator ──▶ the window may close
+          │  └────────── Reject ───▶ the window keeps waiting
+          └── complete meanwhile ──▶ the question is withdrawn (skipped)
+
+Who answered is told by Airflow, which has authenticated them. Nobody's silence lets anything go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk import BaseOperator, BaseOperatorLink, Context, Param
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, TaskAwaitingInput
+
+from rtolap.airflow.connection import DEFAULT_CONN_ID
+from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.links import WindowLink
+from rtolap.airflow.triggers.answer import AnswerTrigger
+from rtolap.airflow.words import iso, question, state_of
+from rtolap.model.instants import instant_ms
+from rtolap.wire.watermark import Explanation
+
+REASON = "reason"
+NO_REASON = "no reason given"
+
+
+class AskWindowOperator(ApprovalOperator):
+    """Asks whether the windows of `application` that end at or before `window_end` may close as they are.
+
+    Airflow's own approval: the question shows what the window waits for, Approve goes on, Reject skips what
+    comes directly after. It waits without end; a window that may close by now, or becomes complete, needs no
+    answer, and the task is skipped. Result: Airflow's, with `responded_by_user`.
+    """
+
+    template_fields: Sequence[str] = ("application", "window_end", "subject", "body")
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (WindowLink(),)
+
+    def __init__(
+        self,
+        *,
+        application: str,
+        window_end: str | int | datetime,
+        poll_s: float = 5.0,
+        rtolap_conn_id: str = DEFAULT_CONN_ID,
+        params: Any = None,  # Airflow hands the DAG's to every operator; the form has a field of its own
+        **kwargs: Any,
+    ) -> None:
+        why = Param("", type="string", title="Reason", description="Why it may go; recorded.", source="task")
+        super().__init__(
+            subject="Let a window go?",  # both are written when it asks
+            body=None,
+            params={REASON: why},
+            defaults=None,
+            response_timeout=None,
+            **kwargs,
+        )
+        self.application = application
+        self.window_end = window_end
+        self.poll_s = poll_s
+        self.rtolap_conn_id = rtolap_conn_id
+
+    def execute(self, context: Context) -> Any:
+        window_end_ms = instant_ms(self.window_end)
+        with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
+            said = coordinator.explain_window(self.application, window_end_ms)
+        if said.may_close:
+            raise AirflowSkipException(f"nobody is asked: {state_of(said)}")
+        self.subject, self.body = question(said)
+        self.log.info("asking: %s", state_of(said))
+        try:
+            super().execute(context)
+        except TaskAwaitingInput as asked:
+            self.defer(
+                trigger=AnswerTrigger(
+                    ti_id=str(context["task_instance"].id),
+                    options=self.options,
+                    params=self.serialized_params,
+                    application=self.application,
+                    window_end_ms=window_end_ms,
+                    poll_s=self.poll_s,
+                    rtolap_conn_id=self.rtolap_conn_id,
+                ),
+                method_name=asked.method_name,
+            )
+
+    def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
+        if "explanation" in event:
+            said = Explanation.model_validate(event["explanation"])
+            raise AirflowSkipException(f"the question is withdrawn: {state_of(said)}")
+        answer = super().execute_complete(context, event)
+        chosen = ", ".join(answer["chosen_options"])
+        self.log.info("%s, says %s", chosen, responder(answer) or "nobody")
+        return answer
+
+
+class LetWindowGoOperator(BaseOperator):
+    """Records at the coordinator what a person has approved: windows up to `window_end` may close.
+
+    `answer`: the result of an `AskWindowOperator`. Its responder is whom Airflow has signed in; without one,
+    or with another answer than Approve, nothing is let go and the task fails. Returns what was recorded.
+    """
+
+    template_fields: Sequence[str] = ("application", "window_end", "answer")
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (WindowLink(),)
+
+    def __init__(
+        self,
+        *,
+        application: str,
+        window_end: str | int | datetime,
+        answer: Any,
+        rtolap_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.application = application
+        self.window_end = window_end
+        self.answer = answer
+        self.rtolap_conn_id = rtolap_conn_id
+
+    def execute(self, context: Context) -> dict[str, str]:
+        by = responder(self.answer)
+        if by is None or self.answer["chosen_options"] != [ApprovalOperator.APPROVE]:
+            raise AirflowFailException(f"nobody has approved this: {self.answer}")
+        until_ms = instant_ms(self.window_end)
+        text = str(self.answer["params_input"].get(REASON) or "").strip() or NO_REASON
+        ti = context["ti"]
+        reason = f"{text} (Airflow: {ti.dag_id}, run {ti.run_id})"
+        with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
+            known = coordinator.application(self.application).approvals
+            if any((one.until_ms, one.by, one.reason) == (until_ms, by, reason) for one in known):
+                self.log.info("recorded already, by an earlier try")
+            else:
+                coordinator.approve_windows(self.application, until_ms, by, reason)
+        self.log.info("%s lets windows of %s up to %s go: %s", by, self.application, iso(until_ms), reason)
+        return {"application": self.application, "until": iso(until_ms), "by": by, "reason": reason}
+
+
+def responder(answer: Mapping[str, Any]) -> str | None:
+    """The name of who answered, with their id where it is another; None if nobody has."""
+    user = answer.get("responded_by_user")
+    if not user:
+        return None
+    return str(user["name"]) if user["name"] == user["id"] else f"{user['name']} ({user['id']})"

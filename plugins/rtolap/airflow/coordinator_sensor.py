@@ -1,0 +1,66 @@
+"""Base of the sensors: one look in the worker, then they wait in the triggerer."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import BaseSensorOperator, Context
+from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
+from airflow.triggers.base import BaseTrigger
+
+from rtolap.airflow.connection import DEFAULT_CONN_ID
+from rtolap.airflow.hook import RtolapHook
+from rtolap.wire.coordinator_client import CoordinatorClient
+
+
+class CoordinatorSensor(BaseSensorOperator):
+    """Base of what waits for the coordinator's state; `timeout` is in seconds, as everywhere in Airflow.
+
+    When the time is over it looks once more: then it succeeds after all, or says what it found instead.
+    """
+
+    def __init__(
+        self, *, rtolap_conn_id: str = DEFAULT_CONN_ID, poke_interval: float = 5.0, **kwargs: Any
+    ) -> None:
+        super().__init__(poke_interval=poke_interval, **kwargs)
+        self.rtolap_conn_id = rtolap_conn_id
+
+    @abstractmethod
+    def look(self, coordinator: CoordinatorClient) -> Any:
+        """The sensor's result, or None while it has to wait."""
+
+    @abstractmethod
+    def found(self, coordinator: CoordinatorClient) -> str:
+        """After a wait in vain: what was expected and what is there, in words."""
+
+    @abstractmethod
+    def trigger(self, coordinator: CoordinatorClient) -> BaseTrigger:
+        """What waits in the triggerer."""
+
+    @abstractmethod
+    def fired(self, context: Context, event: dict[str, Any]) -> Any: ...
+
+    def execute(self, context: Context) -> Any:
+        with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
+            result = self.look(coordinator)
+            if result is not None:
+                return result
+            trigger = self.trigger(coordinator)
+        return self.defer(trigger=trigger, method_name="fired", timeout=timedelta(seconds=self.timeout))
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)
+        except (AirflowSensorTimeout, AirflowSkipException) as ended:
+            if isinstance(ended, AirflowSkipException) and not isinstance(
+                ended.__cause__, AirflowSensorTimeout
+            ):
+                raise
+            with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
+                result = self.look(coordinator)
+                if result is not None:
+                    return result
+                reason = f"waited {self.timeout:g} s in vain: {self.found(coordinator)}"
+            raise type(ended)(reason) from ended

@@ -1,0 +1,63 @@
+"""Which windows a person is asked about: those that hold a cube's segments for too long."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rtolap.airflow.incomplete import forced, incomplete_builds
+from rtolap.airflow.windows import Window, window_of
+from rtolap.model.durations import parse_duration_ms
+from rtolap.model.segment import SegmentRange
+from rtolap.wire.coordinator_client import CoordinatorClient
+
+PATIENCE_VARIABLE = "rtolap_watermark_patience"
+PATIENCE = "30m"
+_ACTIVE = "ACTIVE"
+
+
+def windows_to_ask_about(
+    coordinator: CoordinatorClient, patience: str, windows_max: int, policy: str
+) -> list[Window]:
+    """Those overdue by the coordinator's clock that may not close by now.
+
+    `policy`: with `approve`, segments that were closed by force and wait for their build count too. Raises
+    DefinitionError for a patience that is no duration, or an unknown policy.
+    """
+    patience_ms = parse_duration_ms(patience)
+    waiting = windows_of_open_segments(coordinator)
+    if incomplete_builds(policy) == "approve":
+        waiting |= set(forced(coordinator.queue().entries).values())
+    now_ms = {
+        name: coordinator.application_watermarks(name).now_ms
+        for name in sorted({window.application for window in waiting})
+    }
+    still = [
+        window
+        for window in waiting
+        if window.end_ms + patience_ms <= now_ms[window.application]
+        and not coordinator.explain_window(*window).may_close
+    ]
+    return oldest(still, windows_max)
+
+
+def windows_of_open_segments(coordinator: CoordinatorClient) -> set[Window]:
+    """Of the segments with events that were never closed, of all cubes that close by an application."""
+    found: set[Window] = set()
+    for cube in coordinator.cubes():
+        for segment in coordinator.segments(cube.name, state=_ACTIVE):
+            window = window_of(cube, SegmentRange(segment.start_ms, segment.end_ms))
+            if window is not None:
+                found.add(window)
+    return found
+
+
+def oldest(windows: Iterable[Window], windows_max: int) -> list[Window]:
+    """Of each application so many. One that a person keeps waiting holds the later ones back: letting a later
+    one go would let go of it too."""
+    chosen: list[Window] = []
+    taken: dict[str, int] = {}
+    for window in sorted(windows):
+        taken[window.application] = taken.get(window.application, 0) + 1
+        if taken[window.application] <= windows_max:
+            chosen.append(window)
+    return chosen

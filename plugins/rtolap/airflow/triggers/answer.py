@@ -1,0 +1,88 @@
+"""Waits for a person's answer about a window, or for the window."""
+
+# mypy: disable-error-code="no-untyped-call"
+# (Airflow's trigger classes carry no annotations.)
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+from airflow.providers.standard.triggers.hitl import HITLTrigger
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from rtolap.airflow.connection import DEFAULT_CONN_ID
+from rtolap.airflow.triggers.window import WindowTrigger
+
+
+class AnswerTrigger(BaseTrigger):
+    """Fires what Airflow's `HITLTrigger` or what `WindowTrigger` fires, whichever comes first.
+
+    Airflow's API resumes a task with the answer itself. This trigger is for the answer that was given before
+    the task began to wait, and for a window that may close without one.
+    """
+
+    def __init__(
+        self,
+        *,
+        ti_id: str,
+        options: list[str],
+        params: dict[str, dict[str, Any]],
+        application: str,
+        window_end_ms: int,
+        poll_s: float = 5.0,
+        rtolap_conn_id: str = DEFAULT_CONN_ID,
+    ) -> None:
+        super().__init__()
+        self.ti_id = ti_id
+        self.options = options
+        self.params = params
+        self.application = application
+        self.window_end_ms = window_end_ms
+        self.poll_s = poll_s
+        self.rtolap_conn_id = rtolap_conn_id
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return f"{__name__}.AnswerTrigger", {
+            "ti_id": self.ti_id,
+            "options": self.options,
+            "params": self.params,
+            "application": self.application,
+            "window_end_ms": self.window_end_ms,
+            "poll_s": self.poll_s,
+            "rtolap_conn_id": self.rtolap_conn_id,
+        }
+
+    def _first(self) -> tuple[BaseTrigger, BaseTrigger]:
+        answer = HITLTrigger(
+            ti_id=UUID(self.ti_id),
+            options=self.options,
+            params={name: dict(param) for name, param in self.params.items()},
+            timeout_datetime=None,
+            poke_interval=self.poll_s,
+        )
+        window = WindowTrigger(
+            application=self.application,
+            window_end_ms=self.window_end_ms,
+            poll_s=self.poll_s,
+            silence_s=None,
+            rtolap_conn_id=self.rtolap_conn_id,
+        )
+        return answer, window
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        waits = [asyncio.create_task(_first_event(trigger)) for trigger in self._first()]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            yield next(wait for wait in waits if wait.done()).result()
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+
+async def _first_event(trigger: BaseTrigger) -> TriggerEvent:
+    async for event in trigger.run():
+        return event
+    raise AssertionError(f"{type(trigger).__name__} ended without an event")

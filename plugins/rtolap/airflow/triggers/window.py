@@ -1,0 +1,76 @@
+"""Waits until a window of an application may close."""
+
+# mypy: disable-error-code="no-untyped-call"
+# (Airflow's trigger classes carry no annotations.)
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from rtolap.airflow.connection import DEFAULT_CONN_ID
+from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.words import state_of
+from rtolap.base.errors import Unavailable
+
+TELL_S = 60.0  # how often the task's log is told what the window waits for
+
+
+class WindowTrigger(BaseTrigger):
+    """Fires {"explanation"}, an `Explanation` as JSON, once the window may close.
+
+    Fires {"error"} when no coordinator has answered for `silence_s` (never, if None); other errors fail the
+    task at once. It holds nothing that another triggerer could not begin anew.
+    """
+
+    def __init__(
+        self,
+        *,
+        application: str,
+        window_end_ms: int,
+        poll_s: float = 5.0,
+        silence_s: float | None = 600.0,
+        rtolap_conn_id: str = DEFAULT_CONN_ID,
+    ) -> None:
+        super().__init__()
+        self.application = application
+        self.window_end_ms = window_end_ms
+        self.poll_s = poll_s
+        self.silence_s = silence_s
+        self.rtolap_conn_id = rtolap_conn_id
+        self._hook = RtolapHook(rtolap_conn_id)
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return f"{__name__}.WindowTrigger", {
+            "application": self.application,
+            "window_end_ms": self.window_end_ms,
+            "poll_s": self.poll_s,
+            "silence_s": self.silence_s,
+            "rtolap_conn_id": self.rtolap_conn_id,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        await self._hook.load()
+        answered_s = told_s = time.monotonic()
+        async with self._hook.async_coordinator() as coordinator:
+            while True:
+                try:
+                    said = await coordinator.explain_window(self.application, self.window_end_ms)
+                except Unavailable as error:
+                    self.log.warning("%s cannot be asked: %s", self.application, error)
+                    silent_s = time.monotonic() - answered_s
+                    if self.silence_s is not None and silent_s > self.silence_s:
+                        yield TriggerEvent({"error": str(error)})
+                        return
+                else:
+                    answered_s = time.monotonic()
+                    if said.may_close:
+                        yield TriggerEvent({"explanation": said.model_dump(mode="json")})
+                        return
+                    if answered_s - told_s > TELL_S:
+                        told_s = answered_s
+                        self.log.info(state_of(said))
+                await asyncio.sleep(self.poll_s)

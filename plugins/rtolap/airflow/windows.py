@@ -1,0 +1,79 @@
+"""Windows of applications: which one is meant, and what is said of it at the end."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, NamedTuple
+
+import msgspec
+
+from rtolap.airflow.words import iso
+from rtolap.base.errors import DefinitionError
+from rtolap.model.cube import Cube
+from rtolap.model.instants import instant_ms
+from rtolap.model.segment import SegmentRange, parse_segment_name
+from rtolap.wire.coordinator import CubeStatus
+from rtolap.wire.coordinator_client import CoordinatorClient
+from rtolap.wire.watermark import Explanation
+
+
+class Window(NamedTuple):
+    """The windows of `application` that end at `end_ms`, whatever their length."""
+
+    application: str
+    end_ms: int
+
+    @property
+    def run_id(self) -> str:
+        """One run of a DAG per window: the same window is never asked about twice."""
+        return f"{self.application}__{iso(self.end_ms)}"
+
+    def conf(self) -> dict[str, str]:
+        """The parameters of that run."""
+        return {"application": self.application, "window_end": iso(self.end_ms)}
+
+
+def window_of(cube: CubeStatus, segment: SegmentRange) -> Window | None:
+    """The window that a segment closes with; None for a cube without an application."""
+    declared = msgspec.convert(cube.definition, Cube)
+    if declared.watermark is None:
+        return None
+    return Window(declared.watermark.application, segment.end_ms + declared.segment.allowed_lateness_ms)
+
+
+def named_window(
+    coordinator: CoordinatorClient,
+    *,
+    application: str | None,
+    window_end: str | int | datetime | None,
+    cube: str | None,
+    segment: str | None,
+) -> Window:
+    """Raises DefinitionError, NotFound."""
+    if application is not None and window_end is not None and cube is None and segment is None:
+        return Window(application, instant_ms(window_end))
+    if cube is None or segment is None or application is not None or window_end is not None:
+        raise DefinitionError(
+            "which window?",
+            expected="application and window_end, or cube and segment",
+            found=f"{application=}, {window_end=}, {cube=}, {segment=}",
+        )
+    found = window_of(coordinator.cube(cube), parse_segment_name(segment))
+    if found is None:
+        raise DefinitionError(
+            f"cube {cube} closes by no application",
+            expected="a cube with `watermark:`",
+            action="wait for its low watermark with LowWatermarkSensor",
+        )
+    return found
+
+
+def outcome(said: Explanation) -> dict[str, Any]:
+    """What a task returns of a window that may close; shares by source."""
+    return {
+        "application": said.application,
+        "window_end": iso(said.window_end_ms),
+        "approved": said.approved,
+        "expected_missing_ppm": dict(said.expected_missing_ppm),
+        "bound_ppm": dict(said.bound_ppm),
+    }
