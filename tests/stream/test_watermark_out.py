@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Refused, RtolapError, Unavailable
@@ -38,14 +39,14 @@ class Withholding(MemoryProducer):
     def produce(
         self,
         topic: str,
-        records: list[OutRecord],
+        records: Sequence[OutRecord],
         *,
-        delivered: Delivered | None = None,  # type: ignore[override]
+        delivered: Delivered | None = None,
     ) -> None:
         for record in records:
             if self.full_after is not None and len(self.queued) >= self.full_after:
                 raise Unavailable("the producer's queue stayed full")
-            self.queued.append(lambda record=record: self._send(topic, record, delivered))  # type: ignore[misc]
+            self.queued.append(partial(self._send, topic, record, delivered))
 
     def _send(self, topic: str, record: OutRecord, delivered: Delivered | None) -> None:
         super().produce(topic, [record], delivered=delivered)
