@@ -1,0 +1,163 @@
+"""A thousand hosts on a real Kafka, a twentieth of them stalled; Airflow builds what the watermark closes.
+
+Two receivers report as source and sink of their cube, the coordinator decides by the deficit rule, the
+shipped DAG builds. Hosts stall twice: a few that carry less than the bound, for which no window waits, and
+fifty that carry more, for which one does. They are let go by what the cluster did, not by time: a window
+that waited for the few would wait for ever.
+
+What can be resolved: a window has 200 000 events, of which 1 000 ppm are 200; three deviations of chance
+set aside, 162 may be expected to be missing (m + 3·√m = 200). A host that logs an event every two seconds
+owes 5 a window, and up to 12 by an estimate from half a minute: five such hosts are well below. At 100 ppm
+10 would be left, less than one of them may owe; a host of the mean rate owes 200.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from rtolap.base.clock import SystemClock
+from rtolap.format.manifest import HistoryManifest
+from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
+from rtolap.testing.access_logs import AccessLogs, Window, finished_manifests, write_host_list
+from rtolap.testing.airflow_stack import AirflowStack, airflow_stack
+from rtolap.testing.host_events import fleet
+from rtolap.testing.host_stalls import Played, Stalls
+from rtolap.testing.host_stream import HostStream
+
+pytestmark = [pytest.mark.integration, pytest.mark.e2e, pytest.mark.timeout(600)]
+
+PROJECT = Path(__file__).resolve().parents[3]
+DEFINITIONS = Path(__file__).with_name("access_logs.yaml")
+BUILD = "rtolap_segment_build"
+SEED, HOSTS, STALLED, PARTITIONS, EVENTS_PER_S = 5, 1_000, 50, 8, 20_000.0
+HISTORY_DEADLINE_S = 150.0
+PPM = 1_000_000
+
+
+class Run(NamedTuple):
+    airflow: AirflowStack
+    logs: AccessLogs
+    stream: HostStream
+    played: Played
+
+    def first_versions(self) -> Iterator[tuple[Window, HistoryManifest]]:
+        for window in self.played.windows:
+            segment = self.logs.segment(window)
+            assert segment is not None
+            manifests = finished_manifests(self.airflow.around.layout.store, segment, 1)
+            assert manifests, f"{segment.segment} has no first version"
+            assert len({manifest.events for manifest in manifests}) == 1
+            yield window, manifests[0]
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory, zookeeper: str, kafka: str) -> Iterator[AirflowStack]:
+    """With two receivers in one replica set, and the DAG that builds."""
+    root = tmp_path_factory.mktemp("thousand-hosts")
+    include = root / "include"
+    include.mkdir()
+    dags = [PROJECT / "dags" / name for name in ("receivers.py", "segment_build.py")]
+    node = f"/thousand-hosts-{time.time_ns()}"
+    with airflow_stack(root / "stack", dags, include, zookeeper=zookeeper, kafka=kafka, node=node) as stack:
+        stack.unpause("rtolap_receivers")
+
+        def both() -> bool | None:
+            found = [one.health for one in stack.coordinator.receivers()]
+            return True if found == ["HEALTHY"] * 2 else None
+
+        stack.until("two healthy receivers", both)
+        stack.unpause(BUILD)
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def run(airflow: AirflowStack, kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    topic, clock = f"access_logs_{time.time_ns()}", SystemClock()
+    KafkaAdmin(kafka).create_topic(topic, PARTITIONS)
+    hosts = fleet(SEED, hosts=HOSTS, partitions=PARTITIONS, events_per_s=EVENTS_PER_S, quiet=STALLED // 2)
+    host_list = tmp_path_factory.mktemp("hosts") / "hosts.txt"
+    write_host_list(host_list, hosts.names)
+    logs = AccessLogs(
+        DEFINITIONS, topic=topic, host_list=host_list, coordinator=airflow.coordinator, ask=airflow.sql
+    )
+    logs.define()
+    producer = KafkaProducer(kafka)
+    start_ms = -(-clock.now_ms() // logs.window_ms) * logs.window_ms
+    stream = HostStream(hosts, producer, topic, clock, start_ms=start_ms, window_ms=logs.window_ms)
+    stream.start()
+
+    def in_history() -> bool | None:
+        found = ((logs.segment(window), stream.logged(window.number)) for window in played.windows)
+        return True if all(info is not None and info.events == logged for info, logged in found) else None
+
+    try:
+        played = Stalls(logs, stream, clock).play(STALLED)
+        airflow.until("everything in history", in_history, HISTORY_DEADLINE_S)
+        yield Run(airflow, logs, stream, played)
+    finally:
+        stream.finish()
+        producer.close()
+
+
+def test_each_first_version_is_as_complete_as_its_manifest_says(run: Run) -> None:
+    for window, manifest in run.first_versions():
+        known, logged = manifest.completeness, run.stream.logged(window.number)
+        assert known is not None
+        assert (known.application, known.closed_by) == (run.logs.application.name, "watermark")
+        assert known.window_end_ms == window.end_ms
+        assert known.bound_ppm is not None
+        assert known.bound_ppm <= run.logs.allowed_ppm
+        missing_ppm = -(-(logged - manifest.events) * PPM // logged)
+        assert missing_ppm <= known.bound_ppm, f"window {window.number}"
+        closed_ms = run.logs.closed_ms(window)
+        assert closed_ms is not None
+        assert manifest.events <= run.stream.sent(window.number, closed_ms)
+
+
+def test_no_window_waits_for_stalled_hosts_that_carry_less_than_the_bound(run: Run) -> None:
+    assert len({one.window for one in run.played.few}) == len(run.played.few)
+    first = dict(run.first_versions())
+    for window, unsent in run.played.few:
+        assert unsent > 0
+        assert first[window].events <= run.stream.logged(window.number) - unsent
+
+
+def test_a_window_waits_for_stalled_hosts_that_carry_more(run: Run) -> None:
+    window, hosts, explained, released_ms = run.played.many
+    assert explained.expected_missing_ppm["web_servers"] > run.logs.allowed_ppm
+    assert {one.host for one in explained.hosts["web_servers"].behind} <= hosts
+    assert any(name in reason for name in hosts for reason in explained.reasons)
+    closed_ms = run.logs.closed_ms(window)
+    assert closed_ms is not None
+    assert closed_ms >= released_ms
+
+
+def test_late_events_are_counted_and_make_up_the_rest_exactly(run: Run) -> None:
+    late = 0
+    for window, manifest in run.first_versions():
+        segment, logged = run.logs.segment(window), run.stream.logged(window.number)
+        assert segment is not None
+        assert (segment.state, segment.events) == ("READY", logged)
+        assert segment.late_events == logged - manifest.events
+        assert segment.late_ppm == -(-segment.late_events * PPM // logged)
+        assert (segment.version > 1) == (segment.late_events > 0)
+        late += segment.late_events
+    assert late >= sum(one.unsent for one in run.played.few) > 0
+
+
+def test_every_answer_is_the_recount_of_what_was_sent(run: Run) -> None:
+    assert run.stream.ledger.total > len(run.played.windows) * EVENTS_PER_S * run.logs.window_ms / 1000 * 0.9
+    found = run.airflow.until("whole answer", lambda: run.logs.answer(run.stream.ledger.ends))
+    assert found == run.stream.ledger.recount()
+
+
+def test_airflow_built_all_of_it(run: Run) -> None:
+    runs = run.airflow.runs(BUILD)
+    assert {one["run_type"] for one in runs} == {"asset_triggered"}
+    built = [line.event for window in run.played.windows for line in run.logs.segment(window).story]  # type: ignore[union-attr]
+    assert built.count("PROMOTE") >= len(run.played.windows)
+    assert any(task["state"] == "success" for task in run.airflow.tasks(BUILD, task_id="build"))
