@@ -50,12 +50,15 @@ def validate(path: PathArgument = None, as_json: JsonOption = False) -> None:
 def create(
     path: PathArgument = None,
     enable: Annotated[bool, typer.Option("--enable", help="Start consuming at once.")] = False,
+    change: Annotated[
+        bool, typer.Option("--change", help="Applications that exist get the definition of the files.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Create what the files define, in the order of their needs. Repeating it changes nothing."""
     definitions = read_definitions(path or Settings().include_dir)
     with coordinator_client() as client:
-        created = create_all(client, definitions, enable=enable)
+        created = create_all(client, definitions, enable=enable, change=change)
     if as_json:
         print_json(created)
         return

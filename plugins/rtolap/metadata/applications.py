@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Collection
 
 import msgspec
 
 from rtolap.base.errors import NotFound, NotLeader, Refused
 from rtolap.metadata import codec, paths
+from rtolap.metadata.application_hosts import KeptHosts, packed, unpacked
 from rtolap.metadata.records import ApplicationState, Approval, Approvals, LevelState, SourceHosts
-from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation
+from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put
 from rtolap.metadata.updates import read, retrying, update
 from rtolap.model.application import Application
+from rtolap.model.application_changes import refuse_unsafe_change
 
 APPROVALS_KEPT = 500
-HOSTS_RECORD_BYTES_MAX = 700_000  # a node holds 1 MB, and base64 adds a third
 
 
 class ApplicationRecords:
@@ -49,7 +49,7 @@ class ApplicationRecords:
             elif present != application:
                 raise Refused(
                     f"application {application.name} exists with another definition",
-                    action="drop it first, or choose another name",
+                    action="change it (PUT, or rtolap create --change), or choose another name",
                 )
 
         retrying(attempt)
@@ -72,6 +72,36 @@ class ApplicationRecords:
             present = [path for path in all_paths if self.store.get(path) is not None]
             if present:
                 self.store.commit([Delete(path) for path in present])
+
+        retrying(attempt)
+
+    def change(self, application: Application) -> None:
+        """Another definition for one that exists, and the end of the epoch of who runs the former one.
+
+        What was published stays, so that nothing falls; a level that is gone takes its watermarks, hosts,
+        units and generations along. Refused, NotFound. Repeating it changes nothing.
+        """
+        name = application.name
+        path, state_path = paths.application_definition(name), paths.application_state(name)
+
+        def attempt() -> None:
+            node, state_node = self.store.get(path), self.store.get(state_path)
+            if node is None or state_node is None:
+                raise NotFound(f"application {name} does not exist")
+            before = codec.decode(node.data, Application, path)
+            if before == application:
+                return
+            refuse_unsafe_change(before, application)
+            state = codec.decode(state_node.data, ApplicationState, state_path)
+            gone = {one.name for one in before.levels} - {one.name for one in application.levels}
+            hosts = [paths.application_hosts(name, level) for level in sorted(gone)]
+            self.store.commit(
+                [
+                    Put(path, codec.encode(application), node.version),
+                    Put(state_path, codec.encode(without(state, gone)), state_node.version),
+                    *(Delete(one) for one in hosts if self.store.get(one) is not None),
+                ]
+            )
 
         retrying(attempt)
 
@@ -104,7 +134,7 @@ class ApplicationRecords:
             if state is None:
                 raise NotFound(f"application {name} does not exist")
             if state.epoch != wanted.epoch:
-                raise NotLeader(f"epoch {wanted.epoch} of application {name} is over; ask the leader")
+                raise _over(name, wanted.epoch)
             return never_smaller(state, wanted)
 
         after = update(self.store, paths.application_state(name), ApplicationState, advanced)
@@ -117,7 +147,9 @@ class ApplicationRecords:
         found = read(self.store, paths.application_approvals(name), Approvals)
         return () if found is None else found.approvals
 
-    def approve(self, name: str, approval: Approval) -> tuple[Approval, ...]:
+    def approve(self, name: str, epoch: int, approval: Approval) -> tuple[Approval, ...]:
+        """NotLeader if an epoch after `epoch` has begun: who leads now would not know of it."""
+
         def approved(record: Approvals | None) -> Approvals:
             before = () if record is None else record.approvals
             if approval in before:
@@ -129,42 +161,46 @@ class ApplicationRecords:
             return Approvals((*kept, approval))
 
         path = paths.application_approvals(name)
-        after = update(self.store, path, Approvals, approved, self._exists(name))
+        after = update(self.store, path, Approvals, approved, lambda: (self._in_epoch(name, epoch),))
         assert after is not None, "`approved` never removes the record"
         return after.approvals
 
     # -- hosts ------------------------------------------------------------------------------------------
 
-    def hosts(self, name: str, level: str) -> tuple[int, tuple[str, ...]]:
-        """(epoch of the list, names); epoch 0 while none was kept."""
+    def hosts(self, name: str, level: str) -> KeptHosts:
         found = read(self.store, paths.application_hosts(name, level), SourceHosts)
-        if found is None:
-            return 0, ()
-        text = zlib.decompress(found.names).decode()
-        return found.epoch, tuple(text.split("\n")) if text else ()
+        return unpacked(found, f"{name}/{level}")
 
-    def keep_hosts(self, name: str, level: str, epoch: int, names: Iterable[str]) -> None:
-        """Refused if they are too many for one node; what was kept before then stands."""
-        packed = zlib.compress("\n".join(names).encode(), 6)
-        if len(packed) > HOSTS_RECORD_BYTES_MAX:
-            raise Refused(
-                f"the host list of {name}/{level} is too large",
-                expected=f"at most {HOSTS_RECORD_BYTES_MAX} bytes compressed",
-                found=len(packed),
-            )
-        record = SourceHosts(epoch, packed)
+    def keep_hosts(self, name: str, level: str, epoch: int, hosts: KeptHosts) -> None:
+        """Refused if they are too many for one node; what was kept before then stands. NotLeader if an epoch
+        of the application after `epoch` has begun: another list may have been read since."""
+        record = packed(hosts, f"{name}/{level}")
         path = paths.application_hosts(name, level)
-        update(self.store, path, SourceHosts, lambda _: record, self._exists(name))
+        update(self.store, path, SourceHosts, lambda _: record, lambda: (self._in_epoch(name, epoch),))
 
-    def _exists(self, name: str) -> Callable[[], tuple[Operation, ...]]:
-        """The requirement that the application is still there, lest a late writer leave half of one
-        behind."""
+    def _in_epoch(self, name: str, epoch: int) -> Operation:
+        path = paths.application_state(name)
+        node = self.store.get(path)
+        if node is None:
+            raise NotFound(f"application {name} does not exist")
+        if codec.decode(node.data, ApplicationState, path).epoch != epoch:
+            raise _over(name, epoch)
+        return Check(path, node.version)
 
-        def requirement() -> tuple[Operation, ...]:
-            self.definition(name)
-            return (Check(paths.application_definition(name), -1),)
 
-        return requirement
+def _over(name: str, epoch: int) -> NotLeader:
+    return NotLeader(f"epoch {epoch} of application {name} is over; ask the leader")
+
+
+def without(state: ApplicationState, levels: Collection[str]) -> ApplicationState:
+    """These levels forgotten, in an epoch that nobody has begun."""
+    return msgspec.structs.replace(
+        state,
+        epoch=state.epoch + 1,
+        levels={name: marks for name, marks in state.levels.items() if name not in levels},
+        generations={name: known for name, known in state.generations.items() if name not in levels},
+        units=tuple(unit for unit in state.units if unit.level not in levels),
+    )
 
 
 def never_smaller(before: ApplicationState, wanted: ApplicationState) -> ApplicationState:

@@ -176,8 +176,18 @@ class Approvals(msgspec.Struct, frozen=True):
     approvals: tuple[Approval, ...] = ()
 
 
+class LeavingHost(msgspec.Struct, frozen=True, array_like=True):
+    """`host`: position in the list of names. It leaves when it has been read to `end_ms` (None: no end was
+    announced), at the latest at `until_ms` of the leader's clock."""
+
+    host: int
+    end_ms: int | None
+    until_ms: int
+
+
 class SourceHosts(msgspec.Struct, frozen=True):
-    """`names`: a name a line, compressed by zlib: a hundred thousand fit into one node."""
+    """`names`: a name a line, compressed by zlib. `leaving`: packed LeavingHosts, compressed, if any."""
 
     epoch: int
     names: bytes
+    leaving: bytes = b""

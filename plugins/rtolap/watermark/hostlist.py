@@ -27,6 +27,15 @@ class ListChange:
     leaving: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """A host by index that leaves when it has been read to `end_ms`, at the latest at `until_ms`."""
+
+    host: int
+    end_ms: int
+    until_ms: int
+
+
 @dataclass(slots=True)
 class Hosts:
     """Columns over an index that stays a host's own until `keep`."""
@@ -82,11 +91,23 @@ class Hosts:
         """The host logs nothing at or after `end_ms` any more; it leaves when it has been read so far, at the
         latest after the grace time. Raises NotFound."""
         at = self._at(name)
-        if self._listed[at]:
-            self.epoch += 1
+        self._let_go(at, NO_LIMIT_MS if end_ms is None else end_ms, now_ms + grace_ms)
+        self.epoch += 1
+
+    def leaving(self) -> tuple[Leaving, ...]:
+        found = np.flatnonzero(~self._listed & ~self._gone)
+        ends_ms, until_ms = self._end_ms[found].tolist(), self._until_ms[found].tolist()
+        return tuple(map(Leaving, found.tolist(), ends_ms, until_ms))
+
+    def let_go(self, leaving: Iterable[Leaving]) -> None:
+        """As another list of these hosts, with the same indices, said in `leaving`. The epoch stays."""
+        for one in leaving:
+            self._let_go(one.host, one.end_ms, one.until_ms)
+
+    def _let_go(self, at: int, end_ms: int, until_ms: int) -> None:
         self._listed[at] = False
-        self._end_ms[at] = NO_LIMIT_MS if end_ms is None else end_ms
-        self._until_ms[at] = now_ms + grace_ms
+        self._end_ms[at] = end_ms
+        self._until_ms[at] = until_ms
 
     def remove(self, name: str) -> None:
         """At once, by somebody who knows that nothing of it will be missed. Raises NotFound."""

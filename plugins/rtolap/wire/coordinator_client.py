@@ -135,6 +135,7 @@ class CoordinatorClient:
     applications = _Sent(watermark_calls.applications)
     application = _Sent(watermark_calls.application)
     create_application = _Sent(watermark_calls.create_application)
+    change_application = _Sent(watermark_calls.change_application)
     drop_application = _Sent(watermark_calls.drop_application)
     application_watermarks = _Sent(watermark_calls.application_watermarks)
     application_hosts = _Sent(watermark_calls.application_hosts)

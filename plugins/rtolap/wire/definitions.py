@@ -8,8 +8,11 @@ from rtolap.model.yaml_files import Definitions
 from rtolap.wire.coordinator_client import CoordinatorClient
 
 
-def create_all(client: CoordinatorClient, definitions: Definitions, *, enable: bool) -> list[tuple[str, str]]:
-    """(kind, name) of everything in the order of creation."""
+def create_all(
+    client: CoordinatorClient, definitions: Definitions, *, enable: bool, change: bool = False
+) -> list[tuple[str, str]]:
+    """(kind, name) of everything in the order of creation. `change`: applications that exist with another
+    definition get this one; nothing else can be changed in place."""
     created: list[tuple[str, str]] = []
     for name, table in definitions.tables.items():
         client.create_table(msgspec.to_builtins(table))
@@ -17,8 +20,13 @@ def create_all(client: CoordinatorClient, definitions: Definitions, *, enable: b
     for name, lookup in definitions.lookups.items():
         client.create_lookup(msgspec.to_builtins(lookup))
         created.append(("lookup", name))
+    present = set(client.applications()) if change else set()
     for name, application in definitions.applications.items():
-        client.create_application(msgspec.to_builtins(application))
+        definition = msgspec.to_builtins(application)
+        if name in present:
+            client.change_application(name, definition)
+        else:
+            client.create_application(definition)
         created.append(("application", name))
     for name, cube in definitions.cubes.items():
         client.create_cube(msgspec.to_builtins(cube))

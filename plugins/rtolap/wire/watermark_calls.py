@@ -32,6 +32,11 @@ def create_application(definition: Definition) -> Call[None]:
     return post(_NOTHING, "applications", body=definition)
 
 
+def change_application(name: str, definition: Definition) -> Call[None]:
+    """Another definition for one that exists, while it runs. Refused where that is not safe."""
+    return Call("PUT", path("applications", name), _NOTHING, body=definition)
+
+
 def drop_application(name: str) -> Call[None]:
     return Call("DELETE", path("applications", name), _NOTHING)
 

@@ -25,7 +25,8 @@ class Columns:
 
 
 def columns(report: SourceReport) -> Columns:
-    """Views of the report's bytes. Raises DefinitionError where lengths do not fit."""
+    """Views of the report's bytes. Raises DefinitionError where lengths do not fit, or what counts from 0
+    does not."""
     where = f"{report.level}/{report.partition}"
     latest_ms = _read(report.latest_ms, "<i8", f"latest_ms of {where}")
     index = _read(report.index, "<i4", f"index of {where}")
@@ -33,6 +34,11 @@ def columns(report: SourceReport) -> Columns:
     if index.size != latest_ms.size or (events is not None and events.size != index.size):
         found = f"{index.size}, {latest_ms.size}" + (f", {events.size}" if events is not None else "")
         raise DefinitionError(f"the columns of {where} differ in length", found=f"{found} entries")
+    for what, column in (("index", index), ("events", events)):
+        if column is not None and column.size and int(column.min()) < 0:
+            raise DefinitionError(
+                f"{what} of {where} has a negative entry", expected="0 or more", found=int(column.min())
+            )
     return Columns(index.astype(np.int32, copy=False), latest_ms.astype(np.int64, copy=False), events)
 
 

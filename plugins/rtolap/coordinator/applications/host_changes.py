@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound
-from rtolap.coordinator.applications.intake import HOSTS_MAX
+from rtolap.coordinator.applications.limits import HOSTS_MAX, INSTANT_MAX_MS
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.model.application import HostList
@@ -19,17 +19,19 @@ from rtolap.wire.watermark import check_host_names
 
 
 class HostChanges:
-    """Of one application; `lock` is the one that its sources are changed under."""
+    """Of one application in one epoch; `lock` is the one that its sources are changed under."""
 
     def __init__(
         self,
         name: str,
+        epoch: int,
         sources: Mapping[str, SourceState],
         records: ApplicationRecords,
         clock: Clock,
         lock: threading.RLock,
     ) -> None:
         self._name = name
+        self._epoch = epoch
         self._sources = sources
         self._records = records
         self._clock = clock
@@ -42,6 +44,10 @@ class HostChanges:
         source = self._sources[change.level]
         listed = source.source.hosts
         check_host_names(change.hosts, "hosts")
+        if change.end_ms is not None and not 0 <= change.end_ms <= INSTANT_MAX_MS:
+            raise DefinitionError(
+                "the end of a drain is no instant", expected="ms since the epoch", found=change.end_ms
+            )
         now_ms = self._clock.now_ms()
         lease_ms = listed.registry.lease_ms if listed is not None and listed.registry is not None else None
         if listed is None or (change.action in ("register", "renew") and lease_ms is None):
@@ -62,7 +68,7 @@ class HostChanges:
             return wire.HostsChanged(
                 level=change.level,
                 list_epoch=source.hosts.epoch,
-                counting=int(source.hosts.kept().size),
+                counting=source.counting,
                 lease_ms=lease_ms,
             )
 
@@ -83,10 +89,11 @@ class HostChanges:
         source = self._sources[level]
         with self._writing:
             with self._lock:
-                epoch, names = source.hosts.epoch, source.counting_names()
-            if self._kept_epochs[level] != epoch:
-                self._records.keep_hosts(self._name, level, epoch, names)
-                self._kept_epochs[level] = epoch
+                if self._kept_epochs[level] == source.hosts.epoch:
+                    return
+                hosts = source.kept_hosts()
+            self._records.keep_hosts(self._name, level, self._epoch, hosts)
+            self._kept_epochs[level] = hosts.epoch
 
 
 def _let_go(source: SourceState, listed: HostList, change: wire.HostsChange, now_ms: int) -> None:

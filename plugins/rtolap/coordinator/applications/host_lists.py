@@ -11,7 +11,7 @@ import httpx
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable
-from rtolap.coordinator.applications.intake import HOSTS_MAX
+from rtolap.coordinator.applications.limits import HOSTS_MAX
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.store import MetadataStore
 from rtolap.model.application import HostList

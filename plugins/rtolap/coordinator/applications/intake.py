@@ -7,15 +7,18 @@ from collections.abc import Mapping, Sequence
 
 from rtolap.coordinator.applications import source_reports
 from rtolap.coordinator.applications.columns import Columns
+from rtolap.coordinator.applications.limits import (
+    INSTANT_MAX_MS,
+    NAME_MAX,
+    NUMBER_MAX,
+    PARTITIONS_MAX,
+    UNITS_MAX,
+)
 from rtolap.coordinator.applications.sessions import Session, SessionNames
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.coordinator.applications.units import Units
 from rtolap.model.application import Application
 from rtolap.wire import watermark as wire
-
-HOSTS_MAX = 200_000
-PARTITIONS_MAX = 10_000
-NAME_MAX = 200
 
 
 class Intake:
@@ -47,7 +50,7 @@ class Intake:
             if source is None:
                 continue
             after = source_reports.names_after(source, report, known.get(report.level, 0), found)
-            if after is None or after > HOSTS_MAX:
+            if after is None:
                 return False
             known[report.level] = after
         return True
@@ -58,7 +61,7 @@ class Intake:
         """Units first: who has taken in work says so before its source goes on."""
         refused = []
         for unit in batch.units:
-            why = self._why_not(unit, now_ms)
+            why = self._why_not(unit)
             if why:
                 refused.append(wire.Refusal(f"{unit.level}/{unit.processor}/{unit.key_group}", why))
             else:
@@ -67,8 +70,8 @@ class Intake:
             source = self._sources.get(report.level)
             if source is None:
                 refused.append(wire.Refusal(report.level, self.no_level("source", sorted(self._sources))))
-            elif min(report.partition, report.generation) < 0 or not 0 <= report.partitions <= PARTITIONS_MAX:
-                why = f"partition and generation count from 0 on, partitions up to {PARTITIONS_MAX}"
+            elif why := _where_not(report):
+                self._counters["unknown_partitions"] += 1
                 refused.append(wire.Refusal(report.level, why))
             else:
                 names = session.names.setdefault(report.level, SessionNames())
@@ -81,16 +84,31 @@ class Intake:
             source_reports.missed_names(self._sources[level], names) for level, names in session.names.items()
         )
 
-    def _why_not(self, unit: wire.UnitReport, now_ms: int) -> str:
+    def _why_not(self, unit: wire.UnitReport) -> str:
         if unit.level not in self._levels:
             return self.no_level("level", sorted(self._levels))
-        if not unit.processor or len(unit.processor) > NAME_MAX:
-            return f"a processor has a name of 1 to {NAME_MAX} characters"
+        if not unit.processor or len(unit.processor) > NAME_MAX or not 0 <= unit.key_group <= NUMBER_MAX:
+            self._counters["unknown_units"] += 1
+            return f"a processor has a name of 1 to {NAME_MAX} characters, key groups count from 0 on"
         if unit.oldest_work_ms is not None and unit.oldest_work_ms < 0:
             self._counters["negative"] += 1
             return "oldest work before 1970; expected ms since the epoch"
+        if unit.oldest_work_ms is not None and unit.oldest_work_ms > INSTANT_MAX_MS:
+            self._counters["in_future"] += 1
+            return "oldest work after the year 9999; expected ms since the epoch"
+        if not self._units.has_room(unit):
+            self._counters["too_many_units"] += 1
+            return f"too many units; expected at most {UNITS_MAX}"
         return ""
 
     def no_level(self, kind: str, known: Sequence[str]) -> str:
         self._counters["unknown_levels"] += 1
         return f"no such {kind} in application {self._application.name}; expected one of {', '.join(known)}"
+
+
+def _where_not(report: wire.SourceReport) -> str:
+    if not 0 <= report.partition < PARTITIONS_MAX or not 0 <= report.partitions <= PARTITIONS_MAX:
+        return f"partitions count from 0 on, up to {PARTITIONS_MAX} of them; found {report.partition}"
+    if not 0 <= report.generation <= NUMBER_MAX:
+        return f"generations count from 0 to {NUMBER_MAX}; found {report.generation}"
+    return ""

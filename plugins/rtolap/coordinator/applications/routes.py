@@ -8,6 +8,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from rtolap.base.errors import DefinitionError
+from rtolap.coordinator.applications.limits import INSTANT_MAX_MS
 from rtolap.coordinator.service import Coordinator
 from rtolap.wire import watermark as wire
 from rtolap.wire import watermark_history as watched
@@ -18,17 +19,13 @@ _BATCH_PACKED = msgspec.msgpack.Decoder(wire.ReportBatch)
 _BATCH_JSON = msgspec.json.Decoder(wire.ReportBatch)
 
 
-async def _body(request: Request) -> bytes:
-    """At most `REPORT_BYTES_MAX`; more is refused before it is read."""
+async def _body(request: Request) -> bytes | None:
+    """None if there is more than `REPORT_BYTES_MAX`; the rest of it is not read."""
     data = bytearray()
     async for chunk in request.stream():
         data += chunk
         if len(data) > wire.REPORT_BYTES_MAX:
-            raise DefinitionError(
-                "the report is too large",
-                expected=f"at most {wire.REPORT_BYTES_MAX} bytes",
-                action="report fewer partitions in one batch",
-            )
+            return None
     return bytes(data)
 
 
@@ -47,18 +44,29 @@ def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
     def info(application: str) -> wire.ApplicationInfo:
         return coordinator.applications.info(application)
 
+    @api.put(one)
+    def change(application: str, body: Definition) -> None:
+        coordinator.applications.change(application, body)
+
     @api.delete(one)
     def drop(application: str) -> None:
         coordinator.applications.drop(application)
 
     @api.post(one + "/reports", response_class=Response)
-    def report(application: str, request: Request, body: Annotated[bytes, Depends(_body)]) -> Response:
+    def report(application: str, request: Request, body: Annotated[bytes | None, Depends(_body)]) -> Response:
         running = coordinator.applications.running(application)
+        if body is None:
+            running.count("oversized_batches")
+            raise DefinitionError(
+                "the report is too large",
+                expected=f"at most {wire.REPORT_BYTES_MAX} bytes",
+                action="report fewer partitions in one batch",
+            )
         packed = request.headers.get("content-type", _JSON).partition(";")[0].strip() == wire.MSGPACK
         try:
             batch = (_BATCH_PACKED if packed else _BATCH_JSON).decode(body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            running.counters["refused_batches"] += 1
+            running.count("refused_batches")
             raise DefinitionError(
                 "not a batch of reports", expected=f"msgpack ({wire.MSGPACK}) or JSON", found=str(error)
             ) from error
@@ -102,7 +110,9 @@ def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
         return coordinator.applications.history(application, level, since_ms, until_ms, samples)
 
     @api.get(one + "/explain")
-    def explain(application: str, window_end_ms: Annotated[int, Query(ge=0)]) -> wire.Explanation:
+    def explain(
+        application: str, window_end_ms: Annotated[int, Query(ge=0, le=INSTANT_MAX_MS)]
+    ) -> wire.Explanation:
         return coordinator.applications.explain(application, window_end_ms)
 
     @api.post(one + "/approvals")

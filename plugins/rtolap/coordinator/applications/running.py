@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, RtolapError
 from rtolap.coordinator.applications.host_changes import HostChanges
-from rtolap.coordinator.applications.intake import NAME_MAX, Intake
+from rtolap.coordinator.applications.intake import Intake
+from rtolap.coordinator.applications.limits import NAME_MAX
 from rtolap.coordinator.applications.publishing import Heard, Published, Publisher
 from rtolap.coordinator.applications.sessions import Sessions
 from rtolap.coordinator.applications.sources import SourceState
@@ -51,13 +52,20 @@ class RunningApplication:
             self.sources[source.name] = SourceState(source, generations, kept, now_ms)
         self.counters: Counter[str] = Counter()
         self.intake = Intake(application, self.sources, self.units, self.counters)
-        self._host_changes = HostChanges(application.name, self.sources, records, clock, self.lock)
+        self._host_changes = HostChanges(
+            application.name, self.epoch, self.sources, records, clock, self.lock
+        )
         self._publisher = Publisher(application.name, records, clock, state, self._heard)
         self._ticks = 0
+        self._ticking = threading.Lock()
 
     @property
     def published(self) -> Published:
         return self._publisher.published
+
+    def count(self, what: str) -> None:
+        with self.lock:
+            self.counters[what] += 1
 
     # -- reports ----------------------------------------------------------------------------------------
 
@@ -66,7 +74,7 @@ class RunningApplication:
         try:
             return self._report(batch)
         except RtolapError:
-            self.counters["refused_batches"] += 1
+            self.count("refused_batches")
             raise
 
     def _report(self, batch: wire.ReportBatch) -> wire.ReportAnswer:
@@ -95,6 +103,8 @@ class RunningApplication:
             self.counters["refused_entries"] += len(refused)
             missed = self.intake.missed_names(session)
         self._publisher.persist()
+        with self._ticking:
+            pass  # a turn that began before may publish what it knew: the answer is not older than that
         with self.lock:
             session.sequence = max(session.sequence, batch.sequence)
             self.counters["batches"] += 1
@@ -143,7 +153,7 @@ class RunningApplication:
                 found=request.until_ms,
             )
         approval = Approval(request.until_ms, request.by, request.reason, self._clock.now_ms())
-        self.approvals = self._records.approve(self.application.name, approval)
+        self.approvals = self._records.approve(self.application.name, self.epoch, approval)
 
     def approved_until_ms(self) -> int | None:
         return max((one.until_ms for one in self.approvals), default=None)
@@ -153,7 +163,10 @@ class RunningApplication:
     def tick(self) -> None:
         """The leader's duty, about once a second. Raises what persisting raises; then nothing is
         published."""
-        now_ms = self._clock.now_ms()
+        with self._ticking:
+            self._tick(self._clock.now_ms())
+
+    def _tick(self, now_ms: int) -> None:
         with self.lock:
             self._ticks += 1
             self.sessions.forget_silent(now_ms)

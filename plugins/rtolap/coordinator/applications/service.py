@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import msgspec
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound, NotLeader, RtolapError
 from rtolap.coordinator.applications import explain, held
+from rtolap.coordinator.applications.declarations import Declarations
 from rtolap.coordinator.applications.histories import Histories
 from rtolap.coordinator.applications.host_lists import HostLists
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.applications import ApplicationRecords
+from rtolap.metadata.definitions import Definitions
 from rtolap.metadata.store import MetadataStore
-from rtolap.model.application import Application
-from rtolap.model.validate_application import validate_application
 from rtolap.wire import watermark as wire
 from rtolap.wire.coordinator import Definition
 from rtolap.wire.watermark_history import ApplicationHistory, UnitsInfo
@@ -30,6 +31,7 @@ class Applications:
 
     def __init__(self, store: MetadataStore, clock: Clock, fence: Callable[[], str | None]) -> None:
         self._records = ApplicationRecords(store)
+        self._declarations = Declarations(self._records, Definitions(store))
         self._clock = clock
         self._fence = fence
         self._lists = HostLists(store, clock)
@@ -44,18 +46,33 @@ class Applications:
         return list(self._records.names())
 
     def create(self, definition: Definition) -> None:
-        try:
-            application = msgspec.convert(definition, Application)
-        except msgspec.ValidationError as error:
-            raise DefinitionError("not an application definition", found=str(error)) from error
-        validate_application(application)
-        self._records.create(application)
+        with self._counted(definition.get("name")):
+            self._declarations.create(definition)
+
+    def change(self, name: str, definition: Definition) -> None:
+        """A new epoch begins, in which everybody says again what there is; nothing published falls."""
+        with self._counted(name), self._lock:
+            if self._declarations.change(name, definition):
+                self._running.pop(name, None)
 
     def drop(self, name: str) -> None:
         with self._lock:
-            self._records.drop(name)
+            self._declarations.drop(name)
             self._running.pop(name, None)
             self.histories.forget(name)
+
+    @contextmanager
+    def _counted(self, name: object) -> Iterator[None]:
+        """A definition that is refused is counted by the application that bears its name, if there is
+        one."""
+        try:
+            yield
+        except RtolapError:
+            with self._lock:
+                running = self._running.get(name) if isinstance(name, str) else None
+            if running is not None:
+                running.count("refused_definitions")
+            raise
 
     def info(self, name: str) -> wire.ApplicationInfo:
         running = self.running(name)
@@ -70,7 +87,7 @@ class Applications:
                 epoch=running.epoch,
                 clients=len(running.sessions),
                 units=len(running.units),
-                hosts={level: len(s.counting_names()) for level, s in running.sources.items() if s.named},
+                hosts={level: s.counting for level, s in running.sources.items() if s.named},
                 counters={**counters, "expired_units": running.units.expired},
                 problems=tuple(s.list_problem for s in running.sources.values() if s.list_problem),
                 approvals=tuple(
@@ -128,6 +145,10 @@ class Applications:
         for name in self._records.names():
             try:
                 running = self.running(name)
+            except NotFound:
+                self._forget(name)  # dropped meanwhile
+                continue
+            try:
                 alive.add((name, running.epoch))
                 self._lists.start(running)
                 running.tick()
@@ -135,7 +156,9 @@ class Applications:
             except NotFound:
                 self._forget(name)  # dropped meanwhile
             except NotLeader:
-                raise
+                if self._runs(running):
+                    raise
+                log.info("application %s was changed or dropped while it was ticked", name)
             except RtolapError as error:
                 log.warning("application %s publishes nothing for now: %s", name, error)
         self._lists.keep_only(alive)
@@ -143,6 +166,11 @@ class Applications:
     def settle(self) -> None:
         """Wait for the host lists that are being fetched."""
         self._lists.settle()
+
+    def _runs(self, running: RunningApplication) -> bool:
+        """Or has another definition taken its place?"""
+        with self._lock:
+            return self._running.get(running.application.name) is running
 
     def _forget(self, name: str) -> None:
         with self._lock:

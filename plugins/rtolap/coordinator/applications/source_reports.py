@@ -7,7 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rtolap.base.errors import DefinitionError
 from rtolap.coordinator.applications.columns import Columns, columns
+from rtolap.coordinator.applications.limits import HOSTS_MAX
 from rtolap.coordinator.applications.refusals import refusals
 from rtolap.coordinator.applications.sessions import SessionNames
 from rtolap.coordinator.applications.sources import SourceState
@@ -25,6 +27,12 @@ class _Rows:
 
 def check(report: SourceReport) -> Columns | None:
     """Raises DefinitionError for what cannot be read; None for a report in plain names."""
+    if report.hosts_from + len(report.hosts) > HOSTS_MAX:
+        raise DefinitionError(
+            f"a session names too many hosts of {report.level}",
+            expected=f"at most {HOSTS_MAX}",
+            found=report.hosts_from + len(report.hosts),
+        )
     if report.hosts:
         check_host_names(report.hosts, f"hosts of {report.level}/{report.partition}")
     return None if report.progress else columns(report)
@@ -37,7 +45,7 @@ def names_after(source: SourceState, report: SourceReport, known: int, found: Co
     total = max(known, report.hosts_from + len(report.hosts))
     if found is None or not source.named or not found.index.size:
         return total
-    return total if int(found.index.min()) >= 0 and int(found.index.max()) < total else None
+    return total if int(found.index.max()) < total else None
 
 
 def take(
@@ -57,7 +65,7 @@ def take(
         return [Refusal(where, why)]
     source.heard(report.partition, report.generation, report.partitions)
     if rows.events is not None:
-        taken = applied.accepted & (rows.events >= 0)
+        taken = applied.accepted
         source.rates.observe(rows.at[taken], rows.events[taken], rows.latest_ms[taken])
     if bool(applied.accepted.all()):
         return []
@@ -98,7 +106,10 @@ def _nameless(source: SourceState, report: SourceReport, found: Columns | None, 
 
 
 def _plain(report: SourceReport) -> NDArray[np.int64]:
-    return np.fromiter(report.progress.values(), np.int64, len(report.progress))
+    """Numbers that do not fit into 64 bits are no instants either: the largest and smallest ones are
+    refused."""
+    fitting = (min(max(instant_ms, -(2**63)), 2**63 - 1) for instant_ms in report.progress.values())
+    return np.fromiter(fitting, np.int64, len(report.progress))
 
 
 def _names(report: SourceReport, session: SessionNames, found: Columns | None) -> list[str]:

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from rtolap.metadata.application_hosts import KeptHosts
+from rtolap.metadata.records import LeavingHost
 from rtolap.model.application import Source
-from rtolap.watermark.hostlist import NO_LIMIT_MS, Hosts
+from rtolap.watermark.hostlist import NO_LIMIT_MS, Hosts, Leaving
 from rtolap.watermark.progress import HostProgress
 from rtolap.watermark.rules import WINDOW_MS, Decision, Deficit, HostPrecise, Rule
 from rtolap.watermark.snapshot import Snapshot
@@ -24,9 +26,7 @@ class SourceState:
     have to speak again before the rule is asked: a host on two of them would count by the one that spoke.
     """
 
-    def __init__(
-        self, source: Source, generations: Mapping[int, int], hosts: tuple[int, Sequence[str]], now_ms: int
-    ) -> None:
+    def __init__(self, source: Source, generations: Mapping[int, int], hosts: KeptHosts, now_ms: int) -> None:
         self.source = source
         self.named = source.rule.needs_hosts
         self.window_ms = source.rule.deficit.window_ms if source.rule.deficit else WINDOW_MS
@@ -36,9 +36,13 @@ class SourceState:
         self._layout = 0
         self.progress = HostProgress(0 if self.named else 1, source.future_max_ms)
         self.rates = HostRates(0 if self.named else 1)
-        if hosts[1]:
-            self.hosts.register(hosts[1], now_ms, self._lease_ms)
-        self.hosts.epoch = hosts[0]
+        if hosts.names:
+            self.hosts.register(hosts.names, now_ms, self._lease_ms)
+            self.hosts.let_go(
+                Leaving(one.host, NO_LIMIT_MS if one.end_ms is None else one.end_ms, one.until_ms)
+                for one in hosts.leaving
+            )
+        self.hosts.epoch = hosts.epoch
         self.hosts_changed()
         self.awaited = set(generations)
         self._generations = dict(generations)
@@ -67,8 +71,24 @@ class SourceState:
         """Of the consumers of the partitions that were heard, by this leader or a former one."""
         return dict(self._generations)
 
-    def counting_names(self) -> list[str]:
-        return [self.hosts.names[at] for at in self.hosts.kept().tolist()]
+    def kept_hosts(self) -> KeptHosts:
+        """What a next leader has to know of them."""
+        kept = self.hosts.kept()
+        leaving = self.hosts.leaving()
+        places = np.searchsorted(kept, [one.host for one in leaving]).tolist()
+        return KeptHosts(
+            self.hosts.epoch,
+            tuple(self.hosts.names[at] for at in kept.tolist()),
+            tuple(
+                LeavingHost(place, None if one.end_ms == NO_LIMIT_MS else one.end_ms, one.until_ms)
+                for place, one in zip(places, leaving, strict=True)
+            ),
+        )
+
+    @property
+    def counting(self) -> int:
+        """How many hosts count."""
+        return int(self.hosts.kept().size)
 
     def heard(self, partition: int, generation: int, partitions: int) -> None:
         """A consumer has spoken; of `partitions` in all a host may log to one of which nobody has yet."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rtolap.base.errors import Refused
+from rtolap.coordinator.applications.limits import UNITS_MAX
 from rtolap.metadata.records import UnitKey
 from rtolap.model.application import Application
 from rtolap.watermark.topology import Marks, Unit
 from rtolap.wire.watermark import UnitReport
 
-UNITS_MAX = 20_000
 BEFORE_EVERYTHING_MS = 0  # event times before 1970 are refused
 
 
@@ -29,15 +28,17 @@ class Units:
     def __len__(self) -> int:
         return len(self._units) + len(self._awaited)
 
+    def has_room(self, report: UnitReport) -> bool:
+        key = UnitKey(report.level, report.processor, report.key_group)
+        return report.left or key in self._units or key in self._awaited or len(self) < UNITS_MAX
+
     def take(self, report: UnitReport, now_ms: int) -> None:
-        """Raises Refused where there are too many units."""
+        """Ask `has_room` first."""
         key = UnitKey(report.level, report.processor, report.key_group)
         if report.left:
             self._units.pop(key, None)
             self._awaited.pop(key, None)
             return
-        if key not in self._units and key not in self._awaited and len(self) >= UNITS_MAX:
-            raise Refused("too many units", expected=f"at most {UNITS_MAX}")
         lease_until_ms = now_ms + self._lease_ms[report.level]
         self._units[key] = Unit(report.processor, report.key_group, report.oldest_work_ms, lease_until_ms)
         self._awaited.pop(key, None)

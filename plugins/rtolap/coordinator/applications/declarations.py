@@ -1,0 +1,80 @@
+"""Declaring, changing and dropping applications, and what of that is refused because cubes close by them."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rtolap.base.errors import DefinitionError, NotFound, Refused
+from rtolap.metadata.applications import ApplicationRecords
+from rtolap.metadata.definitions import Definitions
+from rtolap.model.application import Application
+from rtolap.model.validate_application import cube_watermark_problems, validate_application
+from rtolap.wire.coordinator import Definition
+
+
+class Declarations:
+    """The caller locks, so that nobody begins an epoch of what is being changed."""
+
+    def __init__(self, records: ApplicationRecords, definitions: Definitions) -> None:
+        self._records = records
+        self._definitions = definitions
+
+    def create(self, definition: Definition) -> None:
+        """Raises DefinitionError, Refused if there is another one of that name."""
+        self._records.create(_application(definition))
+
+    def change(self, name: str, definition: Definition) -> bool:
+        """False if it is that already. Raises DefinitionError, NotFound, Refused."""
+        application = _application(definition)
+        if application.name != name:
+            raise DefinitionError(
+                "an application cannot be renamed", expected=f"name {name}", found=application.name
+            )
+        if self._records.definition(name) == application:
+            return False
+        for cube in self._cubes_of(name):
+            _refuse_what_misses(self._definitions, cube, application)
+        self._records.change(application)
+        return True
+
+    def drop(self, name: str) -> None:
+        """Raises NotFound; Refused where cubes close by it: they would wait for ever."""
+        cubes = self._cubes_of(name)
+        if cubes:
+            raise Refused(
+                f"application {name} cannot be dropped",
+                found=f"cubes that close by it: {', '.join(cubes)}",
+                action="drop them first",
+            )
+        self._records.drop(name)
+
+    def _cubes_of(self, application: str) -> list[str]:
+        found = []
+        for name in self._definitions.cubes():
+            try:
+                mark = self._definitions.cube(name).watermark
+            except NotFound:
+                continue  # dropped meanwhile
+            if mark is not None and mark.application == application:
+                found.append(name)
+        return found
+
+
+def _application(definition: Definition) -> Application:
+    try:
+        application = msgspec.convert(definition, Application)
+    except msgspec.ValidationError as error:
+        raise DefinitionError("not an application definition", found=str(error)) from error
+    validate_application(application)
+    return application
+
+
+def _refuse_what_misses(definitions: Definitions, cube: str, after: Application) -> None:
+    problems = cube_watermark_problems(definitions.schema(cube), {after.name: after})
+    if problems:
+        raise Refused(
+            f"application {after.name} cannot be changed so, cube {cube} closes by it: {problems[0].message}",
+            expected=problems[0].expected,
+            found=problems[0].found,
+            action=f"keep what cube {cube} needs, or drop it first",
+        )
