@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+import pytest
 from rtolap.metadata.records import SegmentRecord
+from rtolap.model.application import CubeWatermark
+from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Cube, LatePolicy, SegmentPolicy
 from rtolap.model.segment_states import SegmentState
-from rtolap.receiver.closing import Closing, Marks, decide, low_watermark
+from rtolap.receiver.closing import ByApplication, Closing, Marks, decide, low_watermark
+from rtolap.receiver.takeover import Takeover
 
 CUBE = Cube(
     name="c",
@@ -110,3 +115,69 @@ def test_a_replaying_leader_holds_the_published_watermark_back() -> None:
     assert low_watermark(100, {0: (None, False)}) is None
     assert low_watermark(100, {0: (None, True)}) == 100
     assert low_watermark(None, {}) is None
+
+
+WITH_APPLICATION = msgspec.structs.replace(CUBE, watermark=CubeWatermark("app", "web", "cubes"))
+READING = Takeover(1, frozenset({0, 1}))
+
+
+def window(end_ms: int, **changes: Any) -> Completeness:
+    known = {"application": "app", "window_end_ms": end_ms, "closed_by": "watermark", "bound_ppm": end_ms}
+    return Completeness(**{**known, **changes})
+
+
+def by_application(*windows: Completeness, **changes: Any) -> tuple[Closing, ...]:
+    said = ByApplication(windows, changes.pop("takeover", READING), changes.pop("forced", None))
+    return closed(WITH_APPLICATION, application=said, **changes)
+
+
+def test_a_cube_with_an_application_closes_by_the_windows_that_it_lets_close() -> None:
+    assert by_application() == ()
+    (one,) = by_application(window(100), window(200))
+    assert (one.start_ms, one.vector, one.completeness) == (0, {0: 5, 1: 7}, window(100))
+    assert one.why == "watermark, application app"
+
+
+def test_a_window_that_is_listed_no_more_is_bounded_by_the_next_that_is() -> None:
+    (one,) = by_application(window(300), window(400))
+    assert one.completeness == window(300)
+
+
+def test_neither_the_simple_rule_nor_silence_closes_a_cube_with_an_application() -> None:
+    assert by_application(low_watermark_ms=10_000, marks=Marks(10_000, {0: 50})) == ()
+
+
+def test_an_approval_is_named_with_who_gave_it() -> None:
+    (one,) = by_application(window(100, closed_by="approval", approved_by="erika"))
+    assert one.why == "approval of erika, application app"
+
+
+@pytest.mark.parametrize("takeover", [None, Takeover(1, frozenset({0})), Takeover(1, frozenset({0, 1}), 110)])
+def test_who_has_not_read_what_was_reported_before_it_closes_nothing_by_the_application(
+    takeover: Takeover | None,
+) -> None:
+    assert by_application(window(100), takeover=takeover) == ()
+
+
+def test_a_segment_that_another_replica_set_has_closed_waits_for_the_application_too() -> None:
+    elsewhere = record(state=SegmentState.IMMUTABLE, target={2: 9})
+    assert by_application(records={0: elsewhere}, local=set()) == ()
+    (one,) = by_application(window(100), records={0: elsewhere}, local=set())
+    assert one.completeness == window(100)
+
+
+def test_a_forced_closing_keeps_the_numbers_of_its_command_where_this_reader_has_read_as_far() -> None:
+    asked = window(200, closed_by="forced")
+    read = Takeover(1, frozenset({0, 1}), ends={0: 5, 1: 7})
+    (one,) = by_application(force_before_ms=200, forced=asked, takeover=read)
+    assert one.completeness == asked
+    (one,) = by_application(force_before_ms=200, forced=asked)
+    assert one.completeness == window(200, closed_by="forced", bound_ppm=None)
+    (one,) = by_application(force={0})
+    assert one.completeness == window(100, closed_by="forced", bound_ppm=None)
+
+
+def test_a_late_delta_is_merged_as_before_and_says_nothing_of_completeness() -> None:
+    ready = record(state=SegmentState.READY, version=1, covered={0: 1, 1: 1})
+    (one,) = by_application(records={0: ready}, marks=Marks(late_since={0: 0}), now_ms=1000)
+    assert one.completeness is None

@@ -1,0 +1,145 @@
+"""How far hosts are, as a receiver's reading says, held against a plain recount of the events."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pytest
+from rtolap.format.schema import EVENT_MS, PARTITION
+from rtolap.receiver.host_progress import HostProgress, SavedHosts, heard, stated
+from rtolap.stream.watermark_columns import UNKNOWN_MS, Statements
+from rtolap.wire.watermark import NAMELESS
+
+Row = tuple[int, str | None, int, int]  # partition, host, event time, the record's own timestamp (-1: none)
+
+
+def table(rows: list[Row]) -> pa.Table:
+    return pa.table(
+        {
+            "host": pa.array([row[1] for row in rows], pa.string()),
+            EVENT_MS: pa.array([row[2] for row in rows], pa.int64()),
+            PARTITION: pa.array([row[0] for row in rows], pa.int32()),
+        }
+    )
+
+
+def took(progress: HostProgress, rows: list[Row], host_column: str | None = "host") -> None:
+    created = np.array([row[3] for row in rows], np.int64)
+    progress.took(heard(table(rows), created, host_column))
+
+
+def plain(rows: list[Row]) -> dict[int, dict[str, int]]:
+    found: dict[int, dict[str, int]] = {}
+    for partition, host, event_ms, created_ms in rows:
+        if host is None:
+            continue
+        counted = event_ms if created_ms < 0 else min(event_ms, created_ms)
+        hosts = found.setdefault(partition, {})
+        hosts[host] = max(counted, hosts.get(host, counted))
+    return found
+
+
+def random_rows(random_: random.Random, count: int) -> list[Row]:
+    return [
+        (
+            random_.randrange(4),
+            random_.choice([None, *(f"h{n}" for n in range(7))]),
+            random_.randrange(1_000),
+            random_.choice((-1, random_.randrange(1_000))),
+        )
+        for _ in range(count)
+    ]
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_progress_is_that_of_a_plain_recount_however_batches_are_cut(seed: int) -> None:
+    random_ = random.Random(seed)
+    rows = random_rows(random_, random_.randrange(1, 200))
+    progress = HostProgress()
+    said: dict[int, dict[str, int]] = {}
+    counted: dict[tuple[int, str], int] = {}
+    at = 0
+    while at < len(rows):
+        size = random_.randrange(1, 40)
+        took(progress, rows[at : at + size])
+        at += size
+        if random_.random() < 0.3:  # only changes are said, and every event is counted once
+            for partition, one in progress.take(range(4), whole=random_.random() < 0.2).items():
+                for host, latest_ms, events in zip(one.hosts, one.latest_ms, one.events, strict=True):
+                    said.setdefault(partition, {})[host] = int(latest_ms)
+                    counted[partition, host] = counted.get((partition, host), 0) + int(events)
+        if random_.random() < 0.1:
+            saved = msgspec.json.decode(msgspec.json.encode(progress.saved()), type=SavedHosts)
+            again = HostProgress()
+            again.recover(saved)
+            assert again.latest_ms() == progress.latest_ms()
+    for partition, one in progress.take(range(4), whole=False).items():
+        for host, latest_ms, events in zip(one.hosts, one.latest_ms, one.events, strict=True):
+            said.setdefault(partition, {})[host] = int(latest_ms)
+            counted[partition, host] = counted.get((partition, host), 0) + int(events)
+    assert progress.latest_ms() == plain(rows)
+    assert said == plain(rows)
+    for (partition, host), events in counted.items():
+        assert events == sum(1 for row in rows if (row[0], row[1]) == (partition, host))
+
+
+def test_a_new_generation_is_told_everything_and_an_empty_partition_too() -> None:
+    progress = HostProgress()
+    took(progress, [(0, "a", 5, -1), (1, "b", 7, -1)])
+    progress.take([0, 1], whole=False)
+    whole = progress.take([0, 1, 2], whole=True)
+    assert {p: (one.hosts, one.latest_ms.tolist()) for p, one in whole.items()} == {
+        0: (("a",), [5]),
+        1: (("b",), [7]),
+        2: ((), []),
+    }
+
+
+def test_what_was_given_away_is_forgotten() -> None:
+    progress = HostProgress()
+    took(progress, [(0, "a", 5, -1), (1, "a", 7, -1)])
+    progress.keep_only({1})
+    took(progress, [(0, "a", 3, -1)])
+    assert progress.latest_ms() == {0: {"a": 3}, 1: {"a": 7}}
+
+
+def test_without_a_host_column_all_events_are_of_one_nameless_host() -> None:
+    progress = HostProgress()
+    took(progress, [(0, "a", 5, -1), (0, None, 9, 8)], host_column=None)
+    assert progress.latest_ms() == {0: {NAMELESS: 8}}
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 256, "tab\there"])
+def test_a_name_that_is_none_moves_nothing_and_is_counted(name: str) -> None:
+    progress = HostProgress()
+    took(progress, [(0, name, 5, -1), (0, name, 6, -1), (0, "a", 3, -1)])
+    assert progress.latest_ms() == {0: {"a": 3}}
+    assert progress.unattributed == 2
+
+
+def test_hosts_beyond_the_bound_are_counted_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rtolap.receiver.host_progress.HOSTS_MAX", 2)
+    progress = HostProgress()
+    took(progress, [(0, "a", 1, -1), (0, "b", 2, -1)])
+    took(progress, [(0, "c", 3, -1), (0, "a", 4, -1)])
+    assert progress.latest_ms() == {0: {"a": 4, "b": 2}}
+    assert progress.unattributed == 1
+
+
+def test_producers_that_state_watermarks_stand_for_hosts() -> None:
+    progress = HostProgress()
+    progress.took(
+        stated(
+            Statements(
+                ("up", "up", "new"),
+                np.array([0, 1, 0]),
+                np.array([3, 3, 1]),
+                np.array([50, 40, UNKNOWN_MS]),
+                np.zeros(3, np.bool_),
+            )
+        )
+    )
+    assert progress.latest_ms() == {0: {"up": 50}, 1: {"up": 40}}
