@@ -22,9 +22,6 @@ from rtolap.wire.coordinator_client import CoordinatorClient
 from rtolap.wire.watermark import Explanation
 
 app = typer.Typer(no_args_is_help=True, help="Watermarks of applications.")
-app.command()(topology)
-app.command()(watermark_history.history)
-app.command()(watermark_history.plot)
 
 WATCH_S = 1.0
 _NOTHING = "no application is declared"
@@ -80,18 +77,15 @@ def hosts(
         print_json(info.model_dump(mode="json"))
         return
     rows = [
-        (
-            one.host,
-            at(one.latest_ms),
-            span(one.behind_ms),
-            one.share_ppm,
-            "yes" if one.holds else "",
-            one.hint,
-        )
-        for one in info.behind
+        (host.host, at(host.latest_ms), span(host.behind_ms), host.share_ppm, _yes(host.holds), host.hint)
+        for host in info.behind
     ]
     if rows:
         print_table(("host", "read up to", "behind", "owes ppm", "holds", "hint"), rows)
+    elif not info.counting:
+        success(f"no host of {info.level} counts; a source with the rule `partitions` has none")
+    else:
+        success(f"no host of {info.level} is behind")
     console.print(
         f"{info.level} is at {at(info.watermark_ms) or 'unknown'}; {info.counting} hosts count, "
         f"{info.unseen} never seen, {info.holding} hold the watermark",
@@ -176,6 +170,11 @@ def approve(
         print_json([approval.model_dump(mode="json") for approval in info.approvals])
     else:
         success(f"windows of {application} up to {at(until_ms)} may close; recorded")
+
+
+app.command()(topology)
+app.command()(watermark_history.history)
+app.command()(watermark_history.plot)
 
 
 def _yes(true: bool) -> str:

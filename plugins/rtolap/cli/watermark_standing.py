@@ -70,5 +70,5 @@ def unit_state(one: UnitInfo) -> str:
 
 
 def _unit_row(one: UnitInfo) -> tuple[str | None, ...]:
-    work = at(one.oldest_work_ms)
-    return (f"  {one.processor}/{one.key_group}", "unit", unit_state(one), work, span(one.behind_ms))
+    kind = ", ".join(filter(None, ("unit", unit_state(one))))
+    return (f"  {one.processor}/{one.key_group}", kind, None, at(one.oldest_work_ms), span(one.behind_ms))

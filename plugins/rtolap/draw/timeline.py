@@ -20,19 +20,20 @@ from rtolap.wire.watermark_history import ApplicationHistory, LevelHistory
 CLOSINGS_MAX = 10_000
 
 Line = NDArray[np.float64]
+Samples = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
     """A host, partition or unit in the samples that know it, `at` these positions.
 
-    `line_ms`: its progress, or its oldest work, in each of them. Where it `holds` the watermark, between
-    `from_ms` and `until_ms`, it was up to `behind_max_ms` behind the clock, the last time at sample `worst`;
-    None if it was never seen.
+    `line_ms`: its progress, or its oldest work, in each of them. Where it `holds` the watermark it was up to
+    `behind_max_ms` behind the clock, at sample `worst`; None if it was never seen. From `from_ms` to
+    `until_ms` it held without a break, that sample or else the longest such time.
     """
 
     name: str
-    at: NDArray[np.int64]
+    at: Samples
     line_ms: Line
     holds: NDArray[np.bool_]
     behind_max_ms: int | None = None
@@ -88,8 +89,9 @@ class Timeline:
 def timeline(
     history: ApplicationHistory, levels: Collection[str] = (), window_ms: int | None = None
 ) -> Timeline:
-    """Of these levels, or of all. Raises DefinitionError for an unknown level, and where there are more than
-    `CLOSINGS_MAX` windows in the history."""
+    """Of these levels, or of all. Raises DefinitionError for an unknown level, for a history whose parts do
+    not fit each other, and where there are more than `CLOSINGS_MAX` windows in it."""
+    _check(history)
     for level in levels:
         if level not in history.levels:
             known = ", ".join(history.levels)
@@ -110,6 +112,29 @@ def timeline(
         closings=() if window_ms is None else tuple(_closings(history, window_ms)),
         approvals=tuple(one for one in history.approvals if first <= one.at_ms <= last),
     )
+
+
+def _check(history: ApplicationHistory) -> None:
+    """It may come out of a file that somebody has edited."""
+    samples = len(history.at_ms)
+    lengths = {"global_ms": len(history.global_ms)}
+    for name, level in history.levels.items():
+        for column in ("input_ms", "output_ms", "holding"):
+            lengths[f"{column} of {name}"] = len(getattr(level, column))
+    for what, length in lengths.items():
+        if length != samples:
+            raise DefinitionError(
+                f"{what} does not fit the history", expected=f"{samples} entries", found=length
+            )
+    for name, level in history.levels.items():
+        traces = [(one.at, one.latest_ms) for one in level.hosts]
+        traces += [(one.at, one.oldest_work_ms) for one in level.units]
+        for at, line_ms in traces:
+            if len(at) != len(line_ms) or not all(0 <= one < samples for one in at):
+                raise DefinitionError(
+                    f"a host or unit of {name} does not fit the history",
+                    expected=f"as many positions as instants, from 0 to {samples - 1}",
+                )
 
 
 def _panel(level: str, found: LevelHistory, at_ms: Line) -> Panel:
@@ -139,22 +164,31 @@ def _trace(
     holds = ~(line_ms > mark_ms[at])
     if not holds.any():
         return Trace(name, at, line_ms, holds)
-    held, seen = at[holds], at[holds & ~np.isnan(line_ms)]
-    worst = None
+    seen = at[holds & ~np.isnan(line_ms)]
+    worst, behind_max_ms = None, None
     if seen.size:
-        whole_ms = np.full(at_ms.size, np.nan)
-        whole_ms[at] = line_ms
-        worst = int(seen[_furthest(whole_ms[seen], at_ms[seen])])
+        behind_ms = at_ms[seen] - line_ms[holds & ~np.isnan(line_ms)]
+        last = behind_ms.size - 1 - int(np.argmax(behind_ms[::-1]))
+        worst, behind_max_ms = int(seen[last]), int(behind_ms[last])
+    spell = _spell(at[holds], worst)
     return Trace(
         name=name,
         at=at,
         line_ms=line_ms,
         holds=holds,
-        behind_max_ms=None if worst is None else int(at_ms[worst] - whole_ms[worst]),
-        from_ms=int(at_ms[held[0]]),
-        until_ms=int(at_ms[held[-1]]),
+        behind_max_ms=behind_max_ms,
+        from_ms=int(at_ms[spell[0]]),
+        until_ms=int(at_ms[spell[-1]]),
         worst=worst,
     )
+
+
+def _spell(held: Samples, worst: int | None) -> Samples:
+    """The samples around `worst` that follow each other without a gap; the most of them if it is None."""
+    spells = np.split(held, np.flatnonzero(np.diff(held) != 1) + 1)
+    if worst is None:
+        return max(spells, key=len)
+    return next(spell for spell in spells if spell[0] <= worst <= spell[-1])
 
 
 def _furthest(line_ms: Line, at_ms: Line) -> int:

@@ -28,7 +28,7 @@ _NAMED = 3  # hosts, and units, of a panel
 _UNITS_DRAWN = 24
 _NAME_MAX = 28
 _DAY_MS = 86_400_000
-_WIDTH_INCHES, _PANEL_INCHES = 11.0, 2.3
+WIDTH_INCHES, PANEL_INCHES = 11.0, 2.3
 _TICKS_MAX = 5
 _NICE_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400)
 _NOW, _MARK, _GLOBAL, _HOST, _UNIT = "#999999", "#0072b2", "#000000", "#d55e00", "#009e73"
@@ -50,7 +50,7 @@ def draw_timeline(found: Timeline, form: Format, *, lag: bool = False) -> bytes:
         )
     title = f"Watermarks of {found.application}"
     rows = len(found.panels) + 1
-    with new_figure(_WIDTH_INCHES, 0.8 + _PANEL_INCHES * rows) as figure:
+    with new_figure(WIDTH_INCHES, 0.8 + PANEL_INCHES * rows) as figure:
         axes = figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
         for panel, place in zip(found.panels, axes, strict=False):
             _draw_panel(place, found.at_ms, panel, lag)
@@ -232,7 +232,7 @@ class _Axis:
             self._place.annotate(
                 name,
                 (at[0] / _DAY_MS, value),
-                xytext=(-5 if is_left else 5, 0),
+                xytext=(-5 if is_left else 5, -3),
                 textcoords="offset points",
                 ha="right" if is_left else "left",
                 va="top",

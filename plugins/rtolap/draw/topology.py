@@ -81,11 +81,17 @@ def draw_topology(found: Topology, form: Format) -> bytes:
                 corner = (x + (1 - _BOX_WIDTH) / 2, above + y + (1 - _BOX_HEIGHT) / 2)
                 colour = _HOLDS if node.holds else _PLAIN
                 boxes[node.name] = patches.Rectangle(
-                    corner, _BOX_WIDTH, _BOX_HEIGHT, facecolor=_FILL, edgecolor=colour, linewidth=1.2
+                    corner,
+                    _BOX_WIDTH,
+                    _BOX_HEIGHT,
+                    facecolor=_FILL,
+                    edgecolor=colour,
+                    linewidth=1.2,
+                    zorder=3,
                 )
                 place.add_patch(boxes[node.name])
                 text = "\n".join((node.name, *node.lines))
-                place.text(x + 0.5, above + y + 0.5, text, ha="center", va="center", fontsize=7)
+                place.text(x + 0.5, above + y + 0.5, text, ha="center", va="center", fontsize=7, zorder=4)
         for start, end in found.edges:
             left, right = boxes[start], boxes[end]
             place.annotate(
