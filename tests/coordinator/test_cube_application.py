@@ -192,8 +192,8 @@ def test_a_cube_whose_application_is_gone_waits_and_says_so(cluster: Cluster) ->
     cluster.coordinator.tick()
     cluster.coordinator.tick()
     before = cluster.metadata.published_watermark(NAME)
-    ApplicationRecords(cluster.store).drop(LOGS)  # by somebody who knows of no cubes
-    cluster.coordinator.tick()
+    ApplicationRecords(cluster.store).drop(LOGS)  # by somebody who does not ask for cubes
+    takeover(cluster)
     cluster.coordinator.tick()
     problem = cluster.client.cube(NAME).problem
     assert problem is not None
