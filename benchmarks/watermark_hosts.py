@@ -1,6 +1,6 @@
 """How complete windows are when they close, over a fleet that stalls in part, on real servers.
 
-    python -m benchmarks.watermark_hosts [--hosts 1000] [--events-per-s 20000] [--stalled 50] [--json]
+    python -m benchmarks.watermark_hosts [--hosts 1000] [--events-per-s 20000] [--stalled 50] [--seed 5]
 
 Kafka with 8 partitions, ZooKeeper, a coordinator and two receivers of one replica set as processes; windows
 of ten seconds, closed by the deficit rule of `tests/integration/e2e/access_logs.yaml`. What happens is in
@@ -27,7 +27,7 @@ from rtolap.testing.services import Services, wait_for
 from benchmarks.servers import create_topic, kafka, zookeeper
 
 DEFINITIONS = Path(__file__).resolve().parents[1] / "tests/integration/e2e/access_logs.yaml"
-TOPIC, PARTITIONS, SEED = "access_logs", 8, 5
+TOPIC, PARTITIONS = "access_logs", 8
 PPM = 1_000_000
 
 
@@ -42,7 +42,7 @@ class Line(NamedTuple):
     closing_delay_s: float
 
 
-def measure(folder: Path, hosts: int, events_per_s: float, stalled: int) -> list[Line]:
+def measure(folder: Path, seed: int, hosts: int, events_per_s: float, stalled: int) -> list[Line]:
     with zookeeper() as nodes, kafka() as bootstrap:
         create_topic(bootstrap, TOPIC, PARTITIONS)
         services = Services(folder, zookeeper=nodes, root="/bench", kafka=bootstrap, coordinators=1)
@@ -53,7 +53,7 @@ def measure(folder: Path, hosts: int, events_per_s: float, stalled: int) -> list
                 services.start_receiver(name, "only")
             wait_for("two receivers", lambda: len(services.coordinator.receivers()) == 2)
             of = fleet(
-                SEED, hosts=hosts, partitions=PARTITIONS, events_per_s=events_per_s, quiet=stalled // 2
+                seed, hosts=hosts, partitions=PARTITIONS, events_per_s=events_per_s, quiet=stalled // 2
             )
             host_list = folder / "hosts.txt"
             write_host_list(host_list, of.names)
@@ -108,10 +108,13 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=1_000)
     parser.add_argument("--events-per-s", type=float, default=20_000.0)
     parser.add_argument("--stalled", type=int, default=50, help="a twentieth of the hosts by default")
+    parser.add_argument("--seed", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(Path(folder), arguments.hosts, arguments.events_per_s, arguments.stalled)
+        found = measure(
+            Path(folder), arguments.seed, arguments.hosts, arguments.events_per_s, arguments.stalled
+        )
     names = Line._fields
     print("  ".join(f"{name:>15}" for name in names))
     for one in found:

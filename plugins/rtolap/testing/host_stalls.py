@@ -27,7 +27,7 @@ CALM_WINDOWS = 3
 FEW, FEW_TIMES = 5, 2
 DEADLINE_S = 90.0
 HELD_S = 5.0
-_FIRST = 0.4  # of a window: when the first host stalls
+_FIRST = 0.5  # of a window: when the first host stalls
 _NEAR_MEAN = 0.5
 
 
@@ -74,7 +74,7 @@ class Stalls:
         return Played(tuple(self._window(number) for number in range(last.number + 1)), few, many)
 
     def _stall_few(self, hosts: Hosts) -> Few:
-        window = self._stall(hosts, 0.6)
+        window = self._stall(hosts, 0.7)
         self._until_closed(window)
         unsent = self._stream.logged(window.number) - self._stream.sent(window.number)
         self._stream.release(hosts)

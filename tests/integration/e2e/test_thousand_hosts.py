@@ -27,6 +27,7 @@ from rtolap.testing.airflow_stack import AirflowStack, airflow_stack
 from rtolap.testing.host_events import fleet
 from rtolap.testing.host_stalls import Played, Stalls
 from rtolap.testing.host_stream import HostStream
+from rtolap.wire.coordinator import SegmentInfo
 
 pytestmark = [pytest.mark.integration, pytest.mark.e2e, pytest.mark.timeout(600)]
 
@@ -44,14 +45,22 @@ class Run(NamedTuple):
     stream: HostStream
     played: Played
 
+    def segment(self, window: Window) -> SegmentInfo:
+        found = self.logs.segment(window)
+        assert found is not None, f"window {window.number} has no segment"
+        return found
+
     def first_versions(self) -> Iterator[tuple[Window, HistoryManifest]]:
         for window in self.played.windows:
-            segment = self.logs.segment(window)
-            assert segment is not None
-            manifests = finished_manifests(self.airflow.around.layout.store, segment, 1)
-            assert manifests, f"{segment.segment} has no first version"
-            assert len({manifest.events for manifest in manifests}) == 1
-            yield window, manifests[0]
+            manifest = self.manifest(window, 1)
+            assert (manifest.late_events, manifest.late_ppm) == (0, 0)
+            yield window, manifest
+
+    def manifest(self, window: Window, version: int) -> HistoryManifest:
+        found = finished_manifests(self.airflow.around.layout.store, self.segment(window), version)
+        assert found, f"window {window.number} has no version {version}"
+        assert len({one.events for one in found}) == 1, "every attempt has built the same"
+        return found[0]
 
 
 @pytest.fixture(scope="module")
@@ -138,14 +147,17 @@ def test_a_window_waits_for_stalled_hosts_that_carry_more(run: Run) -> None:
 
 def test_late_events_are_counted_and_make_up_the_rest_exactly(run: Run) -> None:
     late = 0
-    for window, manifest in run.first_versions():
-        segment, logged = run.logs.segment(window), run.stream.logged(window.number)
-        assert segment is not None
-        assert (segment.state, segment.events) == ("READY", logged)
-        assert segment.late_events == logged - manifest.events
-        assert segment.late_ppm == -(-segment.late_events * PPM // logged)
-        assert (segment.version > 1) == (segment.late_events > 0)
-        late += segment.late_events
+    for window, first in run.first_versions():
+        segment, logged = run.segment(window), run.stream.logged(window.number)
+        newest = run.manifest(window, segment.version)
+        late_events = logged - first.events
+        late_ppm = -(-late_events * PPM // logged)
+        assert (segment.state, segment.events, newest.events) == ("READY", logged, logged)
+        assert (segment.late_events, segment.late_ppm) == (late_events, late_ppm)
+        assert (newest.late_events, newest.late_ppm) == (late_events, late_ppm)
+        assert newest.completeness == first.completeness, "what was known when it closed stays as it was"
+        assert (segment.version > 1) == (late_events > 0)
+        late += late_events
     assert late >= sum(one.unsent for one in run.played.few) > 0
 
 
@@ -158,6 +170,6 @@ def test_every_answer_is_the_recount_of_what_was_sent(run: Run) -> None:
 def test_airflow_built_all_of_it(run: Run) -> None:
     runs = run.airflow.runs(BUILD)
     assert {one["run_type"] for one in runs} == {"asset_triggered"}
-    built = [line.event for window in run.played.windows for line in run.logs.segment(window).story]  # type: ignore[union-attr]
-    assert built.count("PROMOTE") >= len(run.played.windows)
+    for window in run.played.windows:
+        assert "PROMOTE" in [line.event for line in run.segment(window).story]
     assert any(task["state"] == "success" for task in run.airflow.tasks(BUILD, task_id="build"))
