@@ -5,7 +5,8 @@ RtolapError
 ├── NotFound               a named thing does not exist
 ├── Refused                a legal request that the present state forbids (HTTP 409)
 │   ├── IllegalTransition  a lifecycle has no such step
-│   └── NotYet             it will be allowed later: wait and ask again
+│   ├── NotYet             it will be allowed later: wait and ask again
+│   └── LabelUsed          a load with this label is there: `existing_job_status` says how far it is
 ├── Unauthorized           missing or wrong credentials
 ├── CommitConflict         somebody else changed the record first: re-read and retry
 ├── CommitUnknown          the connection broke during a commit: read back before acting
@@ -80,6 +81,15 @@ class IllegalTransition(Refused):
 
 class NotYet(Refused):
     code = "not_yet"
+
+
+class LabelUsed(Refused):
+    code = "label_used"
+
+    def __init__(self, message: str, *, txn_id: int = -1, existing_job_status: str = "") -> None:
+        super().__init__(message)
+        self.txn_id = txn_id
+        self.existing_job_status = existing_job_status
 
 
 class Unauthorized(RtolapError):

@@ -1,0 +1,306 @@
+"""One ledger: reads and writes, each repeated until it is known to stand, or given up with its reason.
+
+A write, numbered by what a break after each step leaves behind:
+
+    1. BEGIN
+    2. INSERT the write's key         nothing; who repeats the write meanwhile waits for this row's lock
+    3. the work                       nothing
+    4. COMMIT is sent                 everything or nothing: the repetition finds the key, or it does not
+    5. COMMIT is acknowledged
+
+The key goes in first. A repetition that comes while the first attempt's commit is still under way in the
+server (our connection broke, its end of it did not yet) therefore waits at step 2 instead of working on rows
+that are about to change, and then returns the result that stands beside the key.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from threading import RLock
+from types import TracebackType
+from typing import TypeVar
+
+import msgspec
+import sqlalchemy as sa
+import tenacity
+
+from rtolap.base.clock import Clock, SystemClock
+from rtolap.base.errors import CommitConflict, CommitUnknown, DefinitionError, Unauthorized, Unavailable
+from rtolap.ledger.dialects import Dialect, MySqlDialect, SqliteDialect
+from rtolap.ledger.migrations import MIGRATIONS, Migration, migrate
+from rtolap.ledger.schema import applied_write
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+Connection = sa.Connection  # within a read or a write; its users need no more of SQLAlchemy than this
+
+PATIENCE_S = 30.0
+_PAUSE_S = 0.02
+_PAUSE_MAX_S = 1.0
+# A repetition comes within the patience of its caller; keys older than this are of no more use.
+KEY_KEPT_MS = 3_600_000
+_KEYS_FORGOTTEN_MAX = 10_000  # at a time, to hold few locks
+
+
+class _Transient(Exception):
+    """The attempt is to be repeated. `in_doubt`: its commit may be durable."""
+
+    def __init__(self, error: sa.exc.DBAPIError, *, in_doubt: bool) -> None:
+        super().__init__(_reason(error))
+        self.in_doubt = in_doubt
+        self.lost = error.connection_invalidated
+
+
+class Ledger:
+    """All calls are thread-safe. Errors: Unavailable (nothing was written), CommitUnknown (perhaps it was:
+    read back), Unauthorized; and whatever the work raises, which rolls it back."""
+
+    def __init__(
+        self,
+        engine: sa.Engine,
+        dialect: Dialect,
+        *,
+        patience_s: float = PATIENCE_S,
+        sleep: Callable[[float], None] = time.sleep,
+        new_key: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        self._engine = engine
+        self._dialect = dialect
+        self._patience_s = patience_s
+        self._sleep = sleep
+        self._new_key = new_key
+        one_connection = isinstance(engine.pool, sa.pool.StaticPool)
+        self._one_at_a_time = RLock() if one_connection else nullcontext()
+
+    @classmethod
+    def open(
+        cls,
+        address: str,
+        *,
+        password_file: Path | None = None,
+        clock: Clock | None = None,
+        migrations: tuple[Migration, ...] = MIGRATIONS,
+        patience_s: float = PATIENCE_S,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> Ledger:
+        """`mysql://user@host:port/database` (its password from the file) or `sqlite:///path`, brought to the
+        newest schema. `sqlite://` lives in memory, as long as the object.
+
+        `clock` is that of the database where it is embedded; a server has its own. Raises DefinitionError.
+        """
+        url = _checked(address)
+        if password_file is not None:
+            url = url.set(password=_read_password(password_file))
+        dialect: Dialect
+        if url.get_backend_name() == "sqlite":
+            dialect = SqliteDialect(clock or SystemClock())
+        else:
+            url = url.set(drivername="mysql+pymysql")
+            dialect = MySqlDialect()
+        ledger = cls(dialect.create_engine(url), dialect, patience_s=patience_s, sleep=sleep)
+        ledger._repeat("bring the ledger's schema up to date", lambda: ledger._migrate(migrations))
+        return ledger
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def now_ms(self, connection: sa.Connection) -> int:
+        """The database's clock."""
+        return self._dialect.now_ms(connection)
+
+    def read(self, what: str, work: Callable[[sa.Connection], R]) -> R:
+        """`what` says in errors what was attempted. The work may be done more than once."""
+
+        def attempt() -> R:
+            with self._connection() as connection:
+                self._dialect.begin_read(connection)
+                with connection.begin():
+                    return work(connection)
+
+        return self._repeat(what, attempt)
+
+    def write(
+        self, what: str, kind: type[R], work: Callable[[sa.Connection], R], *, key: str | None = None
+    ) -> R:
+        """The work's result, committed exactly once for its key; a write with a key that was applied before
+        returns what it returned then. `kind`: how the result is kept (msgspec, JSON).
+
+        The work may be done more than once, but not more than one of these stands. CommitConflict: a unique
+        key of its tables is taken.
+        """
+        unique = key or self._new_key()
+
+        def attempt() -> R:
+            with self._connection() as connection:
+                transaction = connection.begin()
+                try:
+                    applied, result = self._apply(connection, unique, kind, work, what)
+                except BaseException:
+                    self._roll_back(connection, transaction)
+                    raise
+                if applied:
+                    self._commit(transaction)
+                else:
+                    self._roll_back(connection, transaction)
+                return result
+
+        return self._repeat(what, attempt)
+
+    def forget_keys(self) -> int:
+        """Delete old keys of writes; returns their number."""
+
+        def work(connection: sa.Connection) -> int:
+            old = applied_write.c.written_at_ms < self.now_ms(connection) - KEY_KEPT_MS
+            keys = connection.scalars(
+                sa.select(applied_write.c.write_key).where(old).limit(_KEYS_FORGOTTEN_MAX)
+            )
+            found = list(keys)
+            if found:
+                connection.execute(sa.delete(applied_write).where(applied_write.c.write_key.in_(found)))
+            return len(found)
+
+        return self.write("forget the keys of old writes", int, work)
+
+    def _apply(
+        self,
+        connection: sa.Connection,
+        key: str,
+        kind: type[R],
+        work: Callable[[sa.Connection], R],
+        what: str,
+    ) -> tuple[bool, R]:
+        """(whether there is something to commit, the result)."""
+        table = applied_write
+        now_ms = self.now_ms(connection)
+        try:
+            connection.execute(sa.insert(table).values(write_key=key, result="null", written_at_ms=now_ms))
+        except sa.exc.IntegrityError:
+            # costs the statement only, on all servers; the transaction goes on
+            stored = connection.scalar(sa.select(table.c.result).where(table.c.write_key == key))
+            if stored is None:
+                raise CommitConflict(f"{what}: the key of a write was taken and given up") from None
+            return False, msgspec.json.decode(stored, type=kind)
+        try:
+            result = work(connection)
+        except sa.exc.IntegrityError as error:
+            raise CommitConflict(f"{what}: a unique key is taken", found=_reason(error)) from error
+        if result is not None:
+            encoded = msgspec.json.encode(result).decode()
+            connection.execute(sa.update(table).where(table.c.write_key == key).values(result=encoded))
+        return True, result
+
+    def _commit(self, transaction: sa.RootTransaction) -> None:
+        try:
+            transaction.commit()
+        except sa.exc.DBAPIError as error:
+            if self._dialect.is_lost(error):
+                raise _Transient(error, in_doubt=True) from error
+            raise
+
+    def _roll_back(self, connection: sa.Connection, transaction: sa.RootTransaction) -> None:
+        try:
+            transaction.rollback()
+        except sa.exc.DBAPIError as error:
+            # the server rolls back by itself what nobody committed; the error that led here goes on
+            log.debug("the ledger's connection broke during a rollback: %s", _reason(error))
+            connection.invalidate()
+
+    def _migrate(self, migrations: tuple[Migration, ...]) -> None:
+        with self._connection() as connection:
+            migrate(connection, self._dialect, migrations)
+
+    @contextmanager
+    def _connection(self) -> Iterator[sa.Connection]:
+        with self._one_at_a_time, self._engine.connect() as connection:
+            yield connection
+
+    def _repeat(self, what: str, attempt: Callable[[], R]) -> R:
+        in_doubt = False
+
+        def once() -> R:
+            nonlocal in_doubt
+            try:
+                return attempt()
+            except _Transient as error:
+                in_doubt = in_doubt or error.in_doubt
+                raise
+            except sa.exc.DBAPIError as error:
+                if self._dialect.is_denied(error):
+                    raise Unauthorized(
+                        f"{what}: the database refuses the login", found=_reason(error)
+                    ) from None
+                if self._dialect.is_lost(error) or self._dialect.is_busy(error):
+                    raise _Transient(error, in_doubt=False) from error
+                raise
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception_type(_Transient),
+            wait=tenacity.wait_random_exponential(multiplier=_PAUSE_S, max=_PAUSE_MAX_S),
+            stop=tenacity.stop_after_delay(self._patience_s),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        try:
+            return retrying(once)
+        except _Transient as error:
+            kind = CommitUnknown if in_doubt else Unavailable
+            raise kind(
+                f"{what}: the ledger's database did not answer within {self._patience_s:g} s",
+                found=str(error),
+                action="read back before acting" if in_doubt else "try again later",
+            ) from error
+
+
+def _checked(address: str) -> sa.URL:
+    try:
+        url = sa.make_url(address)
+    except (sa.exc.ArgumentError, ValueError):
+        # without the address: what cannot be parsed may hold a password
+        raise DefinitionError(
+            "the ledger's address cannot be read",
+            expected="mysql://user@host:port/database or sqlite:///path",
+        ) from None
+    if url.password is not None:
+        raise DefinitionError(
+            "the ledger's address must not hold a password",
+            found=url.render_as_string(hide_password=True),
+            action="put it into a file and name the file",
+        )
+    if url.get_backend_name() not in ("mysql", "mariadb", "sqlite"):
+        raise DefinitionError(
+            "the ledger cannot use this kind of database",
+            expected="mysql, mariadb or sqlite",
+            found=url.get_backend_name(),
+        )
+    return url
+
+
+def _read_password(path: Path) -> str:
+    try:
+        return path.read_text().rstrip("\r\n")
+    except OSError as error:
+        raise DefinitionError(
+            "the password of the ledger's database cannot be read",
+            expected=f"a readable file {path}",
+            found=error.strerror,
+        ) from error
+
+
+def _reason(error: sa.exc.DBAPIError) -> str:
+    """The driver's own words, without the statement and its values."""
+    return str(error.orig)

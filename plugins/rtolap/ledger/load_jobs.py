@@ -1,0 +1,136 @@
+"""Jobs of loaders. A job is owned by a lease in its own row (`Leases(ledger, schema.load_job)`); whoever owns
+it writes by its epoch, and whoever manages jobs changes what is wanted of it.
+
+A job that is defined anew gets the next incarnation, which is part of its labels: they are not those of the
+rows that an earlier one has loaded.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+import sqlalchemy as sa
+
+from rtolap.base.errors import NotFound, Refused
+from rtolap.ledger import schema
+from rtolap.ledger.database import Ledger
+from rtolap.ledger.leases import Lease, Leases
+from rtolap.ledger.names import checked_name
+from rtolap.ledger.schema import load_job as _j
+from rtolap.ledger.schema import offsets_record as _o
+
+
+class LoadJobState(StrEnum):
+    RUNNING = "RUNNING"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+    FAILED = "FAILED"
+
+
+class LoadJob(msgspec.Struct, frozen=True):
+    """`config` is JSON, the loader's own; `reason` says why it is in its state."""
+
+    job_id: str
+    incarnation: int
+    db: str
+    table: str
+    topic: str
+    config: str
+    state: LoadJobState
+    reason: str
+    owner: str
+    epoch: int
+    lease_until_ms: int
+
+
+class LoadJobs:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.leases = Leases(ledger, _j)
+
+    def create(self, job_id: str, db: str, table: str, topic: str, config: str) -> LoadJob:
+        """A new job, STOPPED and nobody's. Raises CommitConflict where there is one of that id."""
+        for what, name in (("job", job_id), ("database", db), ("table", table), ("topic", topic)):
+            checked_name(what, name)
+        job = LoadJob(job_id, 1, db, table, topic, config, LoadJobState.STOPPED, "", "", 0, 0)
+
+        def work(connection: sa.Connection) -> LoadJob:
+            values = msgspec.structs.asdict(job)
+            values["tbl"] = values.pop("table")
+            connection.execute(sa.insert(_j).values(**values))
+            return job
+
+        return self._ledger.write(f"create job {job_id}", LoadJob, work)
+
+    def get(self, job_id: str) -> LoadJob:
+        """Raises NotFound."""
+        return self._ledger.read("read a job", lambda connection: _get(connection, job_id))
+
+    def all(self) -> tuple[LoadJob, ...]:
+        def work(connection: sa.Connection) -> tuple[LoadJob, ...]:
+            return tuple(_record(row) for row in connection.execute(sa.select(_j).order_by(_j.c.job_id)))
+
+        return self._ledger.read("read the jobs", work)
+
+    def set_state(self, job_id: str, state: LoadJobState, reason: str) -> LoadJob:
+        """What is wanted of it, by whoever manages it: not fenced; its owner sees it when it reads next."""
+
+        def work(connection: sa.Connection) -> LoadJob:
+            mine = sa.update(_j).where(_j.c.job_id == job_id)
+            connection.execute(mine.values(state=state.value, reason=reason))
+            return _get(connection, job_id)
+
+        return self._ledger.write(f"set job {job_id} to {state}", LoadJob, work)
+
+    def report(self, lease: Lease, state: LoadJobState, reason: str) -> None:
+        """What has become of it, by its owner. Raises NotLeader once somebody else owns it."""
+
+        def work(connection: sa.Connection) -> None:
+            self.leases.fence(connection, lease)
+            mine = sa.update(_j).where(_j.c.job_id == lease.name)
+            connection.execute(mine.values(state=state.value, reason=reason))
+
+        self._ledger.write(f"report job {lease.name}", type(None), work)
+
+    def define_anew(self, job_id: str, config: str) -> LoadJob:
+        """The next incarnation of a job that nobody owns: nothing of what it has loaded is remembered.
+
+        Raises Refused while its lease runs. The epoch is raised, so that who had it writes nothing more.
+        """
+
+        def work(connection: sa.Connection) -> LoadJob:
+            job = _record(connection.execute(_of(job_id).with_for_update()).one_or_none(), job_id)
+            if job.lease_until_ms > self._ledger.now_ms(connection):
+                raise Refused(f"job {job_id} cannot be defined anew", found=f"it is {job.owner}'s")
+            mine = sa.update(_j).where(_j.c.job_id == job_id)
+            connection.execute(
+                mine.values(
+                    incarnation=job.incarnation + 1,
+                    config=config,
+                    epoch=job.epoch + 1,
+                    owner="",
+                    state=LoadJobState.STOPPED.value,
+                    reason="",
+                )
+            )
+            connection.execute(sa.delete(_o).where(_o.c.job_id == job_id))
+            return _get(connection, job_id)
+
+        return self._ledger.write(f"define job {job_id} anew", LoadJob, work)
+
+
+def _of(job_id: str) -> sa.Select[tuple[object, ...]]:
+    return sa.select(_j).where(_j.c.job_id == job_id)
+
+
+def _get(connection: sa.Connection, job_id: str) -> LoadJob:
+    return _record(connection.execute(_of(job_id)).one_or_none(), job_id)
+
+
+def _record(row: sa.Row[tuple[object, ...]] | None, job_id: str = "") -> LoadJob:
+    if row is None:
+        raise NotFound(f"there is no job {job_id}")
+    values = schema.values(row._mapping)
+    values["table"] = values.pop("tbl")
+    return msgspec.convert(values, LoadJob)

@@ -1,0 +1,80 @@
+"""What the ledger says of transactions and partitions, as values."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class TransactionState(StrEnum):
+    """As it is kept and as clients are told. What may follow what: `rtolap.streamload.states`."""
+
+    PREPARE = "PREPARE"
+    PRECOMMITTED = "PRECOMMITTED"
+    COMMITTED = "COMMITTED"
+    VISIBLE = "VISIBLE"
+    ABORTED = "ABORTED"
+
+
+RUNNING = (TransactionState.PREPARE, TransactionState.PRECOMMITTED, TransactionState.COMMITTED)
+ABORTABLE = (TransactionState.PREPARE, TransactionState.PRECOMMITTED)
+FINAL = (TransactionState.VISIBLE, TransactionState.ABORTED)
+
+
+class Transaction(msgspec.Struct, frozen=True):
+    """One load. Instants in ms by the database's clock; `deadline_ms` is when it may be aborted unasked.
+
+    `keep_until_acknowledged`: its label stays until its loader says that it needs it no more. `owes_abort`:
+    it is ABORTED and not all nodes are known to have dropped what they hold of it.
+    """
+
+    txn_id: int
+    db: str
+    label: str
+    request_id: str
+    state: TransactionState
+    tables: tuple[str, ...]
+    two_phase: bool
+    keep_until_acknowledged: bool
+    acknowledged: bool
+    owes_abort: bool
+    began_at_ms: int
+    deadline_ms: int
+    committed_at_ms: int | None
+    finished_at_ms: int | None
+    reason: str
+
+
+class Partition(msgspec.Struct, frozen=True, order=True):
+    db: str
+    table: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.db}.{self.table}/{self.name}"
+
+
+class Tablet(msgspec.Struct, frozen=True, order=True):
+    """One bucket of a partition; each of its replicas is on another node."""
+
+    partition: Partition
+    bucket: int
+
+    def __str__(self) -> str:
+        return f"{self.partition}/{self.bucket}"
+
+
+class Replica(msgspec.Struct, frozen=True, order=True):
+    """`version`: up to which the node is known to have it."""
+
+    tablet: Tablet
+    node: str
+    version: int
+
+
+class PartitionVersions(msgspec.Struct, frozen=True):
+    """`committed`: the last that was assigned; `visible`: up to which readers may read."""
+
+    committed: int
+    visible: int

@@ -1,0 +1,138 @@
+"""The tables as they are now; `migrations` says how they came to be, and a test that both agree.
+
+applied_write         writes that stand, by key
+lease                 who owns what, in which epoch
+load_transaction      one row per transaction; `live` is 1 while it holds its label, NULL once aborted,
+                      so that (db, label, live) can be unique
+load_partition        a partition's last assigned and last visible version
+load_replica          which node keeps which bucket of a partition, and up to which version it has it
+transaction_partition which version of which partition a committed transaction is
+load_job              a loader's job, with its owner
+offsets_record        what a job has sent: a label, tied to the offsets of all partitions
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+NAME_CHARS_MAX = 128  # four of them, with a number, fit into one key of InnoDB
+
+metadata = sa.MetaData()
+
+
+def _name(name: str, *, key: bool = False, nullable: bool = False) -> sa.Column[str]:
+    return sa.Column(name, sa.String(NAME_CHARS_MAX), primary_key=key, nullable=nullable)
+
+
+def _whole(name: str, *, key: bool = False, nullable: bool = False) -> sa.Column[int]:
+    return sa.Column(name, sa.BigInteger, primary_key=key, nullable=nullable, autoincrement=False)
+
+
+def _text(name: str, *, nullable: bool = False) -> sa.Column[str]:
+    return sa.Column(name, sa.Text, nullable=nullable)
+
+
+applied_write = sa.Table(
+    "applied_write", metadata, _name("write_key", key=True), _text("result"), _whole("written_at_ms")
+)
+
+lease = sa.Table(
+    "lease", metadata, _name("name", key=True), _name("owner"), _whole("epoch"), _whole("lease_until_ms")
+)
+
+load_transaction = sa.Table(
+    "load_transaction",
+    metadata,
+    sa.Column("txn_id", sa.BigInteger, primary_key=True, autoincrement=True),
+    _name("db"),
+    _name("label"),
+    _whole("live", nullable=True),
+    _name("request_id"),
+    _name("state"),
+    _text("tables"),
+    _whole("two_phase"),
+    _whole("keep_until_acknowledged"),
+    _whole("acknowledged"),
+    _whole("owes_abort"),
+    _whole("began_at_ms"),
+    _whole("deadline_ms"),
+    _whole("committed_at_ms", nullable=True),
+    _whole("finished_at_ms", nullable=True),
+    _text("reason"),
+)
+
+load_partition = sa.Table(
+    "load_partition",
+    metadata,
+    _name("db", key=True),
+    _name("tbl", key=True),
+    _name("part", key=True),
+    _whole("committed_version"),
+    _whole("visible_version"),
+)
+
+load_replica = sa.Table(
+    "load_replica",
+    metadata,
+    _name("db", key=True),
+    _name("tbl", key=True),
+    _name("part", key=True),
+    _whole("bucket", key=True),
+    _name("node", key=True),
+    _whole("version"),
+)
+
+transaction_partition = sa.Table(
+    "transaction_partition",
+    metadata,
+    _whole("txn_id", key=True),
+    _name("db"),
+    _name("tbl", key=True),
+    _name("part", key=True),
+    _whole("version", nullable=True),
+)
+
+load_job = sa.Table(
+    "load_job",
+    metadata,
+    _name("job_id", key=True),
+    _whole("incarnation"),
+    _name("db"),
+    _name("tbl"),
+    _name("topic"),
+    _text("config"),
+    _name("state"),
+    _text("reason"),
+    _name("owner"),
+    _whole("epoch"),
+    _whole("lease_until_ms"),
+)
+
+offsets_record = sa.Table(
+    "offsets_record",
+    metadata,
+    _name("job_id", key=True),
+    _whole("sequence_id", key=True),
+    _whole("epoch"),
+    _name("label"),
+    _text("start_offsets"),
+    _text("end_offsets"),
+    _whole("loaded"),
+    _whole("committed"),
+    _whole("txn_id", nullable=True),
+    _whole("row_count", nullable=True),
+    _whole("filtered_rows", nullable=True),
+    _name("payload_sha256", nullable=True),
+    _text("error_url", nullable=True),
+    _whole("attempts"),
+    _whole("first_sent_at_ms", nullable=True),
+    _whole("loaded_at_ms", nullable=True),
+)
+
+
+def values(row: Mapping[Any, Any]) -> dict[str, Any]:
+    """A row's mapping with plain names, as decoders want them."""
+    return {str(name): value for name, value in row.items()}

@@ -1,0 +1,482 @@
+"""What a ledger has to do on every kind of database. Subclass it and say how a database is opened."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import pytest
+import sqlalchemy as sa
+
+from rtolap.base.errors import CommitConflict, DefinitionError, NotFound, NotLeader, NotYet, Refused
+from rtolap.ledger import partitions, schema, transactions
+from rtolap.ledger.database import Ledger
+from rtolap.ledger.leases import Lease, Leases
+from rtolap.ledger.load_jobs import LoadJobs, LoadJobState
+from rtolap.ledger.migrations import MIGRATIONS, Migration
+from rtolap.ledger.offsets import Loaded, OffsetsRecords
+from rtolap.ledger.records import Partition, Tablet, Transaction, TransactionState
+
+HOUR_MS = 3_600_000
+
+
+class Databases:
+    """One database, empty at first, that can be opened by any number of ledgers."""
+
+    def open(self, migrations: tuple[Migration, ...] = MIGRATIONS) -> Ledger:
+        raise NotImplementedError
+
+    def pass_ms(self, ledger: Ledger, duration_ms: int) -> None:
+        """Return when the database's clock has moved on by so much."""
+        raise NotImplementedError
+
+
+def begin(connection: sa.Connection, label: str, db: str = "d") -> Transaction:
+    return transactions.insert(
+        connection,
+        db=db,
+        label=label,
+        request_id="r",
+        tables=("t",),
+        two_phase=False,
+        keep_until_acknowledged=False,
+        now_ms=0,
+        timeout_ms=1000,
+    )
+
+
+class LedgerContract:
+    @pytest.fixture
+    def databases(self) -> Iterator[Databases]:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def ledger(self, databases: Databases) -> Iterator[Ledger]:
+        with databases.open() as ledger:
+            yield ledger
+
+    # --- reads and writes -----------------------------------------------------------------------------
+
+    def test_a_write_is_read_by_another_ledger(self, ledger: Ledger, databases: Databases) -> None:
+        written = ledger.write("w", Transaction, lambda it: begin(it, "a"))
+        with databases.open() as other:
+            assert other.read("r", lambda it: transactions.find(it, "d", written.txn_id)) == written
+
+    def test_a_write_that_raises_leaves_nothing(self, ledger: Ledger) -> None:
+        def work(connection: sa.Connection) -> None:
+            begin(connection, "a")
+            raise Refused("no")
+
+        with pytest.raises(Refused):
+            ledger.write("w", type(None), work)
+        assert ledger.read("r", lambda it: transactions.find_live(it, "d", "a")) is None
+
+    def test_a_repeated_key_returns_the_first_result_and_changes_nothing(self, ledger: Ledger) -> None:
+        first = ledger.write("w", Transaction, lambda it: begin(it, "a"), key="k")
+        again = ledger.write("w", Transaction, lambda it: begin(it, "b"), key="k")
+        assert again == first
+        assert ledger.read("r", lambda it: transactions.find_live(it, "d", "b")) is None
+
+    def test_a_repeated_key_waits_for_the_first_write_to_end(
+        self, ledger: Ledger, databases: Databases
+    ) -> None:
+        """As a retry does whose connection broke while its commit was under way."""
+        inside, go_on = threading.Event(), threading.Event()
+
+        def slow(connection: sa.Connection) -> int:
+            inside.set()
+            assert go_on.wait(20)
+            return 1
+
+        with databases.open() as other, ThreadPoolExecutor(2) as pool:
+            first = pool.submit(ledger.write, "first", int, slow, key="k")
+            assert inside.wait(20)
+            second = pool.submit(other.write, "second", int, lambda it: 2, key="k")
+            time.sleep(0.1)  # nothing is waited for: the second must still not be done when this is over
+            assert not second.done()
+            go_on.set()
+            assert (first.result(20), second.result(20)) == (1, 1)
+
+    def test_old_keys_are_forgotten_and_young_ones_kept(self, ledger: Ledger) -> None:
+        ledger.write("w", int, lambda it: 1, key="young")
+
+        def make_old(connection: sa.Connection) -> None:
+            old = {"write_key": "old", "result": "1", "written_at_ms": 0}
+            connection.execute(sa.insert(schema.applied_write).values(**old))
+
+        ledger.write("w", type(None), make_old)
+        assert ledger.forget_keys() == 1
+        assert ledger.write("w", int, lambda it: 2, key="young") == 1
+        assert ledger.write("w", int, lambda it: 2, key="old") == 2
+
+    def test_names_differ_by_case_and_accent(self, ledger: Ledger) -> None:
+        for label in ("label", "Label", "LABEL", "läbel", "labél"):
+            ledger.write("w", Transaction, partial(begin, label=label))
+        found = ledger.read("r", lambda it: transactions.find_live(it, "d", "Label"))
+        assert found is not None
+        assert found.label == "Label"
+
+    @pytest.mark.parametrize("name", ["", " a", "a ", "x" * 129, "a\0b"])
+    def test_names_that_servers_treat_differently_are_refused(self, ledger: Ledger, name: str) -> None:
+        with pytest.raises(DefinitionError, match="cannot be kept"):
+            ledger.write("w", Transaction, lambda it: begin(it, name))
+
+    def test_a_name_of_the_full_length_is_kept(self, ledger: Ledger) -> None:
+        name = "é" * 128
+        ledger.write(
+            "w", type(None), lambda it: partitions.create(it, Partition(name, name, name), {0: [name]})
+        )
+        (replica,) = ledger.read("r", lambda it: partitions.replicas(it, [Partition(name, name, name)]))
+        assert replica.node == name
+
+    def test_the_clock_is_the_databases_own_and_does_not_stand_still(
+        self, ledger: Ledger, databases: Databases
+    ) -> None:
+        before = ledger.read("r", ledger.now_ms)
+        databases.pass_ms(ledger, 20)
+        assert ledger.read("r", ledger.now_ms) >= before + 20
+
+    # --- compare and set ------------------------------------------------------------------------------
+
+    def test_an_update_to_the_same_value_counts_as_done(self, ledger: Ledger) -> None:
+        made = ledger.write("w", Transaction, lambda it: begin(it, "a"))
+        same = TransactionState.PREPARE
+        assert ledger.write("w", bool, lambda it: transactions.move(it, made.txn_id, same, same))
+
+    def test_a_move_from_another_state_changes_nothing(self, ledger: Ledger) -> None:
+        made = ledger.write("w", Transaction, lambda it: begin(it, "a"))
+        before, after = TransactionState.COMMITTED, TransactionState.VISIBLE
+        assert not ledger.write("w", bool, lambda it: transactions.move(it, made.txn_id, before, after))
+        assert ledger.read("r", lambda it: transactions.find(it, "d", made.txn_id)) == made
+
+    def test_a_label_is_held_by_one_until_it_is_aborted(self, ledger: Ledger) -> None:
+        first = ledger.write("w", Transaction, lambda it: begin(it, "a"))
+        with pytest.raises(CommitConflict):
+            ledger.write("w", Transaction, lambda it: begin(it, "a"))
+        ledger.write("w", Transaction, lambda it: begin(it, "a", db="other"))
+        aborted = TransactionState.ABORTED
+        ledger.write("w", bool, lambda it: transactions.move(it, first.txn_id, first.state, aborted))
+        second = ledger.write("w", Transaction, lambda it: begin(it, "a"))
+        assert second.txn_id > first.txn_id
+        assert ledger.read("r", lambda it: transactions.find_latest(it, "d", "a")) == second
+
+    def test_of_many_that_insert_one_label_at_once_one_does(
+        self, ledger: Ledger, databases: Databases
+    ) -> None:
+        def try_it(number: int) -> bool:
+            try:
+                ledger.write("w", Transaction, lambda it: begin(it, "a"))
+            except CommitConflict:
+                return False
+            return True
+
+        with ThreadPoolExecutor(8) as pool:
+            assert sum(pool.map(try_it, range(16))) == 1
+
+    def test_ids_of_transactions_are_not_used_again(self, ledger: Ledger) -> None:
+        first = ledger.write("w", Transaction, lambda it: begin(it, "a"))
+        ledger.write("w", type(None), lambda it: transactions.delete(it, [first.txn_id]))
+        assert ledger.write("w", Transaction, lambda it: begin(it, "a")).txn_id > first.txn_id
+
+    def test_versions_that_many_assign_at_once_have_no_hole_and_no_double(self, ledger: Ledger) -> None:
+        part = Partition("d", "t", "p")
+        ledger.write("w", type(None), lambda it: partitions.create(it, part, {0: ["n"]}))
+        with ThreadPoolExecutor(8) as pool:
+            given = pool.map(
+                lambda _: ledger.write("w", int, lambda it: partitions.assign(it, part)), range(24)
+            )
+            assert sorted(given) == list(range(1, 25))
+
+    def test_versions_become_visible_in_order_only(self, ledger: Ledger) -> None:
+        part = Partition("d", "t", "p")
+        ledger.write("w", type(None), lambda it: partitions.create(it, part, {0: ["n"]}))
+        done = [
+            ledger.write("w", bool, partial(partitions.make_visible, partition=part, version=version))
+            for version in (2, 1, 1, 2)
+        ]
+        assert done == [False, True, False, True]
+
+    def test_a_dropped_partition_begins_anew_and_none_is_dropped_that_is_written_to(
+        self, ledger: Ledger
+    ) -> None:
+        part = Partition("d", "t", "p")
+        made = ledger.write("w", Transaction, lambda it: begin(it, "a"))
+        ledger.write("w", type(None), lambda it: partitions.create(it, part, {0: ["n"]}))
+        ledger.write("w", type(None), lambda it: transactions.touch(it, made.txn_id, [part]))
+        ledger.write("w", type(None), lambda it: transactions.set_versions(it, made.txn_id, {part: 1}))
+        with pytest.raises(NotYet):
+            ledger.write("w", type(None), lambda it: partitions.delete(it, part))
+        state = TransactionState.VISIBLE
+        ledger.write("w", bool, lambda it: transactions.move(it, made.txn_id, made.state, state))
+        ledger.write("w", type(None), lambda it: partitions.delete(it, part))
+        assert ledger.read("r", lambda it: partitions.versions(it, part)) is None
+        ledger.write("w", type(None), lambda it: partitions.create(it, part, {0: ["n"]}))
+        ledger.write("w", type(None), lambda it: transactions.touch(it, made.txn_id, [part]))
+        ledger.write("w", type(None), lambda it: transactions.set_versions(it, made.txn_id, {part: 1}))
+
+    def test_what_a_node_has_never_falls(self, ledger: Ledger) -> None:
+        part = Partition("d", "t", "p")
+        ledger.write("w", type(None), lambda it: partitions.create(it, part, {0: ["n", "m"], 1: ["n"]}))
+        for version in (3, 2):
+            self._reached(ledger, part, version)
+        known = {
+            (replica.tablet.bucket, replica.node): replica.version
+            for replica in ledger.read("r", lambda it: partitions.replicas(it, [part]))
+        }
+        assert known == {(0, "n"): 3, (0, "m"): 0, (1, "n"): 0}
+        for version in (1, 2):
+            ledger.write("w", bool, partial(partitions.make_visible, partition=part, version=version))
+        behind = ledger.read("r", partitions.lagging)
+        assert {(r.tablet, r.node, visible) for r, visible in behind} == {
+            (Tablet(part, 0), "m", 2),
+            (Tablet(part, 1), "n", 2),
+        }
+
+    # --- leases ---------------------------------------------------------------------------------------
+
+    def test_a_lease_that_runs_is_not_taken_and_one_that_has_run_out_is(
+        self, ledger: Ledger, databases: Databases
+    ) -> None:
+        leases = Leases(ledger)
+        first = leases.acquire("x", "one", 300)
+        assert first.epoch == 1
+        with pytest.raises(NotYet):
+            leases.acquire("x", "two", 300)
+        assert leases.current("x") == first
+        databases.pass_ms(ledger, 320)
+        second = leases.acquire("x", "two", HOUR_MS)
+        assert (second.owner, second.epoch) == ("two", 2)
+
+    def test_a_renewed_lease_runs_on(self, ledger: Ledger, databases: Databases) -> None:
+        leases = Leases(ledger)
+        lease = leases.renew(leases.acquire("x", "one", 300), HOUR_MS)
+        databases.pass_ms(ledger, 320)
+        with pytest.raises(NotYet):
+            leases.acquire("x", "two", 300)
+        assert lease.epoch == 1
+
+    def test_a_released_lease_is_free_at_once(self, ledger: Ledger) -> None:
+        leases = Leases(ledger)
+        leases.release(leases.acquire("x", "one", HOUR_MS))
+        second = leases.acquire("x", "two", HOUR_MS)
+        leases.release(second.__class__("x", "one", 1, 0))  # late, of the owner before
+        assert leases.current("x") == second
+
+    def test_a_deposed_owner_changes_nothing(self, ledger: Ledger) -> None:
+        leases = Leases(ledger)
+        old = leases.acquire("x", "one", 0)
+        new = leases.acquire("x", "two", HOUR_MS)
+
+        def work(connection: sa.Connection) -> None:
+            leases.fence(connection, old)
+            begin(connection, "a")
+
+        with pytest.raises(NotLeader, match="two's with epoch 2"):
+            ledger.write("w", type(None), work)
+        with pytest.raises(NotLeader):
+            leases.renew(old, HOUR_MS)
+        assert ledger.read("r", lambda it: transactions.find_live(it, "d", "a")) is None
+        assert leases.current("x") == new
+
+    def test_the_same_owner_that_comes_back_has_a_new_epoch(self, ledger: Ledger) -> None:
+        leases = Leases(ledger)
+        old = leases.acquire("x", "one", HOUR_MS)
+        assert leases.acquire("x", "one", HOUR_MS).epoch == 2
+        with pytest.raises(NotLeader):
+            leases.renew(old, HOUR_MS)
+
+    def test_nobody_takes_a_lease_while_a_fenced_write_is_under_way(
+        self, ledger: Ledger, databases: Databases
+    ) -> None:
+        leases = Leases(ledger)
+        lease = leases.acquire("x", "one", 0)
+        fenced, go_on = threading.Event(), threading.Event()
+        order: list[str] = []
+
+        def slow(connection: sa.Connection) -> None:
+            leases.fence(connection, lease)
+            fenced.set()
+            assert go_on.wait(20)
+            begin(connection, "a")
+            order.append("written")
+
+        def take(other: Ledger) -> None:
+            Leases(other).acquire("x", "two", HOUR_MS)
+            order.append("taken")
+
+        with databases.open() as other, ThreadPoolExecutor(2) as pool:
+            writing = pool.submit(ledger.write, "w", type(None), slow)
+            assert fenced.wait(20)
+            taking = pool.submit(take, other)
+            time.sleep(0.1)  # nothing is waited for: it must still not be taken when this is over
+            assert not taking.done()
+            go_on.set()
+            writing.result(20)
+            taking.result(20)
+        assert order == ["written", "taken"]
+
+    def test_of_many_that_take_a_new_lease_at_once_one_does(self, ledger: Ledger) -> None:
+        leases = Leases(ledger)
+
+        def take(number: int) -> bool:
+            try:
+                leases.acquire("x", f"owner {number}", HOUR_MS)
+            except NotYet:
+                return False
+            return True
+
+        with ThreadPoolExecutor(8) as pool:
+            assert sum(pool.map(take, range(16))) == 1
+
+    # --- schema ---------------------------------------------------------------------------------------
+
+    def test_migrations_end_in_the_schema_that_is_used(self, ledger: Ledger) -> None:
+        def columns(connection: sa.Connection) -> dict[str, dict[str, bool]]:
+            seen = sa.inspect(connection)
+            return {
+                table: {str(column["name"]): bool(column["nullable"]) for column in seen.get_columns(table)}
+                for table in seen.get_table_names()
+                if table != "ledger_schema"
+            }
+
+        used = {
+            name: {column.name: bool(column.nullable) for column in table.columns}
+            for name, table in schema.metadata.tables.items()
+        }
+        found = ledger.read("r", columns)
+        found["load_transaction"]["txn_id"] = False  # SQLite calls its row id nullable
+        assert found == used
+
+    def test_an_older_schema_is_brought_forward_with_its_rows(self, databases: Databases) -> None:
+        with databases.open(MIGRATIONS[:1]) as older:
+            made = older.write("w", Transaction, lambda it: begin(it, "a"))
+        with databases.open() as newer:
+            assert newer.read("r", lambda it: transactions.find_live(it, "d", "a")) == made
+            LoadJobs(newer).create("j", "d", "t", "topic", "{}")
+
+    def test_a_newer_schema_is_refused(self, databases: Databases) -> None:
+        databases.open().close()
+        with pytest.raises(DefinitionError, match="newer than this program"):
+            databases.open(MIGRATIONS[:1])
+
+    def test_a_migration_that_was_cut_short_is_done_again(self, databases: Databases) -> None:
+        broken = Migration(1, MIGRATIONS[0].what, (*MIGRATIONS[0].tables, "no SQL"), MIGRATIONS[0].indexes)
+        with pytest.raises(sa.exc.DBAPIError):
+            databases.open((broken,))
+        with databases.open() as ledger:
+            ledger.write("w", Transaction, lambda it: begin(it, "a"))
+            with pytest.raises(CommitConflict):
+                ledger.write("w", Transaction, lambda it: begin(it, "a"))
+
+    def test_many_programs_may_start_at_once(self, databases: Databases) -> None:
+        with ThreadPoolExecutor(6) as pool:
+            for ledger in list(pool.map(lambda _: databases.open(), range(6))):
+                ledger.close()
+
+    # --- jobs and offsets of loaders ------------------------------------------------------------------
+
+    def test_a_job_is_kept_and_its_owner_reports(self, ledger: Ledger) -> None:
+        jobs = LoadJobs(ledger)
+        jobs.create("j", "d", "t", "topic", '{"batch_rows": 1}')
+        with pytest.raises(CommitConflict):
+            jobs.create("j", "d", "t", "topic", "{}")
+        jobs.set_state("j", LoadJobState.RUNNING, "started")
+        lease = jobs.leases.acquire("j", "host", HOUR_MS)
+        jobs.report(lease, LoadJobState.FAILED, "the topic is gone")
+        job = jobs.get("j")
+        assert (job.state, job.reason, job.owner, job.epoch) == ("FAILED", "the topic is gone", "host", 1)
+        assert jobs.all() == (job,)
+        jobs.leases.acquire("j", "host", HOUR_MS)
+        with pytest.raises(NotLeader):
+            jobs.report(lease, LoadJobState.RUNNING, "")
+        with pytest.raises(NotFound):
+            jobs.leases.acquire("nobody", "host", HOUR_MS)
+
+    def test_a_batch_is_recorded_only_where_the_one_before_it_ends(self, ledger: Ledger) -> None:
+        lease, records = self._job(ledger)
+        records.insert(lease, 1, "j_1", {0: 0, 1: 5}, {0: 10, 1: 5})
+        for sequence, start in ((3, {0: 10, 1: 5}), (2, {0: 11, 1: 5}), (2, {0: 9, 1: 5}), (2, {0: 10})):
+            with pytest.raises(Refused, match="hole or an overlap"):
+                records.insert(lease, sequence, "j_x", start, {**start, 0: 20})
+        second = records.insert(lease, 2, "j_2", {0: 10, 1: 5, 2: 0}, {0: 12, 1: 5, 2: 1})  # a new partition
+        with pytest.raises(CommitConflict):
+            records.insert(lease, 2, "j_2b", {0: 12, 1: 5, 2: 1}, {0: 13, 1: 5, 2: 1})
+        with pytest.raises(CommitConflict):
+            records.insert(lease, 3, "j_1", {0: 12, 1: 5, 2: 1}, {0: 13, 1: 5, 2: 1})
+        with pytest.raises(DefinitionError, match="no ranges"):
+            records.insert(lease, 3, "j_3", {0: 12, 1: 5, 2: 1}, {0: 11, 1: 5, 2: 1})
+        assert records.all("j")[1] == second
+
+    def test_only_what_is_loaded_without_a_hole_is_committed_and_the_newest_stays(
+        self, ledger: Ledger
+    ) -> None:
+        lease, records = self._job(ledger)
+        for number in range(1, 6):
+            records.insert(lease, number, f"j_{number}", {0: number}, {0: number + 1})
+        assert records.commit(lease) is None
+        for number in (3, 1, 5):
+            records.mark_loaded(lease, number, Loaded(txn_id=number, row_count=1))
+        assert records.commit(lease) == 1
+        assert [record.sequence_id for record in records.all("j")] == [1, 2, 3, 4, 5]
+        records.mark_loaded(lease, 2, Loaded(txn_id=2, row_count=1))
+        assert records.commit(lease) == 3
+        assert [record.sequence_id for record in records.all("j")] == [3, 4, 5]
+        records.mark_loaded(lease, 4, Loaded(txn_id=4, row_count=1))
+        assert (records.commit(lease), records.commit(lease)) == (5, 5)
+        (last,) = records.all("j")
+        assert (last.sequence_id, last.loaded, last.committed, last.end_offsets) == (5, True, True, {0: 6})
+
+    def test_requests_are_counted_and_a_label_stands_for_one_content(self, ledger: Ledger) -> None:
+        lease, records = self._job(ledger)
+        records.insert(lease, 1, "j_1", {0: 0}, {0: 1})
+        first = records.mark_sent(lease, 1, "abc")
+        again = records.mark_sent(lease, 1, "abc")
+        assert (again.attempts, again.first_sent_at_ms) == (2, first.first_sent_at_ms)
+        with pytest.raises(Refused, match="cannot be sent again"):
+            records.mark_sent(lease, 1, "other")
+        loaded = records.mark_loaded(lease, 1, Loaded(7, 100, 1, "http://errors"))
+        assert records.mark_loaded(lease, 1, Loaded(8, 0)) == loaded
+        assert (loaded.txn_id, loaded.row_count, loaded.filtered_rows) == (7, 100, 1)
+        with pytest.raises(NotFound):
+            records.mark_sent(lease, 2)
+
+    def test_a_deposed_loader_changes_no_record(self, ledger: Ledger) -> None:
+        lease, records = self._job(ledger)
+        records.insert(lease, 1, "j_1", {0: 0}, {0: 1})
+        before = records.all("j")
+        Leases(ledger, schema.load_job).acquire("j", "host", HOUR_MS)
+        writes: list[Callable[[], object]] = [
+            lambda: records.insert(lease, 2, "j_2", {0: 1}, {0: 2}),
+            lambda: records.mark_sent(lease, 1),
+            lambda: records.mark_loaded(lease, 1, Loaded(1, 1)),
+            lambda: records.commit(lease),
+        ]
+        for write in writes:
+            with pytest.raises(NotLeader):
+                write()
+        assert records.all("j") == before
+
+    def test_a_job_defined_anew_remembers_nothing_and_its_old_owner_writes_nothing(
+        self, ledger: Ledger
+    ) -> None:
+        lease, records = self._job(ledger)
+        records.insert(lease, 1, "j_1", {0: 0}, {0: 1})
+        jobs = LoadJobs(ledger)
+        with pytest.raises(Refused):
+            jobs.define_anew("j", "{}")
+        jobs.leases.release(lease)
+        assert jobs.define_anew("j", '{"a": 1}').incarnation == 2
+        assert records.all("j") == ()
+        with pytest.raises(NotLeader):
+            records.insert(lease, 1, "j_1", {0: 0}, {0: 1})
+
+    def _reached(self, ledger: Ledger, part: Partition, version: int) -> None:
+        ledger.write("w", type(None), lambda it: partitions.reached(it, "n", part, [0], version))
+
+    def _job(self, ledger: Ledger) -> tuple[Lease, OffsetsRecords]:
+        jobs = LoadJobs(ledger)
+        jobs.create("j", "d", "t", "topic", "{}")
+        return jobs.leases.acquire("j", "host", HOUR_MS), OffsetsRecords(ledger)
