@@ -23,7 +23,8 @@ from rtolap.airflow.sensors import WindowCompleteSensor
 
 START = pendulum.datetime(2024, 1, 1, tz="UTC")
 APPROVAL = "rtolap_window_approval"
-WINDOW = {"application": "{{ params.application }}", "window_end": "{{ params.window_end }}"}
+WINDOW = {name: f"{{{{ params.{name} }}}}" for name in ("application", "window_end")}
+LATENESS = {"lateness_ms": "{{ params.lateness_ms }}"}
 
 with DAG(
     dag_id="rtolap_watermark_gate",
@@ -67,11 +68,12 @@ with DAG(
     params={
         "application": Param(type="string", minLength=1, description="Name of the application."),
         "window_end": Param(type="string", format="date-time", description="End of the window."),
+        "lateness_ms": Param(0, type="integer", minimum=0, description="Allowed lateness of the cube."),
     },
     tags=["rtolap"],
     doc_md=__doc__,
 ):
-    ask = AskWindowOperator(task_id="ask", retries=3, retry_delay=timedelta(minutes=1), **WINDOW)
+    ask = AskWindowOperator(task_id="ask", retries=3, retry_delay=timedelta(seconds=10), **WINDOW, **LATENESS)
     let_go = LetWindowGoOperator(
         task_id="let_go", answer=ask.output, retries=10, retry_delay=timedelta(seconds=30), **WINDOW
     )
@@ -81,5 +83,6 @@ with DAG(
         timeout=timedelta(days=30).total_seconds(),
         poke_interval=10,
         **WINDOW,
+        **LATENESS,
     )
     ask >> let_go >> may_close

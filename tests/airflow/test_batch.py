@@ -40,6 +40,12 @@ def test_a_closed_segment_without_history_holds_back_later_ones() -> None:
     assert len(batch.choose(entries, "c", 8, [late_delta])) == 3
 
 
+def test_a_segment_that_is_held_holds_back_later_ones() -> None:
+    entries = [entry("1"), entry("2", waits_for="1"), entry("3", waits_for="2")]
+    assert [chosen.segment for chosen in batch.choose(entries, "c", 8, [], {entries[1]})] == ["1"]
+    assert batch.choose(entries, "c", 8, [], {entries[0]}) == []
+
+
 def test_labels_bring_the_builds_back() -> None:
     builds = [Build("c", "s1", 1, "b1"), Build("c", "s2", 3, "b2")]
     status = ProcessStatus(key="build.c", generation=1, state="RUNNING", labels=batch.labels(builds))

@@ -22,6 +22,8 @@ IDS = {
     "rtolap_retention",
     "rtolap_cleanup",
     "rtolap_backfill",
+    "rtolap_watermark_gate",
+    "rtolap_window_approval",
 }
 
 
@@ -47,7 +49,7 @@ def test_parsing_loads_nothing_heavy() -> None:
     script = (
         "import sys\n"
         f"sys.path.insert(0, {str(DAGS)!r})\n"
-        "import receivers, segment_build, purge, upkeep, backfill\n"
+        "import receivers, segment_build, purge, upkeep, backfill, watermark_gate\n"
         "print([name for name in ('pyarrow', 'pyspark', 'confluent_kafka', 'kazoo', 'duckdb', 'pandas') "
         "if name in sys.modules])"
     )
@@ -61,6 +63,17 @@ def test_a_run_of_the_build_is_started_by_the_queue_and_never_beside_another(dag
     dag = dag_bag.dags["rtolap_segment_build"]
     assert dag.max_active_runs == 1
     assert [asset.name for asset in dag.timetable.asset_condition.objects] == ["rtolap_remote_persisted"]
+
+
+def test_a_window_has_one_run_in_which_silence_and_reject_let_nothing_go(dag_bag: Any) -> None:
+    once = dag_bag.dags["rtolap_watermark_gate"].get_task("ask_once").partial_kwargs
+    assert once["trigger_dag_id"] == "rtolap_window_approval"
+    assert (once["skip_when_already_exists"], once["logical_date"]) == (True, None)
+    tasks = dag_bag.dags["rtolap_window_approval"].task_dict
+    assert (tasks["ask"].defaults, tasks["ask"].response_timeout) == (None, None)
+    assert tasks["ask"].downstream_task_ids == {"let_go"}  # what Reject skips
+    assert tasks["let_go"].trigger_rule == "all_success"
+    assert tasks["may_close"].trigger_rule == "none_failed"
 
 
 def test_receivers_run_once_and_without_end(dag_bag: Any) -> None:

@@ -15,10 +15,18 @@ from rtolap.airflow.build import SparkBuildOperator
 from rtolap.airflow.hook import RtolapHook
 from rtolap.airflow.process import ManagedProcessOperator, ReceiverOperator
 from rtolap.airflow.receivers import BOUNDS
-from rtolap.base.errors import NotYet, Refused
+from rtolap.base.errors import DefinitionError, NotYet, Refused
 from rtolap.cli import main
 from rtolap.testing.agent_harness import RunningAgent, running_agent
-from rtolap.wire.coordinator import BuildInfo, BuildSpec, Queue, QueueEntry, SegmentInfo
+from rtolap.wire.coordinator import (
+    BuildInfo,
+    BuildSpec,
+    CompletenessInfo,
+    Queue,
+    QueueEntry,
+    SegmentInfo,
+)
+from rtolap.wire.watermark import ApplicationWatermarks, Explanation
 
 
 class SparkScript:
@@ -43,6 +51,8 @@ class FakeCoordinator:
         self.failed: dict[str, str] = {}
         self.attempts = 0
         self.refusals = 0
+        self.forced: set[str] = set()  # closed before their window may close
+        self.approved_until_ms: int | None = None
 
     def __enter__(self) -> FakeCoordinator:
         return self
@@ -52,11 +62,28 @@ class FakeCoordinator:
 
     def queue(self) -> Queue:
         fields: dict[str, Any] = {"start_ms": 0, "end_ms": 1, "version": 1, "parts": 1, "events": 1}
+        known = CompletenessInfo(application="logs", window_end_ms=1, closed_by="forced")
         return Queue(
             entries=tuple(
-                QueueEntry(cube="c", segment=name, waits_for=before, **fields)
+                QueueEntry(
+                    cube="c",
+                    segment=name,
+                    waits_for=before,
+                    completeness=known if name in self.forced else None,
+                    **fields,
+                )
                 for before, name in zip((None, *self.waiting), self.waiting, strict=False)
             )
+        )
+
+    def explain_window(self, application: str, window_end_ms: int) -> Explanation:
+        return Explanation(
+            application=application, window_end_ms=window_end_ms, may_close=False, reasons=("h1 is behind",)
+        )
+
+    def application_watermarks(self, name: str) -> ApplicationWatermarks:
+        return ApplicationWatermarks(
+            application=name, epoch=1, now_ms=0, approved_until_ms=self.approved_until_ms
         )
 
     def segments(self, cube: str, *, state: str) -> list[SegmentInfo]:
@@ -308,6 +335,25 @@ def test_an_attempt_that_was_replaced_is_passed_over(
     with agent.client() as client:
         client.stop("build.c", again.trigger.generation)
         client.acknowledge("build.c", again.trigger.generation)
+
+
+@pytest.mark.parametrize("policy", ["build", "approve"])
+def test_what_was_closed_by_force_is_built_at_once_or_with_an_approval(
+    coordinator: FakeCoordinator, policy: str
+) -> None:
+    SPARK.script = "exit 0"
+    coordinator.forced = {"s2"}
+    drain(build(incomplete_builds=policy), context())
+    assert coordinator.promoted == (["s1"] if policy == "approve" else ["s1", "s2", "s3"])
+    coordinator.approved_until_ms = 1
+    drain(build(incomplete_builds=policy), context())
+    assert coordinator.promoted == ["s1", "s2", "s3"]
+
+
+def test_a_policy_that_there_is_not_builds_nothing(coordinator: FakeCoordinator) -> None:
+    with pytest.raises(DefinitionError, match=r"no such policy .*expected build or approve"):
+        build(incomplete_builds="perhaps").execute(context())
+    assert coordinator.attempts == 0
 
 
 def test_an_empty_queue_is_no_build(coordinator: FakeCoordinator) -> None:

@@ -24,7 +24,7 @@ from rtolap.base.errors import Unavailable
 from rtolap.testing.agent_harness import RunningAgent, running_agent
 from rtolap.wire.agent import ProcessSpec
 from rtolap.wire.coordinator import Queue, QueueEntry
-from rtolap.wire.watermark import Explanation
+from rtolap.wire.watermark import ApplicationWatermarks, Explanation
 
 NON_DEFAULT: list[BaseTrigger] = [
     ProcessTrigger(
@@ -41,7 +41,9 @@ NON_DEFAULT: list[BaseTrigger] = [
     ),
     QueueTrigger(cube="c", segment="s", poll_s=0.5, repeat_s=9.0, rtolap_conn_id="other"),
     WatermarkTrigger(cube="c", at_least_ms=5, poll_s=0.5, silence_s=9.0, rtolap_conn_id="other"),
-    WindowTrigger(application="a", window_end_ms=5, poll_s=0.5, silence_s=9.0, rtolap_conn_id="other"),
+    WindowTrigger(
+        application="a", window_end_ms=5, lateness_ms=2, poll_s=0.5, silence_s=9.0, rtolap_conn_id="other"
+    ),
     AnswerTrigger(
         ti_id="00000000-0000-0000-0000-000000000007",
         options=["Approve", "Reject"],
@@ -50,6 +52,7 @@ NON_DEFAULT: list[BaseTrigger] = [
         },
         application="a",
         window_end_ms=5,
+        lateness_ms=2,
         poll_s=0.5,
         rtolap_conn_id="other",
     ),
@@ -235,6 +238,9 @@ class FakeExplanations:
         if isinstance(found, Unavailable):
             raise found
         return Explanation(application=application, window_end_ms=window_end_ms, may_close=found)
+
+    async def application_watermarks(self, name: str) -> ApplicationWatermarks:
+        return ApplicationWatermarks(application=name, epoch=1, now_ms=0)
 
 
 def explanations(monkeypatch: pytest.MonkeyPatch, *said: bool | Unavailable) -> FakeExplanations:

@@ -74,6 +74,9 @@ class FakeCoordinator:
             bound_ppm={"web": 10 if complete else 3200},
         )
 
+    def applications(self) -> list[str]:
+        return ["logs", "others"]
+
     def application(self, name: str) -> ApplicationInfo:
         return ApplicationInfo(
             name=name, definition={}, epoch=1, clients=0, units=0, approvals=tuple(self.approvals)
@@ -83,13 +86,18 @@ class FakeCoordinator:
         self.approvals.append(ApprovalInfo(until_ms=until_ms, by=by, reason=reason, at_ms=0))
 
     def application_watermarks(self, name: str) -> ApplicationWatermarks:
-        return ApplicationWatermarks(application=name, epoch=1, now_ms=self.now_ms)
+        assert name == "logs"
+        approved_ms = max((one.until_ms for one in self.approvals), default=None)
+        return ApplicationWatermarks(
+            application=name, epoch=1, now_ms=self.now_ms, approved_until_ms=approved_ms
+        )
 
     def cubes(self) -> list[CubeStatus]:
-        return [self.cube("hourly"), self.cube("plain")]
+        return [self.cube("hourly"), self.cube("plain"), self.cube("orphan")]
 
     def cube(self, name: str) -> CubeStatus:
-        mark = CubeWatermark("logs", "web", "store") if name == "hourly" else None
+        application = {"hourly": "logs", "orphan": "gone"}.get(name)
+        mark = CubeWatermark(application, "web", "store") if application else None
         policy = SegmentPolicy(window_ms=HOUR_MS, allowed_lateness_ms=self.lateness_ms)
         cube = Cube(name=name, table="t", dimensions=(), watermark=mark, segment=policy)
         return CubeStatus(name=name, definition=msgspec.to_builtins(cube), enabled=True, paused=False)
@@ -134,7 +142,7 @@ def test_a_window_that_waits_defers_until_its_end_is_reached(coordinator: FakeCo
         sensor().execute({})
     trigger = deferral.value.trigger
     assert isinstance(trigger, WindowTrigger)
-    assert (trigger.application, trigger.window_end_ms) == ("logs", END_MS)
+    assert trigger.window == Window("logs", END_MS)
     assert deferral.value.timeout.total_seconds() == 60
 
 
@@ -160,14 +168,24 @@ def test_what_fired_is_the_result(coordinator: FakeCoordinator) -> None:
     assert (result["approved"], result["expected_missing_ppm"]) == (True, {"web": 3000})
 
 
-def test_a_segments_window_ends_with_its_allowed_lateness(coordinator: FakeCoordinator) -> None:
-    coordinator.lateness_ms = 5000
-    coordinator.complete_ms = END_MS + 4999
+def test_a_segment_waits_for_its_allowed_lateness_but_not_after_an_approval(
+    coordinator: FakeCoordinator,
+) -> None:
+    coordinator.lateness_ms = 2 * HOUR_MS
+    coordinator.complete_ms = END_MS + 2 * HOUR_MS - 1
+    of_segment = sensor(cube="hourly", segment=SEGMENT)
     with pytest.raises(TaskDeferred) as deferral:
-        sensor(cube="hourly", segment=SEGMENT).execute({})
-    assert deferral.value.trigger.window_end_ms == END_MS + 5000
-    coordinator.complete_ms = END_MS + 5000
-    assert sensor(cube="hourly", segment=SEGMENT).execute({})["application"] == "logs"
+        of_segment.execute({})
+    assert deferral.value.trigger.window == Window("logs", END_MS, 2 * HOUR_MS)
+    coordinator.complete_ms += 1
+    assert not of_segment.execute({})["approved"]
+    coordinator.complete_ms = END_MS
+    coordinator.approve_windows("logs", END_MS - 1, "ada", "the one before")
+    with pytest.raises(TaskDeferred):
+        of_segment.execute({})
+    coordinator.approve_windows("logs", END_MS, "ada", "this one")
+    result = of_segment.execute({})
+    assert (result["application"], result["window_end"], result["approved"]) == ("logs", END, True)
 
 
 @pytest.mark.parametrize(
@@ -317,7 +335,7 @@ def asked_about(coordinator: Any, policy: str = "build") -> list[Window]:
 
 
 def test_a_window_is_asked_about_when_patience_is_over(coordinator: FakeCoordinator) -> None:
-    coordinator.open = [opened(END_MS), opened(END_MS, cube="plain")]
+    coordinator.open = [opened(END_MS), opened(END_MS, cube="plain"), opened(END_MS, cube="orphan")]
     coordinator.now_ms = END_MS + 30 * 60_000 - 1
     assert asked_about(coordinator) == []
     coordinator.now_ms += 1
@@ -339,8 +357,8 @@ def test_what_was_closed_by_force_is_asked_about_where_builds_wait_for_approval(
 
 
 def test_of_each_application_the_oldest_windows_come_first() -> None:
-    windows = [Window("b", 3), Window("a", 2), Window("a", 3), Window("a", 1)]
-    assert oldest(windows, 2) == [Window("a", 1), Window("a", 2), Window("b", 3)]
+    windows = [Window("b", 3), Window("a", 2), Window("a", 3), Window("a", 1, 7), Window("a", 1, 5)]
+    assert oldest(windows, 2) == [Window("a", 1, 7), Window("a", 2), Window("b", 3)]
 
 
 def test_a_window_has_one_run_with_a_name_that_airflow_allows() -> None:

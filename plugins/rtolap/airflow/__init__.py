@@ -5,7 +5,10 @@
     process      long-running processes         ManagedProcessOperator, ReceiverOperator
     build        Spark builds                   SparkBuildOperator
     operators    short calls                    Promote, Purge, Retention, Cleanup, Requeue
-    sensors      RemotePersistedSensor, LowWatermarkSensor; always deferred
+    approval     people about windows           AskWindowOperator, LetWindowGoOperator
+    sensors      RemotePersistedSensor, LowWatermarkSensor, WindowCompleteSensor; always deferred
+    windows, words   a window of an application, and who holds it, in words
+    overdue, incomplete   which windows a person is asked about, and which builds wait for that
     triggers     what waits in the triggerer
     assets       the watched asset, declared once
     links, routes, plugin, provider             what the web page shows
@@ -15,5 +18,6 @@ Invariants
       triggerer or scheduler stops nothing; a lease ends what nobody waits for any more.
     - An asset event says "look at the queue", never "build this": the queue is the coordinator's.
     - Every operator may be retried, cleared or run twice.
+    - Nothing incomplete is let go but by a person whom Airflow has signed in; silence lets nothing go.
 It never decides when a segment closes or what a build contains: that is the coordinator's part.
 """

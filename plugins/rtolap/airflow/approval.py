@@ -21,6 +21,7 @@ from rtolap.airflow.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hook import RtolapHook
 from rtolap.airflow.links import WindowLink
 from rtolap.airflow.triggers.answer import AnswerTrigger
+from rtolap.airflow.windows import Window, explain
 from rtolap.airflow.words import iso, question, state_of
 from rtolap.model.instants import instant_ms
 from rtolap.wire.watermark import Explanation
@@ -30,14 +31,15 @@ NO_REASON = "no reason given"
 
 
 class AskWindowOperator(ApprovalOperator):
-    """Asks whether the windows of `application` that end at or before `window_end` may close as they are.
+    """Asks whether the windows of `application` that end at or before `window_end` may close as they are;
+    `lateness_ms` beyond it is waited for otherwise.
 
     Airflow's own approval: the question shows what the window waits for, Approve goes on, Reject skips what
     comes directly after. It waits without end; a window that may close by now, or becomes complete, needs no
     answer, and the task is skipped. Result: Airflow's, with `responded_by_user`.
     """
 
-    template_fields: Sequence[str] = ("application", "window_end", "subject", "body")
+    template_fields: Sequence[str] = ("application", "window_end", "lateness_ms", "subject", "body")
     operator_extra_links: tuple[BaseOperatorLink, ...] = (WindowLink(),)
 
     def __init__(
@@ -45,6 +47,7 @@ class AskWindowOperator(ApprovalOperator):
         *,
         application: str,
         window_end: str | int | datetime,
+        lateness_ms: int | str = 0,
         poll_s: float = 5.0,
         rtolap_conn_id: str = DEFAULT_CONN_ID,
         params: Any = None,  # Airflow hands the DAG's to every operator; the form has a field of its own
@@ -61,13 +64,14 @@ class AskWindowOperator(ApprovalOperator):
         )
         self.application = application
         self.window_end = window_end
+        self.lateness_ms = lateness_ms
         self.poll_s = poll_s
         self.rtolap_conn_id = rtolap_conn_id
 
     def execute(self, context: Context) -> Any:
-        window_end_ms = instant_ms(self.window_end)
+        window = Window(self.application, instant_ms(self.window_end), int(self.lateness_ms))
         with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
-            said = coordinator.explain_window(self.application, window_end_ms)
+            said = explain(coordinator, window)
         if said.may_close:
             raise AirflowSkipException(f"nobody is asked: {state_of(said)}")
         self.subject, self.body = question(said)
@@ -80,8 +84,9 @@ class AskWindowOperator(ApprovalOperator):
                     ti_id=str(context["task_instance"].id),
                     options=self.options,
                     params=self.serialized_params,
-                    application=self.application,
-                    window_end_ms=window_end_ms,
+                    application=window.application,
+                    window_end_ms=window.end_ms,
+                    lateness_ms=window.lateness_ms,
                     poll_s=self.poll_s,
                     rtolap_conn_id=self.rtolap_conn_id,
                 ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Literal, get_args
 
-from rtolap.airflow.windows import Window
+from rtolap.airflow.windows import Window, explain
 from rtolap.base.errors import DefinitionError
 from rtolap.wire.coordinator import QueueEntry
 from rtolap.wire.coordinator_client import CoordinatorClient
@@ -44,7 +44,7 @@ def held(coordinator: CoordinatorClient, entries: Iterable[QueueEntry]) -> dict[
     found: dict[QueueEntry, Explanation] = {}
     for entry, window in forced(entries).items():
         if window not in said:
-            said[window] = coordinator.explain_window(window.application, window.end_ms)
+            said[window] = explain(coordinator, window)
         if not said[window].may_close:
             found[entry] = said[window]
     return found

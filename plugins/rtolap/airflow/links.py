@@ -38,6 +38,6 @@ class WindowLink(BaseOperatorLink):
     name = "What the window waits for"
 
     def get_link(self, operator: Any, *, ti_key: Any) -> str:
-        names = ("application", "window_end", "cube", "segment")
+        names = ("application", "window_end", "lateness_ms", "cube", "segment")
         asked = {name: str(value) for name in names if (value := getattr(operator, name, None)) is not None}
         return f"{_base()}/dags/{quote(ti_key.dag_id, safe='')}/window?{urlencode(asked)}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from rtolap.airflow.incomplete import forced, incomplete_builds
-from rtolap.airflow.windows import Window, window_of
+from rtolap.airflow.windows import Window, explain, window_of
 from rtolap.model.durations import parse_duration_ms
 from rtolap.model.segment import SegmentRange
 from rtolap.wire.coordinator_client import CoordinatorClient
@@ -20,6 +20,7 @@ def windows_to_ask_about(
 ) -> list[Window]:
     """Those overdue by the coordinator's clock that may not close by now.
 
+    A cube whose application does not exist is passed over: its status says so, and nobody could let it go.
     `policy`: with `approve`, segments that were closed by force and wait for their build count too. Raises
     DefinitionError for a patience that is no duration, or an unknown policy.
     """
@@ -29,13 +30,15 @@ def windows_to_ask_about(
         waiting |= set(forced(coordinator.queue().entries).values())
     now_ms = {
         name: coordinator.application_watermarks(name).now_ms
-        for name in sorted({window.application for window in waiting})
+        for name in coordinator.applications()
+        if any(window.application == name for window in waiting)
     }
     still = [
         window
         for window in waiting
-        if window.end_ms + patience_ms <= now_ms[window.application]
-        and not coordinator.explain_window(*window).may_close
+        if window.application in now_ms
+        and window.due_ms + patience_ms <= now_ms[window.application]
+        and not explain(coordinator, window).may_close
     ]
     return oldest(still, windows_max)
 
@@ -52,11 +55,13 @@ def windows_of_open_segments(coordinator: CoordinatorClient) -> set[Window]:
 
 
 def oldest(windows: Iterable[Window], windows_max: int) -> list[Window]:
-    """Of each application so many. One that a person keeps waiting holds the later ones back: letting a later
-    one go would let go of it too."""
+    """Of each application so many, each end once, with the longest lateness.
+
+    One that a person keeps waiting holds the later ones back: letting a later one go would let go of it too.
+    """
     chosen: list[Window] = []
     taken: dict[str, int] = {}
-    for window in sorted(windows):
+    for window in sorted({window[:2]: window for window in sorted(windows)}.values()):
         taken[window.application] = taken.get(window.application, 0) + 1
         if taken[window.application] <= windows_max:
             chosen.append(window)

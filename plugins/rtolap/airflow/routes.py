@@ -14,7 +14,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
 
 from rtolap.airflow.hook import RtolapHook
-from rtolap.airflow.windows import named_window
+from rtolap.airflow.windows import explain, named_window
 from rtolap.base.errors import RtolapError
 from rtolap.wire.agent import LOG_BYTES_MAX, check_key
 
@@ -54,9 +54,15 @@ def window(
     window_end: str | None = None,
     cube: str | None = None,
     segment: str | None = None,
+    lateness_ms: int = 0,
 ) -> dict[str, Any]:
     with RtolapHook().coordinator() as coordinator:
         meant = named_window(
-            coordinator, application=application, window_end=window_end, cube=cube, segment=segment
+            coordinator,
+            application=application,
+            window_end=window_end,
+            cube=cube,
+            segment=segment,
+            lateness_ms=lateness_ms,
         )
-        return coordinator.explain_window(meant.application, meant.end_ms).model_dump(mode="json")
+        return explain(coordinator, meant).model_dump(mode="json")

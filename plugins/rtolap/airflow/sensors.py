@@ -14,7 +14,7 @@ from rtolap.airflow.links import WindowLink
 from rtolap.airflow.triggers.queue import QueueTrigger
 from rtolap.airflow.triggers.watermark import WatermarkTrigger
 from rtolap.airflow.triggers.window import WindowTrigger
-from rtolap.airflow.windows import Window, named_window, outcome
+from rtolap.airflow.windows import Window, explain, named_window, outcome
 from rtolap.airflow.words import iso, state_of
 from rtolap.model.instants import instant_ms
 from rtolap.wire.coordinator import PartitionWatermark
@@ -100,11 +100,11 @@ class WindowCompleteSensor(CoordinatorSensor):
     """Succeeds when a window of an application may close: its events are there to its rule's bound, or a
     person has let it go.
 
-    Names either `application` and `window_end` (ISO 8601 or milliseconds), or a `cube` that closes by an
-    application and a `segment` of it. Result: see `windows.outcome`.
+    Names either `application` and `window_end` (ISO 8601 or milliseconds; `lateness_ms` beyond it is waited
+    for), or a `cube` that closes by an application and a `segment` of it. Result: see `windows.outcome`.
     """
 
-    template_fields: Sequence[str] = ("application", "window_end", "cube", "segment")
+    template_fields: Sequence[str] = ("application", "window_end", "lateness_ms", "cube", "segment")
     operator_extra_links: tuple[BaseOperatorLink, ...] = (WindowLink(),)
 
     def __init__(
@@ -112,6 +112,7 @@ class WindowCompleteSensor(CoordinatorSensor):
         *,
         application: str | None = None,
         window_end: str | int | datetime | None = None,
+        lateness_ms: int | str = 0,
         cube: str | None = None,
         segment: str | None = None,
         **kwargs: Any,
@@ -119,6 +120,7 @@ class WindowCompleteSensor(CoordinatorSensor):
         super().__init__(**kwargs)
         self.application = application
         self.window_end = window_end
+        self.lateness_ms = lateness_ms
         self.cube = cube
         self.segment = segment
 
@@ -127,6 +129,7 @@ class WindowCompleteSensor(CoordinatorSensor):
         return WindowTrigger(
             application=window.application,
             window_end_ms=window.end_ms,
+            lateness_ms=window.lateness_ms,
             poll_s=float(self.poke_interval),
             rtolap_conn_id=self.rtolap_conn_id,
         )
@@ -147,8 +150,7 @@ class WindowCompleteSensor(CoordinatorSensor):
         return outcome(said)
 
     def _explain(self, coordinator: CoordinatorClient) -> Explanation:
-        window = self._window(coordinator)
-        return coordinator.explain_window(window.application, window.end_ms)
+        return explain(coordinator, self._window(coordinator))
 
     def _window(self, coordinator: CoordinatorClient) -> Window:
         return named_window(
@@ -157,6 +159,7 @@ class WindowCompleteSensor(CoordinatorSensor):
             window_end=self.window_end,
             cube=self.cube,
             segment=self.segment,
+            lateness_ms=self.lateness_ms,
         )
 
 

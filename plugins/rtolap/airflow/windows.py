@@ -13,24 +13,64 @@ from rtolap.model.cube import Cube
 from rtolap.model.instants import instant_ms
 from rtolap.model.segment import SegmentRange, parse_segment_name
 from rtolap.wire.coordinator import CubeStatus
-from rtolap.wire.coordinator_client import CoordinatorClient
+from rtolap.wire.coordinator_client import AsyncCoordinatorClient, CoordinatorClient
 from rtolap.wire.watermark import Explanation
 
 
 class Window(NamedTuple):
-    """The windows of `application` that end at `end_ms`, whatever their length."""
+    """The windows of `application` that end at `end_ms`, whatever their length.
+
+    A segment of a cube with allowed lateness closes when the watermark is so much beyond its end, or when a
+    person has let its end go.
+    """
 
     application: str
     end_ms: int
+    lateness_ms: int = 0
+
+    @property
+    def due_ms(self) -> int:
+        return self.end_ms + self.lateness_ms
 
     @property
     def run_id(self) -> str:
         """One run of a DAG per window: the same window is never asked about twice."""
         return f"{self.application}__{iso(self.end_ms)}"
 
-    def conf(self) -> dict[str, str]:
+    def conf(self) -> dict[str, Any]:
         """The parameters of that run."""
-        return {"application": self.application, "window_end": iso(self.end_ms)}
+        return {
+            "application": self.application,
+            "window_end": iso(self.end_ms),
+            "lateness_ms": self.lateness_ms,
+        }
+
+    def judge(self, said: Explanation, approved_until_ms: int | None) -> Explanation:
+        """`said` of `due_ms`, and what people have let go: of this window."""
+        if said.may_close or approved_until_ms is None or approved_until_ms < self.end_ms:
+            return said.model_copy(update={"window_end_ms": self.end_ms})
+        let_go = f"let go up to {iso(approved_until_ms)}"
+        return said.model_copy(
+            update={
+                "window_end_ms": self.end_ms,
+                "may_close": True,
+                "approved": True,
+                "reasons": (let_go, *said.reasons),
+            }
+        )
+
+
+def explain(coordinator: CoordinatorClient, window: Window) -> Explanation:
+    """May it close, and if not, what it waits for."""
+    said = coordinator.explain_window(window.application, window.due_ms)
+    marks = coordinator.application_watermarks(window.application)
+    return window.judge(said, marks.approved_until_ms)
+
+
+async def explain_async(coordinator: AsyncCoordinatorClient, window: Window) -> Explanation:
+    said = await coordinator.explain_window(window.application, window.due_ms)
+    marks = await coordinator.application_watermarks(window.application)
+    return window.judge(said, marks.approved_until_ms)
 
 
 def window_of(cube: CubeStatus, segment: SegmentRange) -> Window | None:
@@ -38,7 +78,7 @@ def window_of(cube: CubeStatus, segment: SegmentRange) -> Window | None:
     declared = msgspec.convert(cube.definition, Cube)
     if declared.watermark is None:
         return None
-    return Window(declared.watermark.application, segment.end_ms + declared.segment.allowed_lateness_ms)
+    return Window(declared.watermark.application, segment.end_ms, declared.segment.allowed_lateness_ms)
 
 
 def named_window(
@@ -48,10 +88,11 @@ def named_window(
     window_end: str | int | datetime | None,
     cube: str | None,
     segment: str | None,
+    lateness_ms: int | str = 0,
 ) -> Window:
     """Raises DefinitionError, NotFound."""
     if application is not None and window_end is not None and cube is None and segment is None:
-        return Window(application, instant_ms(window_end))
+        return Window(application, instant_ms(window_end), int(lateness_ms))
     if cube is None or segment is None or application is not None or window_end is not None:
         raise DefinitionError(
             "which window?",

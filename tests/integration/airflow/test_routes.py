@@ -12,6 +12,7 @@ ROUTES = (
     "/rtolap/dags/rtolap_receivers/processes/receiver.r0/log",
     "/rtolap/dags/rtolap_segment_build/cubes/{cube}/segments",
     "/rtolap/dags/rtolap_segment_build/cubes/{cube}/segments/{segment}",
+    "/rtolap/dags/rtolap_window_approval/window?cube={cube}&segment={segment}",
 )
 
 
@@ -43,10 +44,12 @@ def test_who_may_read_task_logs_sees_process_and_segments(
     airflow: Any, history: Any, routes: list[str], user: str
 ) -> None:
     with airflow.signed_in(user) as client:
-        log, segments, one = (client.get(route).raise_for_status() for route in routes)
+        log, segments, one = (client.get(route).raise_for_status() for route in routes[:3])
+        window = client.get(routes[3])
     assert "receiver" in log.text
     assert history.stream.segment(5) in {segment["segment"] for segment in segments.json()}
     assert one.json()["state"] == "READY"
+    assert "closes by no application" in window.json()["message"]
 
 
 def test_what_does_not_exist_is_not_found(airflow: Any, routes: list[str]) -> None:

@@ -31,6 +31,7 @@ class AnswerTrigger(BaseTrigger):
         params: dict[str, dict[str, Any]],
         application: str,
         window_end_ms: int,
+        lateness_ms: int = 0,
         poll_s: float = 5.0,
         rtolap_conn_id: str = DEFAULT_CONN_ID,
     ) -> None:
@@ -40,6 +41,7 @@ class AnswerTrigger(BaseTrigger):
         self.params = params
         self.application = application
         self.window_end_ms = window_end_ms
+        self.lateness_ms = lateness_ms
         self.poll_s = poll_s
         self.rtolap_conn_id = rtolap_conn_id
 
@@ -50,6 +52,7 @@ class AnswerTrigger(BaseTrigger):
             "params": self.params,
             "application": self.application,
             "window_end_ms": self.window_end_ms,
+            "lateness_ms": self.lateness_ms,
             "poll_s": self.poll_s,
             "rtolap_conn_id": self.rtolap_conn_id,
         }
@@ -65,6 +68,7 @@ class AnswerTrigger(BaseTrigger):
         window = WindowTrigger(
             application=self.application,
             window_end_ms=self.window_end_ms,
+            lateness_ms=self.lateness_ms,
             poll_s=self.poll_s,
             silence_s=None,
             rtolap_conn_id=self.rtolap_conn_id,

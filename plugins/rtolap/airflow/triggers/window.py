@@ -13,6 +13,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from rtolap.airflow.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.windows import Window, explain_async
 from rtolap.airflow.words import state_of
 from rtolap.base.errors import Unavailable
 
@@ -31,13 +32,13 @@ class WindowTrigger(BaseTrigger):
         *,
         application: str,
         window_end_ms: int,
+        lateness_ms: int = 0,
         poll_s: float = 5.0,
         silence_s: float | None = 600.0,
         rtolap_conn_id: str = DEFAULT_CONN_ID,
     ) -> None:
         super().__init__()
-        self.application = application
-        self.window_end_ms = window_end_ms
+        self.window = Window(application, window_end_ms, lateness_ms)
         self.poll_s = poll_s
         self.silence_s = silence_s
         self.rtolap_conn_id = rtolap_conn_id
@@ -45,8 +46,9 @@ class WindowTrigger(BaseTrigger):
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         return f"{__name__}.WindowTrigger", {
-            "application": self.application,
-            "window_end_ms": self.window_end_ms,
+            "application": self.window.application,
+            "window_end_ms": self.window.end_ms,
+            "lateness_ms": self.window.lateness_ms,
             "poll_s": self.poll_s,
             "silence_s": self.silence_s,
             "rtolap_conn_id": self.rtolap_conn_id,
@@ -58,9 +60,9 @@ class WindowTrigger(BaseTrigger):
         async with self._hook.async_coordinator() as coordinator:
             while True:
                 try:
-                    said = await coordinator.explain_window(self.application, self.window_end_ms)
+                    said = await explain_async(coordinator, self.window)
                 except Unavailable as error:
-                    self.log.warning("%s cannot be asked: %s", self.application, error)
+                    self.log.warning("%s cannot be asked: %s", self.window.application, error)
                     silent_s = time.monotonic() - answered_s
                     if self.silence_s is not None and silent_s > self.silence_s:
                         yield TriggerEvent({"error": str(error)})
