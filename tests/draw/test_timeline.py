@@ -27,6 +27,15 @@ def test_who_held_is_told_with_when_and_how_far_behind() -> None:
     )
 
 
+def test_one_that_was_not_seen_at_first_only_weighs_no_more_than_that_time() -> None:
+    history = stalled_history()
+    web = history.levels["web"]
+    first = web.hosts[2].model_copy(update={"at": (0, 1, 2), "latest_ms": (None,) * 3})
+    levels = {"web": web.model_copy(update={"hosts": (first, web.hosts[1])})}
+    holders = timeline(history.model_copy(update={"levels": levels})).panels[0].holders
+    assert [(one.name, one.weight_ms) for one in holders] == [("b", 301_000), ("c", 2_000)]
+
+
 def test_the_time_of_holding_is_the_one_around_the_worst_moment() -> None:
     history = stalled_history()
     web = history.levels["web"]

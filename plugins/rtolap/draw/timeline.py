@@ -46,10 +46,17 @@ class Trace:
         """In how many samples."""
         return int(np.count_nonzero(self.holds))
 
+    @property
+    def weight_ms(self) -> int:
+        """How far behind it was while it held; of one that was never seen, for how long it held."""
+        if self.behind_max_ms is not None:
+            return self.behind_max_ms
+        return 0 if self.from_ms is None or self.until_ms is None else self.until_ms - self.from_ms
+
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One level. Traces that held it come first, and of them those never seen, then the furthest behind.
+    """One level. Traces that held it come first, by `weight_ms`.
 
     `holding`: how many hosts held it when it was furthest behind.
     """
@@ -197,9 +204,8 @@ def _furthest(line_ms: Line, at_ms: Line) -> int:
     return int(behind_ms.size - 1 - np.argmax(behind_ms[::-1]))
 
 
-def _rank(one: Trace) -> tuple[bool, bool, int, int, str]:
-    behind_ms = one.behind_max_ms
-    return (not one.held, behind_ms is not None, -(behind_ms or 0), -one.held, one.name)
+def _rank(one: Trace) -> tuple[bool, int, int, str]:
+    return (not one.held, -one.weight_ms, -one.held, one.name)
 
 
 def _closings(history: ApplicationHistory, window_ms: int) -> Iterator[Closing]:

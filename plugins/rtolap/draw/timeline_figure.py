@@ -79,9 +79,9 @@ def _behind(one: Trace) -> str:
 
 def _noteworthy(panel: Panel) -> list[Trace]:
     """Hosts and units that held it, but for those that did so for a tenth of the longest at most."""
-    worst_ms = max((one.behind_max_ms or 0 for one in panel.holders), default=0)
+    worst_ms = max((one.weight_ms for one in panel.holders), default=0)
     hosts, units = (
-        [one for one in held if one.held and (one.behind_max_ms is None or one.behind_max_ms * 10 > worst_ms)]
+        [one for one in held if one.held and one.weight_ms * 10 > worst_ms]
         for held in (panel.hosts, panel.units)
     )
     return hosts[:_NAMED] + units[:_NAMED]

@@ -53,7 +53,8 @@ class UnitTrace(Message):
 
 class LevelHistory(Message):
     """`input_ms`, `output_ms` and `holding` (hosts not beyond the input watermark) have an entry per
-    sample. Of a source that knows no hosts, `hosts` are its partitions."""
+    sample. Of a source that knows no hosts, `hosts` are its partitions; of every source those that have not
+    spoken to this leader yet, which then hold it and no host does."""
 
     role: LevelRole
     input_ms: tuple[int | None, ...]

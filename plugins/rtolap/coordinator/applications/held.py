@@ -25,7 +25,9 @@ def sample(running: RunningApplication, now_ms: int) -> Sample:
     hosts: dict[str, Sequence[Held]] = {}
     with running.lock:
         for level, source in running.sources.items():
-            if source.named:
+            if source.awaited:  # the rule is not asked before they have spoken
+                hosts[level] = [(_partition(one), NEVER) for one in sorted(source.awaited)[:HOSTS_KEPT]]
+            elif source.named:
                 latest_ms = _counting_ms(source)
                 mark_ms = marks.levels[level].input_ms if level in marks.levels else None
                 holding[level] = int(np.count_nonzero(latest_ms <= (NEVER if mark_ms is None else mark_ms)))
@@ -95,10 +97,14 @@ def _furthest(source: SourceState, latest_ms: Instants) -> list[Held]:
     return [(source.hosts.names[at], int(latest_ms[at])) for at in places.tolist() if latest_ms[at] != _LAST]
 
 
+def _partition(number: int) -> str:
+    return f"partition {number}"
+
+
 def _partitions(source: SourceState) -> list[Held]:
     """Of a source that knows no hosts."""
     reached = source.progress.partition_latest_ms()
-    heard = ((f"partition {one}", reached.get(one, NEVER)) for one in source.generations())
+    heard = ((_partition(one), reached.get(one, NEVER)) for one in source.generations())
     return heapq.nsmallest(HOSTS_KEPT, heard, key=lambda held: held[1])
 
 
