@@ -6,78 +6,23 @@ import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from rtolap.base.errors import DefinitionError, NotFound, Refused, Unavailable
+from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.metadata.store import Create
-from rtolap.testing.coordinator_harness import HOUR_MS, TOKEN, Cluster
-from rtolap.testing.metadata_contract import eventually
+from rtolap.testing.application_reports import (
+    NAME,
+    application,
+    counters,
+    declared,
+    now,
+    registered,
+    takeover,
+)
+from rtolap.testing.coordinator_harness import HOUR_MS, Cluster
 from rtolap.wire import watermark as wire
-from rtolap.wire.watermark_client import WatermarkClient
-
-NAME = "logs"
-
-
-def application(**source: Any) -> dict[str, Any]:
-    web = {
-        "name": "web",
-        "rule": {"host_precise": {"delayed_hosts_ppm": 0}},
-        "hosts": {"registry": {"lease_ms": 60_000}},
-        **source,
-    }
-    return {
-        "name": NAME,
-        "sources": [web],
-        "operators": [{"name": "sessions"}],
-        "sinks": [{"name": "store"}],
-        "edges": [["web", "sessions"], ["sessions", "store"]],
-    }
-
-
-class Reporter:
-    """A client by hand: plain JSON, one batch at a time."""
-
-    def __init__(self, cluster: Cluster, client_id: str = "c1") -> None:
-        self.cluster = cluster
-        self.client_id = client_id
-        self.sequence = 0
-        self.epoch = 0
-
-    def post(self, **batch: Any) -> dict[str, Any]:
-        body = {"client_id": self.client_id, "sequence": self.sequence, "client_epoch": self.epoch, **batch}
-        response = self.cluster.http.post(f"/api/v1/applications/{NAME}/reports", json=body)
-        assert response.status_code == 200, response.text
-        answer: dict[str, Any] = response.json()
-        return answer
-
-    def send(self, **batch: Any) -> dict[str, Any]:
-        self.sequence += 1
-        answer = self.post(begins=self.sequence == 1, **batch)
-        if answer["resend"]:
-            self.epoch = answer["epoch"]
-            self.sequence += 1
-            answer = self.post(begins=True, **batch)
-        return answer
-
-    def progress(self, partition: int, **hosts_ms: int) -> dict[str, Any]:
-        source = {"level": "web", "partition": partition, "generation": 0, "progress": hosts_ms}
-        return self.send(sources=[source])
-
-
-def declared(cluster: Cluster, **source: Any) -> Reporter:
-    cluster.client.create_application(application(**source))
-    return Reporter(cluster)
-
-
-def registered(cluster: Cluster, *names: str) -> None:
-    cluster.client.change_hosts(NAME, "web", "register", names)
-
-
-def now(cluster: Cluster, minus_ms: int = 0) -> int:
-    return cluster.clock.now_ms() - minus_ms
 
 
 def test_the_slowest_host_and_the_oldest_work_decide(cluster: Cluster) -> None:
@@ -129,105 +74,6 @@ def test_columns_in_msgpack_say_the_same_as_names_in_json(cluster: Cluster) -> N
     assert (slowest.host, slowest.behind_ms) == ("b", 9)
 
 
-# -- bad input: told, counted, and without effect -----------------------------------------------------------
-
-
-def counters(cluster: Cluster) -> dict[str, int]:
-    return cluster.client.application(NAME).counters
-
-
-@pytest.mark.parametrize(
-    ("latest_ms", "counter", "said"),
-    [
-        (2_000_000, "in_future", "2000000 ms ahead of the clock; expected at most 60000 ms"),
-        (8 * HOUR_MS - 500, "in_future", "8 whole hours ahead: does it log local time as UTC?"),
-        (-(10**13), "negative", "before 1970"),
-    ],
-)
-def test_an_instant_that_cannot_be_changes_nothing(
-    cluster: Cluster, latest_ms: int, counter: str, said: str
-) -> None:
-    reporter = declared(cluster)
-    registered(cluster, "a", "b")
-    reporter.progress(0, a=now(cluster, 10), b=now(cluster, 10))
-    [refusal] = reporter.progress(0, a=now(cluster) + latest_ms, b=now(cluster, 5))["refused"]
-    assert "a" in refusal["what"]
-    assert said in refusal["why"]
-    assert counters(cluster)[counter] == 1
-    cluster.coordinator.tick()
-    assert cluster.client.application_watermarks(NAME).global_ms == now(cluster, 10), "b alone has moved"
-
-
-def test_an_unknown_host_is_refused_until_it_is_listed_and_then_asked_for_again(cluster: Cluster) -> None:
-    declared(cluster)
-    registered(cluster, "a")
-    with WatermarkClient(
-        ["http://testserver"], TOKEN, NAME, every_s=3600, transport=cluster.http._transport
-    ) as client:
-        client.report_progress("web", 0, 0, ["a", "stranger"], [now(cluster, 5), now(cluster, 9)])
-        client.flush()
-        assert client.refused_entries == 1
-        assert "stranger" in client.last_refused[0].what
-        assert counters(cluster)["unknown_hosts"] == 1
-        registered(cluster, "stranger")
-        client.flush()
-        cluster.coordinator.tick()
-        assert cluster.client.application_watermarks(NAME).global_ms == now(cluster, 9)
-
-
-def test_unknown_levels_and_units_without_sense_are_refused(cluster: Cluster) -> None:
-    reporter = declared(cluster)
-    answer = reporter.send(
-        sources=[{"level": "wep", "partition": 0, "generation": 0, "progress": {"a": 1}}],
-        units=[
-            {"level": "nowhere", "processor": "p"},
-            {"level": "store", "processor": ""},
-            {"level": "store", "processor": "p", "oldest_work_ms": -1},
-        ],
-    )
-    assert [one["what"] for one in answer["refused"]] == ["nowhere/p/0", "store//0", "store/p/0", "wep"]
-    assert "expected one of web" in answer["refused"][3]["why"]
-    assert counters(cluster)["unknown_levels"] == 2
-    assert cluster.client.application(NAME).units == 0
-
-
-@pytest.mark.parametrize(
-    ("body", "said"),
-    [
-        (b"\xff\xff", "not a batch of reports"),
-        (b'{"client_id": "c", "sequence": 1, "extra": 1}', "extra"),
-        (b'{"client_id": "", "sequence": 1}', "without a sender"),
-        (b'{"client_id": "c", "sequence": 1, "sources": [{"level": "web", "partition": 0, "generation": 0,'
-         b' "index": "AAA=", "latest_ms": ""}]}', "is cut off"),
-        (b'{"client_id": "c", "sequence": 1, "sources": [{"level": "web", "partition": 0, "generation": 0,'
-         b' "index": "AAAAAA==", "latest_ms": ""}]}', "differ in length"),
-        (b" " * (wire.REPORT_BYTES_MAX + 1), "too large"),
-    ],
-)  # fmt: skip
-def test_a_batch_that_cannot_be_read_is_refused_whole(cluster: Cluster, body: bytes, said: str) -> None:
-    declared(cluster)
-    answer = cluster.http.post(f"/api/v1/applications/{NAME}/reports", content=body)
-    assert (answer.status_code, answer.json()["code"]) == (422, "definition")
-    assert said in answer.json()["message"]
-    assert cluster.client.application(NAME).clients == 0
-    assert counters(cluster).get("refused_batches", 0) == (said != "too large")
-
-
-def test_of_two_applications_with_one_name_the_first_stands(cluster: Cluster) -> None:
-    declared(cluster)
-    cluster.client.create_application(application())  # the same: nothing to do
-    with pytest.raises(Refused, match="another definition"):
-        cluster.client.create_application(application(heartbeat_ms=1000))
-    cycle = application()
-    cycle["operators"].append({"name": "back"})
-    cycle["edges"] += [["sessions", "back"], ["back", "sessions"]]
-    with pytest.raises(DefinitionError, match="a cycle"):
-        cluster.client.create_application({**cycle, "name": "other"})
-    assert cluster.client.applications() == [NAME]
-    with pytest.raises(NotFound):
-        cluster.client.application_watermarks("other")
-
-
 # -- sessions, takeovers ------------------------------------------------------------------------------------
 
 
@@ -252,6 +98,30 @@ def test_a_batch_that_counts_on_names_never_said_is_answered_with_resend(cluster
     assert reporter.post(sources=[source])["resend"]
 
 
+def test_a_host_that_is_listed_late_is_asked_for_although_others_go_on(cluster: Cluster) -> None:
+    reporter = declared(cluster)
+    registered(cluster, "a")
+
+    def columns(*hosts_ms: int) -> dict[str, Any]:
+        index = np.arange(len(hosts_ms), dtype="<i4").tobytes()
+        latest_ms = np.array(hosts_ms, "<i8").tobytes()
+        names = ("a", "late") if reporter.sequence == 0 else ()
+        source = wire.SourceReport("web", 0, 0, names, 0, index, latest_ms)
+        reporter.sequence += 1
+        batch = wire.ReportBatch("c1", reporter.sequence, reporter.epoch, reporter.sequence == 1, (source,))
+        response = cluster.http.post(
+            f"/api/v1/applications/{NAME}/reports", content=msgspec.json.encode(batch)
+        )
+        answer: dict[str, Any] = response.json()
+        return answer
+
+    reporter.epoch = cluster.client.application(NAME).epoch
+    assert len(columns(now(cluster, 9), now(cluster, 8))["refused"]) == 1
+    registered(cluster, "late")
+    answer = columns(now(cluster, 5))
+    assert (answer["refused"], answer["resend"]) == ([], True), "nothing new of the late one"
+
+
 def test_a_former_generation_is_refused(cluster: Cluster) -> None:
     reporter = declared(cluster)
     registered(cluster, "a")
@@ -262,12 +132,6 @@ def test_a_former_generation_is_refused(cluster: Cluster) -> None:
     ]
     assert "generation 3 is over" in refusal["why"]
     assert counters(cluster)["stale_reports"] == 1
-
-
-def takeover(cluster: Cluster) -> None:
-    """The same process leads again, in another term, as after the loss of its session."""
-    cluster.store.expire()
-    eventually(lambda: cluster.coordinator.leadership.fence() is not None, "it leads again")
 
 
 def test_a_new_leader_publishes_no_smaller_value_and_waits_for_who_was_known(cluster: Cluster) -> None:

@@ -12,6 +12,7 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound
 from rtolap.coordinator.applications.limits import HOSTS_MAX, INSTANT_MAX_MS
 from rtolap.coordinator.applications.sources import SourceState
+from rtolap.metadata.application_hosts import KeptHosts, packed
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.model.application import HostList
 from rtolap.wire import watermark as wire
@@ -40,7 +41,7 @@ class HostChanges:
         self._kept_epochs = {level: source.hosts.epoch for level, source in sources.items()}
 
     def change(self, change: wire.HostsChange) -> wire.HostsChanged:
-        """All of it or nothing. Raises DefinitionError, NotFound; `change.level` is one of the sources."""
+        """All of it or nothing, to a level that is a source. Raises DefinitionError, NotFound, Refused."""
         source = self._sources[change.level]
         listed = source.source.hosts
         check_host_names(change.hosts, "hosts")
@@ -57,8 +58,7 @@ class HostChanges:
             )
         with self._lock:
             if lease_ms is not None and change.action in ("register", "renew"):
-                if len(source.hosts) + len(set(change.hosts) - set(source.hosts.index)) > HOSTS_MAX:
-                    raise DefinitionError("too many hosts", expected=f"at most {HOSTS_MAX}")
+                self._refuse_too_many(change.level, change.hosts)
                 source.hosts.register(change.hosts, now_ms, lease_ms)
             else:
                 _let_go(source, listed, change, now_ms)
@@ -73,16 +73,30 @@ class HostChanges:
             )
 
     def replace(self, level: str, names: Sequence[str]) -> None:
-        """A list that was fetched."""
+        """A list that was fetched. Raises DefinitionError, Refused, and then the former one stands."""
         source = self._sources[level]
         listed = source.source.hosts
         assert listed is not None, "only sources with a list are fetched for"
         with self._lock:
+            self._refuse_too_many(level, names)
             source.hosts.replace(names, self._clock.now_ms(), listed.grace_ms)
             source.hosts_changed()
             source.list_problem = None
             source.listed_once = True
         self.keep(level)
+
+    def _refuse_too_many(self, level: str, names: Sequence[str]) -> None:
+        """Before anything is changed: more than `HOSTS_MAX`, or than a node holds."""
+        hosts = self._sources[level].hosts
+        fresh = [name for name, at in zip(names, hosts.indices(names).tolist(), strict=True) if at < 0]
+        if not fresh:
+            return
+        kept = [hosts.names[at] for at in hosts.kept().tolist()]
+        if len(kept) + len(fresh) > HOSTS_MAX:
+            raise DefinitionError(
+                "too many hosts", expected=f"at most {HOSTS_MAX}", found=len(kept) + len(fresh)
+            )
+        packed(KeptHosts(0, (*kept, *fresh)), f"{self._name}/{level}")
 
     def keep(self, level: str) -> None:
         """Persist the list if it is another one; one write for all that wait for it."""

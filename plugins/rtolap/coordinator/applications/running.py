@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import DefinitionError, RtolapError
+from rtolap.base.errors import DefinitionError, NotFound, Refused, RtolapError
 from rtolap.coordinator.applications.host_changes import HostChanges
 from rtolap.coordinator.applications.intake import Intake
 from rtolap.coordinator.applications.limits import NAME_MAX
@@ -133,9 +133,13 @@ class RunningApplication:
         return found
 
     def change_hosts(self, change: wire.HostsChange) -> wire.HostsChanged:
-        """Raises DefinitionError, NotFound."""
-        self.source(change.level)
-        return self._host_changes.change(change)
+        """Raises DefinitionError, NotFound, Refused."""
+        try:
+            self.source(change.level)
+            return self._host_changes.change(change)
+        except (DefinitionError, NotFound, Refused):
+            self.count("refused_host_changes")
+            raise
 
     def replace_hosts(self, level: str, names: Sequence[str]) -> None:
         """A list that was fetched."""

@@ -82,11 +82,9 @@ def take(
 
 def missed_names(source: SourceState, session: SessionNames) -> bool:
     """Is a host listed now that was not when the session named it? Then it has to be said again."""
-    if not source.named or session.mapped_at == source.list_state:
-        return False
-    before = session.at
-    after = session.indices(source.hosts, source.list_state)[: before.size]
-    return bool(((before < 0) & (after >= 0)).any())
+    if source.named:
+        session.indices(source.hosts, source.list_state)
+    return session.missed
 
 
 def _named(source: SourceState, report: SourceReport, session: SessionNames, found: Columns | None) -> _Rows:
