@@ -1,0 +1,126 @@
+"""What a tablet does to its disk, operation by operation: the seam at which tests end the world.
+
+Reading goes past it: what is read was made durable before.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+from typing import Protocol
+
+from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.base.files import fsync_dir
+
+
+class OpenFile(Protocol):
+    """A new file, written from its beginning to its end."""
+
+    def write(self, data: bytes | memoryview) -> None: ...
+
+    def sync(self) -> None:
+        """Everything written is durable; the file's name is not, before its folder is synced."""
+
+    def close(self) -> None: ...
+
+
+class Disk(Protocol):
+    """Every call raises OSError as the system does (`errno.ENOSPC`: no space left)."""
+
+    def create(self, path: Path) -> OpenFile:
+        """Takes the place of what was there."""
+
+    def append(self, path: Path, data: bytes) -> None:
+        """At the end of a file that is there, durable on return."""
+
+    def truncate(self, path: Path, length_bytes: int) -> None:
+        """Durable on return."""
+
+    def make_folder(self, path: Path) -> None: ...
+
+    def rename(self, source: Path, target: Path) -> None: ...
+
+    def remove(self, path: Path) -> None:
+        """A file or a whole folder; harmless when it is gone."""
+
+    def sync_folder(self, path: Path) -> None:
+        """Names made, renamed and removed in a folder are durable."""
+
+
+class _RealFile:
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
+
+    def write(self, data: bytes | memoryview) -> None:
+        _write_all(self._descriptor, data)
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+class RealDisk:
+    def create(self, path: Path) -> OpenFile:
+        return _RealFile(path)
+
+    def append(self, path: Path, data: bytes) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+        try:
+            _write_all(descriptor, data)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def truncate(self, path: Path, length_bytes: int) -> None:
+        descriptor = os.open(path, os.O_WRONLY)
+        try:
+            os.ftruncate(descriptor, length_bytes)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def make_folder(self, path: Path) -> None:
+        path.mkdir(exist_ok=True)
+
+    def rename(self, source: Path, target: Path) -> None:
+        os.rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+    def sync_folder(self, path: Path) -> None:
+        fsync_dir(path)
+
+
+def write_file(disk: Disk, path: Path, data: bytes) -> None:
+    """A whole small file, durable but for its name."""
+    file = disk.create(path)
+    try:
+        file.write(data)
+        file.sync()
+    finally:
+        file.close()
+
+
+def disk_error(error: OSError, attempted: str) -> RtolapError:
+    """What a caller is told: nothing visible has changed."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return Unavailable(
+        f"{attempted}: {'the disk is full' if full else 'the disk failed'}",
+        found=error.strerror or str(error),
+        action="nothing that is visible has changed; "
+        + ("make room, then send it again" if full else "see to the disk, then send it again"),
+    )
+
+
+def _write_all(descriptor: int, data: bytes | memoryview) -> None:
+    view = memoryview(data).cast("B")
+    while view:
+        view = view[os.write(descriptor, view) :]

@@ -1,0 +1,134 @@
+"""A transaction's rows on their way into files: collected in memory, merged, sorted, flushed by size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rtolap.model.stored_schema import StoredSchema
+from rtolap.tablet.columns import DELETE_SIGN, accept, file_column
+from rtolap.tablet.disk import Disk
+from rtolap.tablet.file_writer import Compression, FileWriter
+from rtolap.tablet.records import FileMeta
+from rtolap.tablet.reduce import merge
+from rtolap.tablet.settings import TabletSettings
+from rtolap.tablet.steps import file_name
+
+
+class Memtable:
+    """Bounded: `add` at most what `is_full` has not said yet, then `take`."""
+
+    def __init__(self, schema: StoredSchema, bytes_max: int) -> None:
+        self._schema, self._bytes_max = schema, bytes_max
+        self._tables: list[pa.Table] = []
+        self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """By name. Raises DefinitionError as `accept` does."""
+        table = accept(batch, self._schema)
+        if table.num_rows:
+            self._tables.append(table)
+            self._bytes += table.nbytes
+
+    def is_full(self) -> bool:
+        """Rows of equal keys are merged first; what merges well stays in memory. Refused as `merge` does."""
+        if self._bytes < self._bytes_max:
+            return False
+        if self._schema.model == "duplicate":
+            return True
+        merged = self._merged()
+        self._tables, self._bytes = [merged], merged.nbytes
+        return self._bytes > self._bytes_max // 2
+
+    def take(self) -> pa.Table | None:
+        """Everything, sorted and merged, in file columns; None when there is nothing."""
+        if not self._tables:
+            return None
+        merged = self._merged()
+        self._tables, self._bytes = [], 0
+        return merged
+
+    def _merged(self) -> pa.Table:
+        if len(self._tables) == 1:
+            return merge(self._tables[0], self._schema)
+        return merge(_together(self._tables).combine_chunks(), self._schema)
+
+
+class FileLoader:
+    """Flushes into `<folder>/<i>.rows`. OSError as the disk raises it."""
+
+    def __init__(self, disk: Disk, folder: Path, schema: StoredSchema, settings: TabletSettings) -> None:
+        self._disk, self._folder, self._schema, self._settings = disk, folder, schema, settings
+        self._memtable = Memtable(schema, settings.memtable_bytes_max)
+        self._files: list[FileMeta] = []
+
+    def add(self, batch: pa.RecordBatch | pa.Table) -> None:
+        self._memtable.add(batch)
+        if self._memtable.is_full():
+            self._flush()
+
+    def finish(self) -> tuple[FileMeta, ...]:
+        self._flush()
+        return tuple(self._files)
+
+    def _flush(self) -> None:
+        table = self._memtable.take()
+        if table is None:
+            return
+        name = file_name(len(self._files))
+        path = self._folder / name
+        table = without_idle_signs(table)
+        writer = open_writer(
+            self._disk,
+            path,
+            table.schema,
+            self._schema,
+            self._settings.load_compression,
+            self._settings.block_rows,
+        )
+        try:
+            writer.append(table)
+            writer.finish()
+        finally:
+            writer.close()
+        self._files.append(FileMeta(name, table.num_rows, path.stat().st_size))
+
+
+def open_writer(
+    disk: Disk,
+    path: Path,
+    columns: pa.Schema,
+    schema: StoredSchema,
+    compression: Compression | None,
+    block_rows: int,
+) -> FileWriter:
+    return FileWriter(
+        disk,
+        path,
+        columns,
+        tuple(file_column(column_id) for column_id in schema.keys),
+        with_hashes=schema.model == "unique",
+        compression=compression,
+        block_rows=block_rows,
+    )
+
+
+def without_idle_signs(table: pa.Table) -> pa.Table:
+    """Less the delete signs, when none is set."""
+    if DELETE_SIGN in table.column_names and not pc.any(table.column(DELETE_SIGN)).as_py():
+        return table.drop_columns([DELETE_SIGN])
+    return table
+
+
+def _together(tables: list[pa.Table]) -> pa.Table:
+    """Batches with delete signs and without."""
+    if any(DELETE_SIGN in table.column_names for table in tables):
+        tables = [
+            table
+            if DELETE_SIGN in table.column_names
+            else table.append_column(DELETE_SIGN, pa.repeat(pa.scalar(False), table.num_rows))
+            for table in tables
+        ]
+    return pa.concat_tables(tables)

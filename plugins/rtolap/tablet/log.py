@@ -1,0 +1,168 @@
+"""The tablet's log: one record after another, each durable before the next. FORMAT.md has the bytes."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import msgspec
+import xxhash
+
+from rtolap.base.errors import Corrupted, Unavailable
+from rtolap.tablet.disk import Disk, disk_error, write_file
+from rtolap.tablet.records import Checkpoint, Record, TabletState
+from rtolap.tablet.state import apply
+from rtolap.tablet.steps import LOG_PREFIX, log_file
+
+_MAGIC = b"RTOLAPL1"
+_FRAME = struct.Struct("<IQQ")
+_LENGTH = struct.Struct("<I")
+CHECKPOINT_BYTES = 1 << 20  # a log longer than this, and than twice its first record, begins anew
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Record)
+
+
+class Log:
+    """Open for appending. Not for several threads at once."""
+
+    def __init__(self, disk: Disk, root: Path, generation: int, size_bytes: int, first_bytes: int) -> None:
+        self._disk, self._root, self._generation = disk, root, generation
+        self._size_bytes, self._first_bytes = size_bytes, first_bytes
+        self._broken: str | None = None
+
+    def append(self, record: Record, attempted: str) -> None:
+        """Durable on return. Unavailable: it is not there; or, as the message says, nobody knows."""
+        if self._broken is not None:
+            raise _stopped(attempted, self._broken)
+        path = log_file(self._root, self._generation)
+        frame = _frame(record, self._size_bytes)
+        try:
+            self._disk.append(path, frame)
+        except OSError as error:
+            try:
+                self._disk.truncate(path, self._size_bytes)
+            except OSError as second:
+                self._broken = f"its log took half a record ({second.strerror})"
+                raise _stopped(attempted, self._broken) from error
+            raise disk_error(error, attempted) from error
+        self._size_bytes += len(frame)
+
+    def stop(self, reason: str) -> None:
+        """Nothing is appended from here on: what is on the disk is to be looked at anew."""
+        self._broken = reason
+
+    @property
+    def stopped(self) -> str | None:
+        return self._broken
+
+    @property
+    def is_long(self) -> bool:
+        return self._size_bytes > CHECKPOINT_BYTES and self._size_bytes > 2 * self._first_bytes
+
+    def begin_anew(self, state: TabletState) -> None:
+        """Steps 15 and 16. OSError leaves the present log in use."""
+        generation = self._generation + 1
+        size_bytes = _write_first(self._disk, self._root, generation, state)
+        old = log_file(self._root, self._generation)
+        self._generation, self._size_bytes, self._first_bytes = generation, size_bytes, size_bytes
+        self._disk.remove(old)
+
+
+def create(disk: Disk, root: Path, state: TabletState) -> Log:
+    size_bytes = _write_first(disk, root, 1, state)
+    return Log(disk, root, 1, size_bytes, size_bytes)
+
+
+def generations(root: Path) -> list[int]:
+    """Logs that are there, ascending; none where there is no tablet."""
+    numbers = [path.name.removeprefix(LOG_PREFIX) for path in root.glob(f"{LOG_PREFIX}*")]
+    return sorted(int(number) for number in numbers if number.isdigit())
+
+
+def recover(disk: Disk, root: Path) -> tuple[Log, TabletState]:
+    """The newest log, less what a crash left at its end; older ones are removed. Raises Corrupted."""
+    *stale, newest = generations(root)
+    path = log_file(root, newest)
+    data = path.read_bytes()
+    state, length, first_bytes = _replay(path, data)
+    if length < len(data):
+        disk.truncate(path, length)
+    for generation in stale:
+        disk.remove(log_file(root, generation))
+    for half in root.glob(f"{LOG_PREFIX}*.tmp"):
+        disk.remove(half)
+    return Log(disk, root, newest, length, first_bytes), state
+
+
+def _replay(path: Path, data: bytes) -> tuple[TabletState, int, int]:
+    """The state, how many bytes of the log count, and how many the first record takes."""
+    if data[: len(_MAGIC)] != _MAGIC:
+        raise _damaged(path, 0, "magic")
+    at, first_bytes = len(_MAGIC), 0
+    state: TabletState | None = None
+    while at < len(data):
+        end = _frame_end(path, data, at)
+        if end is None:
+            break
+        try:
+            record = _decoder.decode(data[at + _FRAME.size : end])
+        except msgspec.MsgspecError as error:
+            raise _damaged(path, at, f"record ({error})") from error
+        if state is None and not isinstance(record, Checkpoint):
+            raise _damaged(path, at, "first record")
+        state = record.state if isinstance(record, Checkpoint) else apply(_given(state), record)
+        first_bytes = first_bytes or end
+        at = end
+    if state is None:
+        raise _damaged(path, at, "first record")
+    return state, at, first_bytes
+
+
+def _frame_end(path: Path, data: bytes, at: int) -> int | None:
+    """Where the frame ends; None for the rest of an append that was interrupted."""
+    if len(data) - at < _FRAME.size:
+        return None
+    length, length_xxh3, xxh3 = _FRAME.unpack_from(data, at)
+    if length_xxh3 != xxhash.xxh3_64_intdigest(_LENGTH.pack(length), seed=at):
+        if not any(data[at:]):
+            return None
+        raise _damaged(path, at, "length of a record")
+    end: int = at + _FRAME.size + length
+    if end > len(data):
+        return None
+    if xxh3 != xxhash.xxh3_64_intdigest(data[at + _FRAME.size : end]):
+        if not any(data[end - 1 :]):  # the file had grown, but not all of its bytes were there
+            return None
+        raise _damaged(path, at, "checksum of a record")
+    return end
+
+
+def _given(state: TabletState | None) -> TabletState:
+    assert state is not None, "the first record is the whole state"
+    return state
+
+
+def _frame(record: Record, at: int) -> bytes:
+    body = _encoder.encode(record)
+    length_xxh3 = xxhash.xxh3_64_intdigest(_LENGTH.pack(len(body)), seed=at)
+    return _FRAME.pack(len(body), length_xxh3, xxhash.xxh3_64_intdigest(body)) + body
+
+
+def _write_first(disk: Disk, root: Path, generation: int, state: TabletState) -> int:
+    path = log_file(root, generation)
+    half = path.with_name(path.name + ".tmp")
+    data = _MAGIC + _frame(Checkpoint(state), len(_MAGIC))
+    write_file(disk, half, data)
+    disk.rename(half, path)
+    disk.sync_folder(root)
+    return len(data)
+
+
+def _stopped(attempted: str, reason: str) -> Unavailable:
+    return Unavailable(f"{attempted}: the tablet has stopped", found=reason, action="open it again")
+
+
+def _damaged(path: Path, at: int, what: str) -> Corrupted:
+    return Corrupted(
+        f"log {path}: wrong {what} at byte {at}", action="restore the tablet from another replica"
+    )

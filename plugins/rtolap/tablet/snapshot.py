@@ -1,0 +1,62 @@
+"""A pinned version of a tablet: as long as it is open, nothing that it reads is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from types import TracebackType
+
+import pyarrow as pa
+
+from rtolap.base.errors import Refused
+from rtolap.model.predicate import Predicate
+from rtolap.model.stored_schema import StoredSchema
+from rtolap.tablet.records import Rowset
+from rtolap.tablet.scan import View, scan
+
+
+class Snapshot:
+    """Reads as often as wanted, by several threads; `close` unpins. A context manager."""
+
+    def __init__(
+        self,
+        version: int,
+        schema: StoredSchema,
+        rowsets: Sequence[Rowset],
+        views: Sequence[View],
+        rows_max: int,
+        unpin: Callable[[], None],
+    ) -> None:
+        self.version, self.schema, self.rowsets = version, schema, tuple(rowsets)
+        self._views, self._rows_max, self._unpin = tuple(views), rows_max, unpin
+        self._open = True
+
+    def by_rowset(self) -> Iterator[tuple[Rowset, tuple[View, ...]]]:
+        """Files as this version sees them, in order of version."""
+        at = 0
+        for rowset in self.rowsets:
+            yield rowset, self._views[at : at + len(rowset.files)]
+            at += len(rowset.files)
+
+    def read(
+        self, columns: Sequence[str] | None = None, predicate: Predicate | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows that are kept, merged by the model; batches without an order among them.
+
+        NotFound for an unknown column, QueryError for values that do not compare with theirs.
+        """
+        if not self._open:
+            raise Refused(f"version {self.version} is no longer pinned", action="pin it again")
+        return scan(self._views, self.schema, columns, predicate, self._rows_max)
+
+    def close(self) -> None:
+        if self._open:
+            self._open = False
+            self._unpin()
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,94 @@
+"""The rows of one transaction in one tablet, until they are prepared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+
+from rtolap.base.errors import Refused
+from rtolap.model.stored_schema import StoredSchema
+from rtolap.tablet.disk import Disk, disk_error
+from rtolap.tablet.loading import FileLoader
+from rtolap.tablet.records import FileMeta
+from rtolap.tablet.settings import TabletSettings
+
+
+class Transaction:
+    """For one thread. After an error it takes nothing more: what it has written is removed."""
+
+    def __init__(
+        self,
+        txn: int,
+        disk: Disk,
+        folder: Path,
+        schema: StoredSchema,
+        settings: TabletSettings,
+        decide: Callable[[tuple[FileMeta, ...]], None],
+        forget: Callable[[], None],
+    ) -> None:
+        self.txn = txn
+        self._disk, self._folder = disk, folder
+        self._decide, self._forget = decide, forget
+        self._open = True
+        try:
+            disk.remove(folder)  # of an attempt that failed
+            disk.make_folder(folder)  # step 1
+        except OSError as error:
+            raise self._failed(error) from error
+        self._loader = FileLoader(disk, folder, schema, settings)
+
+    def add(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """Rows by the names of the schema that the transaction began with; `__delete_sign` deletes by key.
+
+        DefinitionError: the batch does not fit, and is left out as a whole. Unavailable: the disk failed.
+        Refused: a sum needs more than its type holds.
+        """
+        self._check_open()
+        try:
+            self._loader.add(batch)
+        except OSError as error:
+            raise self._failed(error) from error
+        except Refused:
+            self.abort()
+            raise
+
+    def prepare(self) -> None:
+        """Durable on return: publish or abort decide. Unavailable, Refused: as `add`."""
+        self._check_open()
+        try:
+            files = self._loader.finish()
+            self._disk.sync_folder(self._folder)  # step 2
+            self._disk.sync_folder(self._folder.parent)
+        except OSError as error:
+            raise self._failed(error) from error
+        except Refused:
+            self.abort()
+            raise
+        self._open = False
+        self._decide(files)
+
+    def abort(self) -> None:
+        """Gives up what is not prepared; harmless afterwards."""
+        try:
+            self._give_up()
+        except OSError as error:
+            raise disk_error(error, f"removing the files of transaction {self.txn}") from error
+
+    def _give_up(self) -> None:
+        if self._open:
+            self._open = False
+            self._forget()
+            self._disk.remove(self._folder)
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise Refused(f"transaction {self.txn} takes no more rows", action="begin another one")
+
+    def _failed(self, error: OSError) -> Exception:
+        try:
+            self._give_up()
+        except OSError as second:
+            error.add_note(f"and its folder cannot be removed before the tablet is opened again: {second}")
+        return disk_error(error, f"loading transaction {self.txn}")
