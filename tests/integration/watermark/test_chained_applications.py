@@ -32,18 +32,26 @@ PARTITIONS = 4
 IDLE = PARTITIONS - 1
 WINDOW_MS = 10_000
 WINDOWS = 30
+LEASE_MS = 5_000  # of who may be killed
 GROUPS = 2
 PRECISE = {"host_precise": {"delayed_hosts_ppm": 0}}
 UP: dict[str, Any] = {
     "name": "up",
     "sources": [{"name": "web", "rule": PRECISE, "hosts": {"registry": {"lease_ms": 3_600_000}}}],
     "operators": [{"name": "split"}],
-    "sinks": [{"name": "store"}],
+    "sinks": [{"name": "store", "unit_lease_ms": LEASE_MS}],
     "edges": [["web", "split"], ["split", "store"]],
 }
 DOWN: dict[str, Any] = {
     "name": "down",
-    "sources": [{"name": "results", "rule": PRECISE, "hosts": {"registry": {"lease_ms": 30_000}}}],
+    "sources": [
+        {
+            "name": "results",
+            "rule": PRECISE,
+            "hosts": {"registry": {"lease_ms": LEASE_MS}},
+            "heartbeat_ms": 1000,  # its control records
+        }
+    ],
     "sinks": [{"name": "windows"}],
     "edges": [["results", "windows"]],
 }
@@ -182,6 +190,15 @@ class Upstream:
         seen = {host: log[self.read[host] - 1].at_ms for host, log in self.logs.items() if self.read[host]}
         self.client.report_progress("web", 0, 0, list(seen), list(seen.values()), partitions=1)
 
+    def oracle_ms(self) -> int:
+        """Nothing before this is still to come to the topic."""
+        hosts = [
+            log[read - 1].at_ms if read else 0
+            for log, read in zip(self.logs.values(), self.read.values(), strict=True)
+        ]
+        work = [oldest for group in range(GROUPS) if (oldest := self.sinks.oldest_ms(group)) is not None]
+        return min(hosts + work)
+
     def by_window(self) -> dict[int, set[int]]:
         found: dict[int, set[int]] = defaultdict(set)
         for log in self.logs.values():
@@ -239,6 +256,10 @@ class Downstream:
                 self._seen.add((partition, offset))
             consumer.reader.took(told.statements)
         self.close_windows()
+
+    def watermarks_ms(self) -> list[int]:
+        """As the consumers know it."""
+        return [one.client.global_watermark() or 0 for one in self.consumers.values()]
 
     def close_windows(self) -> None:
         client = next(iter(self.consumers.values())).client
@@ -316,7 +337,13 @@ def go_on(world: World, share_from: float, share_to: float, *, steps: int, but: 
     """Read that part of the hosts' logs, step by step, and count downstream what has come."""
     for step in range(steps):
         world.up.step(share_from + (share_to - share_from) * (step + 1) / steps, but=but)
-        world.down.step()
+        count(world)
+
+
+def count(world: World) -> None:
+    world.down.step()
+    told_ms = world.down.watermarks_ms()
+    assert max(told_ms) <= world.up.oracle_ms(), "early"
 
 
 def go_on_until(world: World, what: str, condition: Callable[[], bool]) -> None:
@@ -324,10 +351,22 @@ def go_on_until(world: World, what: str, condition: Callable[[], bool]) -> None:
 
     def met() -> bool:
         world.up.say()
-        world.down.step()
+        count(world)
         return condition()
 
     wait_for(what, met, timeout_s=90)
+
+
+def catch_up(world: World, *, lost: int | None = None) -> None:
+    """Downstream is told all that is true, so that a little more would be found out. `lost`: the sink that
+    is dead, whose work nobody finishes."""
+
+    def level() -> bool:
+        working = any(events for group, events in world.sinks.waiting.items() if group != lost)
+        return not working and set(world.down.watermarks_ms()) == {world.up.oracle_ms()}
+
+    go_on_until(world, "downstream is where upstream is", level)
+    world.down.close_windows()
 
 
 def test_a_window_downstream_never_closes_before_the_last_event_of_it_was_read(
@@ -337,11 +376,13 @@ def test_a_window_downstream_never_closes_before_the_last_event_of_it_was_read(
     up, down, sinks = run.up, run.down, run.sinks
     wanted = up.by_window()
     go_on(run, 0.0, 0.2, steps=40)
-    go_on_until(run, "windows close while events come", lambda: len(down.closed) > 2)
+    catch_up(run)
+    assert len(down.closed) > 2
     # A host that is late upstream holds the windows downstream.
     held = up.logs["h3"][up.read["h3"] - 1].at_ms
     go_on(run, 0.2, 0.4, steps=40, but="h3")
-    go_on_until(run, "everything that was logged is read", lambda: not any(sinks.waiting.values()))
+    catch_up(run)
+    assert up.oracle_ms() == held
     assert max(down.closed) + WINDOW_MS <= held, "a host has not logged so far"
     assert max(down.counted) > held + 2 * WINDOW_MS, "others have"
     down.commit()
@@ -350,25 +391,30 @@ def test_a_window_downstream_never_closes_before_the_last_event_of_it_was_read(
     up.step(0.5)
     unacknowledged = sinks.kill(0)
     assert unacknowledged, "it died with work"
+    lost_ms = sinks.oldest_ms(0)
     go_on(run, 0.5, 0.55, steps=20)
+    catch_up(run, lost=0)  # which ends the leases of the dead one too
+    assert up.oracle_ms() == lost_ms, "work that nobody has finished holds both applications"
     sinks.start_again(0)
     assert sinks.sent_again >= unacknowledged
     go_on(run, 0.55, 0.6, steps=20)
-    go_on_until(run, "windows close again", lambda: len(down.closed) > closed + 2)
+    catch_up(run)
+    assert len(down.closed) > closed + 2
     # Downstream a consumer dies: the other goes on from what was committed, so records are read again.
     down.die("b")
     go_on(run, 0.6, 0.65, steps=20)
     down.share({"a": [0, 1, 2, 3]})
     closed = len(down.closed)
     go_on(run, 0.65, 0.8, steps=30)
-    go_on_until(run, "windows close for the one consumer", lambda: len(down.closed) > closed + 2)
+    catch_up(run)
+    assert len(down.closed) > closed + 2
     assert down.read_again, "records were read twice"
     # And two again.
     down.commit()
     down.begin("b")
     down.share({"b": [0, 3], "a": [1, 2]})
     go_on(run, 0.8, 1.0, steps=30)
-    go_on_until(run, "every window closes", lambda: len(down.closed) >= len(wanted) - 1)
+    catch_up(run)
     last = max(wanted)  # holds the last event of each host, and cannot be over
     assert {start_ms: ids for start_ms, ids in wanted.items() if start_ms != last} == down.closed
     # Producers that have ended are no longer waited for.
