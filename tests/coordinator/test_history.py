@@ -12,6 +12,7 @@ from rtolap.coordinator.applications import history as room
 from rtolap.coordinator.applications.history import COARSE_ROWS, COARSE_STEP_MS, FINE_ROWS, History, Sample
 from rtolap.metadata.records import UnitKey
 from rtolap.model.validate_application import LEVELS_MAX
+from rtolap.testing.application_reports import takeover
 from rtolap.testing.coordinator_harness import TOKEN, Cluster
 from rtolap.watermark.snapshot import NEVER
 from rtolap.watermark.topology import LevelMarks, Marks
@@ -166,6 +167,26 @@ def test_who_held_a_watermark_is_known_for_every_sample(stalled: Cluster) -> Non
     assert (list(one.levels), len(one.at_ms), one.since_ms) == (["store"], 2, found.since_ms)
 
 
+def test_where_events_are_counted_those_that_owe_most_are_remembered(cluster: Cluster) -> None:
+    """Seven hosts with an event a second die first, then one with a thousand stands still."""
+    rule = {"deficit": {"missing_events_ppm": 100, "window_ms": 60_000}}
+    [web] = APPLICATION["sources"]
+    cluster.client.create_application({**APPLICATION, "sources": [{**web, "rule": rule}]})
+    names = ["alive", "large", *(f"small-{at}" for at in range(7))]
+    cluster.client.change_hosts("logs", "web", "register", names)
+    with WatermarkClient(["http://testserver"], TOKEN, "logs", transport=cluster.http._transport) as client:
+        for second in range(90):
+            moving = names[: 9 if second < 40 else 2 if second < 60 else 1]
+            counts = [1000 if name in ("alive", "large") else 1 for name in moving]
+            client.report_progress("web", 0, 0, moving, [cluster.clock.now_ms()] * len(moving), counts)
+            client.flush()
+            cluster.coordinator.tick()
+            cluster.clock.advance_ms(1000)
+    hosts = cluster.client.application_history("logs", samples=1).levels["web"].hosts
+    assert "large" in {trace.host for trace in hosts}
+    assert "large" not in {one.host for one in cluster.client.application_hosts("logs", limit=5).behind}
+
+
 def test_units_are_listed_with_the_oldest_work_first(stalled: Cluster) -> None:
     found = stalled.client.application_units("logs")
     assert found.counts == {"web": 0, "sessions": 2, "store": 0}
@@ -187,6 +208,22 @@ def test_what_cannot_be_answered_is_refused(stalled: Cluster) -> None:
         stalled.client.application_units("logs", "nothing")
     with pytest.raises(NotFound):
         stalled.client.application_history("nothing")
+
+
+def test_a_new_leader_remembers_from_its_own_beginning_and_names_who_has_not_spoken(stalled: Cluster) -> None:
+    before = stalled.client.application_history("logs")
+    takeover(stalled)
+    stalled.clock.advance_ms(1000)
+    stalled.coordinator.tick()
+    after = stalled.client.application_history("logs")
+    assert after.epoch > before.epoch
+    assert after.since_ms is not None
+    assert after.since_ms > before.at_ms[-1]
+    assert after.global_ms[-1] == before.global_ms[-1]
+    [trace] = after.levels["web"].hosts
+    assert (trace.host, set(trace.latest_ms)) == ("partition 0", {None})
+    assert {(one.processor, one.key_group) for one in after.levels["sessions"].units} == {("w", 1), ("w", 2)}
+    assert all(one.awaited for one in stalled.client.application_units("logs").units)
 
 
 def test_a_new_application_of_the_name_remembers_nothing_of_the_old_one(stalled: Cluster) -> None:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from rtolap.base.errors import DefinitionError
 from rtolap.draw.timeline import CLOSINGS_MAX, Closing, timeline
+from rtolap.draw.timeline_figure import held_by
 from rtolap.testing.watermark_histories import BEGAN_MS, SAMPLES, STALLED, UNIT, WORKING, stalled_history
-from rtolap.wire.watermark_history import ApplicationHistory
+from rtolap.wire.watermark_history import ApplicationHistory, HostTrace
 
 MINUTE_MS = 60_000
 
@@ -27,13 +28,19 @@ def test_who_held_is_told_with_when_and_how_far_behind() -> None:
     )
 
 
-def test_one_that_was_not_seen_at_first_only_weighs_no_more_than_that_time() -> None:
+def test_holders_weigh_what_the_watermark_was_behind_not_what_they_are() -> None:
     history = stalled_history()
     web = history.levels["web"]
-    first = web.hosts[2].model_copy(update={"at": (0, 1, 2), "latest_ms": (None,) * 3})
-    levels = {"web": web.model_copy(update={"hosts": (first, web.hosts[1])})}
-    holders = timeline(history.model_copy(update={"levels": levels})).panels[0].holders
-    assert [(one.name, one.weight_ms) for one in holders] == [("b", 301_000), ("c", 2_000)]
+    briefly = web.hosts[2].model_copy(update={"at": (0, 1, 2), "latest_ms": (None,) * 3})
+    dead = HostTrace(host="d", at=(50, 51), latest_ms=(BEGAN_MS - 86_400_000,) * 2)
+    levels = {"web": web.model_copy(update={"hosts": (briefly, dead, web.hosts[1])})}
+    [panel] = timeline(history.model_copy(update={"levels": levels})).panels
+    assert [(one.name, one.weight_ms) for one in panel.holders] == [
+        ("b", 301_000),
+        ("c", 2_000),
+        ("d", 2_000),
+    ]
+    assert held_by(panel) == "held by b (5m1s) and 1 more host"
 
 
 def test_the_time_of_holding_is_the_one_around_the_worst_moment() -> None:

@@ -29,7 +29,9 @@ class Trace:
 
     `line_ms`: its progress, or its oldest work, in each of them. Where it `holds` the watermark it was up to
     `behind_max_ms` behind the clock, at sample `worst`; None if it was never seen. From `from_ms` to
-    `until_ms` it held without a break, that sample or else the longest such time.
+    `until_ms` it held without a break, that sample or else the longest such time. `weight_ms`: how far behind
+    the clock the watermark was while this one held it, at most: many may hold it at once, some of them for
+    days.
     """
 
     name: str
@@ -40,18 +42,12 @@ class Trace:
     from_ms: int | None = None
     until_ms: int | None = None
     worst: int | None = None
+    weight_ms: int = 0
 
     @property
     def held(self) -> int:
         """In how many samples."""
         return int(np.count_nonzero(self.holds))
-
-    @property
-    def weight_ms(self) -> int:
-        """How far behind it was while it held; of one that was never seen, for how long it held."""
-        if self.behind_max_ms is not None:
-            return self.behind_max_ms
-        return 0 if self.from_ms is None or self.until_ms is None else self.until_ms - self.from_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +174,7 @@ def _trace(
         last = behind_ms.size - 1 - int(np.argmax(behind_ms[::-1]))
         worst, behind_max_ms = int(seen[last]), int(behind_ms[last])
     spell = _spell(at[holds], worst)
+    lag_ms = at_ms - np.where(np.isnan(mark_ms), at_ms[0], mark_ms)  # unknown: so long it was waited for
     return Trace(
         name=name,
         at=at,
@@ -187,6 +184,7 @@ def _trace(
         from_ms=int(at_ms[spell[0]]),
         until_ms=int(at_ms[spell[-1]]),
         worst=worst,
+        weight_ms=int(lag_ms[at[holds]].max()),
     )
 
 
@@ -204,8 +202,8 @@ def _furthest(line_ms: Line, at_ms: Line) -> int:
     return int(behind_ms.size - 1 - np.argmax(behind_ms[::-1]))
 
 
-def _rank(one: Trace) -> tuple[bool, int, int, str]:
-    return (not one.held, -one.weight_ms, -one.held, one.name)
+def _rank(one: Trace) -> tuple[bool, int, bool, int, str]:
+    return (not one.held, -one.weight_ms, one.behind_max_ms is not None, -(one.behind_max_ms or 0), one.name)
 
 
 def _closings(history: ApplicationHistory, window_ms: int) -> Iterator[Closing]:

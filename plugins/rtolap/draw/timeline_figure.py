@@ -70,7 +70,8 @@ def held_by(panel: Panel) -> str:
     named = _noteworthy(panel)
     said = [f"{_short(one.name)} ({_behind(one)})" for one in named]
     more = panel.holding - sum(one in panel.hosts for one in named)
-    return f"held by {', '.join(said)}{f' and {more} more hosts' if more > 0 else ''}" if said else ""
+    others = "" if more <= 0 else f" and {more} more {'host' if more == 1 else 'hosts'}"
+    return f"held by {', '.join(said)}{others}" if said else ""
 
 
 def _behind(one: Trace) -> str:
@@ -78,7 +79,8 @@ def _behind(one: Trace) -> str:
 
 
 def _noteworthy(panel: Panel) -> list[Trace]:
-    """Hosts and units that held it, but for those that did so for a tenth of the longest at most."""
+    """Hosts and units that held it, but for those in whose time it was behind for a tenth of the most at
+    best."""
     worst_ms = max((one.weight_ms for one in panel.holders), default=0)
     hosts, units = (
         [one for one in held if one.held and one.weight_ms * 10 > worst_ms]

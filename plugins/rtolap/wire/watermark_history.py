@@ -34,8 +34,9 @@ class UnitsInfo(Message):
 
 
 class HostTrace(Message):
-    """A host in the samples in which it was among the furthest behind of its source. `at`: positions in
-    `at_ms` of the history; `latest_ms`: what it had been read up to in each, None if it was never seen."""
+    """A host in the samples in which it was among those that hold its source most: that owe the most events,
+    where the rule is `deficit`, else the furthest behind. `at`: positions in `at_ms` of the history;
+    `latest_ms`: what it had been read up to in each, None if it was never seen."""
 
     host: str
     at: tuple[int, ...]

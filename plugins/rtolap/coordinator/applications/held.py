@@ -12,7 +12,8 @@ from rtolap.coordinator.applications.history import HOSTS_KEPT, UNITS_KEPT, Held
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.metadata.records import UnitKey
-from rtolap.watermark.snapshot import NEVER, Instants
+from rtolap.watermark.missing import deficit_ms
+from rtolap.watermark.snapshot import NEVER, Instants, Rates
 from rtolap.watermark.topology import Unit
 from rtolap.wire import watermark_history as wire
 
@@ -31,7 +32,7 @@ def sample(running: RunningApplication, now_ms: int) -> Sample:
                 latest_ms = _counting_ms(source)
                 mark_ms = marks.levels[level].input_ms if level in marks.levels else None
                 holding[level] = int(np.count_nonzero(latest_ms <= (NEVER if mark_ms is None else mark_ms)))
-                hosts[level] = _furthest(source, latest_ms)
+                hosts[level] = _foremost(source, latest_ms, now_ms)
             else:
                 hosts[level] = _partitions(source)
         units = {level: _oldest(level, found) for level, found in running.units.work(marks).items()}
@@ -90,10 +91,15 @@ def _counting_ms(source: SourceState) -> Instants:
     return found
 
 
-def _furthest(source: SourceState, latest_ms: Instants) -> list[Held]:
-    last = min(HOSTS_KEPT, latest_ms.size)
-    places = np.argpartition(latest_ms, last - 1)[:last] if last else np.empty(0, np.int64)
-    places = places[np.argsort(latest_ms[places], kind="stable")]
+def _foremost(source: SourceState, latest_ms: Instants, now_ms: int) -> list[Held]:
+    """Those that hold it most: by the events that they owe where the rule counts events, else by progress."""
+    order: Instants | Rates = latest_ms
+    if source.source.rule.deficit is not None:
+        owed = source.snapshot(now_ms).events_per_ms * deficit_ms(latest_ms, now_ms, source.window_ms)
+        order = -owed if owed.any() else latest_ms
+    last = min(HOSTS_KEPT, order.size)
+    places = np.argpartition(order, last - 1)[:last] if last else np.empty(0, np.int64)
+    places = places[np.argsort(order[places], kind="stable")]
     return [(source.hosts.names[at], int(latest_ms[at])) for at in places.tolist() if latest_ms[at] != _LAST]
 
 

@@ -11,7 +11,7 @@ A sample is one row:
     global_ms             int64             the global low watermark
     marks_ms              int64 [level, 2]  input, output
     holding               int32 [level]     hosts at or before the input watermark; 0 where there are no hosts
-    host, host_ms         [level, HOSTS_KEPT]   the furthest behind, and what they have been read up to
+    host, host_ms         [level, HOSTS_KEPT]   those that hold it most, and what they have been read up to
     unit, unit_ms         [level, UNITS_KEPT]   the units with the oldest work, and that work
 
 A name is an index into `Names`, −1 an empty place; NEVER stands for what is unknown.
@@ -44,7 +44,7 @@ Held = tuple[Name, int]
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """`hosts`: source → (host, progress), the furthest behind first; `units`: level → (unit, oldest work)."""
+    """`hosts`: source → (host, progress), who holds it most first; `units`: level → (unit, oldest work)."""
 
     at_ms: int
     marks: Marks
