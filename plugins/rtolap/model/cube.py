@@ -163,9 +163,11 @@ class Schema(msgspec.Struct, frozen=True):
 
     @property
     def source_columns(self) -> tuple[str, ...]:
-        """Table columns that the cube reads: dimensions, measure arguments, the event time, and the host
-        where an application counts on it."""
+        """Table columns that the cube reads: dimensions, measure arguments, the event time, the mark of
+        heartbeats, and the host where an application counts on it."""
         names = dict.fromkeys((*self.cube.dimensions, self.table.time.column))
+        if self.table.heartbeat_column is not None:
+            names.setdefault(self.table.heartbeat_column)
         if self.cube.watermark is not None and self.table.host_column is not None:
             names.setdefault(self.table.host_column)
         for measure in self.cube.measures:

@@ -40,7 +40,8 @@ class TimeColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """`host_column` names the machine that logged an event, for watermarks by host.
+    """`host_column` names the machine that logged an event, for watermarks by host. A record that is true in
+    `heartbeat_column` is no event: it says that its host has logged everything before its time.
 
     `watermark_records`: the topic carries the watermarks of the application that writes it, in a header of
     its records or in the field `watermark_field` of their values; and control records, which are no events.
@@ -54,6 +55,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     record_bytes_max: int = 1 << 20
     future_max_ms: int = 86_400_000
     host_column: str | None = None
+    heartbeat_column: str | None = None
     watermark_records: Literal["header", "field"] | None = None
     watermark_field: str = "rtolap_watermark"
 

@@ -50,6 +50,7 @@ def table_problems(table: Table) -> tuple[Problem, ...]:
     if not column_faults:
         found += time_problems(table)
     found += _host_column_problems(table)
+    found += _heartbeat_column_problems(table)
     found += _watermark_field_problems(table)
     if not 1 <= table.record_bytes_max <= _RECORD_BYTES_MAX:
         found.append(
@@ -144,6 +145,20 @@ def _host_column_problems(table: Table) -> list[Problem]:
     return [
         Problem(("host_column",), "no host name", expected=expected, found=repr(table.host_column), hint=hint)
     ]
+
+
+def _heartbeat_column_problems(table: Table) -> list[Problem]:
+    name, key = table.heartbeat_column, ("heartbeat_column",)
+    if name is None:
+        return []
+    flags = [column.name for column in table.columns if column.type.strip().lower() == "boolean"]
+    if name not in flags:
+        hint = did_you_mean(name, flags)
+        expected = "a boolean column of the table"
+        return [Problem(key, "no mark of heartbeats", expected=expected, found=repr(name), hint=hint)]
+    if table.host_column is None:
+        return [Problem(key, "a heartbeat is of a host", expected="host_column too", found="none")]
+    return []
 
 
 def _watermark_field_problems(table: Table) -> list[Problem]:

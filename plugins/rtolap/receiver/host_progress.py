@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 import numpy as np
@@ -36,6 +36,10 @@ class Heard:
     partitions: Int64s
     latest_ms: Int64s
     events: Int64s
+
+    def without_events(self) -> Heard:
+        """Of heartbeats: they move progress, and are nothing to be counted."""
+        return replace(self, events=np.zeros_like(self.events))
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rtolap.base.clock import Clock
 from rtolap.format.aggregate import merge_tables
@@ -80,21 +81,26 @@ class Intake:
             self._letters.send(batch, rejects)
             self._progress.refused(batch.partitions[rejects.index], rejects.reason)
         state = replace(state, positions=self._consumer.position()).with_segments(changed)
-        self._progress.took(
-            added, self._clock.monotonic_s(), newest_created_ms(batch), self._heard(batch, decoded)
-        )
+        heard_of = self._heard(batch, decoded)
+        self._progress.took(added, self._clock.monotonic_s(), newest_created_ms(batch), heard_of)
         return state
 
-    def _heard(self, batch: Batch, decoded: Decoded) -> Heard | None:
+    def _heard(self, batch: Batch, decoded: Decoded) -> tuple[Heard, ...]:
         """Of a cube that closes by an application: by host, or by producer where records state watermarks."""
         if self._progress.hosts is None:
-            return None
+            return ()
         if decoded.statements is not None:
-            return stated(decoded.statements)
-        if not decoded.table.num_rows:
-            return None
-        created_ms = None if batch.create_ms is None else batch.create_ms[decoded.places]
-        return heard(decoded.table, created_ms, self._schema.table.host_column)
+            return (stated(decoded.statements),)
+        host = self._schema.table.host_column
+        events = heard(decoded.table, _created(batch, decoded.places), host)
+        if decoded.heartbeats is None:
+            return (events,)
+        beats, places = decoded.heartbeats
+        return events, heard(beats, _created(batch, places), host).without_events()
+
+
+def _created(batch: Batch, places: NDArray[np.int64]) -> NDArray[np.int64] | None:
+    return None if batch.create_ms is None else batch.create_ms[places]
 
 
 def newest_created_ms(batch: Batch) -> dict[int, int]:

@@ -47,7 +47,11 @@ class Progress:
         return dict(self._arrivals)
 
     def took(
-        self, batch: BatchTables, now_s: float, created_ms: Mapping[int, int], heard: Heard | None = None
+        self,
+        batch: BatchTables,
+        now_s: float,
+        created_ms: Mapping[int, int],
+        heard: Sequence[Heard] = (),
     ) -> None:
         """A batch is being swapped in, in this step. `created_ms`: partition → newest timestamp of its
         records.
@@ -73,8 +77,9 @@ class Progress:
         self.counters = counters
         if self.mark_ms is not None:
             self._arrivals.update(dict.fromkeys(batch.tables, self.mark_ms))
-        if self.hosts is not None and heard is not None:
-            self.hosts.took(heard)
+        if self.hosts is not None:
+            for one in heard:
+                self.hosts.took(one)
 
     def refused(self, partitions: NDArray[np.int32], reasons: Sequence[str]) -> None:
         """Records that were refused: the partition and the reason of each."""

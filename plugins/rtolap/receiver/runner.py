@@ -99,10 +99,10 @@ class CubeRunner:
             reports = WatermarkReports(
                 mark,
                 core,
-                metadata=metadata,
                 views=self._views,
                 clock=clock,
                 ask=self._requests.ask,
+                coordinators=self._coordinators,
                 open_client=lambda urls: open_watermark_client(urls, mark.application),
             )
             self._reports = threading.Thread(
@@ -220,6 +220,10 @@ class CubeRunner:
                 close_segment(self._metadata, self.schema, one, by=by, require=self._closing_requires())
             except (Refused, CommitConflict) as error:
                 log.info("segment %d of %s is not closed now: %s", one.start_ms, self.schema.cube.name, error)
+
+    def _coordinators(self) -> tuple[str, ...]:
+        """Where they stand for election; none while ZooKeeper cannot tell."""
+        return tuple(self._metadata.coordinators()) if self._metadata.store.connected() else ()
 
     def _closing_requires(self) -> Callable[[], Sequence[Operation]]:
         if self.schema.cube.watermark is None:

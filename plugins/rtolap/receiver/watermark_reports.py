@@ -15,19 +15,19 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
 
+from numpy.typing import ArrayLike
+
 from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError
-from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import CubeControl
 from rtolap.model.application import CubeWatermark
 from rtolap.receiver.host_progress import PartitionProgress
 from rtolap.receiver.ingest import CubeReceiver
 from rtolap.receiver.takeover import Takeover
-from rtolap.receiver.views import ViewSource
-from rtolap.wire.watermark_client import WatermarkClient
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +43,38 @@ class Ask(Protocol):
     def __call__(self, what: Callable[[], T], /) -> T: ...
 
 
+class Client(Protocol):
+    """`wire.watermark_client.WatermarkClient`, as far as a receiver needs it."""
+
+    def report_progress(
+        self,
+        level: str,
+        partition: int,
+        generation: int,
+        hosts: Sequence[str],
+        latest_ms: ArrayLike,
+        counts: ArrayLike | None = None,
+        *,
+        partitions: int = 0,
+    ) -> None: ...
+
+    def has_taken(self, level: str, partition: int, generation: int) -> bool: ...
+
+    def input_watermark(self, level: str) -> int | None: ...
+
+    def approved_until(self) -> int | None: ...
+
+    def close(self, timeout_s: float) -> None: ...
+
+
+class Views(Protocol):
+    """`views.ViewSource`, as far as reports need it."""
+
+    def generation(self, control: CubeControl) -> int | None: ...
+
+    def offer_takeover(self, takeover: Takeover | None) -> None: ...
+
+
 @dataclass(frozen=True)
 class Taken:
     """Of one moment of the core. `partitions_count`: of the topic, as far as they are assigned."""
@@ -53,28 +85,29 @@ class Taken:
 
 
 class WatermarkReports:
-    """`open_client`: base URLs of the coordinators → a client of the cube's application."""
+    """`coordinators`: their base URLs, none where nobody can tell at present, and the last ones are kept.
+    `open_client`: such URLs → a client of the cube's application."""
 
     def __init__(
         self,
         mark: CubeWatermark,
         core: CubeReceiver,
         *,
-        metadata: ClusterMetadata,
-        views: ViewSource,
+        views: Views,
         clock: Clock,
         ask: Ask,
-        open_client: Callable[[tuple[str, ...]], WatermarkClient],
+        coordinators: Callable[[], Collection[str]],
+        open_client: Callable[[tuple[str, ...]], Client],
     ) -> None:
         self._mark = mark
         self._core = core
-        self._metadata = metadata
         self._views = views
         self._clock = clock
         self._ask = ask
+        self._coordinators = coordinators
         self._open = open_client
         self._urls: tuple[str, ...] = ()
-        self._client: WatermarkClient | None = None
+        self._client: Client | None = None
         self._said: int | None = None  # the generation of which the client has been told everything
         self._takeover: Takeover | None = None
         self._taken_s = float("-inf")
@@ -104,7 +137,7 @@ class WatermarkReports:
             taken = self._ask(self._take_whole)
         self._say(client, taken)
 
-    def _say(self, client: WatermarkClient, taken: Taken) -> None:
+    def _say(self, client: Client, taken: Taken) -> None:
         if taken.generation is None:
             return  # deposed between the two looks
         for partition, progress in taken.progress.items():
@@ -120,7 +153,7 @@ class WatermarkReports:
         self._said = taken.generation
         self._look_at_takeover(client, taken.generation, frozenset(taken.progress))
 
-    def _look_at_takeover(self, client: WatermarkClient, generation: int, partitions: frozenset[int]) -> None:
+    def _look_at_takeover(self, client: Client, generation: int, partitions: frozenset[int]) -> None:
         one = self._takeover
         if one is None or one.generation != generation or not partitions <= one.partitions:
             if not all(client.has_taken(self._mark.source, p, generation) for p in partitions):
@@ -160,13 +193,11 @@ class WatermarkReports:
 
     # -- the client -------------------------------------------------------------------------------------
 
-    def _reach(self) -> WatermarkClient | None:
-        """Coordinators are found where they stand for election; without ZooKeeper the last ones are kept."""
-        if self._metadata.store.connected():
-            urls = tuple(sorted(self._metadata.coordinators()))
-            if urls and urls != self._urls:
-                self._drop_client()
-                self._client, self._urls, self._said = self._open(urls), urls, None
+    def _reach(self) -> Client | None:
+        urls = tuple(sorted(self._coordinators()))
+        if urls and urls != self._urls:
+            self._drop_client()
+            self._client, self._urls, self._said = self._open(urls), urls, None
         return self._client
 
     def _drop_client(self) -> None:

@@ -4,7 +4,8 @@ Nothing is lost on the way in: numbers that a column cannot hold exactly, broken
 are rejects, never wrong values, and one bad record never costs its batch. Only columns that the cube uses are
 read and checked. Numbers may be written as strings; doubles take the nearest double, as JSON numbers do.
 
-Control records of a topic that carries watermarks are neither events nor rejects; their offsets count on.
+Control records of a topic that carries watermarks are neither events nor rejects, and heartbeats of hosts are
+not either; their offsets count on.
 
 The order of checks (and so the reason given when a record has several faults): size, bytes and JSON, types,
 unknown columns, dates and timestamps, event time.
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
@@ -40,13 +42,15 @@ class Decoded:
     `statements`: what the producers of the records state of their watermarks, where the table declares them;
     they may be believed once everything in `table` has been taken in.
 
-    `places`: where in the batch each row of `table` stood.
+    `places`: where in the batch each row of `table` stood. `heartbeats`: accepted records that are
+    heartbeats, with the same columns, and where they stood; None where the table knows none.
     """
 
     table: pa.Table
     rejects: Rejects
     statements: Statements | None = None
     places: Places = field(default_factory=lambda: np.empty(0, np.int64))
+    heartbeats: tuple[pa.Table, Places] | None = None
 
 
 class EventDecoder:
@@ -95,8 +99,14 @@ class EventDecoder:
             places = places[keep]
         columns[PARTITION] = pa.array(np.asarray(partitions, np.int32)[places])
         columns[OFFSET] = pa.array(np.asarray(offsets, np.int64)[places])
+        table, heartbeats = pa.table(columns), None
+        if (mark := self._schema.table.heartbeat_column) is not None:
+            is_beat = table.column(mark).fill_null(False)
+            beats = is_beat.to_numpy()
+            heartbeats = table.filter(is_beat), places[beats]
+            table, places = table.filter(pc.invert(is_beat)), places[~beats]
         return Decoded(
-            pa.table(columns), rejects_of(problems), None if told is None else told.statements, places
+            table, rejects_of(problems), None if told is None else told.statements, places, heartbeats
         )
 
     def _told(
