@@ -10,6 +10,7 @@ import pytest
 from rtolap.base.errors import DefinitionError, NotFound
 from rtolap.coordinator.applications import history as room
 from rtolap.coordinator.applications.history import COARSE_ROWS, COARSE_STEP_MS, FINE_ROWS, History, Sample
+from rtolap.coordinator.applications.history_rows import HOSTS_KEPT
 from rtolap.metadata.records import UnitKey
 from rtolap.model.validate_application import LEVELS_MAX
 from rtolap.testing.application_reports import takeover
@@ -105,11 +106,31 @@ def test_memory_is_bounded_whatever_the_number_of_levels_and_of_names(
     monkeypatch.setattr(room, "COARSE_ROWS", 5)
     history = History(LEVELS)
     for at in range(5_000):  # other hosts in every sample
-        hosts = [(f"h{at}-{place}", at) for place in range(room.HOSTS_KEPT)]
+        hosts = [(f"h{at}-{place}", at) for place in range(HOSTS_KEPT)]
         history.record(Sample(BEGAN_MS + at * 1000, Marks({}), hosts={"web": hosts}))
     assert len(history.names) < 2 * 1024
     last = history.rows(*ALWAYS, 100)[-1]
     assert [history.names.names[at] for at in last["host"][0]] == [f"h4999-{at}" for at in range(5)]
+
+
+def test_levels_that_an_application_keeps_keep_their_history() -> None:
+    history = History(LEVELS)
+    for at in range(FINE_ROWS + 100):  # more than once around
+        held = {"web": [("a", at)]}
+        history.record(Sample(BEGAN_MS + at * 1000, marks(at, at + 1, at + 2), {"web": at}, held))
+    before = history.rows(*ALWAYS, 10**9)
+    changed = history.changed(("enrich", "store", "web"))
+    after = changed.rows(*ALWAYS, 10**9)
+    for column in ("number", "at_ms", "global_ms"):
+        assert (after[column] == before[column]).all()
+    assert (after["marks_ms"][:, 1] == before["marks_ms"][:, 2]).all()
+    assert (after["marks_ms"][:, 2] == before["marks_ms"][:, 0]).all()
+    assert (after["host_ms"][:, 2] == before["host_ms"][:, 0]).all()
+    assert (after["marks_ms"][:, 0] == NEVER).all()
+    assert (after["host"][:, :2] < 0).all()
+    changed.record(Sample(BEGAN_MS + 10**8, Marks({}), hosts={"enrich": [("b", 7)]}))
+    last = changed.rows(*ALWAYS, 10**9)[-1]
+    assert (changed.names.names[last["host"][0][0]], last["number"]) == ("b", before["number"][-1] + 1)
 
 
 # -- over REST ------------------------------------------------------------------------------------------
@@ -224,6 +245,18 @@ def test_a_new_leader_remembers_from_its_own_beginning_and_names_who_has_not_spo
     assert (trace.host, set(trace.latest_ms)) == ("partition 0", {None})
     assert {(one.processor, one.key_group) for one in after.levels["sessions"].units} == {("w", 1), ("w", 2)}
     assert all(one.awaited for one in stalled.client.application_units("logs").units)
+
+
+def test_an_application_that_is_changed_keeps_its_history(stalled: Cluster) -> None:
+    before = stalled.client.application_history("logs")
+    later = {**APPLICATION, "operators": [*APPLICATION["operators"], {"name": "enrich"}]}
+    later["edges"] = [["web", "sessions"], ["sessions", "enrich"], ["enrich", "store"]]
+    answer = stalled.http.put("/api/v1/applications/logs", json=later)
+    assert answer.status_code == 200, answer.text
+    after = stalled.client.application_history("logs")
+    assert after.at_ms == before.at_ms
+    assert after.levels["sessions"] == before.levels["sessions"]
+    assert set(after.levels["enrich"].output_ms) == {None}
 
 
 def test_a_new_application_of_the_name_remembers_nothing_of_the_old_one(stalled: Cluster) -> None:

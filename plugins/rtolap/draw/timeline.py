@@ -23,7 +23,7 @@ Line = NDArray[np.float64]
 Samples = NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Trace:
     """A host, partition or unit in the samples that know it, `at` these positions.
 
@@ -50,7 +50,7 @@ class Trace:
         return int(np.count_nonzero(self.holds))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Panel:
     """One level. Traces that held it come first, by `weight_ms`.
 
@@ -79,7 +79,7 @@ class Closing:
     by: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
     application: str
     at_ms: Line

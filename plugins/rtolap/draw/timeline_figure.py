@@ -67,9 +67,9 @@ def duration(span_ms: float) -> str:
 
 def held_by(panel: Panel) -> str:
     """Who held it most, in words; empty where nobody did."""
-    named = _noteworthy(panel)
-    said = [f"{_short(one.name)} ({_behind(one)})" for one in named]
-    more = panel.holding - sum(one in panel.hosts for one in named)
+    hosts, units = _noteworthy(panel)
+    said = [f"{_short(one.name)} ({_behind(one)})" for one in (*hosts, *units)]
+    more = panel.holding - len(hosts)
     others = "" if more <= 0 else f" and {more} more {'host' if more == 1 else 'hosts'}"
     return f"held by {', '.join(said)}{others}" if said else ""
 
@@ -78,7 +78,7 @@ def _behind(one: Trace) -> str:
     return "never seen" if one.behind_max_ms is None else duration(one.behind_max_ms)
 
 
-def _noteworthy(panel: Panel) -> list[Trace]:
+def _noteworthy(panel: Panel) -> tuple[list[Trace], list[Trace]]:
     """Hosts and units that held it, but for those in whose time it was behind for a tenth of the most at
     best."""
     worst_ms = max((one.weight_ms for one in panel.holders), default=0)
@@ -86,25 +86,25 @@ def _noteworthy(panel: Panel) -> list[Trace]:
         [one for one in held if one.held and one.weight_ms * 10 > worst_ms]
         for held in (panel.hosts, panel.units)
     )
-    return hosts[:_NAMED] + units[:_NAMED]
+    return hosts[:_NAMED], units[:_NAMED]
 
 
 def _draw_panel(place: Axes, at_ms: Line, panel: Panel, lag: bool) -> None:
     y = _Axis(place, at_ms, lag)
     y.now()
-    named = _noteworthy(panel)
-    for one in named:
-        y.line(_whole(one, at_ms, one.holds), _HOST if one in panel.hosts else _UNIT, width=5, alpha=0.35)
+    hosts, units = _noteworthy(panel)
+    named = [*((one, _HOST) for one in hosts), *((one, _UNIT) for one in units)]
+    for one, colour in named:
+        y.line(_whole(one, at_ms, one.holds), colour, width=5, alpha=0.35)
     for unit in panel.units[:_UNITS_DRAWN]:
         y.line(_whole(unit, at_ms), _UNIT, width=0.6)
     if not np.array_equal(panel.input_ms, panel.output_ms, equal_nan=True):
         y.line(panel.input_ms, _MARK, width=0.8, style="--")
     y.line(panel.output_ms, _MARK, width=1.6)
     y.limits(panel.input_ms, panel.output_ms)
-    for one in named:
+    for one, colour in named:
         if one.worst is not None:
-            whole = _whole(one, at_ms)
-            y.name(_short(one.name), one.worst, whole[one.worst], _HOST if one in panel.hosts else _UNIT)
+            y.name(_short(one.name), one.worst, at_ms[one.worst] - (one.behind_max_ms or 0), colour)
     place.set_title(f"{panel.level} ({panel.role})", loc="left", fontsize=9, fontweight="bold")
     place.set_title(held_by(panel), loc="right", fontsize=8, color=_HOST)
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
 from rtolap.coordinator.applications.held import sample
-from rtolap.coordinator.applications.history import History, Name, Rows
+from rtolap.coordinator.applications.history import History
+from rtolap.coordinator.applications.history_rows import NOBODY, Name, Rows
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.records import UnitKey
 from rtolap.model.application import Application
@@ -24,7 +25,7 @@ Places = NDArray[np.int32]
 
 
 class Histories:
-    """Of one term of leadership; thread-safe. An application whose levels have changed begins a new one."""
+    """Of one term of leadership; thread-safe. Levels that a changed application keeps go on."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -88,8 +89,10 @@ class Histories:
     def _of(self, running: RunningApplication) -> History:
         levels = running.application.in_order()
         found = self._kept.get(running.application.name)
-        if found is None or found.levels != levels:
+        if found is None:
             found = self._kept[running.application.name] = History(levels)
+        elif found.levels != levels:
+            found = self._kept[running.application.name] = found.changed(levels)
         return found
 
 
@@ -122,7 +125,7 @@ def _level(application: Application, rows: Rows, at: int, name: str, names: list
 
 def _traces(places: Places, instants_ms: Instants) -> Iterator[tuple[int, Indices, Instants]]:
     """Per name: the samples in which it has a place, and its instant in each."""
-    samples, place = np.nonzero(places >= 0)
+    samples, place = np.nonzero(places != NOBODY)
     index = places[samples, place]
     order = np.argsort(index, kind="stable")
     found, begin = np.unique(index[order], return_index=True)

@@ -23,9 +23,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
-from rtolap.metadata.records import UnitKey
+from rtolap.coordinator.applications.history_rows import (
+    NOBODY,
+    Name,
+    Names,
+    Ring,
+    Rows,
+    empty_rows,
+    for_levels,
+    row_kind,
+)
 from rtolap.watermark.snapshot import NEVER
 from rtolap.watermark.topology import Marks
 
@@ -33,12 +41,8 @@ FINE_ROWS = 3600
 COARSE_ROWS = 2880
 COARSE_STEP_MS = 30_000
 BYTES_MAX = 32 * 1024 * 1024
-HOSTS_KEPT = 5
-UNITS_KEPT = 8
 _NAMES_FREE = 1024  # names below which nobody looks for forgotten ones
 
-Name = str | UnitKey
-Rows = NDArray[np.void]
 Held = tuple[Name, int]
 
 
@@ -53,76 +57,28 @@ class Sample:
     units: Mapping[str, Sequence[Held]] = field(default_factory=dict)
 
 
-class Names:
-    """Name ↔ index. `keep` renumbers."""
-
-    def __init__(self) -> None:
-        self.names: list[Name] = []
-        self._index: dict[Name, int] = {}
-
-    def __len__(self) -> int:
-        return len(self.names)
-
-    def index(self, name: Name) -> int:
-        found = self._index.setdefault(name, len(self.names))
-        if found == len(self.names):
-            self.names.append(name)
-        return found
-
-    def keep(self, kept: NDArray[np.int32]) -> None:
-        """Only these, ascending; the i-th of them gets the index i."""
-        self.names = [self.names[at] for at in kept.tolist()]
-        self._index = {name: at for at, name in enumerate(self.names)}
-
-
-class Ring:
-    """The last rows, in a room that is touched only as it fills."""
-
-    def __init__(self, kind: np.dtype[np.void], size: int) -> None:
-        self._room: Rows = np.empty(size, kind)
-        self._written = 0
-
-    @property
-    def nbytes(self) -> int:
-        return self._room.nbytes
-
-    def append(self, row: Rows) -> None:
-        self._room[self._written % self._room.size] = row
-        self._written += 1
-
-    @property
-    def filled(self) -> Rows:
-        """A view, in no order."""
-        return self._room[: min(self._written, self._room.size)]
-
-    @property
-    def _cut(self) -> int:
-        return self._written % self._room.size if self._written > self._room.size else 0
-
-    @property
-    def oldest(self) -> Rows:
-        """One row; of a ring that is empty there is none."""
-        return self._room[self._cut : self._cut + 1]
-
-    def ordered(self) -> Rows:
-        """A copy, the oldest first."""
-        cut = self._cut
-        return np.concatenate([self.filled[cut:], self.filled[:cut]])
-
-
 class History:
     """Of one application. The caller locks."""
 
     def __init__(self, levels: Sequence[str]) -> None:
         self.levels = tuple(levels)
         self.names = Names()
-        self._kind = _kind(len(self.levels))
-        share = min(1.0, BYTES_MAX / (self._kind.itemsize * (FINE_ROWS + COARSE_ROWS)))
-        self._fine = Ring(self._kind, int(FINE_ROWS * share))
-        self._coarse = Ring(self._kind, int(COARSE_ROWS * share))
+        kind = row_kind(len(self.levels))
+        share = min(1.0, BYTES_MAX / (kind.itemsize * (FINE_ROWS + COARSE_ROWS)))
+        self._fine = Ring(kind, int(FINE_ROWS * share))
+        self._coarse = Ring(kind, int(COARSE_ROWS * share))
         self._samples = 0
         self._coarse_step = -1
         self._names_looked_at = _NAMES_FREE
+
+    def changed(self, levels: Sequence[str]) -> History:
+        """The history of the same application with other levels: those of one name go on."""
+        after = History(levels)
+        for ring, grown in ((self._fine, after._fine), (self._coarse, after._coarse)):
+            grown.extend(for_levels(ring.ordered(), self.levels, after.levels))
+        after.names, after._names_looked_at = self.names, self._names_looked_at
+        after._samples, after._coarse_step = self._samples, self._coarse_step
+        return after
 
     @property
     def bytes_max(self) -> int:
@@ -132,10 +88,10 @@ class History:
     def record(self, sample: Sample) -> None:
         row = self._row(sample)
         self._samples += 1
-        self._fine.append(row)
+        self._fine.extend(row)
         if sample.at_ms // COARSE_STEP_MS != self._coarse_step:
             self._coarse_step = sample.at_ms // COARSE_STEP_MS
-            self._coarse.append(row)
+            self._coarse.extend(row)
         if len(self.names) > self._names_looked_at:
             self._forget_names()
 
@@ -161,46 +117,32 @@ class History:
         return found[np.sort(found.size - 1 - from_the_end)]
 
     def _row(self, sample: Sample) -> Rows:
-        row = np.zeros((), self._kind)
+        [row] = rows = empty_rows(len(self.levels), 1)
         row["number"], row["at_ms"] = self._samples, sample.at_ms
         row["global_ms"] = _ms(sample.marks.global_ms)
-        row["host"], row["unit"] = -1, -1
         for at, level in enumerate(self.levels):
             marks = sample.marks.levels.get(level)
-            row["marks_ms"][at] = NEVER if marks is None else (_ms(marks.input_ms), _ms(marks.output_ms))
+            if marks is not None:
+                row["marks_ms"][at] = _ms(marks.input_ms), _ms(marks.output_ms)
             row["holding"][at] = sample.holding.get(level, 0)
             for kind, held in (("host", sample.hosts), ("unit", sample.units)):
                 places = held.get(level, ())[: row[kind].shape[1]]
                 row[kind][at, : len(places)] = [self.names.index(name) for name, _ in places]
                 row[kind + "_ms"][at, : len(places)] = [instant_ms for _, instant_ms in places]
-        return row
+        return rows
 
     def _forget_names(self) -> None:
         """Looked for whenever there are twice as many names as were left the last time."""
         rings = [ring.filled[kind] for ring in (self._fine, self._coarse) for kind in ("host", "unit")]
-        used = np.unique(np.concatenate([places[places >= 0] for places in rings]))
-        renumbered = np.full(len(self.names) + 1, -1, np.int32)  # the last entry is that of an empty place
+        used = np.unique(np.concatenate([places[places != NOBODY] for places in rings]))
+        renumbered = np.full(
+            len(self.names) + 1, NOBODY, np.int32
+        )  # the last entry is that of an empty place
         renumbered[used] = np.arange(used.size)
         for places in rings:
             places[...] = renumbered[places]
         self.names.keep(used)
         self._names_looked_at = max(2 * len(self.names), _NAMES_FREE)
-
-
-def _kind(levels: int) -> np.dtype[np.void]:
-    return np.dtype(
-        [
-            ("number", "<i8"),
-            ("at_ms", "<i8"),
-            ("global_ms", "<i8"),
-            ("marks_ms", "<i8", (levels, 2)),
-            ("holding", "<i4", (levels,)),
-            ("host", "<i4", (levels, HOSTS_KEPT)),
-            ("host_ms", "<i8", (levels, HOSTS_KEPT)),
-            ("unit", "<i4", (levels, UNITS_KEPT)),
-            ("unit_ms", "<i8", (levels, UNITS_KEPT)),
-        ]
-    )
 
 
 def _ms(instant_ms: int | None) -> int:
