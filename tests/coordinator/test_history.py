@@ -36,16 +36,23 @@ def filled(samples: int, step_ms: int = 1000, levels: tuple[str, ...] = LEVELS) 
     return history
 
 
-def test_an_hour_is_kept_by_the_second_and_a_day_by_half_minutes() -> None:
-    day = filled(26 * 3600)
-    at_ms = day.rows(*ALWAYS, 10**9)["at_ms"]
-    now_ms = BEGAN_MS + (26 * 3600 - 1) * 1000
+def test_the_last_are_kept_by_the_second_and_those_before_by_half_minutes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert (FINE_ROWS * 1000, COARSE_ROWS * COARSE_STEP_MS) == (3_600_000, 86_400_000)
+    fine, coarse = FINE_ROWS // 20, COARSE_ROWS // 20  # of an hour and a day, as a twentieth takes no time
+    monkeypatch.setattr(room, "FINE_ROWS", fine)
+    monkeypatch.setattr(room, "COARSE_ROWS", coarse)
+    samples = coarse * COARSE_STEP_MS // 1000 + 500
+    history = filled(samples)
+    at_ms = history.rows(*ALWAYS, 10**9)["at_ms"]
     steps = np.diff(at_ms)
     assert (steps > 0).all()
-    assert steps[-FINE_ROWS + 1 :].tolist() == [1000] * (FINE_ROWS - 1)
-    assert set(steps[: -FINE_ROWS - 1].tolist()) == {COARSE_STEP_MS}
-    assert day.oldest_ms == at_ms[0]
-    assert now_ms - at_ms[0] == pytest.approx(COARSE_ROWS * COARSE_STEP_MS, abs=COARSE_STEP_MS)
+    assert steps[-fine + 1 :].tolist() == [1000] * (fine - 1)
+    assert set(steps[: -fine - 1].tolist()) == {COARSE_STEP_MS}
+    assert history.oldest_ms == at_ms[0]
+    now_ms = BEGAN_MS + (samples - 1) * 1000
+    assert now_ms - at_ms[0] == pytest.approx(coarse * COARSE_STEP_MS, abs=COARSE_STEP_MS)
 
 
 def test_every_sample_comes_back_as_it_was_told() -> None:

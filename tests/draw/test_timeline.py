@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from rtolap.base.errors import DefinitionError
-from rtolap.draw.timeline import CLOSINGS_MAX, Closing, timeline
+from rtolap.draw.closings import CLOSINGS_MAX, Closing
+from rtolap.draw.timeline import timeline
 from rtolap.draw.timeline_figure import held_by
 from rtolap.testing.watermark_histories import BEGAN_MS, SAMPLES, STALLED, UNIT, WORKING, stalled_history
 from rtolap.wire.watermark_history import ApplicationHistory, HostTrace

@@ -1,4 +1,4 @@
-"""From a history of watermarks to lines, holders and closed windows: what a picture or a table shows.
+"""From a history of watermarks to lines and holders: what a picture or a table shows.
 
 All arrays of one timeline have its length: an entry per sample. Instants are float64 ms since the epoch, NaN
 where nothing is known.
@@ -6,18 +6,17 @@ where nothing is known.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
+from rtolap.draw.closings import Closing, closings
 from rtolap.model.application import LevelRole
 from rtolap.wire.watermark import ApprovalInfo
 from rtolap.wire.watermark_history import ApplicationHistory, LevelHistory
-
-CLOSINGS_MAX = 10_000
 
 Line = NDArray[np.float64]
 Samples = NDArray[np.int64]
@@ -70,15 +69,6 @@ class Panel:
         return tuple(one for one in (*self.hosts, *self.units) if one.held)
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
-    """The window that ends at `end_ms` could close at `at_ms`. `by`: who let it go; None if nobody had to."""
-
-    end_ms: int
-    at_ms: int
-    by: str | None = None
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Timeline:
     application: str
@@ -93,7 +83,7 @@ def timeline(
     history: ApplicationHistory, levels: Collection[str] = (), window_ms: int | None = None
 ) -> Timeline:
     """Of these levels, or of all. Raises DefinitionError for an unknown level, for a history whose parts do
-    not fit each other, and where there are more than `CLOSINGS_MAX` windows in it."""
+    not fit each other, and what `closings` raises."""
     _check(history)
     for level in levels:
         if level not in history.levels:
@@ -112,7 +102,7 @@ def timeline(
             for level, found in history.levels.items()
             if not levels or level in levels
         ),
-        closings=() if window_ms is None else tuple(_closings(history, window_ms)),
+        closings=() if window_ms is None else tuple(closings(history, window_ms)),
         approvals=tuple(one for one in history.approvals if first <= one.at_ms <= last),
     )
 
@@ -204,31 +194,6 @@ def _furthest(line_ms: Line, at_ms: Line) -> int:
 
 def _rank(one: Trace) -> tuple[bool, int, bool, int, str]:
     return (not one.held, -one.weight_ms, one.behind_max_ms is not None, -(one.behind_max_ms or 0), one.name)
-
-
-def _closings(history: ApplicationHistory, window_ms: int) -> Iterator[Closing]:
-    """Windows of that length, from 1970 on, that could close at a sample after the first that knows a
-    watermark: by the global one, or because somebody let them go, whichever was sooner."""
-    known = [
-        (at_ms, mark_ms)
-        for at_ms, mark_ms in zip(history.at_ms, history.global_ms, strict=True)
-        if mark_ms is not None
-    ]
-    if not known:
-        return
-    began_ms, closed_ms = known[0]
-    if (known[-1][1] - closed_ms) // window_ms > CLOSINGS_MAX:
-        raise DefinitionError(
-            "too many windows for one picture",
-            expected=f"at most {CLOSINGS_MAX}",
-            action="take longer windows",
-        )
-    events: list[tuple[int, int, str | None]] = [(at_ms, mark_ms, None) for at_ms, mark_ms in known]
-    events += [(one.at_ms, one.until_ms, one.by) for one in history.approvals if one.at_ms > began_ms]
-    for at_ms, until_ms, by in sorted(events, key=lambda event: event[0]):
-        for end_ms in range((closed_ms // window_ms + 1) * window_ms, until_ms + 1, window_ms):
-            yield Closing(end_ms, at_ms, by)
-        closed_ms = max(closed_ms, until_ms)
 
 
 def _line(instants_ms: Sequence[int | None]) -> Line:

@@ -8,17 +8,15 @@ green    its units' oldest work                    dots     windows that could c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import UTC
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
-from rtolap.draw.figure import Format, load_matplotlib, new_figure, rendered
+from rtolap.draw.axis import DAY_MS, EventTimeAxis, duration, wall_clock_axis
+from rtolap.draw.figure import Format, new_figure, rendered
 from rtolap.draw.timeline import Line, Panel, Timeline, Trace
-from rtolap.model.durations import format_duration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,11 +25,8 @@ PANELS_MAX = 24
 _NAMED = 3  # hosts, and units, of a panel
 _UNITS_DRAWN = 24
 _NAME_MAX = 28
-_DAY_MS = 86_400_000
 WIDTH_INCHES, PANEL_INCHES = 11.0, 2.3
-_TICKS_MAX = 5
-_NICE_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21_600, 43_200, 86_400)
-_NOW, _MARK, _GLOBAL, _HOST, _UNIT = "#999999", "#0072b2", "#000000", "#d55e00", "#009e73"
+_MARK, _GLOBAL, _HOST, _UNIT = "#0072b2", "#000000", "#d55e00", "#009e73"
 
 
 def draw_timeline(found: Timeline, form: Format, *, lag: bool = False) -> bytes:
@@ -55,14 +50,9 @@ def draw_timeline(found: Timeline, form: Format, *, lag: bool = False) -> bytes:
         for panel, place in zip(found.panels, axes, strict=False):
             _draw_panel(place, found.at_ms, panel, lag)
         _draw_global(axes[-1], found, lag)
-        _time_axis(axes[-1], found.at_ms)
+        wall_clock_axis(axes[-1], found.at_ms)
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
         return rendered(figure, form, title)
-
-
-def duration(span_ms: float) -> str:
-    """To the second; less than one is 0s."""
-    return format_duration(max(int(span_ms), 0) // 1000 * 1000)
 
 
 def held_by(panel: Panel) -> str:
@@ -90,7 +80,7 @@ def _noteworthy(panel: Panel) -> tuple[list[Trace], list[Trace]]:
 
 
 def _draw_panel(place: Axes, at_ms: Line, panel: Panel, lag: bool) -> None:
-    y = _Axis(place, at_ms, lag)
+    y = EventTimeAxis(place, at_ms, lag)
     y.now()
     hosts, units = _noteworthy(panel)
     named = [*((one, _HOST) for one in hosts), *((one, _UNIT) for one in units)]
@@ -110,7 +100,7 @@ def _draw_panel(place: Axes, at_ms: Line, panel: Panel, lag: bool) -> None:
 
 
 def _draw_global(place: Axes, found: Timeline, lag: bool) -> None:
-    y = _Axis(place, found.at_ms, lag)
+    y = EventTimeAxis(place, found.at_ms, lag)
     y.now()
     y.line(found.global_ms, _GLOBAL, width=1.8)
     y.limits(found.global_ms)
@@ -119,9 +109,9 @@ def _draw_global(place: Axes, found: Timeline, lag: bool) -> None:
     for closings, colour, shape in ((complete, _MARK, "o"), (let_go, _HOST, "v")):
         y.points([one.at_ms for one in closings], [one.end_ms for one in closings], colour, shape)
     for one in found.approvals:
-        place.axvline(one.at_ms / _DAY_MS, color=_HOST, linewidth=0.8, linestyle=":")
+        place.axvline(one.at_ms / DAY_MS, color=_HOST, linewidth=0.8, linestyle=":")
         place.text(
-            one.at_ms / _DAY_MS,
+            one.at_ms / DAY_MS,
             0.02,
             f" let go by {_short(one.by)}",
             transform=place.get_xaxis_transform(),
@@ -151,93 +141,3 @@ def _whole(trace: Trace, at_ms: Line, only: NDArray[np.bool_] | None = None) -> 
 
 def _short(name: str) -> str:
     return name if len(name) <= _NAME_MAX else f"{name[: _NAME_MAX - 9]}…{name[-8:]}"
-
-
-def _time_axis(place: Axes, at_ms: Line) -> None:
-    dates = load_matplotlib("dates")
-    locator = dates.AutoDateLocator(tz=UTC)
-    place.xaxis.set_major_locator(locator)
-    place.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=UTC))
-    place.set_xlabel("wall clock, UTC")
-    first, last = at_ms.min() / _DAY_MS, at_ms.max() / _DAY_MS
-    room = max(last - first, 1000 / _DAY_MS)
-    place.set_xlim(first, last + 0.01 * room)
-
-
-class _Axis:
-    """Event time, or lag, on the y axis of one panel."""
-
-    def __init__(self, place: Axes, at_ms: Line, lag: bool) -> None:
-        self._place = place
-        self._at_ms = at_ms
-        self._lag = lag
-        self._low, self._high = 0.0, 1.0
-        if lag:
-            place.yaxis.set_major_formatter(lambda value, _: duration(value))
-            place.set_ylabel("behind the clock")
-        else:
-            dates = load_matplotlib("dates")
-            locator = dates.AutoDateLocator(tz=UTC, maxticks=6)
-            place.yaxis.set_major_locator(locator)
-            place.yaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=UTC, show_offset=False))
-            place.set_ylabel("event time")
-        place.grid(linewidth=0.3, color="#cccccc")
-
-    def value(self, instants_ms: Line, at_ms: Line) -> Line:
-        found: Line = at_ms - instants_ms if self._lag else instants_ms / _DAY_MS
-        return found
-
-    def now(self) -> None:
-        self.line(self._at_ms, _NOW, width=0.8, style=":")
-
-    def line(
-        self, instants_ms: Line, colour: str, *, width: float, style: str = "-", alpha: float = 1.0
-    ) -> None:
-        """A watermark stands until it is published anew, so it goes by steps."""
-        self._place.plot(
-            self._at_ms / _DAY_MS,
-            self.value(instants_ms, self._at_ms),
-            color=colour,
-            linewidth=width,
-            linestyle=style,
-            alpha=alpha,
-            solid_capstyle="butt",
-            drawstyle="default" if instants_ms is self._at_ms else "steps-post",
-        )
-
-    def points(self, at_ms: Sequence[int], instants_ms: Sequence[int], colour: str, shape: str) -> None:
-        at, instants = np.asarray(at_ms, np.float64), np.asarray(instants_ms, np.float64)
-        self._place.plot(
-            at / _DAY_MS, self.value(instants, at), linestyle="", marker=shape, markersize=3, color=colour
-        )
-
-    def limits(self, *marks: Line) -> None:
-        """As far as watermarks and the clock go: a host that stands for days would flatten them."""
-        values = self.value(np.concatenate([self._at_ms, *marks]), np.tile(self._at_ms, 1 + len(marks)))
-        low, high = float(np.nanmin(values)), float(np.nanmax(values))
-        least = 1000.0 if self._lag else 1000.0 / _DAY_MS
-        room = max(high - low, least) * 0.06
-        self._low, self._high = low - room, max(high, low + least) + room
-        if self._lag:
-            steps_ms = (step * 1000 for step in _NICE_S if step * 1000 * _TICKS_MAX >= high - low)
-            step_ms = next(steps_ms, _DAY_MS * 7)
-            self._place.set_yticks(np.arange(0, self._high, step_ms))
-        self._place.set_ylim((self._high, self._low) if self._lag else (self._low, self._high))
-
-    def name(self, name: str, sample: int, instant_ms: float, colour: str) -> None:
-        """Beside the place where it was furthest behind, if that is in the picture: afterwards lines jump up,
-        so it stands to the right, but for the last fifth."""
-        at = self._at_ms[sample : sample + 1]
-        value = float(self.value(np.asarray([instant_ms]), at)[0])
-        is_left = at[0] > self._at_ms[0] + 0.8 * (self._at_ms[-1] - self._at_ms[0])
-        if self._low <= value <= self._high:
-            self._place.annotate(
-                name,
-                (at[0] / _DAY_MS, value),
-                xytext=(-5 if is_left else 5, -3),
-                textcoords="offset points",
-                ha="right" if is_left else "left",
-                va="top",
-                color=colour,
-                fontsize=7,
-            )
