@@ -13,6 +13,7 @@ from rtolap.base.clock import ManualClock
 from rtolap.base.errors import StaleSnapshot, Unavailable
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.cube import LatePolicy, Schema
+from rtolap.model.segment import SegmentRange
 from rtolap.model.segment_states import SegmentState
 from rtolap.receiver import intake, limits
 from rtolap.receiver.checkpoint import NAME
@@ -20,6 +21,7 @@ from rtolap.receiver.dead_letters import VALUE_BYTES_MAX
 from rtolap.receiver.ingest import CubeReceiver
 from rtolap.receiver.query_service import NotReady, answer
 from rtolap.receiver.realign import RangeReader, realign_job
+from rtolap.receiver.reports import cube_report
 from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.states import ConsumerState
 from rtolap.receiver.view import CubeView
@@ -368,3 +370,15 @@ def test_of_an_enormous_record_the_beginning_and_the_size_are_kept(bench: Bench)
     assert cut.value == whole.value == value[:-1]
     assert cut.headers["value_bytes"] == str(len(value)).encode()
     assert "value_bytes" not in whole.headers
+
+
+def test_a_heartbeat_names_the_segments_that_are_open(bench: Bench) -> None:
+    first, second = (
+        SegmentRange(START_MS + at_ms, START_MS + at_ms + WINDOW_MS).name for at_ms in (0, WINDOW_MS)
+    )
+    bench.send(2)
+    bench.send(1, at_ms=START_MS + WINDOW_MS)
+    bench.step()
+    assert cube_report(bench.core, bench.clock).active == (first, second)
+    bench.record(state=SegmentState.IMMUTABLE, target={0: 3, 1: 0})
+    assert cube_report(bench.core, bench.clock).active == (second,)

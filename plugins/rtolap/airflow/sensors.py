@@ -52,7 +52,7 @@ class RemotePersistedSensor(CoordinatorSensor):
         if self.segment is None:
             counts = coordinator.cube(self.cube).segments
             there = ", ".join(f"{number} {state}" for state, number in sorted(counts.items())) or "none"
-            return f"no segment of {self.cube} is REMOTE_PERSISTED; its closed segments are: {there}"
+            return f"no segment of {self.cube} is REMOTE_PERSISTED; its segments are: {there}"
         state = coordinator.segment(self.cube, self.segment).state
         return f"segment {self.segment} of {self.cube} is {state}; expected REMOTE_PERSISTED"
 

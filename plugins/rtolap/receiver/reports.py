@@ -10,6 +10,7 @@ from rtolap.receiver.tables import LocalSegment
 from rtolap.wire.coordinator import CubeReport, PartitionReport
 from rtolap.wire.receiver import CubeStats, LocalSegmentStats, PartitionStats
 
+ACTIVE_MAX = 1000  # names in a heartbeat: a replay of small windows has more open segments than anybody reads
 _NONE = PartitionCounters()
 
 
@@ -85,4 +86,14 @@ def cube_report(core: CubeReceiver, clock: Clock) -> CubeReport:
             )
             for part, position in state.positions.items()
         },
+        active=_active(core),
     )
+
+
+def _active(core: CubeReceiver) -> tuple[str, ...]:
+    """Names of the oldest segments that have local events and no vector yet."""
+    window_ms, state = core.schema.cube.segment.window_ms, core.state
+    starts = sorted(
+        start for start, held in state.segments.items() if held.tables and start not in state.vectors
+    )
+    return tuple(SegmentRange(start, start + window_ms).name for start in starts[:ACTIVE_MAX])
