@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -62,12 +63,15 @@ class Stalls:
         self._logs, self._stream, self._clock = logs, stream, clock
         self._random = np.random.default_rng([stream.fleet.seed, 3])
 
-    def play(self, stalled: int) -> Played:
-        """`stalled`: how many are many. AssertionError where a window closes too early, or does not close."""
+    def play(self, stalled: int, *, while_waiting: Callable[[], None] = lambda: None) -> Played:
+        """`stalled`: how many are many; `while_waiting`: what befalls the cluster while a window waits for
+        them. AssertionError where a window closes too early, or does not close."""
         stream, quiet = self._stream, self._stream.fleet.quiet
         self._until_closed(self._window(CALM_WINDOWS - 1))
         few = tuple(self._stall_few(quiet[at * FEW : (at + 1) * FEW]) for at in range(FEW_TIMES))
-        many = self._stall_many(np.concatenate([quiet, self._near_the_mean(stalled - quiet.size)]))
+        many = self._stall_many(
+            np.concatenate([quiet, self._near_the_mean(stalled - quiet.size)]), while_waiting
+        )
         last = self._window((self._clock.now_ms() - stream.start_ms) // stream.window_ms)
         self._until_closed(last)
         stream.finish()
@@ -80,9 +84,10 @@ class Stalls:
         self._stream.release(hosts)
         return Few(window, unsent)
 
-    def _stall_many(self, hosts: Hosts) -> Many:
+    def _stall_many(self, hosts: Hosts, while_waiting: Callable[[], None]) -> Many:
         window = self._stall(hosts, 0.9)
         explained = self._only_behind(window, len(hosts))
+        while_waiting()
         until_s = time.monotonic() + HELD_S
         while time.monotonic() < until_s:
             assert self._logs.closed_ms(window) is None, f"window {window.number} closed without its hosts"

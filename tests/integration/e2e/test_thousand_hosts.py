@@ -2,8 +2,8 @@
 
 Two receivers report as source and sink of their cube, the coordinator decides by the deficit rule, the
 shipped DAG builds. Hosts stall twice: a few that carry less than the bound, for which no window waits, and
-fifty that carry more, for which one does. They are let go by what the cluster did, not by time: a window
-that waited for the few would wait for ever.
+fifty that carry more, for which one does, also when the receiver that has read and reported is killed.
+They are let go by what the cluster did, not by time: a window that waited for the few would wait for ever.
 
 What can be resolved: a window has 200 000 events, of which 1 000 ppm are 200; three deviations of chance
 set aside, 162 may be expected to be missing (m + 3·√m = 200). A host that logs an event every two seconds
@@ -13,6 +13,8 @@ owes 5 a window, and up to 12 by an estimate from half a minute: five such hosts
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -83,6 +85,19 @@ def airflow(tmp_path_factory: pytest.TempPathFactory, zookeeper: str, kafka: str
         yield stack
 
 
+def kill_leader(airflow: AirflowStack) -> None:
+    """SIGKILL to the receiver that leads, until the other one does."""
+
+    def leader() -> str | None:
+        return next((one.receiver_id for one in airflow.coordinator.receivers() if one.is_leader), None)
+
+    former = airflow.until("leader of the replica set", leader)
+    pid = airflow.agent.get(f"receiver.{former}").pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    airflow.until("follower that leads", lambda: True if leader() not in (None, former) else None)
+
+
 @pytest.fixture(scope="module")
 def run(airflow: AirflowStack, kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     topic, clock = f"access_logs_{time.time_ns()}", SystemClock()
@@ -104,7 +119,7 @@ def run(airflow: AirflowStack, kafka: str, tmp_path_factory: pytest.TempPathFact
         return True if all(info is not None and info.events == logged for info, logged in found) else None
 
     try:
-        played = Stalls(logs, stream, clock).play(STALLED)
+        played = Stalls(logs, stream, clock).play(STALLED, while_waiting=lambda: kill_leader(airflow))
         airflow.until("everything in history", in_history, HISTORY_DEADLINE_S)
         yield Run(airflow, logs, stream, played)
     finally:
