@@ -41,7 +41,8 @@ class Fleet:
 
     def define(self) -> None:
         new = NewTopic(self.name, num_partitions=2, replication_factor=1)
-        AdminClient({"bootstrap.servers": self._kafka}).create_topics([new])[self.name].result(30)
+        admin = AdminClient({"bootstrap.servers": self._kafka})
+        admin.create_topics([new], operation_timeout=20)[self.name].result(30)
         rule = {"host_precise": {"delayed_hosts_ppm": 0}}
         source = {"name": "web", "rule": rule, "hosts": {"registry": {"lease_ms": HOUR_MS}}}
         application = {"name": self.name, "sources": [source], "sinks": [{"name": "store"}]}
