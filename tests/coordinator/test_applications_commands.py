@@ -6,7 +6,15 @@ import json
 from pathlib import Path
 
 import pytest
-from rtolap.cli import definitions, watermark_history, watermark_topology, watermark_words
+from rtolap.cli import (
+    definitions,
+    watermark_history,
+    watermark_hosts,
+    watermark_show,
+    watermark_topology,
+    watermark_windows,
+    watermark_words,
+)
 from rtolap.cli import watermark as commands
 from rtolap.testing.coordinator_harness import TOKEN, Cluster
 from rtolap.wire.watermark_client import WatermarkClient
@@ -29,11 +37,20 @@ edges:
   - [sessions, store]
 """
 
+COMMANDS = (
+    watermark_history,
+    watermark_hosts,
+    watermark_show,
+    watermark_topology,
+    watermark_windows,
+    watermark_words,
+)
+
 
 @pytest.fixture(autouse=True)
 def client_of_the_tests(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cluster.client, "close", lambda: None)  # commands close what they open
-    for module in (commands, definitions, watermark_history, watermark_topology, watermark_words):
+    for module in (definitions, *COMMANDS):
         monkeypatch.setattr(module, "coordinator_client", lambda **_: cluster.client)
 
 

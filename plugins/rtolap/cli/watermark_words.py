@@ -51,7 +51,3 @@ def complete_level(context: typer.Context, incomplete: str) -> list[str]:
 
 
 Name = Annotated[str, typer.Argument(help="Name of the application.", autocompletion=complete_application)]
-WindowEnd = Annotated[
-    str,
-    typer.Argument(help="The window's end: 2013-01-31T10:00 (UTC) or milliseconds."),
-]
