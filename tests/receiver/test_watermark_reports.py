@@ -1,0 +1,109 @@
+"""What a leader says of its partitions, and from when on it counts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike
+from rtolap.base.clock import ManualClock
+from rtolap.model.application import CubeWatermark
+from rtolap.receiver.host_progress import Heard, HostProgress
+from rtolap.receiver.takeover import Takeover
+from rtolap.receiver.watermark_reports import WatermarkReports
+
+GENERATION = 7
+
+
+class Client:
+    def __init__(self) -> None:
+        self.said: dict[int, dict[str, int]] = {}
+
+    def report_progress(
+        self,
+        level: str,
+        partition: int,
+        generation: int,
+        hosts: Sequence[str],
+        latest_ms: ArrayLike,
+        counts: ArrayLike | None = None,
+        *,
+        partitions: int = 0,
+    ) -> None:
+        told = self.said.setdefault(partition, {})
+        told |= dict(zip(hosts, np.asarray(latest_ms).tolist(), strict=True))
+
+    def has_taken(self, level: str, partition: int, generation: int) -> bool:
+        return partition in self.said
+
+    def input_watermark(self, level: str) -> int | None:
+        return 50
+
+    def approved_until(self) -> int | None:
+        return None
+
+    def close(self, timeout_s: float) -> None: ...
+
+
+class Views:
+    def __init__(self) -> None:
+        self.takeover: Takeover | None = None
+
+    def generation(self, control: object) -> int | None:
+        return GENERATION
+
+    def offer_takeover(self, takeover: Takeover | None) -> None:
+        self.takeover = takeover
+
+
+class World:
+    """A leader of partitions 0 and 1, without a receiver around it."""
+
+    def __init__(self, watermark_records: str | None) -> None:
+        self.hosts, self.client, self.views = HostProgress(), Client(), Views()
+        core: Any = SimpleNamespace(
+            schema=SimpleNamespace(
+                table=SimpleNamespace(watermark_records=watermark_records),
+                cube=SimpleNamespace(name="c"),
+            ),
+            control=SimpleNamespace(assignment={"rs": (0, 1)}),
+            state=SimpleNamespace(positions={0: 0, 1: 0}),
+            progress=SimpleNamespace(hosts=self.hosts, log_ends={}, log_ends_asked_s=-1.0),
+        )
+        self.reports = WatermarkReports(
+            CubeWatermark("app", "source", "sink"),
+            core,
+            views=self.views,
+            clock=ManualClock(),
+            ask=lambda what: what(),
+            coordinators=lambda: ["http://here"],
+            open_client=lambda urls: self.client,
+        )
+
+    def read(self, partition: int, host: str, latest_ms: int) -> None:
+        row = np.array([partition], np.int64), np.array([latest_ms], np.int64), np.array([1], np.int64)
+        self.hosts.took(Heard(pa.array([host]), *row))
+
+
+def test_a_partition_without_a_host_is_said_to_be_read() -> None:
+    world = World(None)
+    world.read(0, "h", 60)
+    world.reports.turn()
+    assert world.client.said == {0: {"h": 60}, 1: {}}
+    assert world.views.takeover is not None
+
+
+def test_a_partition_in_which_no_producer_has_stated_anything_is_awaited() -> None:
+    world = World("header")
+    world.read(0, "store-0", 60)
+    world.reports.turn()
+    world.reports.turn()
+    assert world.client.said == {0: {"store-0": 60}}
+    assert world.views.takeover is None, "nothing closes by the application before"
+    world.read(1, "store-0", 55)
+    world.reports.turn()
+    assert world.client.said == {0: {"store-0": 60}, 1: {"store-0": 55}}
+    assert world.views.takeover == Takeover(GENERATION, frozenset({0, 1}), 50, None)
