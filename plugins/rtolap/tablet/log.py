@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import struct
 from pathlib import Path
 
@@ -14,10 +15,10 @@ from rtolap.tablet.records import Checkpoint, Record, TabletState
 from rtolap.tablet.state import apply
 from rtolap.tablet.steps import LOG_PREFIX, log_file
 
+log = logging.getLogger(__name__)
 _MAGIC = b"RTOLAPL1"
 _FRAME = struct.Struct("<IQQ")
 _LENGTH = struct.Struct("<I")
-CHECKPOINT_BYTES = 1 << 20  # a log longer than this, and than twice its first record, begins anew
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Record)
 
@@ -25,8 +26,10 @@ _decoder = msgspec.msgpack.Decoder(Record)
 class Log:
     """Open for appending. Not for several threads at once."""
 
-    def __init__(self, disk: Disk, root: Path, generation: int, size_bytes: int, first_bytes: int) -> None:
-        self._disk, self._root, self._generation = disk, root, generation
+    def __init__(
+        self, disk: Disk, root: Path, generation: int, bytes_max: int, size_bytes: int, first_bytes: int
+    ) -> None:
+        self._disk, self._root, self._generation, self._bytes_max = disk, root, generation, bytes_max
         self._size_bytes, self._first_bytes = size_bytes, first_bytes
         self._broken: str | None = None
 
@@ -57,20 +60,33 @@ class Log:
 
     @property
     def is_long(self) -> bool:
-        return self._size_bytes > CHECKPOINT_BYTES and self._size_bytes > 2 * self._first_bytes
+        return self._size_bytes > self._bytes_max and self._size_bytes > 2 * self._first_bytes
 
     def begin_anew(self, state: TabletState) -> None:
-        """Steps 15 and 16. OSError leaves the present log in use."""
-        generation = self._generation + 1
-        size_bytes = _write_first(self._disk, self._root, generation, state)
-        old = log_file(self._root, self._generation)
-        self._generation, self._size_bytes, self._first_bytes = generation, size_bytes, size_bytes
-        self._disk.remove(old)
+        """Steps 15 and 16. Without room for it the present log goes on, and it is tried again later."""
+        old, new = (log_file(self._root, self._generation + at) for at in (0, 1))
+        try:
+            size_bytes = _write_half(self._disk, new, state)
+        except OSError as error:
+            log.warning("%s cannot be shortened now: %s", old, error)
+            return
+        try:
+            _put_in_place(self._disk, new)
+        except OSError as error:
+            self.stop(f"it is not known which log counts: {error.strerror}")
+            return
+        self._generation += 1
+        self._size_bytes = self._first_bytes = size_bytes
+        try:
+            self._disk.remove(old)
+        except OSError as error:
+            log.warning("%s cannot be removed: %s", old, error)  # recovery does
 
 
-def create(disk: Disk, root: Path, state: TabletState) -> Log:
-    size_bytes = _write_first(disk, root, 1, state)
-    return Log(disk, root, 1, size_bytes, size_bytes)
+def create(disk: Disk, root: Path, state: TabletState, bytes_max: int) -> Log:
+    size_bytes = _write_half(disk, log_file(root, 1), state)
+    _put_in_place(disk, log_file(root, 1))
+    return Log(disk, root, 1, bytes_max, size_bytes, size_bytes)
 
 
 def generations(root: Path) -> list[int]:
@@ -79,7 +95,7 @@ def generations(root: Path) -> list[int]:
     return sorted(int(number) for number in numbers if number.isdigit())
 
 
-def recover(disk: Disk, root: Path) -> tuple[Log, TabletState]:
+def recover(disk: Disk, root: Path, bytes_max: int) -> tuple[Log, TabletState]:
     """The newest log, less what a crash left at its end; older ones are removed. Raises Corrupted."""
     *stale, newest = generations(root)
     path = log_file(root, newest)
@@ -91,7 +107,7 @@ def recover(disk: Disk, root: Path) -> tuple[Log, TabletState]:
         disk.remove(log_file(root, generation))
     for half in root.glob(f"{LOG_PREFIX}*.tmp"):
         disk.remove(half)
-    return Log(disk, root, newest, length, first_bytes), state
+    return Log(disk, root, newest, bytes_max, length, first_bytes), state
 
 
 def _replay(path: Path, data: bytes) -> tuple[TabletState, int, int]:
@@ -148,14 +164,19 @@ def _frame(record: Record, at: int) -> bytes:
     return _FRAME.pack(len(body), length_xxh3, xxhash.xxh3_64_intdigest(body)) + body
 
 
-def _write_first(disk: Disk, root: Path, generation: int, state: TabletState) -> int:
-    path = log_file(root, generation)
-    half = path.with_name(path.name + ".tmp")
+def _write_half(disk: Disk, path: Path, state: TabletState) -> int:
     data = _MAGIC + _frame(Checkpoint(state), len(_MAGIC))
-    write_file(disk, half, data)
-    disk.rename(half, path)
-    disk.sync_folder(root)
+    write_file(disk, _half(path), data)
     return len(data)
+
+
+def _put_in_place(disk: Disk, path: Path) -> None:
+    disk.rename(_half(path), path)
+    disk.sync_folder(path.parent)
+
+
+def _half(path: Path) -> Path:
+    return path.with_name(path.name + ".tmp")
 
 
 def _stopped(attempted: str, reason: str) -> Unavailable:

@@ -13,6 +13,7 @@ class TabletSettings(msgspec.Struct, frozen=True):
 
     `compaction_bytes_max` bounds what one run reads; what is larger by itself is left alone. A run begins
     with `compaction_files_min` files of like size, or with one that has `rewrite_deleted_ppm` deleted rows.
+    A log longer than `log_bytes_max`, and than twice its first record, begins anew.
     """
 
     memtable_bytes_max: int = 64 << 20
@@ -21,5 +22,6 @@ class TabletSettings(msgspec.Struct, frozen=True):
     compaction_files_min: int = 4
     rewrite_deleted_ppm: int = 300_000
     block_rows: int = BLOCK_ROWS
+    log_bytes_max: int = 1 << 20
     load_compression: Compression | None = None
     compaction_compression: Compression | None = "lz4"

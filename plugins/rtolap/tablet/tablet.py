@@ -106,7 +106,7 @@ class Tablet:
         disk: Disk | None = None,
     ) -> Tablet:
         """At version 0; what a crash left of an earlier attempt is no hindrance. Refused for a tablet."""
-        disk = disk or RealDisk()
+        disk, settings = disk or RealDisk(), settings or TabletSettings()
         state = TabletState(schema=schema)
         try:
             disk.make_folder(root)
@@ -117,8 +117,8 @@ class Tablet:
                 for name in FOLDERS:
                     disk.make_folder(root / name)
                 disk.sync_folder(root.parent)
-                tablet_log = log.create(disk, root, state)
-                return cls(root, disk, settings or TabletSettings(), folder_lock, tablet_log, state)
+                tablet_log = log.create(disk, root, state, settings.log_bytes_max)
+                return cls(root, disk, settings, folder_lock, tablet_log, state)
             except BaseException:
                 folder_lock.release()
                 raise
@@ -128,14 +128,14 @@ class Tablet:
     @classmethod
     def open(cls, root: Path, settings: TabletSettings | None = None, disk: Disk | None = None) -> Tablet:
         """Recovers what a crash left, and verifies every byte. Raises NotFound, Corrupted, Refused."""
-        disk = disk or RealDisk()
+        disk, settings = disk or RealDisk(), settings or TabletSettings()
         if not log.generations(root):
             raise NotFound(f"no tablet in {root}")
         folder_lock = FolderLock(root)
         try:
-            tablet_log, state = log.recover(disk, root)
+            tablet_log, state = log.recover(disk, root, settings.log_bytes_max)
             tidy(disk, root, state)
-            return cls(root, disk, settings or TabletSettings(), folder_lock, tablet_log, state)
+            return cls(root, disk, settings, folder_lock, tablet_log, state)
         except OSError as error:
             folder_lock.release()
             raise disk_error(error, f"opening tablet {root}") from error
@@ -397,10 +397,7 @@ class Tablet:
 
     def _shorten_log(self) -> None:
         if self._log.is_long:
-            try:
-                self._log.begin_anew(self._state)  # steps 15 and 16
-            except OSError as error:
-                raise disk_error(error, "shortening the log") from error
+            self._log.begin_anew(self._state)  # steps 15 and 16
 
     def _check_running(self, attempted: str) -> None:
         if self._log.stopped is not None:

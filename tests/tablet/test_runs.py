@@ -1,0 +1,34 @@
+"""Random lives of tablets against an obvious slow one: all models and functions, crashes, compaction.
+
+A failure names model and seed: `TabletRun(tmp_path, model, seed).play(BATCHES)` plays it again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rtolap.model.stored_table import TableModel
+from rtolap.testing.tablet_run import TabletRun
+
+BATCHES = 120
+SEEDS = range(14)
+MODELS: tuple[TableModel, ...] = ("duplicate", "aggregate", "unique")
+STEPS = set(range(1, 17))
+OF_UNIQUE_TABLES = {4, 11}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("model", MODELS)
+def test_a_random_life_equals_the_slow_tablet(tmp_path: Path, model: TableModel, seed: int) -> None:
+    run = TabletRun(tmp_path, model, seed)
+    run.play(BATCHES)
+    assert run.batches >= BATCHES
+    assert run.crashes
+    assert run.failures
+    assert run.compactions
+    assert run.disk.seen >= (STEPS if model == "unique" else STEPS - OF_UNIQUE_TABLES)
+
+
+def test_the_runs_are_long_enough_to_mean_something() -> None:
+    assert BATCHES * len(SEEDS) * len(MODELS) >= 5_000
