@@ -2,6 +2,7 @@
 
     zookeeper, kafka                  addresses "127.0.0.1:port"
     zookeeper_server, kafka_server    handles: .kill() (SIGKILL), .start() (until it answers), .stop()
+    mariadb_server                    handle as above; its databases: `ledger/conftest.py`
     create_topic(name=None, partitions=1, config=None) -> name
 
 Tests share the servers: use names of your own (`unique_name`), and start again what you
@@ -24,6 +25,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rtolap.stack.artifacts import JavaArtifacts, java_artifacts
 from rtolap.stack.kafka import kafka_spec
+from rtolap.stack.mariadb import mariadb_spec
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess, is_same_process
 from rtolap.stack.zookeeper import zookeeper_spec
@@ -45,9 +47,14 @@ def _end_leftovers() -> None:
 
 
 @pytest.fixture(scope="session")
-def java() -> JavaArtifacts:
+def owned() -> None:
+    """Servers that are started after it carry this session's mark."""
     _end_leftovers()
     os.environ[_OWNER] = f"{os.getpid()}@{psutil.Process().create_time()}"
+
+
+@pytest.fixture(scope="session")
+def java(owned: None) -> JavaArtifacts:
     return java_artifacts()
 
 
@@ -75,6 +82,16 @@ def kafka_server(java: JavaArtifacts, server_folder: Path) -> Iterator[ManagedPr
     overrides = {"log.retention.check.interval.ms": 1000, "log.initial.task.delay.ms": 1000}
     spec = kafka_spec(java, server_folder / "kafka", port, free_port({port}), overrides=overrides)
     server = ManagedProcess(spec)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def mariadb_server(owned: None, server_folder: Path) -> Iterator[ManagedProcess]:
+    server = ManagedProcess(mariadb_spec(server_folder / "mariadb", free_port()))
     try:
         server.start()
         yield server

@@ -23,7 +23,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import RLock
 from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -89,7 +89,7 @@ class Ledger:
         migrations: tuple[Migration, ...] = MIGRATIONS,
         patience_s: float = PATIENCE_S,
         sleep: Callable[[float], None] = time.sleep,
-    ) -> Ledger:
+    ) -> Self:
         """`mysql://user@host:port/database` (its password from the file) or `sqlite:///path`, brought to the
         newest schema. `sqlite://` lives in memory, as long as the object.
 
@@ -105,10 +105,14 @@ class Ledger:
             url = url.set(drivername="mysql+pymysql")
             dialect = MySqlDialect()
         ledger = cls(dialect.create_engine(url), dialect, patience_s=patience_s, sleep=sleep)
-        ledger._repeat("bring the ledger's schema up to date", lambda: ledger._migrate(migrations))
+        try:
+            ledger._repeat("bring the ledger's schema up to date", lambda: ledger._migrate(migrations))
+        except BaseException:
+            ledger.close()
+            raise
         return ledger
 
-    def __enter__(self) -> Ledger:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -209,8 +213,12 @@ class Ledger:
             transaction.commit()
         except sa.exc.DBAPIError as error:
             if self._dialect.is_lost(error):
-                raise _Transient(error, in_doubt=True) from error
+                raise self._in_doubt(error) from error
             raise
+
+    def _in_doubt(self, error: sa.exc.DBAPIError) -> Exception:
+        """The connection broke at a commit: the write is repeated, and finds its key if it stands."""
+        return _Transient(error, in_doubt=True)
 
     def _roll_back(self, connection: sa.Connection, transaction: sa.RootTransaction) -> None:
         try:

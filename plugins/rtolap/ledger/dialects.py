@@ -64,6 +64,10 @@ class Dialect(Protocol):
         """False when somebody else holds the lock for longer. It ends with the connection."""
         ...
 
+    def commit_migration(self, connection: sa.Connection) -> None:
+        """After each, where definitions are not part of the transaction anyway."""
+        ...
+
     def unlock_after_migration(self, connection: sa.Connection) -> None: ...
 
     def is_lost(self, error: sa.exc.DBAPIError) -> bool: ...
@@ -114,7 +118,9 @@ class MySqlDialect:
 
     def unlock_after_migration(self, connection: sa.Connection) -> None:
         connection.exec_driver_sql("SELECT RELEASE_LOCK(CONCAT('rtolap:', LEFT(DATABASE(), 50)))")
-        connection.rollback()
+
+    def commit_migration(self, connection: sa.Connection) -> None:
+        connection.exec_driver_sql("COMMIT")
 
     def is_lost(self, error: sa.exc.DBAPIError) -> bool:
         return error.connection_invalidated or _mysql_code(error) in _MYSQL_LOST
@@ -180,7 +186,10 @@ class SqliteDialect:
         return True  # BEGIN IMMEDIATE holds the whole database, definitions too
 
     def unlock_after_migration(self, connection: sa.Connection) -> None:
-        """The commit has done it."""
+        """The end of the transaction does it."""
+
+    def commit_migration(self, connection: sa.Connection) -> None:
+        """Definitions are part of the transaction: all of them or none."""
 
     def is_lost(self, error: sa.exc.DBAPIError) -> bool:
         return error.connection_invalidated

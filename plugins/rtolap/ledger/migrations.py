@@ -117,7 +117,6 @@ MIGRATIONS = (
 
 def migrate(connection: sa.Connection, dialect: Dialect, migrations: tuple[Migration, ...]) -> None:
     """Bring the schema to the newest of `migrations`. Raises DefinitionError for one that is newer still."""
-    newest = migrations[-1].version
     with connection.begin():
         if not dialect.lock_for_migration(connection, _LOCK_TIMEOUT_S):
             raise Unavailable(
@@ -125,31 +124,37 @@ def migrate(connection: sa.Connection, dialect: Dialect, migrations: tuple[Migra
                 found=f"its lock not free within {_LOCK_TIMEOUT_S} s",
                 action="try again later",
             )
-        note = "CREATE TABLE IF NOT EXISTS ledger_schema (version {whole} NOT NULL PRIMARY KEY) {options}"
-        connection.exec_driver_sql(note.format(**dialect.types))
-        present = connection.exec_driver_sql(
-            "SELECT COALESCE(MAX(version), 0) FROM ledger_schema"
-        ).scalar_one()
-        if present > newest:
-            raise DefinitionError(
-                "the ledger's schema is newer than this program",
-                expected=f"version {newest} or less",
-                found=f"version {present}",
-                action="start a newer version of the program",
+        try:
+            _step_forward(connection, dialect, migrations)
+        finally:
+            dialect.unlock_after_migration(connection)
+
+
+def _step_forward(connection: sa.Connection, dialect: Dialect, migrations: tuple[Migration, ...]) -> None:
+    newest = migrations[-1].version
+    note = "CREATE TABLE IF NOT EXISTS ledger_schema (version {whole} NOT NULL PRIMARY KEY) {options}"
+    connection.exec_driver_sql(note.format(**dialect.types))
+    present = connection.exec_driver_sql("SELECT COALESCE(MAX(version), 0) FROM ledger_schema").scalar_one()
+    if present > newest:
+        raise DefinitionError(
+            "the ledger's schema is newer than this program",
+            expected=f"version {newest} or less",
+            found=f"version {present}",
+            action="start a newer version of the program",
+        )
+    for migration in migrations:
+        if migration.version > present:
+            for statement in migration.tables:
+                connection.exec_driver_sql(statement.format(**dialect.types))
+            for index in migration.indexes:
+                _make_index(connection, index)
+            connection.execute(
+                sa.text("INSERT INTO ledger_schema (version) VALUES (:version)"),
+                {"version": migration.version},
             )
-        for migration in migrations:
-            if migration.version > present:
-                for statement in migration.tables:
-                    connection.exec_driver_sql(statement.format(**dialect.types))
-                for index in migration.indexes:
-                    _make_index(connection, index)
-                connection.execute(
-                    sa.text("INSERT INTO ledger_schema (version) VALUES (:version)"),
-                    {"version": migration.version},
-                )
-                log.info("ledger schema version %d: %s", migration.version, migration.what)
-    # the lock belongs to the connection, which goes back to a pool
-    dialect.unlock_after_migration(connection)
+            # MySQL has committed each definition by itself; its note must not be lost with the next one's
+            dialect.commit_migration(connection)
+            log.info("ledger schema version %d: %s", migration.version, migration.what)
 
 
 def _make_index(connection: sa.Connection, index: Index) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import socket
 import ssl
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -32,12 +33,35 @@ def http_missing(url: str) -> str | None:
 
 def mysql_missing(host: str, port: int) -> str | None:
     """None when the server greets with a protocol version 10 handshake."""
+    where = f"MySQL protocol on {host}:{port}"
     try:
         with socket.create_connection((host, port), timeout=_TIMEOUT_S) as connection:
-            greeting = connection.recv(5)
+            return _no_greeting(connection, where)
     except OSError as error:
-        return f"MySQL protocol on {host}:{port}: {error}"
-    return None if greeting[4:5] == b"\x0a" else f"MySQL protocol on {host}:{port}: no greeting"
+        return f"{where}: {error}"
+
+
+def mysql_socket_missing(path: Path) -> str | None:
+    """As `mysql_missing`, on a socket file, where a server greets whoever may reach it: over TCP it greets
+    nobody before it has users for the address."""
+    where = f"MySQL protocol on {path}"
+    try:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(_TIMEOUT_S)
+            connection.connect(str(path))
+            return _no_greeting(connection, where)
+    except OSError as error:
+        return f"{where}: {error}"
+
+
+def _no_greeting(connection: socket.socket, where: str) -> str | None:
+    greeting = b""
+    while len(greeting) < 5:  # a server may send the packet's four bytes of header by themselves
+        piece = connection.recv(5 - len(greeting))
+        if not piece:
+            break
+        greeting += piece
+    return None if greeting[4:5] == b"\x0a" else f"{where}: no greeting"
 
 
 def airflow_missing(api_url: str, part: str, started_s: float) -> str | None:

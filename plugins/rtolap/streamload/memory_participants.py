@@ -107,7 +107,11 @@ class MemoryNodes:
             other = self.nodes[source]
             theirs = other.versions.get(tablet, [])
             if other.up and len(theirs) >= missed.version:
-                versions.append(theirs[missed.version - 1])
+                txn_id, rows = theirs[missed.version - 1]
+                versions.append((txn_id, rows))
+                # what it was sent itself, and was never asked to prepare, is of no more use
+                here.received.get(txn_id, {}).pop(tablet, None)
+                here.prepared.get(txn_id, {}).pop(tablet, None)
                 return
 
     def _up(self, node: str) -> MemoryNode:

@@ -1,0 +1,113 @@
+"""One MariaDB server, of the system's package: PyPI has none."""
+
+from __future__ import annotations
+
+import getpass
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from rtolap.base.errors import NotFound, ProcessFailed
+from rtolap.stack.probes import mysql_socket_missing
+from rtolap.stack.spec import ProcessSpec
+
+_INSTALL_TIMEOUT_S = 120
+_SYSTEM_FOLDERS = "/usr/sbin:/usr/local/sbin"  # where Debian puts servers, not on everybody's PATH
+
+
+def find_mariadb(name: str) -> str:
+    """The path of one of its programs. Raises NotFound with the command that installs it."""
+    found = shutil.which(name) or shutil.which(name, path=_SYSTEM_FOLDERS)
+    if found is None:
+        raise NotFound(
+            "MariaDB is needed for the ledger of a cluster",
+            expected=f"{name} on the PATH",
+            found="none",
+            action="install it, on Debian: apt-get install --no-install-recommends mariadb-server",
+        )
+    return found
+
+
+def mariadb_spec(
+    folder: Path,
+    port: int,
+    *,
+    host: str = "127.0.0.1",
+    databases: tuple[str, ...] = (),
+    users: Mapping[str, str] | None = None,
+) -> ProcessSpec:
+    """`users`: name -> password, no quotes in either, each with all rights on the databases. `root` comes
+    in by the socket in the folder only. A commit is on disk before it is acknowledged."""
+    folder = folder.absolute()
+    data, socket = folder / "data", folder / "s.sock"
+    first = folder / "first.sql"
+
+    def prepare() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        folder.chmod(0o700)
+        first.touch(mode=0o600)
+        first.write_text(_first_statements(databases, users or {}))
+        if not (data / "mysql").is_dir():
+            _install(data)
+
+    return ProcessSpec(
+        name="mariadb",
+        folder=folder,
+        address=f"{host}:{port}",
+        ports=(port,),
+        argv=(
+            find_mariadb("mariadbd"),
+            "--no-defaults",
+            f"--user={getpass.getuser()}",
+            f"--datadir={data}",
+            f"--socket={socket}",
+            f"--pid-file={folder / 'server.pid'}",
+            f"--port={port}",
+            f"--bind-address={host}",
+            "--skip-name-resolve",
+            "--innodb-buffer-pool-size=64M",
+            "--innodb-flush-log-at-trx-commit=1",
+            f"--init-file={first}",
+        ),
+        prepare=prepare,
+        ready=lambda _: mysql_socket_missing(socket),  # it listens once its first statements are done
+        ready_timeout_s=60,
+        stop_timeout_s=20,
+    )
+
+
+def _first_statements(databases: tuple[str, ...], users: Mapping[str, str]) -> str:
+    """Done at every start before it listens, one a line, and harmless the second time.
+
+    root has no password, so it is left to those who reach the socket.
+    """
+    lines = [
+        "DELETE FROM mysql.global_priv WHERE User = 'root' AND Host <> 'localhost';",
+        "FLUSH PRIVILEGES;",
+    ]
+    lines += [f"CREATE DATABASE IF NOT EXISTS `{database}`;" for database in databases]
+    for user, password in users.items():
+        lines.append(f"CREATE USER IF NOT EXISTS '{user}'@'%' IDENTIFIED BY '{password}';")
+        lines += [f"GRANT ALL ON `{database}`.* TO '{user}'@'%';" for database in databases]
+    return "\n".join(lines) + "\n"
+
+
+def _install(data: Path) -> None:
+    done = subprocess.run(
+        [
+            find_mariadb("mariadb-install-db"),
+            "--no-defaults",
+            f"--user={getpass.getuser()}",
+            f"--datadir={data}",
+            "--auth-root-authentication-method=normal",
+            "--skip-test-db",
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_INSTALL_TIMEOUT_S,
+    )
+    if done.returncode != 0:
+        raise ProcessFailed("MariaDB's data folder could not be made", found=done.stdout[-2000:])

@@ -1,0 +1,21 @@
+"""Seeded runs of transactions under crashes, lost acknowledgements, two masters and repeated requests."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from rtolap.testing.transaction_runs import World, run_seed
+
+SEEDS = 1000
+
+
+def test_what_clients_were_told_comes_true_whatever_dies() -> None:
+    """Replay a failure with `python -m rtolap.testing.transaction_runs --seed N`."""
+    world, counts = World(), Counter[str]()
+    for seed in range(SEEDS):
+        try:
+            counts += run_seed(seed, world=world)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+    wanted = ("visible", "crash before", "crash after", "unacknowledged", "crash at a call", "other master")
+    assert all(counts[what] > 10 for what in wanted), f"runs in which little happens prove little: {counts}"
