@@ -44,6 +44,21 @@ class Settings(BaseSettings):
     query_require_tls: bool = Field(default=False, description="refuse MySQL clients without TLS")
     query_ca: Path | None = Field(default=None, description="PEM whom SQL clients trust; None: the system's")
     agent_port: int = 7060
+    stream_load_port: int = Field(default=7030, description="where loads are asked for; it redirects them")
+    stream_load_body_port: int = Field(default=7040, description="where the bodies of loads go")
+    stream_load_doors: str = Field(
+        default="",
+        description="base URLs of all Stream Load doors, comma-separated; empty: host and stream_load_port",
+    )
+    stream_load_tls_certificate: Path | None = Field(
+        default=None, description="PEM chain of both ports; with stream_load_tls_key"
+    )
+    stream_load_tls_key: Path | None = None
+    ledger: str = Field(
+        default="sqlite:////var/lib/rtolap/ledger.db",
+        description="mysql://user@host:port/database or sqlite:///path, without a password",
+    )
+    ledger_password_file: Path | None = None
     token_file: Path = Path("/etc/rtolap/token")
     users_file: Path = Path("/etc/rtolap/users")
     include_dir: Path = Path("include")
@@ -60,6 +75,12 @@ class Settings(BaseSettings):
         """The HTTP door for SQL: https where it has a certificate."""
         scheme = "http" if self.query_tls_certificate is None else "https"
         return f"{scheme}://{self.host}:{self.query_http_port}"
+
+    def stream_load_urls(self) -> tuple[str, ...]:
+        """Where tables are created and loads are asked for; any of the doors will do."""
+        named = tuple(url.strip().rstrip("/") for url in self.stream_load_doors.split(",") if url.strip())
+        scheme = "http" if self.stream_load_tls_certificate is None else "https"
+        return named or (f"{scheme}://{self.host}:{self.stream_load_port}",)
 
     def token(self) -> str:
         """The cluster's bearer token."""

@@ -30,10 +30,10 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from rtolap.base.errors import QueryError, RtolapError, Unauthorized
+from rtolap.base.users import Users
 from rtolap.query.cancel import Cancellation
 from rtolap.query.outcome import Outcome
 from rtolap.query.service import QueryService
-from rtolap.query.users import Users
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 POSITIONS_KEY = b"rtolap.positions"

@@ -11,6 +11,7 @@ import uvicorn
 
 from rtolap.base.clock import SystemClock
 from rtolap.base.settings import Settings
+from rtolap.base.users import Users
 from rtolap.format.object_store import open_store
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import MetadataStore
@@ -23,7 +24,6 @@ from rtolap.query.mysql.server import MySqlLimits, MySqlServer
 from rtolap.query.realtime import FlightSource
 from rtolap.query.service import Limits, QueryService
 from rtolap.query.tls import server_context
-from rtolap.query.users import Users
 from rtolap.wire.receiver_client import ReceiverClients
 
 log = logging.getLogger(__name__)

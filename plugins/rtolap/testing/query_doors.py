@@ -14,11 +14,11 @@ from urllib.parse import quote
 import pymysql
 import uvicorn
 
+from rtolap.base.users import Users, password_hash
 from rtolap.query.http import make_app
 from rtolap.query.mysql.handshake import Tls
 from rtolap.query.mysql.server import MySqlLimits, MySqlServer
 from rtolap.query.service import Limits, QueryService
-from rtolap.query.users import Users, password_hash
 from rtolap.testing.query_world import QueryWorld
 
 USER, PASSWORD, TOKEN = "ann", "s3cret #1", "cluster-token"

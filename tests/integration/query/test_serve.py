@@ -15,7 +15,7 @@ import pymysql
 import pytest
 import sqlalchemy
 from rtolap.base.errors import Unavailable
-from rtolap.query.users import password_hash
+from rtolap.base.users import password_hash
 from rtolap.testing.certificates import Certificates, make_certificates
 from rtolap.testing.prices import define_prices
 from rtolap.testing.services import TOKEN, Services, wait_for

@@ -12,8 +12,8 @@ from pathlib import Path
 import pymysql
 import pytest
 from rtolap.base.errors import QueryTimeout, Unauthorized, Unavailable
+from rtolap.base.tls import load_context
 from rtolap.query.mysql.server import MySqlLimits
-from rtolap.query.tls import load_context
 from rtolap.testing.certificates import Certificates, make_certificates
 from rtolap.testing.query_doors import PASSWORD, SLOW, TOKEN, USER, Doors, open_doors
 from rtolap.testing.query_world import QueryWorld

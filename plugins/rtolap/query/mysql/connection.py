@@ -9,6 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from rtolap.base.errors import QueryError, RtolapError, Unauthorized
+from rtolap.base.users import Users
 from rtolap.query.cancel import Cancellation
 from rtolap.query.mysql import codes, statements
 from rtolap.query.mysql.answers import Answers, Encode
@@ -22,7 +23,6 @@ from rtolap.query.mysql.variables import Session, substitute
 from rtolap.query.outcome import Outcome
 from rtolap.query.parser import Statement
 from rtolap.query.service import QueryService
-from rtolap.query.users import Users
 
 PACKET_BYTES_MAX = 16 << 20
 

@@ -8,9 +8,9 @@ import struct
 from dataclasses import dataclass
 
 from rtolap.base.errors import Unauthorized
+from rtolap.base.users import Users
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.packets import ConnectionClosed, Fields, PacketStream
-from rtolap.query.users import Users
 
 PLUGIN = b"caching_sha2_password"
 LOGIN_BYTES_MAX = 64 << 10

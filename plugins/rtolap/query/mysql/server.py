@@ -8,6 +8,7 @@ import threading
 from dataclasses import dataclass
 
 from rtolap.base.errors import QueryError, Refused, RtolapError, Unauthorized, Unavailable
+from rtolap.base.users import Users
 from rtolap.query.mysql.answers import error_packet
 from rtolap.query.mysql.connection import Connection
 from rtolap.query.mysql.handshake import Tls, log_in
@@ -15,7 +16,6 @@ from rtolap.query.mysql.packets import ConnectionClosed, PacketStream
 from rtolap.query.mysql.show import Shows
 from rtolap.query.mysql.variables import Session
 from rtolap.query.service import QueryService
-from rtolap.query.users import Users
 
 log = logging.getLogger(__name__)
 

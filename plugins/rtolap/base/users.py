@@ -1,4 +1,4 @@
-"""Who may ask: SQL users with a password, or the cluster's bearer token."""
+"""Who may ask: users with a password. The cluster's own bearer token is checked by each door."""
 
 from __future__ import annotations
 
