@@ -1,0 +1,162 @@
+"""The metrics of a service: names, the page behind credentials, what doors count, bounded labels."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.responses import JSONResponse
+from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
+from rtolap.base.errors import RtolapError, Unauthorized, Unavailable
+from rtolap.base.metrics import Metrics
+from rtolap.base.metrics_http import serve_metrics
+from rtolap.base.metrics_server import MetricsServer
+
+TOKEN = "a-token"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+def values(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(page)
+        for sample in family.samples
+    }
+
+
+def page(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    return values(metrics.render()[0].decode())
+
+
+def test_names_carry_the_service_and_counters_end_in_total() -> None:
+    metrics = Metrics("storage")
+    metrics.counter("rows", "Rows.", ["table"]).labels("hits").inc(3)
+    metrics.gauge("memory_bytes", "Memory.").set(7)
+    with metrics.histogram("flush_seconds", "A flush.").time():
+        pass
+    found = page(metrics)
+    assert found["rtolap_storage_rows_total", (("table", "hits"),)] == 3
+    assert found["rtolap_storage_memory_bytes", ()] == 7
+    assert found["rtolap_storage_flush_seconds_count", ()] == 1
+    assert found["process_cpu_seconds_total", ()] > 0
+
+
+def test_samples_are_taken_at_each_scrape_and_not_before() -> None:
+    metrics = Metrics("receiver")
+    taken = []
+
+    def sample():  # type: ignore[no-untyped-def]
+        taken.append(1)
+        family = metrics.counter_family("events", "Events.", ["cube"])
+        family.add_metric(["flights"], 10 * len(taken))
+        yield family
+
+    metrics.sampled(sample)
+    assert not taken
+    key = ("rtolap_receiver_events_total", (("cube", "flights"),))
+    assert [page(metrics)[key], page(metrics)[key]] == [10, 20]
+
+
+def test_two_services_in_one_process_do_not_meet() -> None:
+    first, second = Metrics("query"), Metrics("query")
+    first.counter("rows", "Rows.").inc()
+    second.counter("rows", "Rows.")
+    assert page(second)["rtolap_query_rows_total", ()] == 0
+
+
+def test_one_name_twice_is_refused() -> None:
+    metrics = Metrics("query")
+    metrics.counter("rows", "Rows.")
+    with pytest.raises(ValueError, match="Duplicated"):
+        metrics.counter("rows", "Rows.")
+
+
+@pytest.fixture
+def door() -> TestClient:
+    app = FastAPI()
+    api = APIRouter(prefix="/api/v1")
+
+    @api.get("/cubes/{cube}")
+    def cube(cube: str) -> str:
+        if cube == "broken":
+            raise RuntimeError("broken")
+        return cube
+
+    app.include_router(api)
+
+    @app.exception_handler(RtolapError)
+    async def failed(request: Request, error: RtolapError) -> JSONResponse:
+        return JSONResponse(error.to_dict(), error.http_status)
+
+    def authorize(request: Request) -> None:
+        if request.headers.get("authorization") != f"Bearer {TOKEN}":
+            raise Unauthorized("no token")
+
+    serve_metrics(app, Metrics("coordinator"), authorize)
+    return TestClient(app, raise_server_exceptions=False)
+
+
+def test_a_door_shows_metrics_to_who_has_its_credentials_only(door: TestClient) -> None:
+    assert door.get("/metrics").status_code == 401
+    answer = door.get("/metrics", headers=BEARER)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain")
+    openmetrics = door.get("/metrics", headers={**BEARER, "Accept": "application/openmetrics-text"})
+    assert openmetrics.text.endswith("# EOF\n")
+
+
+def test_requests_are_counted_by_route_and_status_not_by_path(door: TestClient) -> None:
+    for path in ("/api/v1/cubes/a", "/api/v1/cubes/b", "/api/v1/cubes/broken", "/no/such", "/nor/this"):
+        door.get(path)
+    door.request("BREW", "/api/v1/cubes/a")
+    found = values(door.get("/metrics", headers=BEARER).text)
+    counted = {
+        (labels["method"], labels["route"], labels["status"]): value
+        for (name, pairs), value in found.items()
+        if name == "rtolap_coordinator_http_requests_total"
+        for labels in [dict(pairs)]
+    }
+    route = "/api/v1/cubes/{cube}"
+    assert counted[("GET", route, "200")] == 2
+    assert counted[("GET", route, "500")] == 1
+    assert counted[("GET", "other", "404")] == 2
+    assert {method for method, _, _ in counted} == {"GET", "other"}
+    assert found["rtolap_coordinator_http_requests_running", ()] == 1  # the scrape itself
+    assert found["rtolap_coordinator_http_request_seconds_count", (("method", "GET"), ("route", route))] == 3
+
+
+@pytest.fixture
+def server() -> Iterator[MetricsServer]:
+    metrics = Metrics("receiver")
+    metrics.counter("rows", "Rows.").inc(5)
+    server = MetricsServer(metrics, host="127.0.0.1", port=0, token=TOKEN)
+    yield server
+    server.close()
+
+
+def test_a_server_of_its_own_wants_the_token_too(server: MetricsServer) -> None:
+    for headers in ({}, {"Authorization": "Bearer other"}, {"Authorization": "Bearer ä".encode()}):
+        assert httpx.get(server.url, headers=headers).status_code == 401
+    assert httpx.get(server.url + "/else", headers=BEARER).status_code == 404
+    assert "rtolap_receiver_rows_total 5.0" in httpx.get(server.url, headers=BEARER).text
+
+
+def test_a_silent_client_holds_up_neither_others_nor_the_end(server: MetricsServer) -> None:
+    with httpx.Client(headers=BEARER) as silent:
+        assert silent.get(server.url).status_code == 200  # and its connection stays open
+        assert httpx.get(server.url, headers=BEARER).status_code == 200
+        ended = threading.Thread(target=server.close)
+        ended.start()
+        ended.join(5)
+        assert not ended.is_alive()
+        with pytest.raises(httpx.ConnectError):
+            httpx.get(server.url, headers=BEARER)
+
+
+def test_a_taken_port_is_named(server: MetricsServer) -> None:
+    with pytest.raises(Unavailable, match=str(server.port)):
+        MetricsServer(Metrics("other"), host="127.0.0.1", port=server.port, token=TOKEN)
