@@ -112,6 +112,26 @@ MIGRATIONS = (
         ),
         (Index("offsets_record_label", "offsets_record", ("label",), unique=True),),
     ),
+    Migration(
+        3,
+        "stored tables and the time of their partitions",
+        (
+            """CREATE TABLE IF NOT EXISTS stored_table (
+                table_id {serial}, db {name} NOT NULL, tbl {name} NOT NULL, definition {text} NOT NULL,
+                columns {text} NOT NULL, created_at_ms {whole} NOT NULL
+            ) {options}""",
+            """CREATE TABLE IF NOT EXISTS stored_partition (
+                table_id {whole} NOT NULL, part {name} NOT NULL, start_ms {whole} NOT NULL,
+                end_ms {whole} NOT NULL, PRIMARY KEY (table_id, part)
+            ) {options}""",
+            """CREATE TABLE IF NOT EXISTS tablet_debt (
+                table_id {whole} NOT NULL, db {name} NOT NULL, tbl {name} NOT NULL, part {name} NOT NULL,
+                node {name} NOT NULL, kind {name} NOT NULL, buckets {text} NOT NULL,
+                PRIMARY KEY (table_id, part, node, kind)
+            ) {options}""",
+        ),
+        (Index("stored_table_name", "stored_table", ("db", "tbl"), unique=True),),
+    ),
 )
 
 

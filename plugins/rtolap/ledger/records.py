@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Literal
 
 import msgspec
+
+from rtolap.model.stored_schema import StoredSchema
+from rtolap.model.stored_table import StoredTable
 
 
 class TransactionState(StrEnum):
@@ -78,3 +82,33 @@ class PartitionVersions(msgspec.Struct, frozen=True):
 
     committed: int
     visible: int
+
+
+class StoredTableRow(msgspec.Struct, frozen=True):
+    """A table as it was defined, and its columns as they are now."""
+
+    table_id: int
+    definition: StoredTable
+    schema: StoredSchema
+    created_at_ms: int
+
+    @property
+    def db(self) -> str:
+        return self.definition.database
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+
+class TabletDebt(msgspec.Struct, frozen=True):
+    """What a node has yet to be told: to create or drop buckets of a partition, or, where `part` and
+    `buckets` are empty, to take the table's present schema."""
+
+    table_id: int
+    db: str
+    tbl: str
+    part: str
+    node: str
+    kind: Literal["create", "drop", "schema"]
+    buckets: tuple[int, ...] = ()

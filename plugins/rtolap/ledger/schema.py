@@ -9,6 +9,9 @@ load_replica          which node keeps which bucket of a partition, and up to wh
 transaction_partition which version of which partition a committed transaction is
 load_job              a loader's job, with its owner
 offsets_record        what a job has sent: a label, tied to the offsets of all partitions
+stored_table          a table's definition, and its columns as they are now
+stored_partition      which time a partition of a table stands for
+tablet_debt           what a node has yet to be told of a table
 """
 
 from __future__ import annotations
@@ -130,6 +133,38 @@ offsets_record = sa.Table(
     _whole("attempts"),
     _whole("first_sent_at_ms", nullable=True),
     _whole("loaded_at_ms", nullable=True),
+)
+
+stored_table = sa.Table(
+    "stored_table",
+    metadata,
+    sa.Column("table_id", sa.BigInteger, primary_key=True, autoincrement=True),
+    _name("db"),
+    _name("tbl"),
+    _text("definition"),
+    _text("columns"),
+    _whole("created_at_ms"),
+)
+
+stored_partition = sa.Table(
+    "stored_partition",
+    metadata,
+    _whole("table_id", key=True),
+    _name("part", key=True),
+    _whole("start_ms"),
+    _whole("end_ms"),
+)
+
+tablet_debt = sa.Table(
+    "tablet_debt",
+    metadata,
+    _whole("table_id", key=True),
+    _name("db"),
+    _name("tbl"),
+    _name("part", key=True),
+    _name("node", key=True),
+    _name("kind", key=True),
+    _text("buckets"),
 )
 
 

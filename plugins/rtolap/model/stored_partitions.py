@@ -23,6 +23,10 @@ class PartitionRange(msgspec.Struct, frozen=True, order=True):
     name: str
 
 
+# The only partition of a table without any: all of time.
+WHOLE = PartitionRange(-(1 << 63), (1 << 63) - 1, "all")
+
+
 def partition_of(instant_ms: int, unit: PartitionUnit) -> PartitionRange:
     """Weeks begin on Monday. Raises Refused beyond the calendar's years 1 to 9998."""
     try:

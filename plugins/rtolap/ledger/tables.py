@@ -1,0 +1,117 @@
+"""Stored tables and the ranges of their partitions: statements, each within a read or a write of its caller.
+
+A table's id is never used twice; dropping a table and making it anew gives another one, by which nodes know
+that what they hold is of the old. A partition has its row here and in `partitions`, which has its versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+import sqlalchemy as sa
+
+from rtolap.base.errors import NotFound
+from rtolap.ledger import partitions as partition_rows
+from rtolap.ledger.records import Partition, StoredTableRow
+from rtolap.ledger.schema import stored_partition as _p
+from rtolap.ledger.schema import stored_table as _t
+from rtolap.model.stored_partitions import PartitionRange
+from rtolap.model.stored_schema import StoredSchema
+from rtolap.model.stored_table import StoredTable
+
+
+def insert(
+    connection: sa.Connection, definition: StoredTable, schema: StoredSchema, now_ms: int
+) -> StoredTableRow:
+    """Without partitions. A name that is taken is an integrity error: CommitConflict of the write."""
+    values = {
+        "db": definition.database,
+        "tbl": definition.name,
+        "definition": msgspec.json.encode(definition).decode(),
+        "columns": msgspec.json.encode(schema).decode(),
+        "created_at_ms": now_ms,
+    }
+    key = connection.execute(sa.insert(_t).values(values)).inserted_primary_key
+    assert key is not None
+    return StoredTableRow(key[0], definition, schema, now_ms)
+
+
+def find(connection: sa.Connection, db: str, name: str) -> StoredTableRow | None:
+    row = connection.execute(sa.select(_t).where(_t.c.db == db, _t.c.tbl == name)).one_or_none()
+    return None if row is None else _row(row)
+
+
+def get(connection: sa.Connection, db: str, name: str) -> StoredTableRow:
+    """Raises NotFound."""
+    found = find(connection, db, name)
+    if found is None:
+        raise NotFound(f"unknown table, tableName={name}", expected=f"a stored table of database {db}")
+    return found
+
+
+def all_tables(connection: sa.Connection) -> tuple[StoredTableRow, ...]:
+    """By name."""
+    return tuple(_row(row) for row in connection.execute(sa.select(_t).order_by(_t.c.db, _t.c.tbl)))
+
+
+def change_schema(connection: sa.Connection, table: StoredTableRow, schema: StoredSchema) -> None:
+    here = sa.update(_t).where(_t.c.table_id == table.table_id)
+    connection.execute(here.values(columns=msgspec.json.encode(schema).decode()))
+
+
+def delete(connection: sa.Connection, table: StoredTableRow) -> None:
+    """With its partitions. Raises NotYet while a transaction that runs has written to one."""
+    for part in ranges(connection, table):
+        delete_partition(connection, table, part)
+    connection.execute(sa.delete(_t).where(_t.c.table_id == table.table_id))
+
+
+def add_partition(
+    connection: sa.Connection,
+    table: StoredTableRow,
+    part: PartitionRange,
+    nodes: Mapping[int, Collection[str]],
+) -> None:
+    """At version 0, empty. `nodes`: bucket -> those that keep a replica of it. One that is there already is
+    an integrity error: CommitConflict of the write."""
+    partition_rows.create(connection, partition(table, part), nodes)
+    connection.execute(
+        sa.insert(_p).values(
+            table_id=table.table_id, part=part.name, start_ms=part.start_ms, end_ms=part.end_ms
+        )
+    )
+
+
+def delete_partition(connection: sa.Connection, table: StoredTableRow, part: PartitionRange) -> None:
+    """Raises NotYet while a transaction that runs has written to it."""
+    partition_rows.delete(connection, partition(table, part))
+    here = (_p.c.table_id == table.table_id) & (_p.c.part == part.name)
+    connection.execute(sa.delete(_p).where(here))
+
+
+def ranges(connection: sa.Connection, table: StoredTableRow) -> tuple[PartitionRange, ...]:
+    """In the order of time."""
+    return ranges_of(connection, (table.table_id,)).get(table.table_id, ())
+
+
+def ranges_of(connection: sa.Connection, table_ids: Iterable[int]) -> dict[int, tuple[PartitionRange, ...]]:
+    """Of several tables, each in the order of time."""
+    found: dict[int, list[PartitionRange]] = {}
+    rows = sa.select(_p).where(_p.c.table_id.in_(tuple(table_ids))).order_by(_p.c.start_ms)
+    for row in connection.execute(rows):
+        found.setdefault(row.table_id, []).append(PartitionRange(row.start_ms, row.end_ms, row.part))
+    return {table_id: tuple(parts) for table_id, parts in found.items()}
+
+
+def partition(table: StoredTableRow, part: PartitionRange) -> Partition:
+    return Partition(table.definition.database, table.definition.name, part.name)
+
+
+def _row(row: sa.Row[tuple[object, ...]]) -> StoredTableRow:
+    return StoredTableRow(
+        row.table_id,
+        msgspec.json.decode(row.definition, type=StoredTable),
+        msgspec.json.decode(row.columns, type=StoredSchema),
+        row.created_at_ms,
+    )
