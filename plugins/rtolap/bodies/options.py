@@ -1,0 +1,276 @@
+"""What a load's headers say of its body, parsed and checked.
+
+| header | default | |
+|---|---|---|
+| `format` | csv | csv, csv_with_names, csv_with_names_and_types, json, parquet, orc, arrow |
+| `compress_type` | none | gz, bz2, lz4, zstd, deflate, snappy |
+| `column_separator`, `line_delimiter` | tab, newline | several characters; `\\x01` is a byte in hexadecimal |
+| `enclose`, `escape` | none | one character each |
+| `skip_lines`, `trim_double_quotes`, `empty_field_as_null` | 0, false, false | |
+| `json_root`, `jsonpaths` | none | `$.a.b`, `["$.a", "$.b[0]"]` |
+| `strip_outer_array`, `read_json_by_line` | neither: by line | |
+| `num_as_string`, `fuzzy_parse` | false | |
+| `columns`, `where`, `partitions` | all, none, all | |
+| `merge_type`, `delete` | APPEND | MERGE needs `delete` |
+| `function_column.sequence_col`, `hidden_columns`, `partial_columns`, `negative` | none, false | |
+| `strict_mode`, `max_filter_ratio`, `timezone` | false, 0, UTC | |
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from rtolap.base.errors import DefinitionError
+
+Format = Literal["csv", "csv_with_names", "csv_with_names_and_types", "json", "parquet", "orc", "arrow"]
+Compression = Literal["gz", "bz2", "lz4", "zstd", "deflate", "snappy"]
+MergeType = Literal["APPEND", "DELETE", "MERGE"]
+
+FORMATS: tuple[Format, ...] = (
+    "csv",
+    "csv_with_names",
+    "csv_with_names_and_types",
+    "json",
+    "parquet",
+    "orc",
+    "arrow",
+)
+_COMPRESSIONS: dict[str, Compression | None] = {
+    "": None,
+    "plain": None,
+    "none": None,
+    "gz": "gz",
+    "gzip": "gz",
+    "bz2": "bz2",
+    "lz4": "lz4",
+    "lz4frame": "lz4",
+    "lz4_frame": "lz4",
+    "zstd": "zstd",
+    "deflate": "deflate",
+    "snappy": "snappy",
+}
+_BOOLEANS = {"true": True, "false": False}
+_HEX = re.compile(r"\\x([0-9a-fA-F]{2})|(\\[tnr])")
+_ESCAPES = {"\\t": b"\t", "\\n": b"\n", "\\r": b"\r"}
+_HEX_WHOLE = re.compile(r"0[xX]([0-9a-fA-F]{2})+")
+_OFFSET = re.compile(r"([+-])(\d{1,2}):(\d{2})")
+_SEPARATOR_BYTES_MAX = 64
+_SKIP_LINES_MAX = 1_000_000
+
+
+class CsvOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Separators, the enclosing and the escaping character as bytes; empty for none."""
+
+    column_separator: bytes = b"\t"
+    line_delimiter: bytes = b"\n"
+    enclose: bytes = b""
+    escape: bytes = b""
+    skip_lines: int = 0
+    trim_double_quotes: bool = False
+    empty_field_as_null: bool = False
+
+
+class JsonOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`by_line`: a document a line, else the body is one. `strip_outer_array`: documents are lists of rows."""
+
+    by_line: bool = True
+    strip_outer_array: bool = False
+    root: str | None = None
+    paths: tuple[str, ...] = ()
+    num_as_string: bool = False
+
+
+class LoadOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`columns`, `where` and `delete` are as they were written; `decode_body` checks them against the table.
+
+    `partitions` (empty: all) and `max_filter_ratio` are for whoever routes and counts the rows.
+    """
+
+    format: Format = "csv"
+    compression: Compression | None = None
+    csv: CsvOptions = CsvOptions()
+    json: JsonOptions = JsonOptions()
+    columns: str | None = None
+    where: str | None = None
+    partitions: tuple[str, ...] = ()
+    merge_type: MergeType = "APPEND"
+    delete: str | None = None
+    sequence_column: str | None = None
+    hidden_columns: tuple[str, ...] = ()
+    partial_columns: bool = False
+    negative: bool = False
+    strict_mode: bool = False
+    max_filter_ratio: float = 0.0
+    timezone: str = "UTC"
+
+
+def load_options(headers: Mapping[str, str]) -> LoadOptions:
+    """`headers`: by lower-case name; those that do not concern the body are passed over.
+
+    Raises DefinitionError naming the header.
+    """
+    merge_type = _one_of(headers, "merge_type", ("APPEND", "DELETE", "MERGE"), "APPEND", upper=True)
+    delete = _text(headers, "delete")
+    if (merge_type == "MERGE") != (delete is not None):
+        raise _bad("delete", "a condition with merge_type MERGE, and only there", delete, merge_type)
+    return LoadOptions(
+        format=_one_of(headers, "format", FORMATS, "csv"),  # type: ignore[arg-type]
+        compression=_compression(headers),
+        csv=_csv(headers),
+        json=_json(headers),
+        columns=_text(headers, "columns"),
+        where=_text(headers, "where"),
+        partitions=_names(headers, "partitions"),
+        merge_type=merge_type,  # type: ignore[arg-type]
+        delete=delete,
+        sequence_column=_text(headers, "function_column.sequence_col"),
+        hidden_columns=_names(headers, "hidden_columns"),
+        partial_columns=_boolean(headers, "partial_columns"),
+        negative=_boolean(headers, "negative"),
+        strict_mode=_boolean(headers, "strict_mode"),
+        max_filter_ratio=_ratio(headers),
+        timezone=_timezone(headers),
+    )
+
+
+def separator(text: str, header: str = "column_separator") -> bytes:
+    """`","`, `"||"`, `"\\x01"`, `"0x01"`, `"\\t"` → bytes. Raises DefinitionError."""
+    if _HEX_WHOLE.fullmatch(text):
+        found = bytes.fromhex(text[2:])
+    else:
+        found, at = b"", 0
+        for match in _HEX.finditer(text):
+            found += text[at : match.start()].encode()
+            found += bytes.fromhex(match[1]) if match[1] else _ESCAPES[match[2]]
+            at = match.end()
+        found += text[at:].encode()
+    if not 1 <= len(found) <= _SEPARATOR_BYTES_MAX:
+        raise _bad(header, f"1 to {_SEPARATOR_BYTES_MAX} bytes", text)
+    return found
+
+
+def _csv(headers: Mapping[str, str]) -> CsvOptions:
+    column = separator(headers.get("column_separator") or "\\t", "column_separator")
+    line = separator(headers.get("line_delimiter") or "\\n", "line_delimiter")
+    if column == line:
+        raise _bad("line_delimiter", "another than column_separator", headers.get("line_delimiter", "\\n"))
+    enclose, escape = _character(headers, "enclose"), _character(headers, "escape")
+    if enclose and (enclose in column or enclose in line):
+        raise _bad("enclose", "a character that no separator has", headers["enclose"])
+    if escape and (escape in column or escape in line or escape == enclose):
+        raise _bad("escape", "a character that no separator has, and not enclose", headers["escape"])
+    return CsvOptions(
+        column_separator=column,
+        line_delimiter=line,
+        enclose=enclose,
+        escape=escape,
+        skip_lines=_count(headers, "skip_lines", _SKIP_LINES_MAX),
+        trim_double_quotes=_boolean(headers, "trim_double_quotes"),
+        empty_field_as_null=_boolean(headers, "empty_field_as_null"),
+    )
+
+
+def _json(headers: Mapping[str, str]) -> JsonOptions:
+    _boolean(headers, "fuzzy_parse")  # a hint that changes no row
+    strip = _boolean(headers, "strip_outer_array")
+    neither = not headers.get("strip_outer_array") and not headers.get("read_json_by_line")
+    paths: tuple[str, ...] = ()
+    written = _text(headers, "jsonpaths")
+    if written is not None:
+        try:
+            paths = msgspec.json.decode(written, type=tuple[str, ...])
+        except msgspec.MsgspecError as error:
+            raise _bad("jsonpaths", 'a list such as ["$.a", "$.b"]', written) from error
+        if not paths:
+            raise _bad("jsonpaths", "at least one path", written)
+    return JsonOptions(
+        by_line=neither or _boolean(headers, "read_json_by_line"),
+        strip_outer_array=strip,
+        root=_text(headers, "json_root"),
+        paths=paths,
+        num_as_string=_boolean(headers, "num_as_string"),
+    )
+
+
+def _compression(headers: Mapping[str, str]) -> Compression | None:
+    written = headers.get("compress_type", "").strip().lower()
+    if written not in _COMPRESSIONS:
+        raise _bad("compress_type", "one of gz, bz2, lz4, zstd, deflate, snappy", written)
+    return _COMPRESSIONS[written]
+
+
+def _timezone(headers: Mapping[str, str]) -> str:
+    """The name of a zone, or `+08:00`."""
+    written = headers.get("timezone", "").strip() or "UTC"
+    if _OFFSET.fullmatch(written):
+        return written
+    try:
+        ZoneInfo(written)
+    except (OSError, ValueError, KeyError) as error:
+        raise _bad("timezone", "a zone such as Europe/Paris or +02:00", written) from error
+    return written
+
+
+def _ratio(headers: Mapping[str, str]) -> float:
+    written = headers.get("max_filter_ratio", "").strip() or "0"
+    try:
+        ratio = float(written)
+    except ValueError as error:
+        raise _bad("max_filter_ratio", "a number from 0 to 1", written) from error
+    if not 0 <= ratio <= 1:  # also for NaN
+        raise _bad("max_filter_ratio", "a number from 0 to 1", written)
+    return ratio
+
+
+def _character(headers: Mapping[str, str], header: str) -> bytes:
+    written = headers.get(header, "")
+    if not written:
+        return b""
+    found = separator(written, header)
+    if len(found) != 1 or found >= b"\x80":
+        raise _bad(header, "one ASCII character", written)
+    return found
+
+
+def _count(headers: Mapping[str, str], header: str, most: int) -> int:
+    written = headers.get(header, "").strip() or "0"
+    if not re.fullmatch(r"\d{1,9}", written) or int(written) > most:
+        raise _bad(header, f"a number from 0 to {most}", written)
+    return int(written)
+
+
+def _boolean(headers: Mapping[str, str], header: str) -> bool:
+    written = headers.get(header, "").strip().lower() or "false"
+    if written not in _BOOLEANS:
+        raise _bad(header, "true or false", written)
+    return _BOOLEANS[written]
+
+
+def _text(headers: Mapping[str, str], header: str) -> str | None:
+    return headers.get(header, "").strip() or None
+
+
+def _names(headers: Mapping[str, str], header: str) -> tuple[str, ...]:
+    names = tuple(name.strip().strip("`") for name in headers.get(header, "").split(",") if name.strip())
+    if len(set(names)) != len(names):
+        raise _bad(header, "every name once", headers[header])
+    return names
+
+
+def _one_of(
+    headers: Mapping[str, str], header: str, allowed: tuple[str, ...], default: str, *, upper: bool = False
+) -> str:
+    written = headers.get(header, "").strip() or default
+    written = written.upper() if upper else written.lower()
+    if written not in allowed:
+        raise _bad(header, f"one of {', '.join(allowed)}", written)
+    return written
+
+
+def _bad(header: str, expected: str, *found: object) -> DefinitionError:
+    return DefinitionError(f"header {header}", expected=expected, found=", ".join(map(repr, found)))

@@ -1,0 +1,23 @@
+"""Bounds on what one body may take."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class BodySettings(msgspec.Struct, frozen=True, kw_only=True):
+    """`chunk_bytes`: how much text is decoded at once (it should fit the processor's cache).
+
+    A record longer than `record_bytes_max` ends the load. So does a body that unpacks to more than
+    `ratio_max` times its size, once it is beyond `ratio_free_bytes`. `spool_bytes_max`: parquet and orc are
+    read from their end and need a file. `rejected_rows_max`: refused rows of one batch that are kept with
+    text and reason. `expression_memory_bytes_max`: for the engine of `columns`, `where` and `delete`.
+    """
+
+    chunk_bytes: int = 1 << 20
+    record_bytes_max: int = 64 << 20
+    ratio_max: int = 1000
+    ratio_free_bytes: int = 64 << 20
+    spool_bytes_max: int = 16 << 30
+    rejected_rows_max: int = 1000
+    expression_memory_bytes_max: int = 512 << 20
