@@ -2,50 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import ArrayLike
 from rtolap.base.clock import ManualClock
 from rtolap.model.application import CubeWatermark
 from rtolap.receiver.host_progress import Heard, HostProgress
 from rtolap.receiver.takeover import Takeover
 from rtolap.receiver.watermark_reports import WatermarkReports
+from rtolap.testing.recorded_reports import RecordedReports
 
 GENERATION = 7
-
-
-class Client:
-    def __init__(self) -> None:
-        self.said: dict[int, dict[str, int]] = {}
-
-    def report_progress(
-        self,
-        level: str,
-        partition: int,
-        generation: int,
-        hosts: Sequence[str],
-        latest_ms: ArrayLike,
-        counts: ArrayLike | None = None,
-        *,
-        partitions: int = 0,
-    ) -> None:
-        told = self.said.setdefault(partition, {})
-        told |= dict(zip(hosts, np.asarray(latest_ms).tolist(), strict=True))
-
-    def has_taken(self, level: str, partition: int, generation: int) -> bool:
-        return partition in self.said
-
-    def input_watermark(self, level: str) -> int | None:
-        return 50
-
-    def approved_until(self) -> int | None:
-        return None
-
-    def close(self, timeout_s: float) -> None: ...
 
 
 class Views:
@@ -63,7 +32,7 @@ class World:
     """A leader of partitions 0 and 1, without a receiver around it."""
 
     def __init__(self, watermark_records: str | None) -> None:
-        self.hosts, self.client, self.views = HostProgress(), Client(), Views()
+        self.hosts, self.client, self.views = HostProgress(), RecordedReports(input_ms=50), Views()
         core: Any = SimpleNamespace(
             schema=SimpleNamespace(
                 table=SimpleNamespace(watermark_records=watermark_records),
@@ -92,7 +61,7 @@ def test_a_partition_without_a_host_is_said_to_be_read() -> None:
     world = World(None)
     world.read(0, "h", 60)
     world.reports.turn()
-    assert world.client.said == {0: {"h": 60}, 1: {}}
+    assert world.client.progress == {0: {"h": 60}, 1: {}}
     assert world.views.takeover is not None
 
 
@@ -101,9 +70,9 @@ def test_a_partition_in_which_no_producer_has_stated_anything_is_awaited() -> No
     world.read(0, "store-0", 60)
     world.reports.turn()
     world.reports.turn()
-    assert world.client.said == {0: {"store-0": 60}}
+    assert world.client.progress == {0: {"store-0": 60}}
     assert world.views.takeover is None, "nothing closes by the application before"
     world.read(1, "store-0", 55)
     world.reports.turn()
-    assert world.client.said == {0: {"store-0": 60}, 1: {"store-0": 55}}
+    assert world.client.progress == {0: {"store-0": 60}, 1: {"store-0": 55}}
     assert world.views.takeover == Takeover(GENERATION, frozenset({0, 1}), 50, None)

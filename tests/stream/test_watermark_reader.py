@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import ArrayLike
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.stream.watermark_columns import Statements, stated
 from rtolap.stream.watermark_leases import ProducerLeases
 from rtolap.stream.watermark_reader import WatermarkReader
 from rtolap.stream.watermark_statement import Kind, Statement
+from rtolap.testing.recorded_reports import RecordedReports
 from rtolap.watermark.chain import Chain
 
 Told = tuple[int, str, int | None]  # partition, producer, watermark
@@ -25,36 +25,6 @@ def statements(*told: Told, kind: Kind = "control", generation: int = 1) -> Stat
         Statement(kind, generation, watermark_ms, producer).encode() for _, producer, watermark_ms in told
     ]
     return stated(texts, np.array([partition for partition, _, _ in told], np.int64)).statements
-
-
-@dataclass
-class Server:
-    """What the coordinator makes of reports: a host counts with the smallest of its partitions, and all
-    partitions are awaited. Knows who is registered."""
-
-    progress: dict[tuple[int, str], int] = field(default_factory=dict)
-    calls: list[tuple[int, int, tuple[str, ...], int]] = field(default_factory=list)
-
-    def report_progress(
-        self,
-        level: str,
-        partition: int,
-        generation: int,
-        hosts: Sequence[str],
-        latest_ms: ArrayLike,
-        counts: ArrayLike | None = None,
-        *,
-        partitions: int = 0,
-    ) -> None:
-        self.calls.append((partition, generation, tuple(hosts), partitions))
-        for host, at_ms in zip(hosts, np.asarray(latest_ms).tolist(), strict=True):
-            self.progress[partition, host] = max(self.progress.get((partition, host), at_ms), at_ms)
-
-    def awaited(self) -> set[int]:
-        return set(range(self.calls[-1][3])) - {partition for partition, _ in self.progress}
-
-    def watermark_ms(self) -> int | None:
-        return None if not self.calls or self.awaited() else min(self.progress.values())
 
 
 @dataclass
@@ -84,7 +54,7 @@ class Registry:
 
 
 def test_the_smallest_over_producers_and_partitions_is_what_the_server_gets() -> None:
-    server = Server()
+    server = RecordedReports()
     reader = WatermarkReader(server, "results")
     reader.assign({0: 1, 1: 1}, partitions_total=2)
     reader.took(statements((0, "p", 50), (0, "q", 40)))
@@ -99,27 +69,27 @@ def test_the_smallest_over_producers_and_partitions_is_what_the_server_gets() ->
 
 
 def test_a_producer_that_joins_is_awaited_in_every_partition_that_speaks() -> None:
-    server = Server()
+    server = RecordedReports()
     reader = WatermarkReader(server, "results", producers=["expected"])
     reader.assign({0: 1, 1: 1}, partitions_total=2)
     reader.took(statements((0, "p", 50), (1, "p", 50)))
-    assert server.progress == {(0, "p"): 50, (0, "expected"): 0, (1, "p"): 50, (1, "expected"): 0}
+    assert server.progress == {0: {"p": 50, "expected": 0}, 1: {"p": 50, "expected": 0}}
     reader.took(statements((1, "new", None)))
-    assert server.progress[0, "new"] == server.progress[1, "new"] == 0
+    assert server.progress[0]["new"] == server.progress[1]["new"] == 0
 
 
 def test_only_what_was_said_anew_is_reported() -> None:
-    server = Server()
+    server = RecordedReports()
     reader = WatermarkReader(server, "results")
     reader.assign({0: 1}, partitions_total=1)
     reader.took(statements((0, "gone", 50), (0, "p", 50)))
     server.calls.clear()
     reader.took(statements((0, "p", 60)))
-    assert [hosts for _, _, hosts, _ in server.calls] == [("p",)], "one that has left is not brought back"
+    assert [call.hosts for call in server.calls] == [("p",)], "one that has left is not brought back"
 
 
 def test_a_new_generation_of_the_reader_knows_nothing_and_of_what_it_gave_away_says_nothing() -> None:
-    server = Server()
+    server = RecordedReports()
     reader = WatermarkReader(server, "results")
     reader.assign({0: 1, 1: 1}, partitions_total=2)
     reader.took(statements((0, "p", 50), (1, "p", 50)))
@@ -127,11 +97,11 @@ def test_a_new_generation_of_the_reader_knows_nothing_and_of_what_it_gave_away_s
     assert reader.waits_for() == {"p": (1,)}
     server.calls.clear()
     reader.took(statements((0, "p", 70), (1, "p", 60)))
-    assert server.calls == [(1, 2, ("p",), 3)]
+    assert server.calls == [("results", 1, 2, ("p",), 3)]
 
 
 def test_a_predecessor_that_is_still_alive_is_not_believed() -> None:
-    server = Server()
+    server = RecordedReports()
     reader = WatermarkReader(server, "results")
     reader.assign({0: 1}, partitions_total=1)
     reader.took(statements((0, "p", 50), generation=2))
@@ -141,7 +111,7 @@ def test_a_predecessor_that_is_still_alive_is_not_believed() -> None:
 
 def read_at_random(seed: int) -> None:
     chance = random.Random(seed)
-    server, names = Server(), ["p", "q", "r"]
+    server, names = RecordedReports(), ["p", "q", "r"]
     readers = [WatermarkReader(server, "results", producers=names) for _ in range(2)]
     owner = {partition: chance.randrange(2) for partition in range(3)}
     generations = dict.fromkeys(range(3), 0)
@@ -176,7 +146,7 @@ def test_random_readings_never_tell_more_than_the_chain_over_all_partitions() ->
 def test_producers_are_registered_when_they_are_heard_and_drained_when_they_end() -> None:
     registry = Registry()
     leases = ProducerLeases(registry, "down", "results")
-    reader = WatermarkReader(Server(), "results", leases=leases)
+    reader = WatermarkReader(RecordedReports(), "results", leases=leases)
     reader.assign({0: 1, 1: 1}, partitions_total=2)
     register, drain = ("register", ("p",), None), ("drain", ("p",), 60)
     reader.took(statements((0, "p", 50)))

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.testing.metadata_contract import eventually
-from rtolap.wire.watermark import Refusal, ReportAnswer, ReportBatch
+from rtolap.wire.watermark import Refusal, ReportAnswer, ReportBatch, UnitReport
 from rtolap.wire.watermark_client import WatermarkClient
 from rtolap.wire.watermark_pending import ROWS_MAX, Pending
 
@@ -209,3 +209,11 @@ def test_what_is_too_much_for_one_batch_goes_in_several() -> None:
     while not sizes or pending.more:
         sizes.append([len(one.index) // 4 for one in pending.take("c", len(sizes), 1, not sizes).sources])
     assert sizes == [[len(hosts)]] * 3
+
+
+def test_what_an_earlier_owner_of_a_unit_says_in_the_same_client_is_void() -> None:
+    pending = Pending()
+    pending.work(UnitReport("sessions", "p", 0, 5, generation=2))
+    pending.work(UnitReport("sessions", "p", 0, None, generation=1))
+    pending.work(UnitReport("sessions", "p", left=True, generation=1))
+    assert pending.take("c", 1, 1, True).units == (UnitReport("sessions", "p", 0, 5, generation=2),)

@@ -149,6 +149,16 @@ class UnitKey(msgspec.Struct, frozen=True, order=True):
     key_group: int
 
 
+class KnownUnit(UnitKey, frozen=True, order=True):
+    """`generation`: of its owner; what an older one says is void."""
+
+    generation: int = 0
+
+    @property
+    def key(self) -> UnitKey:
+        return UnitKey(self.level, self.processor, self.key_group)
+
+
 class ApplicationState(msgspec.Struct, frozen=True):
     """What an application's leader has published, and who it has to hear again before it may go on.
 
@@ -160,7 +170,7 @@ class ApplicationState(msgspec.Struct, frozen=True):
     levels: dict[str, LevelState] = {}
     global_ms: int | None = None
     generations: dict[str, dict[int, int]] = {}
-    units: tuple[UnitKey, ...] = ()
+    units: tuple[KnownUnit, ...] = ()
 
 
 class Approval(msgspec.Struct, frozen=True):

@@ -15,11 +15,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from typing import Protocol, TypeVar
-
-from numpy.typing import ArrayLike
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError
@@ -28,6 +26,7 @@ from rtolap.model.application import CubeWatermark
 from rtolap.receiver.host_progress import PartitionProgress
 from rtolap.receiver.ingest import CubeReceiver
 from rtolap.receiver.takeover import Takeover
+from rtolap.watermark.reports import ProgressReports
 
 log = logging.getLogger(__name__)
 
@@ -43,20 +42,8 @@ class Ask(Protocol):
     def __call__(self, what: Callable[[], T], /) -> T: ...
 
 
-class Client(Protocol):
+class Client(ProgressReports, Protocol):
     """`wire.watermark_client.WatermarkClient`, as far as a receiver needs it."""
-
-    def report_progress(
-        self,
-        level: str,
-        partition: int,
-        generation: int,
-        hosts: Sequence[str],
-        latest_ms: ArrayLike,
-        counts: ArrayLike | None = None,
-        *,
-        partitions: int = 0,
-    ) -> None: ...
 
     def has_taken(self, level: str, partition: int, generation: int) -> bool: ...
 

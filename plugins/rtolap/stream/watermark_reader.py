@@ -15,28 +15,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from numpy.typing import ArrayLike
-
 from rtolap.stream.watermark_columns import UNKNOWN_MS, Statements
 from rtolap.watermark.chain import Chain
+from rtolap.watermark.reports import ProgressReports
 
 BEFORE_EVERYTHING_MS = 0  # event times before 1970 are refused
-
-
-class Reports(Protocol):
-    """Where progress goes: `wire.watermark_client.WatermarkClient`."""
-
-    def report_progress(
-        self,
-        level: str,
-        partition: int,
-        generation: int,
-        hosts: Sequence[str],
-        latest_ms: ArrayLike,
-        counts: ArrayLike | None = None,
-        *,
-        partitions: int = 0,
-    ) -> None: ...
 
 
 class Presence(Protocol):
@@ -57,7 +40,7 @@ class WatermarkReader:
 
     def __init__(
         self,
-        reports: Reports,
+        reports: ProgressReports,
         level: str,
         *,
         producers: Iterable[str] = (),

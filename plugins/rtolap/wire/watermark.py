@@ -60,13 +60,14 @@ class SourceReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class UnitReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`oldest_work_ms`: of what this unit has taken in and not finished; None if there is none. `left`: it
-    ends."""
+    ends. `generation`: of its owner, grows with each; what an older one says is void."""
 
     level: str
     processor: str
     key_group: int = 0
     oldest_work_ms: int | None = None
     left: bool = False
+    generation: int = 0
 
 
 class ReportBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

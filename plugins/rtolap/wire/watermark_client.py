@@ -27,14 +27,12 @@ from types import TracebackType
 
 import httpx
 import msgspec
-from numpy import asarray, int64
-from numpy.typing import ArrayLike
 
 from rtolap.base.errors import DefinitionError, Refused, RtolapError, Unavailable
 from rtolap.wire.coordinator_request import headers, path
 from rtolap.wire.leader_finder import LeaderFinder
-from rtolap.wire.watermark import MSGPACK, NAMELESS, Refusal, ReportAnswer, ReportBatch, UnitReport
-from rtolap.wire.watermark_pending import Pending
+from rtolap.wire.watermark import MSGPACK, Refusal, ReportAnswer, ReportBatch
+from rtolap.wire.watermark_session import WatermarkSession
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +42,7 @@ _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.1, 5.0
 _ANSWER = msgspec.msgpack.Decoder(ReportAnswer)
 
 
-class WatermarkClient:
+class WatermarkClient(WatermarkSession):
     """Thread-safe. `urls`: base URLs of all coordinators. `problem` is what the last batch met; None if
     nothing."""
 
@@ -59,7 +57,7 @@ class WatermarkClient:
         timeout_s: float = TIMEOUT_S,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
-        self.client_id = client_id or uuid.uuid4().hex
+        super().__init__(client_id or uuid.uuid4().hex)
         self.problem: str | None = None
         self.refused_entries = 0
         self.last_refused: tuple[Refusal, ...] = ()
@@ -68,14 +66,7 @@ class WatermarkClient:
         self._path = path("applications", application, "reports")
         packed = {**headers(token), "Content-Type": MSGPACK}
         self._http = httpx.Client(headers=packed, timeout=timeout_s, transport=transport)
-        self._pending = Pending()
-        self._lock = threading.Lock()  # of what is pending: held for copies only
-        self._answered = threading.Condition()
-        self._answer: ReportAnswer | None = None
-        self._unsent: ReportBatch | None = None
-        self._sequence = self._last_answered = 0
         self._give_up_s = float("inf")
-        self._begins = True
         self._wake = threading.Event()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name=f"watermarks-{application}", daemon=True)
@@ -89,76 +80,7 @@ class WatermarkClient:
     ) -> None:
         self.close()
 
-    # -- saying -----------------------------------------------------------------------------------------
-
-    def report_progress(
-        self,
-        level: str,
-        partition: int,
-        generation: int,
-        hosts: Sequence[str],
-        latest_ms: ArrayLike,
-        counts: ArrayLike | None = None,
-        *,
-        partitions: int = 0,
-    ) -> None:
-        """The consumer of that generation has read each of these hosts so far; `counts` events since last
-        time.
-
-        `hosts` are names, a host may stand there more than once; empty for a source without a host list,
-        whose `latest_ms` is one instant then. Raises DefinitionError where lengths differ.
-
-        `partitions`: of the topic. Say it where a host may log to several: the watermark awaits them all.
-        """
-        latest = asarray(latest_ms, int64).reshape(-1)
-        events = None if counts is None else asarray(counts, int64).reshape(-1)
-        named = hosts if len(hosts) or not latest.size else [NAMELESS] * latest.size
-        if len(named) != latest.size or (events is not None and events.size != latest.size):
-            raise DefinitionError(
-                "one instant per host is expected", found=f"{len(named)} hosts, {latest.size} instants"
-            )
-        with self._lock:
-            self._pending.progress(level, partition, generation, named, latest, events, partitions)
-
-    def set_oldest_work(
-        self, level: str, processor: str, key_group: int = 0, oldest_work_ms: int | None = None
-    ) -> None:
-        """What the unit has taken in and not finished; None if there is none. Its lease is renewed from now
-        on."""
-        with self._lock:
-            self._pending.work(UnitReport(level, processor, key_group, oldest_work_ms))
-
-    def leave(self, level: str, processor: str, key_group: int = 0) -> None:
-        """The unit ends; what it had not finished no longer counts."""
-        with self._lock:
-            self._pending.work(UnitReport(level, processor, key_group, left=True))
-
-    # -- asking -----------------------------------------------------------------------------------------
-
-    def watermark(self, level: str) -> int | None:
-        """The level's output as the last answer said it: where its downstreams may go. Never smaller."""
-        answer = self._answer
-        return None if answer is None else answer.watermarks.get(level)
-
-    def input_watermark(self, level: str) -> int | None:
-        answer = self._answer
-        return None if answer is None else answer.inputs.get(level)
-
-    def global_watermark(self) -> int | None:
-        answer = self._answer
-        return None if answer is None else answer.global_ms
-
-    def approved_until(self) -> int | None:
-        """Windows that end at or below it have been let go by a person."""
-        answer = self._answer
-        return None if answer is None else answer.approved_until_ms
-
-    def has_taken(self, level: str, partition: int, generation: int) -> bool:
-        """Has the server taken what was first reported of the partition's consumer of that generation? It
-        then counts on no earlier one, and `input_watermark` is of that moment or later."""
-        with self._lock:
-            said_in = self._pending.said_in(level, partition, generation)
-        return said_in is not None and said_in <= self._last_answered
+    # -- waiting -----------------------------------------------------------------------------------------
 
     def may_close(self, window_end_ms: int, timeout_s: float = 0.0) -> bool:
         """Is the global low watermark at the window's end, or has a person let it go? Waits so long for
@@ -225,38 +147,17 @@ class WatermarkClient:
 
     def _turn(self) -> None:
         """Send until nothing has to be said again."""
-        while True:
-            if self._unsent is None:
-                self._sequence += 1
-                self._unsent = self._next()
+        more = True
+        while more:
             try:
-                answer = self._post(self._unsent)
+                answer = self._post(self.batch())
             except (DefinitionError, Refused):  # as it is, it will not be taken: begin anew, a while later
-                self._unsent, self._begins = None, True
+                self.given_up()
                 raise
-            self._unsent, self.problem = None, None
-            self._begins = answer.resend
+            self.problem = None
             if answer.refused:
                 self._log_refused(answer.refused)
-            self._learn(answer)
-            if not answer.resend and not self._pending.more:
-                return
-
-    def _next(self) -> ReportBatch:
-        if self._answer is None:  # asks for the epoch; there is no use in more before it is known
-            return ReportBatch(self.client_id, self._sequence, 0, True)
-        with self._lock:
-            if self._begins:
-                self._pending.begin()
-            return self._pending.take(self.client_id, self._sequence, self._answer.epoch, self._begins)
-
-    def _learn(self, answer: ReportAnswer) -> None:
-        with self._answered:
-            if self._answer is None or answer.epoch >= self._answer.epoch:
-                self._answer = answer
-            if not answer.resend:
-                self._last_answered = self._sequence
-            self._answered.notify_all()
+            more = self.answered(answer)
 
     def _log_refused(self, refused: tuple[Refusal, ...]) -> None:
         self.refused_entries += len(refused)

@@ -102,7 +102,11 @@ class Pending:
         return kept.said_in if kept is not None and kept.generation == generation else None
 
     def work(self, report: UnitReport) -> None:
+        """Words of a generation before the newest that was heard here are void."""
         key = (report.level, report.processor, report.key_group)
+        known = self._units.get(key) or self._left.get(key)
+        if known is not None and report.generation < known.generation:
+            return
         if report.left:
             self._units.pop(key, None)
             self._left[key] = report

@@ -96,6 +96,12 @@ class Intake:
         if unit.oldest_work_ms is not None and unit.oldest_work_ms > INSTANT_MAX_MS:
             self._counters["in_future"] += 1
             return "oldest work after the year 9999; expected ms since the epoch"
+        if not 0 <= unit.generation <= NUMBER_MAX:
+            self._counters["unknown_units"] += 1
+            return f"generations count from 0 to {NUMBER_MAX}; found {unit.generation}"
+        if (later := self._units.later_generation(unit)) is not None:
+            self._counters["stale_units"] += 1
+            return f"generation {unit.generation} is over, the unit's owner is of generation {later}"
         if not self._units.has_room(unit):
             self._counters["too_many_units"] += 1
             return f"too many units; expected at most {UNITS_MAX}"

@@ -9,7 +9,7 @@ import msgspec
 
 from rtolap.base.clock import Clock
 from rtolap.metadata.applications import ApplicationRecords
-from rtolap.metadata.records import ApplicationState, LevelState, UnitKey
+from rtolap.metadata.records import ApplicationState, KnownUnit, LevelState
 from rtolap.watermark.topology import LevelMarks, Marks
 
 
@@ -22,7 +22,7 @@ class Heard(msgspec.Struct, frozen=True):
     """Whom a next leader has to hear before it goes on: see `metadata.records.ApplicationState`."""
 
     generations: dict[str, dict[int, int]]
-    units: tuple[UnitKey, ...]
+    units: tuple[KnownUnit, ...]
 
 
 class Publisher:

@@ -190,4 +190,4 @@ class RunningApplication:
     def _heard(self) -> Heard:
         with self.lock:
             generations = {name: source.generations() for name, source in self.sources.items()}
-            return Heard(generations, self.units.keys())
+            return Heard(generations, self.units.known())

@@ -1,11 +1,11 @@
-"""Oldest work per unit, with leases."""
+"""Oldest work per unit, with leases, fenced by the generation of the unit's owner."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from rtolap.coordinator.applications.limits import UNITS_MAX
-from rtolap.metadata.records import UnitKey
+from rtolap.metadata.records import KnownUnit, UnitKey
 from rtolap.model.application import Application
 from rtolap.watermark.topology import Marks, Unit
 from rtolap.wire.watermark import UnitReport
@@ -15,13 +15,21 @@ BEFORE_EVERYTHING_MS = 0  # event times before 1970 are refused
 
 class Units:
     """Of one application. A unit that a former leader knew is awaited: until it speaks or its lease ends it
-    holds the output of its level where that stands. The caller locks."""
+    holds the output of its level where that stands. The caller locks.
 
-    def __init__(self, application: Application, known: Iterable[UnitKey], now_ms: int) -> None:
+    An owner of a later generation replaces the one before, whose words are void from then on, over leaders
+    too. A unit that has left or whose lease has ended is forgotten with its generation: nothing of it counts
+    that somebody could let go, and an older owner that speaks then only holds the level back.
+    """
+
+    def __init__(self, application: Application, known: Iterable[KnownUnit], now_ms: int) -> None:
         self._lease_ms = {level.name: level.unit_lease_ms for level in application.levels}
         self._units: dict[UnitKey, Unit] = {}
         self._awaited: dict[UnitKey, int] = {
-            key: now_ms + self._lease_ms[key.level] for key in known if key.level in self._lease_ms
+            one.key: now_ms + self._lease_ms[one.level] for one in known if one.level in self._lease_ms
+        }
+        self._generations: dict[UnitKey, int] = {
+            one.key: one.generation for one in known if one.level in self._lease_ms
         }
         self.expired = 0
 
@@ -29,18 +37,23 @@ class Units:
         return len(self._units) + len(self._awaited)
 
     def has_room(self, report: UnitReport) -> bool:
-        key = UnitKey(report.level, report.processor, report.key_group)
+        key = _key(report)
         return report.left or key in self._units or key in self._awaited or len(self) < UNITS_MAX
 
+    def later_generation(self, report: UnitReport) -> int | None:
+        """Of the owner that has replaced who reports; None where nobody has."""
+        known = self._generations.get(_key(report))
+        return known if known is not None and report.generation < known else None
+
     def take(self, report: UnitReport, now_ms: int) -> None:
-        """Ask `has_room` first."""
-        key = UnitKey(report.level, report.processor, report.key_group)
+        """Ask `has_room` and `later_generation` first."""
+        key = _key(report)
         if report.left:
-            self._units.pop(key, None)
-            self._awaited.pop(key, None)
+            self._forget(key)
             return
         lease_until_ms = now_ms + self._lease_ms[report.level]
         self._units[key] = Unit(report.processor, report.key_group, report.oldest_work_ms, lease_until_ms)
+        self._generations[key] = report.generation
         self._awaited.pop(key, None)
 
     def expire(self, now_ms: int) -> tuple[UnitKey, ...]:
@@ -48,13 +61,22 @@ class Units:
         over = [key for key, unit in self._units.items() if unit.lease_until_ms <= now_ms]
         over += [key for key, until_ms in self._awaited.items() if until_ms <= now_ms]
         for key in over:
-            self._units.pop(key, None)
-            self._awaited.pop(key, None)
+            self._forget(key)
         self.expired += len(over)
         return tuple(over)
 
-    def keys(self) -> tuple[UnitKey, ...]:
-        return tuple(sorted([*self._units, *self._awaited]))
+    def _forget(self, key: UnitKey) -> None:
+        self._units.pop(key, None)
+        self._awaited.pop(key, None)
+        self._generations.pop(key, None)
+
+    def known(self) -> tuple[KnownUnit, ...]:
+        """Those that a next leader has to hear."""
+        found = [
+            KnownUnit(key.level, key.processor, key.key_group, generation)
+            for key, generation in self._generations.items()
+        ]
+        return tuple(sorted(found))
 
     def work(self, published: Marks) -> dict[str, list[Unit]]:
         """Level → its units, those awaited with the work that holds the output where it was published."""
@@ -70,3 +92,7 @@ class Units:
 
     def awaited(self, level: str) -> tuple[UnitKey, ...]:
         return tuple(sorted(key for key in self._awaited if key.level == level))
+
+
+def _key(report: UnitReport) -> UnitKey:
+    return UnitKey(report.level, report.processor, report.key_group)

@@ -1,0 +1,25 @@
+"""Where a consumer of partitions says how far each host is: the seam between those who read and a client."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from numpy.typing import ArrayLike
+
+
+class ProgressReports(Protocol):
+    """`wire.watermark_client.WatermarkClient` is one. It returns at once."""
+
+    def report_progress(
+        self,
+        level: str,
+        partition: int,
+        generation: int,
+        hosts: Sequence[str],
+        latest_ms: ArrayLike,
+        counts: ArrayLike | None = None,
+        *,
+        partitions: int = 0,
+    ) -> None:
+        """The consumer of that generation has read each of these hosts so far; see `WatermarkSession`."""
