@@ -1,0 +1,145 @@
+"""Stream Load protocol, as clients of Doris know it: messages. Basic auth; every body is JSON.
+
+    PUT  /api/{db}/{table}/_stream_load     rows, in a format of the headers → LoadAnswer, HTTP 200 also for a
+                                            failed load; a door that takes no bodies answers 307
+    PUT  /api/{db}/_stream_load_2pc         headers `txn_id` or `label`, `txn_operation: commit | abort`
+                                            → TwoPhaseAnswer
+    GET  /api/{db}/get_load_state?label=    → StateAnswer
+    GET  /api/{db}/{table}/_schema          → SchemaAnswer
+
+Beyond Doris, for loaders that must know for certain what has become of a label, however late they ask:
+
+    header `keep_label: until_acknowledged` of a load   the label is forgotten by no clock and no count
+    PUT  /api/{db}/_acknowledge_labels      {"labels": […]} → TwoPhaseAnswer; unknown ones are harmless
+
+`/` names which of the two a door is: `ServerInfo`. A server that does not know the header ignores it.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+KEEP_LABEL_HEADER = "keep_label"
+KEEP_LABEL_VALUE = "until_acknowledged"
+LABEL_CHARS_MAX = 128
+
+LoadStatus = Literal["Success", "Publish Timeout", "Label Already Exists", "Fail"]
+BodyFormat = Literal["arrow", "json", "csv", "csv_with_names", "csv_with_names_and_types", "parquet", "orc"]
+
+
+class LoadState(StrEnum):
+    """What `get_load_state` says of a label. UNKNOWN: nobody has used it, or it has been forgotten."""
+
+    UNKNOWN = "UNKNOWN"
+    PREPARE = "PREPARE"
+    PRECOMMITTED = "PRECOMMITTED"
+    COMMITTED = "COMMITTED"
+    VISIBLE = "VISIBLE"
+    ABORTED = "ABORTED"
+
+
+class LoadAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
+    """Encoded in the order of the fields, which is the documented one; what is UNSET is left out.
+
+    `txn_id` is -1 where no transaction was begun. Times in ms.
+    """
+
+    txn_id: int = -1
+    label: str = ""
+    comment: str = ""
+    two_phase_commit: Literal["true", "false"] = "false"  # a string, as clients expect it
+    status: LoadStatus = "Fail"
+    existing_job_status: str | UnsetType = UNSET  # RUNNING | PRECOMMITTED | FINISHED
+    message: str = ""
+    number_total_rows: int = 0
+    number_loaded_rows: int = 0
+    number_filtered_rows: int = 0
+    number_unselected_rows: int = 0
+    load_bytes: int = 0
+    load_time_ms: int = 0
+    begin_txn_time_ms: int = 0
+    stream_load_put_time_ms: int = 0
+    read_data_time_ms: int = 0
+    write_data_time_ms: int = 0
+    commit_and_publish_time_ms: int = 0
+    error_url: str | UnsetType = msgspec.field(default=UNSET, name="ErrorURL")
+    first_error_msg: str | UnsetType = UNSET
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether it says that the rows are, or will be, in the table."""
+        return self.status in ("Success", "Publish Timeout")
+
+
+class TwoPhaseAnswer(msgspec.Struct, frozen=True):
+    status: str  # Success | Fail
+    msg: str = ""
+
+
+class StateAnswer(msgspec.Struct, frozen=True):
+    """`code` is 0 where `data` is the state; otherwise `msg` says why there is none."""
+
+    msg: str = "success"
+    code: int = 0
+    data: str | None = None
+    count: int = 0
+
+
+class SchemaColumn(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A column as `_schema` tells it. `is_nullable` is Yes or No; numbers are strings, as in Doris.
+
+    `default` is told by this product only; a column without one must be loaded unless it is nullable.
+    """
+
+    name: str
+    type: str
+    comment: str = ""
+    aggregation_type: str = ""
+    is_nullable: str = "Yes"
+    precision: str = ""
+    scale: str = ""
+    default: str | None = None
+
+
+class TableSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """`keys_type`: DUP_KEYS, AGG_KEYS or UNIQUE_KEYS. `version` and `sequence_column` are this product's."""
+
+    status: int = 200
+    keys_type: str = msgspec.field(name="keysType", default="DUP_KEYS")
+    properties: tuple[SchemaColumn, ...] = ()
+    version: int | None = None
+    sequence_column: str | None = None
+
+
+class SchemaAnswer(msgspec.Struct, frozen=True):
+    msg: str = "success"
+    code: int = 0
+    data: TableSchema | None = None
+    count: int = 0
+
+
+class AcknowledgeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    labels: tuple[str, ...]
+
+
+class ServerInfo(msgspec.Struct, frozen=True):
+    """`GET /` of this product's door, without credentials. Anything else: a server that forgets labels."""
+
+    service: str = ""
+    keeps_labels: bool = False
+
+
+class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a client asks of one load. `headers`: further documented ones, lower case."""
+
+    format: BodyFormat = "arrow"
+    columns: tuple[str, ...] = ()
+    timeout_s: int = 600
+    max_filter_ratio: float = 0.0
+    strict_mode: bool = True
+    keep_label: bool = False
+    headers: dict[str, str] = {}
