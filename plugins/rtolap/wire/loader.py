@@ -1,0 +1,54 @@
+"""Loader protocol, REST of one loader's process (bearer token): messages.
+
+    GET  /health                            no token: {"status", "role", "job"}
+    GET  /api/v1/loader                     → LoaderStatus
+    POST /api/v1/loader/pause|resume|stop   → LoaderStatus, as it is then; the ledger keeps what is wanted
+    GET  /metrics
+
+The process is `rtolap loader run JOB`. It ends with code 0 once the job is stopped, 3 when it has failed (the
+reason stands in the job, and in the last line of its log), 4 when another process owns the job. What is wanted
+of a job, and why it is as it is, stands in the ledger: `rtolap loader status` reads both.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+EXIT_STOPPED, EXIT_FAILED, EXIT_OWNED = 0, 3, 4
+API = "/api/v1/loader"
+
+
+class LoaderStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """`state`: RUNNING, PAUSED, STOPPED or FAILED; `phase`: what a running one does now; `reason`: why it is
+    in its state. Offsets are next-to-read: `loaded` of what is in the table without a hole, `log_ends` of the
+    topic. Rates are of the last minute. `alive`: its process answered; without it only the ledger speaks.
+    """
+
+    job: str
+    state: str
+    reason: str = ""
+    stop_cause: str = ""
+    phase: str = ""
+    alive: bool = False
+    owner: str = ""
+    epoch: int = 0
+    incarnation: int = 1
+    database: str = ""
+    table: str = ""
+    topic: str = ""
+    sequence: int | None = None
+    pending: int = 0
+    loaded: dict[int, int] = {}
+    log_ends: dict[int, int] = {}
+    lag_records: int | None = None
+    rows_loaded: int = 0
+    rows_rejected: int = 0
+    rows_per_s: float = 0.0
+    bytes_per_s: float = 0.0
+    event_ms_loaded: int | None = None
+    last_error: str = ""
+    last_loaded_ms: int | None = None
+
+
+class LoaderList(msgspec.Struct, frozen=True):
+    loaders: tuple[LoaderStatus, ...] = ()
