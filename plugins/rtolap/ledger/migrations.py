@@ -31,13 +31,24 @@ class Index:
 
 
 @dataclass(frozen=True)
+class Column:
+    """Added to a table of an earlier migration; `kind` as in a statement, with its default."""
+
+    table: str
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True)
 class Migration:
-    """`tables`: statements that do nothing where the table is there. MySQL has none such for indexes."""
+    """`tables`: statements that do nothing where the table is there. MySQL has none such for indexes and
+    columns."""
 
     version: int
     what: str
     tables: tuple[str, ...]
     indexes: tuple[Index, ...]
+    columns: tuple[Column, ...] = ()
 
 
 MIGRATIONS = (
@@ -132,6 +143,18 @@ MIGRATIONS = (
         ),
         (Index("stored_table_name", "stored_table", ("db", "tbl"), unique=True),),
     ),
+    Migration(
+        4,
+        "storage nodes, and which making of a partition its tablets belong to",
+        (
+            """CREATE TABLE IF NOT EXISTS storage_node (
+                name {name} NOT NULL PRIMARY KEY, node_id {name} NOT NULL, address {name} NOT NULL,
+                free_bytes {whole} NOT NULL, lease_until_ms {whole} NOT NULL
+            ) {options}""",
+        ),
+        (),
+        (Column("load_partition", "incarnation", "{name} NOT NULL DEFAULT ''"),),
+    ),
 )
 
 
@@ -166,6 +189,8 @@ def _step_forward(connection: sa.Connection, dialect: Dialect, migrations: tuple
         if migration.version > present:
             for statement in migration.tables:
                 connection.exec_driver_sql(statement.format(**dialect.types))
+            for column in migration.columns:
+                _add_column(connection, column, dialect)
             for index in migration.indexes:
                 _make_index(connection, index)
             connection.execute(
@@ -182,3 +207,9 @@ def _make_index(connection: sa.Connection, index: Index) -> None:
         kind = "UNIQUE INDEX" if index.unique else "INDEX"
         columns = ", ".join(index.columns)
         connection.exec_driver_sql(f"CREATE {kind} {index.name} ON {index.table} ({columns})")
+
+
+def _add_column(connection: sa.Connection, column: Column, dialect: Dialect) -> None:
+    if column.name not in {present["name"] for present in sa.inspect(connection).get_columns(column.table)}:
+        kind = column.kind.format(**dialect.types)
+        connection.exec_driver_sql(f"ALTER TABLE {column.table} ADD COLUMN {column.name} {kind}")

@@ -4,7 +4,8 @@ applied_write         writes that stand, by key
 lease                 who owns what, in which epoch
 load_transaction      one row per transaction; `live` is 1 while it holds its label, NULL once aborted,
                       so that (db, label, live) can be unique
-load_partition        a partition's last assigned and last visible version
+load_partition        a partition's last assigned and last visible version; `incarnation` tells it from one of
+                      the same name that was there before
 load_replica          which node keeps which bucket of a partition, and up to which version it has it
 transaction_partition which version of which partition a committed transaction is
 load_job              a loader's job, with its owner
@@ -12,6 +13,7 @@ offsets_record        what a job has sent: a label, tied to the offsets of all p
 stored_table          a table's definition, and its columns as they are now
 stored_partition      which time a partition of a table stands for
 tablet_debt           what a node has yet to be told of a table
+storage_node          where a storage node answers, and until when it is believed to
 """
 
 from __future__ import annotations
@@ -75,6 +77,7 @@ load_partition = sa.Table(
     _name("part", key=True),
     _whole("committed_version"),
     _whole("visible_version"),
+    _name("incarnation"),
 )
 
 load_replica = sa.Table(
@@ -165,6 +168,16 @@ tablet_debt = sa.Table(
     _name("node", key=True),
     _name("kind", key=True),
     _text("buckets"),
+)
+
+storage_node = sa.Table(
+    "storage_node",
+    metadata,
+    _name("name", key=True),
+    _name("node_id"),
+    _name("address"),
+    _whole("free_bytes"),
+    _whole("lease_until_ms"),
 )
 
 
