@@ -31,24 +31,13 @@ class Index:
 
 
 @dataclass(frozen=True)
-class Column:
-    """Added to a table of an earlier migration; `kind` as in a statement, with its default."""
-
-    table: str
-    name: str
-    kind: str
-
-
-@dataclass(frozen=True)
 class Migration:
-    """`tables`: statements that do nothing where the table is there. MySQL has none such for indexes and
-    columns."""
+    """`tables`: statements that do nothing where the table is there. MySQL has none such for indexes."""
 
     version: int
     what: str
     tables: tuple[str, ...]
     indexes: tuple[Index, ...]
-    columns: tuple[Column, ...] = ()
 
 
 MIGRATIONS = (
@@ -145,7 +134,7 @@ MIGRATIONS = (
     ),
     Migration(
         4,
-        "storage nodes, and which making of a partition its tablets belong to",
+        "storage nodes",
         (
             """CREATE TABLE IF NOT EXISTS storage_node (
                 name {name} NOT NULL PRIMARY KEY, node_id {name} NOT NULL, address {name} NOT NULL,
@@ -153,7 +142,6 @@ MIGRATIONS = (
             ) {options}""",
         ),
         (),
-        (Column("load_partition", "incarnation", "{name} NOT NULL DEFAULT ''"),),
     ),
 )
 
@@ -189,8 +177,6 @@ def _step_forward(connection: sa.Connection, dialect: Dialect, migrations: tuple
         if migration.version > present:
             for statement in migration.tables:
                 connection.exec_driver_sql(statement.format(**dialect.types))
-            for column in migration.columns:
-                _add_column(connection, column, dialect)
             for index in migration.indexes:
                 _make_index(connection, index)
             connection.execute(
@@ -207,9 +193,3 @@ def _make_index(connection: sa.Connection, index: Index) -> None:
         kind = "UNIQUE INDEX" if index.unique else "INDEX"
         columns = ", ".join(index.columns)
         connection.exec_driver_sql(f"CREATE {kind} {index.name} ON {index.table} ({columns})")
-
-
-def _add_column(connection: sa.Connection, column: Column, dialect: Dialect) -> None:
-    if column.name not in {present["name"] for present in sa.inspect(connection).get_columns(column.table)}:
-        kind = column.kind.format(**dialect.types)
-        connection.exec_driver_sql(f"ALTER TABLE {column.table} ADD COLUMN {column.name} {kind}")

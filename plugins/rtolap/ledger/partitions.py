@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Collection, Iterable, Mapping
 
 import sqlalchemy as sa
 
 from rtolap.base.errors import NotFound, NotYet
 from rtolap.ledger.names import checked_name
-from rtolap.ledger.records import (
-    RUNNING,
-    Partition,
-    PartitionVersions,
-    PlacedPartition,
-    Replica,
-    Tablet,
-)
+from rtolap.ledger.records import RUNNING, Partition, PartitionVersions, Replica, Tablet
 from rtolap.ledger.schema import load_partition as _p
 from rtolap.ledger.schema import load_replica as _r
 from rtolap.ledger.schema import load_transaction as _t
@@ -31,10 +23,7 @@ def create(connection: sa.Connection, partition: Partition, nodes: Mapping[int, 
     for what, name in (("database", partition.db), ("table", partition.table), ("partition", partition.name)):
         checked_name(what, name)
     key = {"db": partition.db, "tbl": partition.table, "part": partition.name}
-    incarnation = uuid.uuid4().hex
-    connection.execute(
-        sa.insert(_p).values(**key, committed_version=0, visible_version=0, incarnation=incarnation)
-    )
+    connection.execute(sa.insert(_p).values(**key, committed_version=0, visible_version=0))
     rows = [
         {**key, "bucket": bucket, "node": checked_name("node", node), "version": 0}
         for bucket, kept_by in nodes.items()
@@ -83,21 +72,6 @@ def replicas(connection: sa.Connection, partitions: Iterable[Partition]) -> tupl
         rows = connection.execute(sa.select(_r).where(_is(_r, partition)))
         found += [_replica(row) for row in rows]
     return tuple(sorted(found))
-
-
-def placed(connection: sa.Connection, partitions: Iterable[Partition]) -> tuple[PlacedPartition, ...]:
-    """Where partitions are kept, in the order asked for. Raises NotFound for one that is not there."""
-    found = []
-    for partition in partitions:
-        incarnation = connection.scalar(sa.select(_p.c.incarnation).where(_is(_p, partition)))
-        if incarnation is None:
-            raise NotFound(f"partition {partition} is not there")
-        nodes: dict[int, tuple[str, ...]] = {}
-        for replica in replicas(connection, (partition,)):
-            bucket = replica.tablet.bucket
-            nodes[bucket] = (*nodes.get(bucket, ()), replica.node)
-        found.append(PlacedPartition(partition, incarnation, nodes))
-    return tuple(found)
 
 
 def databases(connection: sa.Connection) -> tuple[str, ...]:

@@ -114,19 +114,6 @@ class TabletDebt(msgspec.Struct, frozen=True):
     buckets: tuple[int, ...] = ()
 
 
-class PlacedPartition(msgspec.Struct, frozen=True):
-    """Where a partition is kept. `incarnation`: one of the same name that is made later has another one, so
-    that a node never takes what it holds of the old one for the new. `nodes`: bucket -> names."""
-
-    partition: Partition
-    incarnation: str
-    nodes: dict[int, tuple[str, ...]]
-
-    @property
-    def tablets(self) -> tuple[Tablet, ...]:
-        return tuple(Tablet(self.partition, bucket) for bucket in sorted(self.nodes))
-
-
 class StorageNode(msgspec.Struct, frozen=True):
     """A storage node as its last heartbeat told. `node_id` is that of its data, `address` its Flight door."""
 

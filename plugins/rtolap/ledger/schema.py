@@ -4,8 +4,7 @@ applied_write         writes that stand, by key
 lease                 who owns what, in which epoch
 load_transaction      one row per transaction; `live` is 1 while it holds its label, NULL once aborted,
                       so that (db, label, live) can be unique
-load_partition        a partition's last assigned and last visible version; `incarnation` tells it from one of
-                      the same name that was there before
+load_partition        a partition's last assigned and last visible version
 load_replica          which node keeps which bucket of a partition, and up to which version it has it
 transaction_partition which version of which partition a committed transaction is
 load_job              a loader's job, with its owner
@@ -77,7 +76,6 @@ load_partition = sa.Table(
     _name("part", key=True),
     _whole("committed_version"),
     _whole("visible_version"),
-    _name("incarnation"),
 )
 
 load_replica = sa.Table(

@@ -14,6 +14,7 @@ import sqlalchemy as sa
 from rtolap.base.errors import NotFound
 from rtolap.ledger import partitions as partition_rows
 from rtolap.ledger.records import Partition, StoredTableRow
+from rtolap.ledger.schema import load_partition as _v
 from rtolap.ledger.schema import stored_partition as _p
 from rtolap.ledger.schema import stored_table as _t
 from rtolap.model.stored_partitions import PartitionRange
@@ -102,6 +103,27 @@ def ranges_of(connection: sa.Connection, table_ids: Iterable[int]) -> dict[int, 
     for row in connection.execute(rows):
         found.setdefault(row.table_id, []).append(PartitionRange(row.start_ms, row.end_ms, row.part))
     return {table_id: tuple(parts) for table_id, parts in found.items()}
+
+
+def visible(
+    connection: sa.Connection, names: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], tuple[StoredTableRow, dict[PartitionRange, int]]]:
+    """(database, name) -> the table, and its partitions' visible versions; without those that are not there.
+
+    One statement: a transaction that becomes visible in several partitions is seen in all of them or in none.
+    """
+    wanted = sa.or_(*(((_t.c.db == db) & (_t.c.tbl == name)) for db, name in names))
+    same = (_v.c.db == _t.c.db) & (_v.c.tbl == _t.c.tbl) & (_v.c.part == _p.c.part)
+    joined = _t.outerjoin(_p, _p.c.table_id == _t.c.table_id).outerjoin(_v, same)
+    columns = sa.select(_t, _p.c.part, _p.c.start_ms, _p.c.end_ms, _v.c.visible_version)
+    found: dict[tuple[str, str], tuple[StoredTableRow, dict[PartitionRange, int]]] = {}
+    for row in connection.execute(columns.select_from(joined).where(wanted).order_by(_p.c.start_ms)):
+        if (row.db, row.tbl) not in found:
+            found[row.db, row.tbl] = (_row(row), {})
+        if row.part is not None:
+            part = PartitionRange(row.start_ms, row.end_ms, row.part)
+            found[row.db, row.tbl][1][part] = row.visible_version
+    return found
 
 
 def partition(table: StoredTableRow, part: PartitionRange) -> Partition:
