@@ -14,10 +14,12 @@ import psutil
 import pytest
 from rtolap.base.errors import Unavailable
 from rtolap.stack.ports import free_port
+from rtolap.testing.scrape import scrape
 from rtolap.wire.agent import ProcessSpec
 from rtolap.wire.agent_client import AgentClient
 
 DEADLINE_S = 30.0
+TOKEN = "t"
 SLEEPER = ("rtolap", "agent", "sleep", "300")
 
 
@@ -25,10 +27,11 @@ class Agent:
     """One folder and port, lived in by one `rtolap agent serve` after the other."""
 
     def __init__(self, folder: Path) -> None:
-        (folder / "token").write_text("t")
+        (folder / "token").write_text(TOKEN)
         port = free_port()
         self.folder = folder
-        self.client = AgentClient(f"http://127.0.0.1:{port}", "t")
+        self.url = f"http://127.0.0.1:{port}"
+        self.client = AgentClient(self.url, TOKEN)
         self._environment = {
             **{name: value for name, value in os.environ.items() if not name.startswith("RTOLAP_")},
             "RTOLAP_DATA_DIR": str(folder),
@@ -112,8 +115,14 @@ def test_after_a_signal_the_processes_live_on_and_the_next_agent_adopts_them(age
     assert "agent ended" in said
     assert lives(sleeper)
     agent.serve()
+    adopted = scrape(agent.url, TOKEN)
+    assert adopted("rtolap_agent_processes", kind="sleeper", state="RUNNING") == 1
     assert agent.sleeper().pid == sleeper.pid
     assert agent.client.stop("sleeper", 1).state == "STOPPED"
+    stopped = scrape(agent.url, TOKEN)
+    assert stopped("rtolap_agent_processes", kind="sleeper", state="STOPPED") == 1
+    assert stopped("rtolap_agent_process_events_total", kind="sleeper", event="GONE") == 1
+    assert stopped("rtolap_agent_http_requests_total", method="DELETE", status="200") == 1
     assert not lives(sleeper)
 
 

@@ -53,6 +53,7 @@ def test_the_token_is_wanted_everywhere_but_for_health(agent: RunningAgent) -> N
     assert httpx.get(f"{agent.url}/api/v1/processes").status_code == 401
     assert httpx.put(f"{agent.url}/api/v1/processes/x", content=b"{}").status_code == 401
     assert httpx.post(f"{agent.url}/api/v1/shutdown", content=b"{}").status_code == 401
+    assert httpx.get(f"{agent.url}/metrics").status_code == 401
     assert httpx.get(f"{agent.url}/health").status_code == 200
     assert httpx.get(f"{agent.url}/openapi.json").status_code == 404
 

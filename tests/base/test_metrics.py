@@ -10,26 +10,18 @@ import pytest
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
 from fastapi.testclient import TestClient
-from prometheus_client.parser import text_string_to_metric_families
 from rtolap.base.errors import RtolapError, Unauthorized, Unavailable
 from rtolap.base.metrics import Metrics
 from rtolap.base.metrics_http import serve_metrics
 from rtolap.base.metrics_server import MetricsServer
+from rtolap.testing.scrape import Scrape, scrape
 
 TOKEN = "a-token"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
-def values(page: str) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    return {
-        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
-        for family in text_string_to_metric_families(page)
-        for sample in family.samples
-    }
-
-
-def page(metrics: Metrics) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
-    return values(metrics.render()[0].decode())
+def page(metrics: Metrics) -> Scrape:
+    return Scrape(metrics.render()[0].decode())
 
 
 def test_names_carry_the_service_and_counters_end_in_total() -> None:
@@ -39,10 +31,10 @@ def test_names_carry_the_service_and_counters_end_in_total() -> None:
     with metrics.histogram("flush_seconds", "A flush.").time():
         pass
     found = page(metrics)
-    assert found["rtolap_storage_rows_total", (("table", "hits"),)] == 3
-    assert found["rtolap_storage_memory_bytes", ()] == 7
-    assert found["rtolap_storage_flush_seconds_count", ()] == 1
-    assert found["process_cpu_seconds_total", ()] > 0
+    assert found("rtolap_storage_rows_total", table="hits") == 3
+    assert found("rtolap_storage_memory_bytes") == 7
+    assert found("rtolap_storage_flush_seconds_count") == 1
+    assert found("process_cpu_seconds_total") > 0
 
 
 def test_samples_are_taken_at_each_scrape_and_not_before() -> None:
@@ -57,15 +49,16 @@ def test_samples_are_taken_at_each_scrape_and_not_before() -> None:
 
     metrics.sampled(sample)
     assert not taken
-    key = ("rtolap_receiver_events_total", (("cube", "flights"),))
-    assert [page(metrics)[key], page(metrics)[key]] == [10, 20]
+    seen = [page(metrics)("rtolap_receiver_events_total", cube="flights") for _ in range(2)]
+    assert seen == [10, 20]
 
 
 def test_two_services_in_one_process_do_not_meet() -> None:
     first, second = Metrics("query"), Metrics("query")
     first.counter("rows", "Rows.").inc()
     second.counter("rows", "Rows.")
-    assert page(second)["rtolap_query_rows_total", ()] == 0
+    assert page(first)("rtolap_query_rows_total") == 1
+    assert page(second)("rtolap_query_rows_total") == 0
 
 
 def test_one_name_twice_is_refused() -> None:
@@ -113,20 +106,15 @@ def test_requests_are_counted_by_route_and_status_not_by_path(door: TestClient) 
     for path in ("/api/v1/cubes/a", "/api/v1/cubes/b", "/api/v1/cubes/broken", "/no/such", "/nor/this"):
         door.get(path)
     door.request("BREW", "/api/v1/cubes/a")
-    found = values(door.get("/metrics", headers=BEARER).text)
-    counted = {
-        (labels["method"], labels["route"], labels["status"]): value
-        for (name, pairs), value in found.items()
-        if name == "rtolap_coordinator_http_requests_total"
-        for labels in [dict(pairs)]
-    }
-    route = "/api/v1/cubes/{cube}"
-    assert counted[("GET", route, "200")] == 2
-    assert counted[("GET", route, "500")] == 1
-    assert counted[("GET", "other", "404")] == 2
-    assert {method for method, _, _ in counted} == {"GET", "other"}
-    assert found["rtolap_coordinator_http_requests_running", ()] == 1  # the scrape itself
-    assert found["rtolap_coordinator_http_request_seconds_count", (("method", "GET"), ("route", route))] == 3
+    found = Scrape(door.get("/metrics", headers=BEARER).text)
+    name, route = "rtolap_coordinator_http_requests_total", "/api/v1/cubes/{cube}"
+    assert found(name, method="GET", route=route, status="200") == 2
+    assert found(name, method="GET", route=route, status="500") == 1
+    assert found(name, method="GET", route="other", status="404") == 2
+    assert found.labels(name, "method") == {"GET", "other"}
+    assert found.labels(name, "route") == {route, "other"}
+    assert found("rtolap_coordinator_http_requests_running") == 1  # the scrape itself
+    assert found("rtolap_coordinator_http_request_seconds_count", method="GET", route=route) == 3
 
 
 @pytest.fixture
@@ -142,7 +130,7 @@ def test_a_server_of_its_own_wants_the_token_too(server: MetricsServer) -> None:
     for headers in ({}, {"Authorization": "Bearer other"}, {"Authorization": "Bearer ä".encode()}):
         assert httpx.get(server.url, headers=headers).status_code == 401
     assert httpx.get(server.url + "/else", headers=BEARER).status_code == 404
-    assert "rtolap_receiver_rows_total 5.0" in httpx.get(server.url, headers=BEARER).text
+    assert scrape(server.url, TOKEN)("rtolap_receiver_rows_total") == 5
 
 
 def test_a_silent_client_holds_up_neither_others_nor_the_end(server: MetricsServer) -> None:

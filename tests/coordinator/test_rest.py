@@ -26,7 +26,7 @@ def test_every_route_but_health_asks_for_the_token(cluster: Cluster) -> None:
     routes = every_route(cluster)
     assert len(routes) >= 35
     stranger = httpx.Client(transport=cluster.http._transport, base_url="http://testserver")
-    for method, path in [*routes, ("get", "/openapi.json")]:
+    for method, path in [*routes, ("get", "/openapi.json"), ("get", "/metrics")]:
         for header in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}):
             response = stranger.request(method, path, headers=header)
             if path == "/health":

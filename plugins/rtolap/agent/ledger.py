@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from rtolap.agent.metrics import AgentMetrics
 from rtolap.agent.processes import Processes
 from rtolap.agent.records import FORGOTTEN_MAX, AgentState, ProcessRecord, StateFile
 from rtolap.agent.states import FINAL, ProcessEvent
@@ -16,13 +17,17 @@ FINISHED_MAX = 1000  # ended processes that nobody acknowledged; the oldest are 
 
 
 class Ledger:
-    def __init__(self, file: StateFile, processes: Processes, clock: Clock) -> None:
+    """Each step of a process's life is told to `metrics`, once it is on disk."""
+
+    def __init__(self, file: StateFile, processes: Processes, clock: Clock, metrics: AgentMetrics) -> None:
         self._file = file
+        self._metrics = metrics
         self._processes = processes
         self._clock = clock
         state = file.load()
         self._records: dict[str, ProcessRecord] = {record.key: record for record in state.processes}
         self._forgotten: dict[str, int] = dict(state.forgotten)
+        metrics.follow(lambda: tuple(self._records.values()))
 
     def all(self) -> tuple[ProcessRecord, ...]:
         return tuple(self._records[key] for key in sorted(self._records))
@@ -55,6 +60,7 @@ class Ledger:
         if changed.state is not record.state:
             log.info("%s generation %d: %s (%s)", record.key, record.generation, changed.state, reason)
         self.put(changed)
+        self._metrics.stepped(record.key, event)
         return changed
 
     def put(self, record: ProcessRecord) -> None:

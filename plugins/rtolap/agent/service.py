@@ -14,6 +14,7 @@ from fastapi import Depends, FastAPI, Query, Request, Response
 
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.errors import DefinitionError, RtolapError, Unauthorized
+from rtolap.base.metrics_http import serve_metrics
 from rtolap.wire.agent import LOG_BYTES_MAX, GenerationRef, ProcessList, ProcessSpec, Shutdown
 
 log = logging.getLogger(__name__)
@@ -50,6 +51,7 @@ def create_app(supervisor: Supervisor, token: str, shutdown: Callable[[], None])
 
     app = FastAPI(title="rtolap agent", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
     guarded = {"dependencies": [Depends(authorized)]}
+    serve_metrics(app, supervisor.metrics.registry, authorized)
     _add_routes(app, supervisor, shutdown, guarded)
 
     @app.exception_handler(RtolapError)

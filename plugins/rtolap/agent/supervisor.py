@@ -18,6 +18,7 @@ from rtolap.agent.folder import AgentFolder
 from rtolap.agent.leases import Leases
 from rtolap.agent.ledger import Ledger
 from rtolap.agent.lifecycle import Lifecycle
+from rtolap.agent.metrics import AgentMetrics
 from rtolap.agent.processes import Processes
 from rtolap.agent.records import ProcessRecord, StateFile
 from rtolap.agent.states import FINAL, ProcessState
@@ -37,7 +38,8 @@ class Supervisor:
         self._commands = commands
         self._clock = clock or SystemClock()
         self._processes = Processes(self._folder.logs)
-        self._ledger = Ledger(StateFile(self._folder.state_file), self._processes, self._clock)
+        self.metrics = AgentMetrics()
+        self._ledger = Ledger(StateFile(self._folder.state_file), self._processes, self._clock, self.metrics)
         self._life = Lifecycle(commands, self._processes, self._ledger, self._clock)
         self._leases = Leases(self._clock)
         self._locks: KeyLocks = defaultdict(asyncio.Lock)

@@ -10,8 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from fastapi import FastAPI, Request, Response
-from starlette.concurrency import run_in_threadpool
+from fastapi import Depends, FastAPI, Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rtolap.base.metrics import Metrics
@@ -21,16 +20,16 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"
 _OTHER = "other"  # what no route takes: labels are bounded, whatever callers send
 
 
-def serve_metrics(app: FastAPI, metrics: Metrics, authorize: Callable[[Request], object]) -> None:
+def serve_metrics(app: FastAPI, metrics: Metrics, authorize: Callable[..., object]) -> None:
     """Add the route and the counting to `app`, before it serves.
 
-    `authorize` raises Unauthorized unless the request has the service's credentials; it runs in a thread.
+    `authorize` is a dependency as the service's other routes have it (`def authorize(request: Request)` is
+    one): it raises Unauthorized unless the request has the service's credentials.
     """
 
-    @app.get(PATH, include_in_schema=False)
-    async def page(request: Request) -> Response:
-        await run_in_threadpool(authorize, request)
-        body, content_type = await run_in_threadpool(metrics.render, request.headers.get("accept", ""))
+    @app.get(PATH, include_in_schema=False, dependencies=[Depends(authorize)])
+    def page(request: Request) -> Response:
+        body, content_type = metrics.render(request.headers.get("accept", ""))
         return Response(body, headers={"Content-Type": content_type})
 
     app.add_middleware(_Counting, metrics=metrics)

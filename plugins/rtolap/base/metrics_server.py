@@ -16,6 +16,7 @@ from rtolap.base.metrics_http import PATH
 log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_S = 10.0  # a client that sends nothing does not hold its thread for longer
+POLL_S = 0.1  # how soon the server notices that it is closed
 
 
 class MetricsServer:
@@ -33,7 +34,9 @@ class MetricsServer:
             ) from error
         self.port: int = self._server.server_address[1]
         self.url = f"http://{host}:{self.port}{PATH}"
-        self._thread = threading.Thread(target=self._server.serve_forever, name="metrics", daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(POLL_S,), name="metrics", daemon=True
+        )
         self._thread.start()
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from rtolap.base.errors import DefinitionError, NotLeader, RtolapError, Unauthorized
+from rtolap.base.metrics_http import serve_metrics
 from rtolap.coordinator.applications.routes import add_application_routes
 from rtolap.coordinator.probe import LeaderProbe
 from rtolap.coordinator.routes import add_routes
@@ -58,6 +59,8 @@ def build_app(coordinator: Coordinator, token: str) -> FastAPI:
     add_routes(api, coordinator)
     add_application_routes(api, coordinator)
     app.include_router(api)
+
+    serve_metrics(app, coordinator.metrics.registry, authorized)
 
     @app.get("/health")
     def health() -> wire.Health:

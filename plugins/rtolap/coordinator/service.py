@@ -17,6 +17,7 @@ from rtolap.coordinator.fencing import FencedStore
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.leadership import TICK_S, Leadership
 from rtolap.coordinator.members import Members
+from rtolap.coordinator.metrics import CoordinatorMetrics
 from rtolap.coordinator.purge import GRACE_MS, Purge
 from rtolap.coordinator.reassignment import Reassignments
 from rtolap.coordinator.views import Views
@@ -54,6 +55,9 @@ class Coordinator:
         self.applications = Applications(metadata.store, metadata.clock, self.leadership.fence)
         closable = Closable(self.applications, metadata.clock)
         self.watermarks = Watermarks(metadata, self.heartbeats, closable)
+        self.metrics = CoordinatorMetrics(
+            metadata, self.leadership, self.heartbeats, self.watermarks, self._views
+        )
         self.assignments = Assignments(metadata, topics)
         self.reassignments = Reassignments(metadata, topics)
         self.checks = Checks(metadata, topics, self.assignments)
@@ -126,6 +130,10 @@ class Coordinator:
 
     def tick(self) -> None:
         """The leader's duties, about once a second."""
+        with self.metrics.ticks.time():
+            self._tick()
+
+    def _tick(self) -> None:
         cubes = self.metadata.cubes()
         for cube in cubes:
             try:
@@ -145,6 +153,7 @@ class Coordinator:
             for cube in cubes:
                 self.checks.run(cube)
                 try:
+                    self._views.fresh(cube)  # from here on its watches keep it so
                     self.purge.finish(cube)
                 except NotFound:
                     continue  # dropped meanwhile

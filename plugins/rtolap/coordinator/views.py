@@ -30,6 +30,11 @@ class Views:
             raise
         return view.snapshot()
 
+    def held(self) -> dict[str, dict[str, SegmentRecord]]:
+        """Records of every cube that was asked for, as its watches have brought them; waits for nobody."""
+        with self._lock:
+            return {cube: view.records() for cube, view in self._views.items()}
+
     def forget(self, cube: str) -> None:
         with self._lock:
             view = self._views.pop(cube, None)

@@ -1,0 +1,87 @@
+"""What a coordinator shows to Prometheus, out of its memory: no scrape waits for ZooKeeper.
+
+What is known to the leader alone (receivers, cubes, segments) is shown by the leader alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rtolap.base.metrics import Family, Metrics
+from rtolap.coordinator.heartbeats import Heartbeats
+from rtolap.coordinator.leadership import Leadership
+from rtolap.coordinator.views import Views
+from rtolap.coordinator.watermarks import Watermarks
+from rtolap.metadata.cubes import ClusterMetadata
+
+
+class CoordinatorMetrics:
+    """`ticks` times the leader's duties; the rest is sampled at each scrape."""
+
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        leadership: Leadership,
+        heartbeats: Heartbeats,
+        watermarks: Watermarks,
+        views: Views,
+    ) -> None:
+        self.registry = Metrics("coordinator")
+        self.ticks = self.registry.histogram("tick_seconds", "One round of the leader's duties.")
+        self._metadata = metadata
+        self._leadership = leadership
+        self._heartbeats = heartbeats
+        self._watermarks = watermarks
+        self._views = views
+        self.registry.sampled(self._sample)
+
+    def _sample(self) -> Iterator[Family]:
+        leads = self._leadership.is_leader()
+        connected = self._metadata.store.connected()
+        yield self._gauge("leading", "1 while this coordinator leads.", leads)
+        yield self._gauge("zookeeper_connected", "1 while its session is connected.", connected)
+        if leads:
+            yield from self._receivers()
+            yield self._low_watermarks()
+            yield self._segments()
+
+    def _gauge(self, what: str, purpose: str, value: float) -> Family:
+        family = self.registry.gauge_family(what, purpose)
+        family.add_metric((), value)
+        return family
+
+    def _receivers(self) -> Iterator[Family]:
+        heard = self._heartbeats.heard()
+        now_ms = self._metadata.clock.now_ms()
+        seen = self.registry.gauge_family("heartbeat_age_seconds", "Since its last heartbeat.", ["receiver"])
+        lag = self.registry.gauge_family(
+            "lag_records", "Records that its partitions hold and it has not read.", ["receiver", "cube"]
+        )
+        for name, said in sorted(heard.items()):
+            seen.add_metric([name], (now_ms - said.at_ms) / 1000)
+            for cube, report in sorted(said.request.cubes.items()):
+                behind = (
+                    part.log_end - part.position
+                    for part in report.partitions.values()
+                    if part.log_end is not None
+                )
+                lag.add_metric([name, cube], sum(max(records, 0) for records in behind))
+        yield seen
+        yield lag
+
+    def _low_watermarks(self) -> Family:
+        family = self.registry.gauge_family(
+            "low_watermark_seconds", "Event time up to which a cube's events are there, Unix time.", ["cube"]
+        )
+        for cube, record in sorted(self._watermarks.all_published().items()):
+            if record.low_watermark_ms is not None:
+                family.add_metric([cube], record.low_watermark_ms / 1000)
+        return family
+
+    def _segments(self) -> Family:
+        family = self.registry.gauge_family("segments", "Segments by state.", ["cube", "state"])
+        for cube, records in sorted(self._views.held().items()):
+            for state, number in sorted(Counter(record.state for record in records.values()).items()):
+                family.add_metric([cube, state], number)
+        return family

@@ -1,0 +1,39 @@
+"""A service's metrics as Prometheus would read them, by its own parser."""
+
+from __future__ import annotations
+
+import httpx
+from prometheus_client.parser import text_string_to_metric_families
+
+
+class Scrape:
+    """One page. `scrape("rtolap_query_queries_total", outcome="ok")` is a value; 0 where there is no such."""
+
+    def __init__(self, page: str) -> None:
+        self._values = {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(page)
+            for sample in family.samples
+        }
+
+    def __call__(self, name: str, **labels: str) -> float:
+        """The sum over all whose labels hold these."""
+        wanted = labels.items()
+        return sum(
+            value for (found, given), value in self._values.items() if found == name and wanted <= given
+        )
+
+    def labels(self, name: str, label: str) -> set[str]:
+        """Every value of a label."""
+        return {dict(given)[label] for found, given in self._values if found == name}
+
+    def __contains__(self, name: str) -> bool:
+        return any(found == name for found, _ in self._values)
+
+
+def scrape(url: str, token: str) -> Scrape:
+    """`url`: of the service, or of the page itself."""
+    page = url if url.endswith("/metrics") else f"{url}/metrics"
+    answer = httpx.get(page, headers={"Authorization": f"Bearer {token}"})
+    answer.raise_for_status()
+    return Scrape(answer.text)

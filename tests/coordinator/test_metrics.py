@@ -1,0 +1,51 @@
+"""What a coordinator shows to Prometheus."""
+
+from __future__ import annotations
+
+from rtolap.testing.coordinator_harness import NAME, Cluster
+from rtolap.testing.metadata_contract import eventually
+from rtolap.testing.scrape import Scrape
+from rtolap.wire.coordinator import CubeReport, HeartbeatRequest, PartitionReport
+
+
+def page(cluster: Cluster) -> Scrape:
+    return Scrape(cluster.coordinator.metrics.registry.render()[0].decode())
+
+
+def test_the_leader_shows_segments_receivers_and_its_rounds(cluster: Cluster) -> None:
+    cluster.enabled()
+    cluster.closed(0)
+    behind = {0: PartitionReport(position=90, log_end=100), 1: PartitionReport(position=7, log_end=None)}
+    cubes = {NAME: CubeReport(state="CONSUMING", partitions=behind)}
+    cluster.client.heartbeat(HeartbeatRequest(receiver_id="r1", replica_set="rs1", cubes=cubes))
+    cluster.clock.advance_ms(2_000)
+    rounds = page(cluster)("rtolap_coordinator_tick_seconds_count")
+    cluster.coordinator._ticks = 0  # its checks are due
+    cluster.coordinator.tick()
+    eventually(lambda: "rtolap_coordinator_segments" in page(cluster), "the checks have looked at the cube")
+
+    found = page(cluster)
+    assert found("rtolap_coordinator_tick_seconds_count") == rounds + 1
+    assert found("rtolap_coordinator_leading") == 1
+    assert found("rtolap_coordinator_zookeeper_connected") == 1
+    assert found("rtolap_coordinator_segments", cube=NAME, state="REMOTE_PERSISTED") == 1
+    assert found("rtolap_coordinator_lag_records", receiver="r1", cube=NAME) == 10
+    assert found("rtolap_coordinator_heartbeat_age_seconds", receiver="r1") == 2
+
+    cluster.build(cluster.client.queue().entries[0].segment)
+    eventually(
+        lambda: page(cluster)("rtolap_coordinator_segments", cube=NAME, state="BUILDING") == 1,
+        "the watches have brought the build",
+    )
+
+
+def test_who_does_not_lead_shows_nothing_of_cubes(cluster: Cluster) -> None:
+    cluster.enabled()
+    cluster.closed(0)
+    cluster.client.queue()
+    assert "rtolap_coordinator_segments" in page(cluster)
+    cluster.coordinator.leadership._election.close()
+    found = page(cluster)
+    assert found("rtolap_coordinator_leading") == 0
+    assert "rtolap_coordinator_segments" not in found
+    assert "rtolap_coordinator_lag_records" not in found
