@@ -7,19 +7,16 @@ multiples of 2⁻ᵏ and F is a whole number, so the answer is exact and depends
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import count
 from math import ceil, floor
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rtolap.watermark.missing import deficit_ms
 from rtolap.watermark.snapshot import NEVER, Indices, Instants, Rates
 
 BEYOND = 2**63 - 1  # every instant
 _SAMPLE = 32
 _SAMPLE_MIN = 64 * _SAMPLE  # fewer hosts are looked at as a whole
-_CONVEX_STEPS_MAX = 32
 
 
 def scale_bits(window_ms: int, shares_sum: float) -> int:
@@ -94,77 +91,44 @@ def _before(
     """Everybody is before `high`. None if F(high) fits into the budget; else the last instant at which F
     does, NEVER if there is none.
 
-    Who owes a whole window at `high` is first taken to owe it everywhere. What is left of F bends upwards
-    only, and is not smaller than F: the last instant at which it fits is the answer, or one below it.
+    Who owes a whole window at `high` is first taken to owe it everywhere. What is left of F is not smaller
+    than F, so the last instant at which it fits is the answer, or one below it.
     """
     if not latest_ms.size:
         return None
     if int(latest_ms.min()) > high - window_ms:
-        mark = _convex(latest_ms, shares, budget, high)
-        return None if mark == high else mark
-    whole = latest_ms <= high - window_ms
-    full_ms, rest = latest_ms[whole], ~whole
-    left = budget - int(shares[whole].sum()) * window_ms
-    low = None if left < 0 else _convex(latest_ms[rest], shares[rest], left, high)
-    if low == high:
-        return None
-    if low is not None and int(full_ms.max()) + window_ms <= low:
-        return low  # they do owe all of it there
-    return _bracketed(latest_ms, shares, budget, window_ms, low, high)
-
-
-def _convex(latest_ms: Instants, shares: NDArray[np.int64], budget: int, high: int) -> int:
-    """The last instant up to `high` at which F fits. Nobody has reached `high`, nobody owes a whole window.
-
-    Newton's steps come down from above and never pass the answer; who is ahead of one is left out. They may
-    be many, so in the end the rest is halved.
-    """
-    for _ in range(_CONVEX_STEPS_MAX):
-        excess = int(np.dot(shares, high - latest_ms)) - budget
-        if excess <= 0:
-            return high
-        high -= -(-excess // int(shares.sum()))
-        shares = shares * (latest_ms < high)
-    low = int(latest_ms.min())
-    while high - low > 1:
-        middle = (low + high) // 2
-        owing = int(np.dot(shares, np.maximum(middle - latest_ms, 0)))
-        low, high = (middle, high) if owing <= budget else (low, middle)
-    return high if int(np.dot(shares, np.maximum(high - latest_ms, 0))) <= budget else low
-
-
-def _bracketed(
-    latest_ms: Instants,
-    shares: NDArray[np.int64],
-    budget: int,
-    window_ms: int,
-    low: int | None,
-    high: int,
-) -> int:
-    """From `low`, where F fits (None if no such instant is known), to `high`, where it does not.
-
-    Newton's steps, of which a few are enough where F bends upwards; where it bends downwards (a host owes its
-    whole window) they may creep, so every fourth step halves the bracket.
-    """
-    seen = latest_ms != NEVER
-    if not seen.all():
-        budget -= int(shares[~seen].sum()) * window_ms
-        latest_ms, shares = latest_ms[seen], shares[seen]
+        mark = _last_within(latest_ms, shares, budget)
+        return None if mark >= high else mark
+    rest = latest_ms > high - window_ms
+    whole = ~rest
+    full_ms, full = latest_ms[whole], shares[whole]
+    left = budget - int(full.sum()) * window_ms
+    if left >= 0:
+        mark = _last_within(latest_ms[rest], shares[rest], left)
+        if mark >= high:
+            return None
+        if int(full_ms.max()) + window_ms <= mark:
+            return mark  # they do owe all of it there
+    unseen = latest_ms == NEVER
+    if unseen.any():
+        budget -= int(shares[unseen].sum()) * window_ms
+        latest_ms, shares = latest_ms[~unseen], shares[~unseen]
     if budget < 0 or not latest_ms.size:
         return NEVER
-    if low is None:
-        low = int(latest_ms.min())  # nobody who was seen owes anything there
-    guess = high
-    for turn in count(1):
-        if high - low <= 1:
-            break
-        owing = deficit_ms(latest_ms, guess, window_ms)
-        excess = int(np.dot(shares, owing)) - budget
-        slope = int(np.dot(shares, (owing > 0) & (owing < window_ms)))
-        if excess > 0:
-            high = guess
-        else:
-            low = guess
-        newton = guess + (-excess // slope if slope else 0)
-        guess = min(max(newton, low + 1), high - 1) if turn % 4 else (low + high) // 2
-    return low
+    instants = np.concatenate((latest_ms, latest_ms + window_ms))
+    return _last_within(instants, np.concatenate((shares, -shares)), budget)
+
+
+def _last_within(instants: Instants, steps: NDArray[np.int64], budget: int) -> int:
+    """F is 0 before all instants, and its slope changes by a step at each of them, never below 0. The last
+    instant at which F is within the budget (0 or more); BEYOND if it is so for ever."""
+    if not instants.size:
+        return BEYOND
+    order = instants.argsort()
+    at, slope = instants[order], steps[order].cumsum()
+    owed = (slope[:-1] * (at[1:] - at[:-1])).cumsum()  # at each instant but the first
+    last = int(owed.searchsorted(budget, "right"))
+    if not slope[last]:
+        return BEYOND  # it is level from there on, else the next instant were within the budget too
+    left = budget - int(owed[last - 1]) if last else budget
+    return int(at[last]) + left // int(slope[last])
