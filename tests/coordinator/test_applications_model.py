@@ -157,7 +157,7 @@ class World:
         assert not_smaller(marks.global_ms, self.global_ms), "a regression"
         self.published, self.global_ms = levels, marks.global_ms
         assert leader.approved_until_ms() == model.approved_until_ms
-        units = leader.units.keys()
+        units = leader.units.known()
         assert {(one.level, one.processor, one.key_group) for one in units} == kept.units
         for name, source in leader.sources.items():
             hosts = source.kept_hosts()
