@@ -32,10 +32,11 @@ def test_the_leader_shows_segments_receivers_and_its_rounds(cluster: Cluster) ->
     assert found("rtolap_coordinator_lag_records", receiver="r1", cube=NAME) == 10
     assert found("rtolap_coordinator_heartbeat_age_seconds", receiver="r1") == 2
 
-    cluster.build(cluster.client.queue().entries[0].segment)
+    segment = cluster.client.queue().entries[0].segment
+    cluster.client.promote(NAME, segment, cluster.build(segment))
     eventually(
-        lambda: page(cluster)("rtolap_coordinator_segments", cube=NAME, state="BUILDING") == 1,
-        "the watches have brought the build",
+        lambda: page(cluster)("rtolap_coordinator_segments", cube=NAME, state="READY") == 1,
+        "the watches have brought the promotion",
     )
 
 
