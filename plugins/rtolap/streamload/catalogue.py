@@ -1,0 +1,382 @@
+"""Stored tables as the door knows them: made, changed and dropped by the master, read by every door.
+
+A change, numbered by what a crash after each step leaves behind:
+
+    1. one write of the ledger: the change, and what each node is to be told of it (`tablet_debts`)
+    2. the nodes are told, those that answer        the rest is owed, and the upkeep tells them
+    3. the answer
+
+So a table is there from step 1 on, and loads of it need what loads always need: a majority of each tablet's
+replicas. Nothing is remembered beside the ledger.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+
+import msgspec
+
+from rtolap.base.errors import CommitConflict, DefinitionError, NotYet, Refused, Unavailable
+from rtolap.ledger import partitions as partition_rows
+from rtolap.ledger import tables as rows
+from rtolap.ledger import tablet_debts as debts
+from rtolap.ledger.database import Connection, Ledger
+from rtolap.ledger.records import Partition, Replica, StoredTableRow, TabletDebt
+from rtolap.model.stored_partitions import WHOLE, PartitionRange, partition_of, to_create, to_drop
+from rtolap.model.stored_schema import StoredSchema, initial_schema
+from rtolap.model.stored_table import StoredTable
+from rtolap.model.validate_stored_table import validate_stored_table
+from rtolap.streamload.column_changes import changed
+from rtolap.streamload.mastership import Mastership
+from rtolap.streamload.placement import REPLICATION, buckets_by_node, place
+from rtolap.streamload.tablet_hosts import TabletHosts
+from rtolap.wire.stored_tables import ColumnChange, TableInfo
+
+log = logging.getLogger(__name__)
+
+RESERVED = ("rtolap", "information_schema")  # SQL has cubes and lookups in the one, itself in the other
+ON_DEMAND_MAX = 400  # partitions that one load may make
+
+
+class TableEntry(msgspec.Struct, frozen=True):
+    """All that a load needs to know of a table, read at one moment. `partitions` in the order of time."""
+
+    table_id: int
+    definition: StoredTable
+    schema: StoredSchema
+    created_at_ms: int
+    partitions: tuple[PartitionRange, ...]
+    replicas: tuple[Replica, ...]
+
+    @property
+    def info(self) -> TableInfo:
+        return TableInfo(
+            table_id=self.table_id,
+            definition=self.definition,
+            schema=self.schema,
+            created_at_ms=self.created_at_ms,
+            partitions=self.partitions,
+        )
+
+
+class Catalogue:
+    """All calls are thread-safe; those that change something raise NotLeader where somebody else is master.
+
+    `nodes`: the names of the storage nodes that new tablets may go to, read with the given connection.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        mastership: Mastership,
+        hosts: TabletHosts,
+        nodes: Callable[[Connection], Collection[str]],
+        *,
+        replication: int = REPLICATION,
+    ) -> None:
+        self._ledger = ledger
+        self._mastership = mastership
+        self._hosts = hosts
+        self._nodes = nodes
+        self._replication = replication
+
+    # What is there
+
+    def table(self, db: str, name: str) -> TableEntry:
+        """Raises NotFound."""
+        return self._ledger.read("read a table", lambda connection: _entry(connection, db, name))
+
+    def tables(self) -> tuple[TableInfo, ...]:
+        """All, by name."""
+
+        def work(connection: Connection) -> tuple[TableInfo, ...]:
+            found = rows.all_tables(connection)
+            ranges = rows.ranges_of(connection, [table.table_id for table in found])
+            return tuple(_info(table, ranges.get(table.table_id, ())) for table in found)
+
+        return self._ledger.read("read all tables", work)
+
+    # What changes it
+
+    def create_table(self, definition: StoredTable, *, if_not_exists: bool = False) -> TableInfo:
+        """Repeating it changes nothing. Raises DefinitionError; Refused where a table of that name has
+        another definition; Unavailable without a storage node."""
+        validate_stored_table(definition)
+        if definition.database in RESERVED:
+            raise DefinitionError(
+                f"table {definition.name} cannot be in database {definition.database}",
+                expected=f"another database than {' and '.join(RESERVED)}",
+            )
+
+        def work(connection: Connection) -> bool:
+            now_ms = self._mastership.fence(connection)
+            found = rows.find(connection, definition.database, definition.name)
+            if found is not None:
+                if found.definition != definition and not if_not_exists:
+                    raise Refused(
+                        f"table {definition.qualified_name} is there already with another definition",
+                        action="drop it first, or change its columns",
+                    )
+                return False
+            table = rows.insert(connection, definition, initial_schema(definition), now_ms)
+            self._add_partitions(connection, table, _first_partitions(definition, now_ms))
+            return True
+
+        what = f"create table {definition.qualified_name}"
+        try:
+            made = self._ledger.write(what, bool, work)
+        except CommitConflict:  # somebody else was the first to create it
+            made = self._ledger.write(what, bool, work)
+        entry = self.table(definition.database, definition.name)
+        if made:
+            self._pay(entry.table_id)
+        return entry.info
+
+    def change_columns(self, db: str, name: str, changes: Sequence[ColumnChange]) -> TableInfo:
+        """All of them or none. Loads that have begun keep the columns they have begun with.
+
+        Raises NotFound, DefinitionError."""
+
+        def work(connection: Connection) -> None:
+            self._mastership.fence(connection)
+            table = rows.get(connection, db, name)
+            rows.change_schema(connection, table, changed(table.schema, changes))
+            nodes = partition_rows.nodes_of(connection, db, (name,))
+            owed = [TabletDebt(table.table_id, db, name, "", node, "schema") for node in nodes]
+            debts.add(connection, owed)
+
+        self._ledger.write(f"change columns of {db}.{name}", type(None), work)
+        entry = self.table(db, name)
+        self._pay(entry.table_id)
+        return entry.info
+
+    def drop_table(self, db: str, name: str) -> None:
+        """Raises NotFound; NotYet while a load that has written to it runs."""
+
+        def work(connection: Connection) -> int:
+            self._mastership.fence(connection)
+            table = rows.get(connection, db, name)
+            self._end(connection, table)
+            return table.table_id
+
+        self._pay(self._ledger.write(f"drop table {db}.{name}", int, work))
+
+    def truncate(self, db: str, name: str) -> TableInfo:
+        """An empty table in the place of this one: a new id, the same columns. Raises as `drop_table`."""
+
+        def work(connection: Connection) -> int:
+            now_ms = self._mastership.fence(connection)
+            table = rows.get(connection, db, name)
+            self._end(connection, table)
+            anew = rows.insert(connection, table.definition, table.schema, now_ms)
+            self._add_partitions(connection, anew, _first_partitions(table.definition, now_ms))
+            return table.table_id
+
+        self._pay(self._ledger.write(f"truncate table {db}.{name}", int, work))
+        entry = self.table(db, name)
+        self._pay(entry.table_id)
+        return entry.info
+
+    def ensure_partitions(self, db: str, name: str, instants_ms: Collection[int]) -> TableEntry:
+        """The partitions that these instants are in exist; the table as it is then.
+
+        Raises NotFound; Refused for an instant whose partition retention would drop at once, or for too many
+        of them in one load; NotYet while one of that name is still being dropped.
+        """
+        definition = self.table(db, name).definition
+        policy = definition.partitions
+        if policy is not None:
+            wanted = sorted({partition_of(instant_ms, policy.unit) for instant_ms in instants_ms})
+            self._make_partitions(db, name, lambda now_ms, existing: wanted)
+        return self.table(db, name)
+
+    def create_ahead(self, db: str, name: str) -> int:
+        """Make the partitions of the present and of the near future; how many were missing."""
+        policy = self.table(db, name).definition.partitions
+        if policy is None:
+            return 0
+        return self._make_partitions(db, name, lambda now_ms, existing: to_create(policy, now_ms, existing))
+
+    def drop_old(self, db: str, name: str) -> int:
+        """Drop the partitions that retention has passed; how many. One that a load still runs into stays."""
+
+        def work(connection: Connection) -> int:
+            now_ms = self._mastership.fence(connection)
+            table = rows.get(connection, db, name)
+            policy = table.definition.partitions
+            if policy is None:
+                return 0
+            dropped = 0
+            for part in to_drop(policy, now_ms, rows.ranges(connection, table)):
+                try:
+                    self._end_partition(connection, table, part)
+                    dropped += 1
+                except NotYet as error:
+                    log.info("partition %s outlives its retention: %s", part.name, error)
+            return dropped
+
+        dropped = self._ledger.write(f"drop old partitions of {db}.{name}", int, work)
+        if dropped:
+            self.settle()
+        return dropped
+
+    def settle(self) -> int:
+        """Tell nodes what they have missed; how much of it was told."""
+        return self._tell(self._ledger.read("read what nodes are owed", debts.all_debts))
+
+    # How
+
+    def _make_partitions(
+        self,
+        db: str,
+        name: str,
+        wanted: Callable[[int, Sequence[PartitionRange]], Sequence[PartitionRange]],
+    ) -> int:
+        """wanted: (now, those there are) -> those there should be as well."""
+
+        def work(connection: Connection) -> tuple[int, int]:
+            now_ms = self._mastership.fence(connection)
+            table = rows.get(connection, db, name)
+            existing = rows.ranges(connection, table)
+            known = {part.start_ms for part in existing}
+            missing = [part for part in wanted(now_ms, existing) if part.start_ms not in known]
+            _check_wanted(table, missing, now_ms)
+            being_dropped = {
+                debt.part for debt in debts.of_table(connection, table.table_id) if debt.kind == "drop"
+            }
+            for part in missing:
+                if part.name in being_dropped:
+                    raise NotYet(f"partition {part.name} of {db}.{name} is still being dropped")
+            self._add_partitions(connection, table, missing)
+            return table.table_id, len(missing)
+
+        what = f"create partitions of {db}.{name}"
+        try:
+            table_id, made = self._ledger.write(what, tuple[int, int], work)
+        except CommitConflict:  # somebody else was the first
+            table_id, made = self._ledger.write(what, tuple[int, int], work)
+        if made:
+            self._pay(table_id)
+        return made
+
+    def _add_partitions(
+        self, connection: Connection, table: StoredTableRow, parts: Sequence[PartitionRange]
+    ) -> None:
+        nodes = self._nodes(connection) if parts else ()
+        owed: list[TabletDebt] = []
+        for part in parts:
+            partition = rows.partition(table, part)
+            placed = place(partition, table.definition.buckets.count, nodes, self._replication)
+            rows.add_partition(connection, table, part, placed)
+            owed += [
+                TabletDebt(table.table_id, table.db, table.name, part.name, node, "create", buckets)
+                for node, buckets in buckets_by_node(placed).items()
+            ]
+        debts.add(connection, owed)
+
+    def _end(self, connection: Connection, table: StoredTableRow) -> None:
+        for part in rows.ranges(connection, table):
+            self._end_partition(connection, table, part)
+        debts.forgive(connection, table.table_id)
+        rows.delete(connection, table)
+
+    def _end_partition(self, connection: Connection, table: StoredTableRow, part: PartitionRange) -> None:
+        partition = rows.partition(table, part)
+        placed: dict[str, list[int]] = {}
+        for replica in partition_rows.replicas(connection, (partition,)):
+            placed.setdefault(replica.node, []).append(replica.tablet.bucket)
+        rows.delete_partition(connection, table, part)
+        debts.forgive(connection, table.table_id, part.name)
+        owed = [
+            TabletDebt(table.table_id, table.db, table.name, part.name, node, "drop", tuple(sorted(buckets)))
+            for node, buckets in placed.items()
+        ]
+        debts.add(connection, owed)
+
+    def _pay(self, table_id: int) -> None:
+        self._tell(self._ledger.read("read what nodes are owed", lambda it: debts.of_table(it, table_id)))
+
+    def _tell(self, owed: Sequence[TabletDebt]) -> int:
+        silent: set[str] = set()
+        told = 0
+        for debt in owed:
+            if debt.node in silent:
+                continue
+            try:
+                self._tell_one(debt)
+            except Unavailable as error:
+                silent.add(debt.node)
+                log.warning("node %s is told of %s.%s later: %s", debt.node, debt.db, debt.tbl, error)
+                continue
+            told += 1
+        return told
+
+    def _tell_one(self, debt: TabletDebt) -> None:
+        """The present schema, whatever it was when the debt was made. A debt of a schema that has changed
+        again meanwhile stays: that change has its own telling."""
+        schema: StoredSchema | None = None
+        if debt.kind != "drop":
+            row = self._ledger.read("read a table", lambda it: rows.find(it, debt.db, debt.tbl))
+            if row is not None and row.table_id == debt.table_id:
+                schema = row.schema
+        partition = Partition(debt.db, debt.tbl, debt.part)
+        if debt.kind == "drop":
+            self._hosts.drop(debt.node, debt.table_id, partition, debt.buckets)
+        elif schema is not None and debt.kind == "create":
+            self._hosts.create(debt.node, debt.table_id, partition, debt.buckets, schema)
+        elif schema is not None:
+            self._hosts.change_schema(debt.node, debt.table_id, debt.db, debt.tbl, schema)
+
+        def work(connection: Connection) -> None:
+            self._mastership.fence(connection)
+            row = rows.find(connection, debt.db, debt.tbl)
+            current = row is not None and row.table_id == debt.table_id
+            if debt.kind != "drop" and current and row is not None and row.schema != schema:
+                return
+            debts.pay(connection, debt)
+
+        self._ledger.write("note what a node was told", type(None), work)
+
+
+def _entry(connection: Connection, db: str, name: str) -> TableEntry:
+    table = rows.get(connection, db, name)
+    parts = rows.ranges(connection, table)
+    return TableEntry(
+        table.table_id,
+        table.definition,
+        table.schema,
+        table.created_at_ms,
+        parts,
+        partition_rows.replicas_of(connection, db, name),
+    )
+
+
+def _info(table: StoredTableRow, parts: tuple[PartitionRange, ...]) -> TableInfo:
+    return TableInfo(
+        table_id=table.table_id,
+        definition=table.definition,
+        schema=table.schema,
+        created_at_ms=table.created_at_ms,
+        partitions=parts,
+    )
+
+
+def _first_partitions(definition: StoredTable, now_ms: int) -> tuple[PartitionRange, ...]:
+    return (WHOLE,) if definition.partitions is None else to_create(definition.partitions, now_ms, ())
+
+
+def _check_wanted(table: StoredTableRow, parts: Sequence[PartitionRange], now_ms: int) -> None:
+    policy = table.definition.partitions
+    if len(parts) > ON_DEMAND_MAX:
+        raise Refused(
+            f"too many new partitions of {table.definition.qualified_name} at once",
+            expected=f"at most {ON_DEMAND_MAX}",
+            found=len(parts),
+        )
+    old = () if policy is None else to_drop(policy, now_ms, parts)
+    if old:
+        raise Refused(
+            f"the time of partition {old[0].name} of {table.definition.qualified_name} is over",
+            expected="rows that its retention keeps",
+        )

@@ -1,0 +1,112 @@
+"""The catalogue over REST; see `wire.stored_tables`.
+
+The app that mounts it checks the bearer token and turns errors into answers: NotLeader into a redirect to the
+master.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from rtolap.base.errors import DefinitionError
+from rtolap.streamload.catalogue import Catalogue
+from rtolap.streamload.read_views import ReadViews
+from rtolap.streamload.transactions import TransactionManager
+from rtolap.wire.stored_tables import (
+    API,
+    ChangeColumns,
+    CreateTable,
+    ReadViewRequest,
+    TableName,
+    TransactionInfo,
+)
+
+BODY_BYTES_MAX = 4 << 20
+T = TypeVar("T")
+
+
+def tables_router(catalogue: Catalogue, views: ReadViews, manager: TransactionManager) -> APIRouter:
+    router = APIRouter(prefix=API)
+
+    @router.get("/stored-tables")
+    def all_tables() -> Response:
+        return _json(catalogue.tables())
+
+    @router.post("/stored-tables")
+    async def create(request: Request) -> Response:
+        body = await _body(request, CreateTable)
+        made = await run_in_threadpool(
+            catalogue.create_table, body.definition, if_not_exists=body.if_not_exists
+        )
+        return _json(made)
+
+    @router.get("/stored-tables/{db}/{table}")
+    def one_table(db: str, table: str) -> Response:
+        return _json(catalogue.table(db, table).info)
+
+    @router.delete("/stored-tables/{db}/{table}")
+    def drop(db: str, table: str) -> Response:
+        catalogue.drop_table(db, table)
+        return _json({})
+
+    @router.post("/stored-tables/{db}/{table}/columns")
+    async def change(db: str, table: str, request: Request) -> Response:
+        body = await _body(request, ChangeColumns)
+        return _json(await run_in_threadpool(catalogue.change_columns, db, table, body.changes))
+
+    @router.post("/stored-tables/{db}/{table}/truncate")
+    def truncate(db: str, table: str) -> Response:
+        return _json(catalogue.truncate(db, table))
+
+    @router.get("/stored-tables/{db}/{table}/partitions")
+    def partitions(db: str, table: str) -> Response:
+        return _json(views.partitions(TableName(db, table)))
+
+    @router.post("/read-views")
+    async def read_view(request: Request) -> Response:
+        body = await _body(request, ReadViewRequest)
+        return _json(await run_in_threadpool(views.take, body.tables))
+
+    @router.get("/transactions/{db}/{label}")
+    def transaction(db: str, label: str) -> Response:
+        found = manager.by_label(db, label)
+        return _json(
+            TransactionInfo(
+                txn_id=found.txn_id,
+                db=found.db,
+                label=found.label,
+                state=found.state,
+                tables=found.tables,
+                began_at_ms=found.began_at_ms,
+                committed_at_ms=found.committed_at_ms,
+                finished_at_ms=found.finished_at_ms,
+                deadline_ms=found.deadline_ms,
+                reason=found.reason,
+            )
+        )
+
+    return router
+
+
+def _json(answer: object) -> Response:
+    return Response(msgspec.json.encode(answer), media_type="application/json")
+
+
+async def _body(request: Request, kind: type[T]) -> T:
+    """Raises DefinitionError for what is not of that kind, or too large."""
+    content = bytearray()
+    async for piece in request.stream():
+        content += piece
+        if len(content) > BODY_BYTES_MAX:
+            raise DefinitionError("the request is too large", expected=f"at most {BODY_BYTES_MAX} bytes")
+    try:
+        return msgspec.json.decode(bytes(content), type=kind)
+    except msgspec.ValidationError as error:
+        raise DefinitionError("the request cannot be read", found=str(error)) from error
+    except msgspec.DecodeError as error:
+        raise DefinitionError("the request is no JSON", found=str(error)) from error
