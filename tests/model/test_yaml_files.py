@@ -117,7 +117,7 @@ def test_an_unknown_table_is_said_with_the_nearest_name(tmp_path: Path) -> None:
     [
         (
             "kind: tabel\n",
-            "unknown kind of definition; expected kind: table, cube, lookup, application, stored_table;",
+            "unknown kind of definition; expected kind: table, cube, lookup, application, stored_table, loader",  # noqa: E501
         ),
         ("name: x\n", "a document without a kind"),
         ("- a\n", "a document without a kind"),

@@ -17,7 +17,6 @@ from rtolap.model.segment import SegmentRange
 from rtolap.model.segment_states import SegmentState
 from rtolap.receiver import intake, limits
 from rtolap.receiver.checkpoint import NAME
-from rtolap.receiver.dead_letters import VALUE_BYTES_MAX
 from rtolap.receiver.ingest import CubeReceiver
 from rtolap.receiver.query_service import NotReady, answer
 from rtolap.receiver.realign import RangeReader, realign_job
@@ -26,6 +25,7 @@ from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.states import ConsumerState
 from rtolap.receiver.view import CubeView
 from rtolap.stream.consumer import OutRecord
+from rtolap.stream.letters import VALUE_BYTES_MAX
 from rtolap.stream.memory import MemoryConsumer
 from rtolap.stream.memory_broker import MemoryBroker
 from rtolap.stream.memory_out import MemoryAdmin, MemoryProducer

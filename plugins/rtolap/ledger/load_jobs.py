@@ -93,6 +93,18 @@ class LoadJobs:
 
         self._ledger.write(f"report job {lease.name}", type(None), work)
 
+    def reconfigure(self, job_id: str, config: str) -> LoadJob:
+        """Another configuration for what is loaded from now on. Refused while its lease runs."""
+
+        def work(connection: sa.Connection) -> LoadJob:
+            job = _record(connection.execute(_of(job_id).with_for_update()).one_or_none(), job_id)
+            if job.lease_until_ms > self._ledger.now_ms(connection):
+                raise Refused(f"job {job_id} cannot be configured now", found=f"it is {job.owner}'s")
+            connection.execute(sa.update(_j).where(_j.c.job_id == job_id).values(config=config))
+            return _get(connection, job_id)
+
+        return self._ledger.write(f"configure job {job_id}", LoadJob, work)
+
     def define_anew(self, job_id: str, config: str) -> LoadJob:
         """The next incarnation of a job that nobody owns: nothing of what it has loaded is remembered.
 

@@ -50,10 +50,10 @@ class OffsetsRecord(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What the answer to a request says."""
+    """What the answer to a request says; None where only the label's state has told that it is loaded."""
 
-    txn_id: int
-    row_count: int
+    txn_id: int | None
+    row_count: int | None
     filtered_rows: int = 0
     error_url: str | None = None
 
@@ -135,9 +135,10 @@ class OffsetsRecords:
 
         return self._ledger.write(f"note a loaded batch of {lease.name}", OffsetsRecord, work)
 
-    def commit(self, lease: Lease) -> int | None:
-        """Mark the end of the longest row of loaded records as committed and delete those before it. The
-        number of the committed record, None while the very first is not loaded."""
+    def commit(self, lease: Lease, *, keep_from: int | None = None) -> int | None:
+        """Mark the end of the longest row of loaded records as committed and delete those before it, except
+        from number `keep_from` on. The number of the committed record, None while the very first is not
+        loaded."""
 
         def work(connection: sa.Connection) -> int | None:
             self._leases.fence(connection, lease)
@@ -152,7 +153,8 @@ class OffsetsRecords:
             if last is None:
                 return None
             self._set(connection, lease, last, committed=1)
-            older = sa.delete(_o).where(_o.c.job_id == lease.name, _o.c.sequence_id < last)
+            below = last if keep_from is None else min(last, keep_from)
+            older = sa.delete(_o).where(_o.c.job_id == lease.name, _o.c.sequence_id < below)
             connection.execute(older)
             return int(last)
 

@@ -43,7 +43,7 @@ def validate_schema(schema: Schema) -> None:
 
 
 def table_problems(table: Table) -> tuple[Problem, ...]:
-    found = [*name_problems(table.name, ("name",)), *_topic_problems(table.topic)]
+    found = [*name_problems(table.name, ("name",)), *topic_problems(table.topic)]
     column_faults = _column_problems(table.columns)
     found += column_faults
     found += _path_problems(table.columns)
@@ -96,7 +96,7 @@ def duplicates(names: Iterable[str]) -> list[str]:
     return [name for name, times in Counter(names).items() if times > 1]
 
 
-def _topic_problems(topic: str) -> list[Problem]:
+def topic_problems(topic: str) -> list[Problem]:
     if _TOPIC.fullmatch(topic) and topic not in (".", "..") and len(topic) <= _TOPIC_LENGTH_MAX:
         return []
     expected = f"letters, digits, '.', '_' and '-', at most {_TOPIC_LENGTH_MAX}"

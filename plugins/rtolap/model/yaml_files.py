@@ -1,4 +1,4 @@
-"""Definition files: `kind: table | cube | lookup | application | stored_table`,
+"""Definition files: `kind: table | cube | lookup | application | stored_table | loader`,
 one or many documents a file, in folders.
 
 `read_definitions` reads them strictly, validates them against each other and raises one DefinitionError
@@ -16,28 +16,31 @@ import yaml
 from rtolap.base.errors import DefinitionError
 from rtolap.model.application import Application
 from rtolap.model.cube import Cube, Schema
+from rtolap.model.loader import Loader
 from rtolap.model.problems import Problem, did_you_mean
 from rtolap.model.stored_table import StoredTable
 from rtolap.model.table import Lookup, Table
 from rtolap.model.validate import lookup_problems, name_problems, table_problems
 from rtolap.model.validate_application import application_problems, cube_watermark_problems
 from rtolap.model.validate_cube import cube_problems
+from rtolap.model.validate_loader import loader_problems
 from rtolap.model.validate_stored_table import stored_table_problems
 from rtolap.model.yaml_nodes import INVALID, NodeReader
 
-Definition = Table | Cube | Lookup | Application | StoredTable
+Definition = Table | Cube | Lookup | Application | StoredTable | Loader
 KINDS: dict[str, type[Definition]] = {
     "table": Table,
     "cube": Cube,
     "lookup": Lookup,
     "application": Application,
     "stored_table": StoredTable,
+    "loader": Loader,
 }
 OTHER_FILES = frozenset(("receivers.yaml",))  # beside the definitions, but read by the receivers' DAG
 _SUFFIXES = (".yaml", ".yml")
 _FILE_BYTES_MAX = 1 << 20
 _KIND_KEY = frozenset(("kind",))
-D = TypeVar("D", Table, Cube, Lookup, Application, StoredTable)
+D = TypeVar("D", Table, Cube, Lookup, Application, StoredTable, Loader)
 
 
 class Definitions(msgspec.Struct, frozen=True):
@@ -48,6 +51,7 @@ class Definitions(msgspec.Struct, frozen=True):
     cubes: dict[str, Cube]
     applications: dict[str, Application] = {}
     stored_tables: dict[str, StoredTable] = {}
+    loaders: dict[str, Loader] = {}
 
     def schema(self, cube: str) -> Schema:
         return Schema(self.tables[self.cubes[cube].table], self.cubes[cube])
@@ -75,11 +79,12 @@ def read_definitions(path: Path) -> Definitions:
     cubes = _unique(documents, Cube, complaints)
     applications = _unique(documents, Application, complaints)
     stored_tables = _unique(documents, StoredTable, complaints)
+    loaders = _unique(documents, Loader, complaints)
     for document in documents:
         complaints += _lines(document, _problems(document, tables, lookups, cubes, applications))
     if complaints:
         raise DefinitionError("\n".join(complaints))
-    return Definitions(tables, lookups, cubes, applications, stored_tables)
+    return Definitions(tables, lookups, cubes, applications, stored_tables, loaders)
 
 
 def definition_files(path: Path) -> tuple[Path, ...]:
@@ -174,6 +179,8 @@ def _problems(
         return list(application_problems(value))
     if isinstance(value, StoredTable):
         return list(stored_table_problems(value))
+    if isinstance(value, Loader):
+        return list(loader_problems(value))
     problems = name_problems(value.name, ("name",))
     table = tables.get(value.table)
     if table is None:

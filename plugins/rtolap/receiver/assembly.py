@@ -15,13 +15,13 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import Election
 from rtolap.model.cube import Schema
 from rtolap.model.table import Table
-from rtolap.receiver.dead_letters import TOPIC_CONFIG
 from rtolap.receiver.ingest import CubeReceiver
 from rtolap.receiver.realign import RangeReader
 from rtolap.receiver.runner import CubeRunner
 from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.upload import Uploader
 from rtolap.stream.consumer import StreamConsumer, StreamProducer, TopicAdmin
+from rtolap.stream.letters import TOPIC_CONFIG
 from rtolap.wire.watermark_client import WatermarkClient
 
 log = logging.getLogger(__name__)

@@ -19,34 +19,11 @@ from threading import Lock
 
 from rtolap.base.errors import NotFound, Refused, RtolapError, Unavailable
 from rtolap.stream.consumer import Batch, OutRecord, StreamProducer
+from rtolap.stream.letters import letters
 from rtolap.stream.rejects import Rejects
 
-DETAIL_CHARS_MAX = 500
-VALUE_BYTES_MAX = 3 << 20  # with key and headers below what the producer takes, 4 MiB
-TOPIC_CONFIG = {"max.message.bytes": str(4 << 20)}  # the source's own limit has no room for the headers
 HELD_BYTES_MAX = 32 << 20  # above it the consumer pauses until Kafka has taken some
 _FLUSH_S = 0.1
-
-
-def letters(topic: str, batch: Batch, rejects: Rejects) -> list[OutRecord]:
-    """One record for each refusal; `topic` is where they were read."""
-    records: list[OutRecord] = []
-    for index, reason, detail in zip(rejects.index.tolist(), rejects.reason, rejects.detail, strict=True):
-        partition, offset = int(batch.partitions[index]), int(batch.offsets[index])
-        headers = {
-            "topic": topic.encode(),
-            "partition": str(partition).encode(),
-            "offset": str(offset).encode(),
-            "reason": reason.encode(),
-            "detail": detail[:DETAIL_CHARS_MAX].encode("utf-8", "replace"),
-        }
-        key = f"{topic}/{partition}/{offset}".encode()
-        value = batch.values[index]
-        if value is not None and len(value) > VALUE_BYTES_MAX:
-            headers["value_bytes"] = str(len(value)).encode()
-            value = value[:VALUE_BYTES_MAX]
-        records.append(OutRecord(value, key=key, headers=headers))
-    return records
 
 
 class DeadLetterBox:

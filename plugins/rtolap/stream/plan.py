@@ -23,7 +23,26 @@ _WRITTEN_TYPES = ("string", "timestamp", "date")
 _PATTERN_TYPES = ("string", "timestamp")
 
 
-class ReadPlan:
+class JsonPlan:
+    """Which leaves are read. `known`: names allowed at the top level, or None when any are."""
+
+    def __init__(self, leaves: tuple[Leaf, ...], known: frozenset[str] | None) -> None:
+        self.leaves = leaves
+        self.known = known
+        self.arrow_schema = pa.schema(_fields(_tree(leaves)))
+
+    def strict(self) -> list[Strict]:
+        """Columns whose digits must not be lost on reading, by the last part of their path."""
+        watched = []
+        for leaf in self.leaves:
+            if leaf.type.kind in ("int", "bigint"):
+                watched.append(Strict(leaf.path[-1], None))
+            elif leaf.type.kind == "decimal":
+                watched.append(Strict(leaf.path[-1], leaf.type.scale))
+        return watched
+
+
+class ReadPlan(JsonPlan):
     """`columns` in the order of `Schema.source_columns`. Raises DefinitionError for what cannot be read.
 
     `leaves` are what is read: the columns, and the field of the producer's watermark where the table has one,
@@ -35,25 +54,15 @@ class ReadPlan:
         table = schema.table
         self.columns = tuple(self._leaf(schema, name, times) for name in schema.source_columns)
         self.statement_path = (table.watermark_field,) if table.watermark_records == "field" else None
-        self.leaves = self.columns
+        leaves = self.columns
         if self.statement_path is not None:
-            self.leaves += (Leaf(table.watermark_field, self.statement_path, STRING, False),)
-        self.arrow_schema = pa.schema(_fields(_tree(self.leaves)))
-        self.known = (
+            leaves += (Leaf(table.watermark_field, self.statement_path, STRING, False),)
+        known = (
             frozenset(column.json_path[0] for column in table.columns).union(self.statement_path or ())
             if table.unknown_columns == "reject"
             else None
         )
-
-    def strict(self) -> list[Strict]:
-        """Columns whose digits must not be lost on reading, by the last part of their path."""
-        watched = []
-        for leaf in self.leaves:
-            if leaf.type.kind in ("int", "bigint"):
-                watched.append(Strict(leaf.path[-1], None))
-            elif leaf.type.kind == "decimal":
-                watched.append(Strict(leaf.path[-1], leaf.type.scale))
-        return watched
+        super().__init__(leaves, known)
 
     def _leaf(self, schema: Schema, name: str, times: EventTimeParser) -> Leaf:
         column = schema.table.column(name)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from rtolap.stream.classify import Classifier, Problem
 from rtolap.stream.json_reader import JsonReader
 from rtolap.stream.lossy import LossScreen
-from rtolap.stream.plan import ReadPlan
+from rtolap.stream.plan import JsonPlan
 from rtolap.stream.shapes import fits, known_names, misfits, typed
 
 Places = NDArray[np.int64]
@@ -32,7 +32,7 @@ _NUL, _ESCAPED_NUL = b"\0", b"\\u0000"
 class RowReader:
     """Of one cube and thread."""
 
-    def __init__(self, plan: ReadPlan) -> None:
+    def __init__(self, plan: JsonPlan) -> None:
         self._plan = plan
         self._reader = JsonReader(plan.arrow_schema)
         self._screen = LossScreen(plan.strict())

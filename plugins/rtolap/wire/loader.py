@@ -5,9 +5,9 @@
     POST /api/v1/loader/pause|resume|stop   → LoaderStatus, as it is then; the ledger keeps what is wanted
     GET  /metrics
 
-The process is `rtolap loader run JOB`. It ends with code 0 once the job is stopped, 3 when it has failed (the
-reason stands in the job, and in the last line of its log), 4 when another process owns the job. What is wanted
-of a job, and why it is as it is, stands in the ledger: `rtolap loader status` reads both.
+The process is `rtolap loader run JOB`. It ends with code 0 once the job is stopped, 3 when it has failed (why
+stands in the job, and in the last line of its log), 4 when another process owns the job. What is wanted of a
+job, and why it is as it is, stands in the ledger: `rtolap loader status` reads both.
 """
 
 from __future__ import annotations

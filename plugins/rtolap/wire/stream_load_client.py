@@ -69,7 +69,7 @@ class StreamLoadClient:
         table: str,
         label: str,
         body: bytes | Iterable[bytes],
-        options: SendOptions = SendOptions(),  # noqa: B008
+        options: SendOptions = SendOptions(),
         *,
         two_phase: bool = False,
     ) -> LoadAnswer:

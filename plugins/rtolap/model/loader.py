@@ -1,0 +1,82 @@
+"""A loader: rows of a topic into a table, through Stream Load, each exactly once."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+LoaderFormat = Literal["arrow", "json", "csv"]
+
+
+class LoaderColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Column `name` of the table is read from `path` of the record (`airport.origin`), by default its name.
+
+    `format` says how dates and times are written there; see `TimeColumn`.
+    """
+
+    name: str
+    path: str | None = None
+    format: str = "iso8601"
+
+    @property
+    def json_path(self) -> tuple[str, ...]:
+        return tuple((self.path or self.name).split("."))
+
+
+class LoaderBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A batch ends with the first of these bounds that it reaches; `bytes` are of the records' values."""
+
+    rows: int = 200_000
+    bytes: int = 64 << 20
+    interval_ms: int = 5_000
+
+
+class LoaderRejects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A batch with more than `tolerance_percent` refused records stops the loader; 0 tolerates none.
+
+    What is refused is kept with its reason, in the topic `<topic>.<loader>.rejects` or in a file.
+    """
+
+    tolerance_percent: int = 0
+    to: Literal["topic", "file"] = "topic"
+
+
+class LoaderSink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`urls`: none means those of the settings. Arrow is for this product's doors, JSON and CSV for Doris.
+    The password stands in a file.
+
+    `label_kept_ms`: how long the server surely remembers a label that nobody has acknowledged; it counts only
+    where labels go by time. Beyond it, a label that is unknown says nothing.
+    """
+
+    urls: tuple[str, ...] = ()
+    user: str = "root"
+    password_file: str | None = None
+    ca_file: str | None = None
+    format: LoaderFormat = "arrow"
+    two_phase: bool = False
+    timeout_ms: int = 600_000
+    label_kept_ms: int = 6 * 3_600_000
+
+
+class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`columns` need only name those whose place or format differs. `start` counts once in a job's life.
+
+    `parallel` batches are on their way at once. `order: auto` sends one at a time where the table keeps the
+    latest value of a key and has no sequence column to say which that is.
+    """
+
+    name: str
+    topic: str
+    database: str
+    table: str
+    columns: tuple[LoaderColumn, ...] = ()
+    start: Literal["earliest", "latest"] = "earliest"
+    batch: LoaderBatch = LoaderBatch()
+    parallel: int = 2
+    order: Literal["auto", "always"] = "auto"
+    unknown_columns: Literal["ignore", "reject"] = "ignore"
+    record_bytes_max: int = 1 << 20
+    rejects: LoaderRejects = LoaderRejects()
+    sink: LoaderSink = LoaderSink()

@@ -1,0 +1,48 @@
+"""Is the definition of a loader sound? Pure; every problem with the way to it."""
+
+from __future__ import annotations
+
+from rtolap.model.loader import Loader
+from rtolap.model.problems import Problem, raise_all
+from rtolap.model.validate import duplicates, name_problems, topic_problems
+
+ROWS_MAX = 5_000_000
+BYTES_MAX = 1 << 30
+PARALLEL_MAX = 16
+_BOUNDS: tuple[tuple[tuple[str, ...], int, int], ...] = (
+    (("batch", "rows"), 1, ROWS_MAX),
+    (("batch", "bytes"), 1 << 10, BYTES_MAX),
+    (("batch", "interval_ms"), 10, 3_600_000),
+    (("parallel",), 1, PARALLEL_MAX),
+    (("rejects", "tolerance_percent"), 0, 100),
+    (("record_bytes_max",), 1, 64 << 20),
+    (("sink", "timeout_ms"), 1_000, 86_400_000),
+    (("sink", "label_kept_ms"), 60_000, 365 * 86_400_000),
+)
+
+
+def validate_loader(loader: Loader) -> None:
+    raise_all(f"loader {loader.name}", loader_problems(loader))
+
+
+def loader_problems(loader: Loader) -> tuple[Problem, ...]:
+    found = [
+        *name_problems(loader.name, ("name",)),
+        *name_problems(loader.database, ("database",)),
+        *name_problems(loader.table, ("table",)),
+        *topic_problems(loader.topic),
+    ]
+    for key, least, most in _BOUNDS:
+        value: object = loader
+        for step in key:
+            value = getattr(value, step)
+        if not isinstance(value, int) or not least <= value <= most:
+            found.append(Problem(key, "out of bounds", expected=f"{least} to {most}", found=str(value)))
+    found += [
+        Problem(("columns",), "column is named twice", found=repr(name))
+        for name in duplicates(column.name for column in loader.columns)
+    ]
+    for place, url in enumerate(loader.sink.urls):
+        if not url.startswith(("http://", "https://")) or "@" in url:
+            found.append(Problem(("sink", "urls", place), "not an address", expected="http(s)://host:port"))
+    return tuple(found)
