@@ -5,6 +5,7 @@ from __future__ import annotations
 from rtolap.ledger.records import Tablet, TransactionState
 
 PREFIX = "errCode = 2, detailMessage = "
+VISIBLE_LATER = "transaction commit successfully, BUT data will be visible later"
 TIMED_OUT = "transaction is timeout and is cancelled automatically"
 
 
@@ -57,6 +58,10 @@ def one_phase_only(txn_id: int) -> str:
 
 def too_many_running(db: str, running: int, limit: int) -> str:
     return f"current running txns on db {db} is {running}, larger than limit {limit}"
+
+
+def done(txn_id: int, operation: str) -> str:
+    return f"transaction [{txn_id}] {operation} successfully."
 
 
 def no_majority(txn_id: int, tablet: Tablet, succeeded: int, needed: int, failed: tuple[str, ...]) -> str:

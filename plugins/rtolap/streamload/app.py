@@ -1,0 +1,76 @@
+"""The application behind a door's two ports: all routes, errors as answers, metrics.
+
+Both ports have every route. They differ in one thing: only on the second are bodies of loads taken; the first
+sends them there (`http_load`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from rtolap.base.errors import NotLeader, RtolapError, Unauthorized
+from rtolap.base.metrics import Metrics
+from rtolap.base.metrics_http import serve_metrics
+from rtolap.streamload.authentication import Guard
+from rtolap.streamload.doors import Election
+from rtolap.streamload.http_load import TAKES_BODIES
+
+log = logging.getLogger(__name__)
+
+API = "/api/v1/"
+
+
+def make_app(
+    public: Iterable[APIRouter], own: Iterable[APIRouter], guard: Guard, election: Election, metrics: Metrics
+) -> FastAPI:
+    """`public`: routers that check their callers themselves; `own`: those that want the cluster's token, with
+    all their paths under /api/v1. The own ones go first: theirs are not names of databases."""
+    app = FastAPI(title="rtolap stream load", openapi_url=None, docs_url=None, redoc_url=None)
+    for router in own:
+        app.include_router(router, dependencies=[Depends(guard.token)])
+    for router in public:
+        app.include_router(router)
+    serve_metrics(app, metrics, guard.anybody)
+
+    @app.exception_handler(NotLeader)
+    async def not_leader(request: Request, error: NotLeader) -> Response:
+        try:
+            master = election.master()
+        except NotLeader as unknown:
+            return JSONResponse(unknown.to_dict(), unknown.http_status, headers={"Retry-After": "1"})
+        if master == election.here:  # it was deposed while it worked on this and does not know by whom yet
+            return JSONResponse(error.to_dict(), error.http_status, headers={"Retry-After": "1"})
+        path = request.scope["raw_path"].decode("ascii")
+        query = urlsplit(str(request.url)).query
+        location = f"{master.url}{path}{'?' + query if query else ''}"
+        return Response(status_code=307, headers={"Location": location})
+
+    @app.exception_handler(RtolapError)
+    async def failed(request: Request, error: RtolapError) -> Response:
+        if error.http_status >= 500:
+            log.warning("%s %s: %s", request.method, request.url.path, error)
+        headers = {}
+        if isinstance(error, Unauthorized):
+            own_path = request.url.path.startswith(API)
+            headers = {"WWW-Authenticate": "Bearer" if own_path else 'Basic realm="rtolap"'}
+            headers["Connection"] = "close"  # a body may be on its way, of which nothing is read
+        return JSONResponse({**error.to_dict(), "msg": str(error)}, error.http_status, headers=headers)
+
+    return app
+
+
+class Port:
+    """One of the two ports: the application, told where the request came in."""
+
+    def __init__(self, app: ASGIApp, *, takes_bodies: bool) -> None:
+        self._app = app
+        self._takes_bodies = takes_bodies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._app({**scope, TAKES_BODIES: self._takes_bodies}, receive, send)

@@ -1,0 +1,167 @@
+"""What a door does, over a ledger and storage nodes: transactions, tables, loads, routes, duties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from fastapi import APIRouter, FastAPI
+
+from rtolap.base.metrics import Metrics
+from rtolap.bodies.settings import BodySettings
+from rtolap.ledger.database import Connection, Ledger
+from rtolap.ledger.leases import Leases
+from rtolap.streamload.app import make_app
+from rtolap.streamload.authentication import Guard
+from rtolap.streamload.catalogue import Catalogue
+from rtolap.streamload.distribution import OpenWriter, Tables
+from rtolap.streamload.doors import Door, Election
+from rtolap.streamload.duties import Duty
+from rtolap.streamload.error_files import ErrorFiles
+from rtolap.streamload.http_load import RUNNING_MAX, LoadDoor, load_routes
+from rtolap.streamload.http_public import public_routes
+from rtolap.streamload.http_tables import tables_router
+from rtolap.streamload.http_transactions import transaction_routes
+from rtolap.streamload.labels import LabelPolicy
+from rtolap.streamload.load_metrics import LoadMetrics
+from rtolap.streamload.loads import PUBLISH_TIMEOUT_S, Loads
+from rtolap.streamload.mastership import LEASE_MS, Mastership
+from rtolap.streamload.participants import Participants
+from rtolap.streamload.partition_upkeep import PartitionUpkeep
+from rtolap.streamload.placement import REPLICATION
+from rtolap.streamload.publishing import Publisher
+from rtolap.streamload.read_views import ReadViews
+from rtolap.streamload.tablet_hosts import TabletHosts
+from rtolap.streamload.transactions import PRECOMMITTED_TIMEOUT_MS, TransactionManager
+from rtolap.streamload.transactions import RUNNING_MAX as TRANSACTIONS_MAX
+from rtolap.streamload.upkeep import Upkeep
+from rtolap.streamload.visibility import Visibility
+
+_UPKEEP_S = 1.0
+_PUBLISH_S = 1.0
+_PARTITIONS_S = 10.0
+_SWEEP_S = 60.0
+_NODE_CALLS = 16  # at once, of one commit or publication
+
+
+class DoorOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`label_keep_s`, `label_count_max`: of labels that nobody acknowledges; None keeps them."""
+
+    lease_ms: int = LEASE_MS
+    loads_max: int = RUNNING_MAX
+    transactions_max: int = TRANSACTIONS_MAX
+    precommitted_timeout_ms: int = PRECOMMITTED_TIMEOUT_MS
+    publish_timeout_s: float = PUBLISH_TIMEOUT_S
+    label_keep_s: int | None = 12 * 3600
+    label_count_max: int | None = None
+    replication: int = REPLICATION
+    bodies: BodySettings = BodySettings()
+
+
+@dataclass(frozen=True)
+class Storage:
+    """The side of the storage nodes. `names` (those that new tablets may go to) and `addresses` (of those that
+    live) are read with the given connection."""
+
+    participants: Participants
+    hosts: TabletHosts
+    open_writer: OpenWriter
+    names: Callable[[Connection], Collection[str]]
+    addresses: Callable[[Connection], Mapping[str, str]]
+
+
+class Assembly:
+    """Its ledger stays its caller's. `start` and `stop` the duties; `app` is served by whoever wants to."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        here: Door,
+        storage: Storage,
+        guard: Guard,
+        error_folder: Path,
+        options: DoorOptions = DoorOptions(),
+        *,
+        own_routes: Collection[APIRouter] = (),
+        broken: Callable[[str], object],
+    ) -> None:
+        leases = Leases(ledger)
+        mastership = Mastership(leases, here.owner, lease_ms=options.lease_ms)
+        self.election = Election(ledger, leases, mastership, here)
+        self._pool = ThreadPoolExecutor(_NODE_CALLS, thread_name_prefix="nodes")
+        self.manager = TransactionManager(
+            ledger,
+            mastership,
+            storage.participants,
+            running_max=options.transactions_max,
+            precommitted_timeout_ms=options.precommitted_timeout_ms,
+            for_each=self._pool.map,
+        )
+        publisher = Publisher(ledger, mastership, storage.participants, for_each=self._pool.map)
+        policy = LabelPolicy(
+            None if options.label_keep_s is None else options.label_keep_s * 1000, options.label_count_max
+        )
+        upkeep = Upkeep(ledger, mastership, self.manager, publisher, policy)
+        self.catalogue = Catalogue(
+            ledger, mastership, storage.hosts, storage.names, replication=options.replication
+        )
+        self.visibility = Visibility(self.manager, publisher)
+        self.error_files = ErrorFiles(error_folder, here.body_url)
+        self.metrics = Metrics("stream_load")
+        loads = Loads(
+            self.manager,
+            self.visibility,
+            Tables(self.catalogue, storage.open_writer),
+            self.error_files,
+            body_settings=options.bodies,
+            publish_timeout_s=options.publish_timeout_s,
+        )
+        load_door = LoadDoor(loads, self.election, guard, LoadMetrics(self.metrics), options.loads_max)
+        views = ReadViews(ledger, storage.addresses)
+        self.app: FastAPI = make_app(
+            public=(
+                load_routes(load_door),
+                transaction_routes(
+                    self.manager, self.visibility, self.election, guard, options.publish_timeout_s
+                ),
+                public_routes(
+                    lambda db, table: self.catalogue.table(db, table).schema,
+                    self.election,
+                    guard,
+                    self.error_files,
+                ),
+            ),
+            own=(tables_router(self.catalogue, views, self.manager), *own_routes),
+            guard=guard,
+            election=self.election,
+            metrics=self.metrics,
+        )
+        partitions = PartitionUpkeep(self.catalogue)
+        election, visibility, sweep = self.election, self.visibility, self.error_files.sweep
+        publishing = Duty("publishing", _PUBLISH_S, _if_leading(election, visibility.publish), broken)
+        self.visibility.wake = publishing.wake
+        self._duties = (
+            Duty("election", options.lease_ms / 3000, election.round, broken),
+            publishing,
+            Duty("upkeep", _UPKEEP_S, upkeep.round, broken),
+            Duty("partitions", _PARTITIONS_S, _if_leading(election, partitions.round), broken),
+            Duty("error files", _SWEEP_S, sweep, broken),
+        )
+
+    def start(self) -> None:
+        for duty in self._duties:
+            duty.start()
+
+    def stop(self) -> None:
+        """The duties end, then the lease is given up: the next door is master at once."""
+        for duty in self._duties:
+            duty.stop()
+        self.election.give_up()
+        self._pool.shutdown()
+
+
+def _if_leading(election: Election, work: Callable[[], object]) -> Callable[[], object]:
+    return lambda: work() if election.leading else None

@@ -1,0 +1,136 @@
+"""Rows of one load to their tablets; partitions that they need are made on the way, inside retention."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rtolap.base.errors import DefinitionError
+from rtolap.bodies.options import LoadOptions
+from rtolap.ledger.records import Partition, Replica
+from rtolap.model.stored_partitions import PartitionRange, to_drop
+from rtolap.model.stored_schema import StoredSchema
+from rtolap.streamload.catalogue import Catalogue, TableEntry
+from rtolap.tablet.routing import RoutedBatch, Routing
+
+SHOWN_MAX = 1000  # of one batch: what the error file may get of it
+
+
+class Writer(Protocol):
+    """Rows of one transaction on their way to the replicas of their tablets; for one thread.
+
+    `write` and `finish` raise Refused once the majority of a tablet's replicas is gone.
+    """
+
+    def add(self, replicas: Collection[Replica]) -> None:
+        """Tablets may be written to that were not there when the load began."""
+        ...
+
+    def write(self, partition: Partition, bucket: int, rows: pa.RecordBatch) -> None:
+        """Blocks while the nodes take nothing."""
+        ...
+
+    def finish(self) -> Collection[Partition]:
+        """All of it is on the nodes; the partitions that were written to."""
+        ...
+
+    def abort(self) -> None: ...
+
+
+OpenWriter = Callable[[int, TableEntry], Writer]  # (transaction, table)
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What loads need of tables."""
+
+    catalogue: Catalogue
+    open_writer: OpenWriter
+
+
+@dataclass(frozen=True)
+class Homeless:
+    """`count` rows that no partition takes; the first of them as (values, why)."""
+
+    count: int
+    shown: list[tuple[str, str]]
+
+
+class Distribution:
+    """Of one load, with the columns that the table had when it began."""
+
+    def __init__(self, tables: Tables, table: TableEntry, options: LoadOptions, writer: Writer) -> None:
+        self.schema: StoredSchema = table.schema
+        self._tables = tables
+        self._writer = writer
+        self._table = table
+        self._only = frozenset(options.partitions)
+        unknown = self._only - {part.name for part in table.partitions}
+        if unknown:
+            raise DefinitionError(
+                "header partitions",
+                expected=f"partitions of {table.definition.qualified_name}",
+                found=unknown,
+            )
+        self._routing = self._route(table)
+
+    def write(self, rows: pa.RecordBatch) -> Homeless | None:
+        """Send them off; None when all have found a tablet."""
+        if not rows.num_rows:
+            return None
+        routed = self._split(rows)
+        db, table = self._table.definition.database, self._table.definition.name
+        for part in routed.parts:
+            self._writer.write(Partition(db, table, part.partition), part.bucket, part.rows)
+        count = pc.sum(routed.unroutable).as_py() or 0
+        if not count:
+            return None
+        return Homeless(count, _shown(rows.filter(routed.unroutable), self._reason()))
+
+    def _split(self, rows: pa.RecordBatch) -> RoutedBatch:
+        routed = self._routing.split(rows)
+        wanted = () if self._only else self._kept(routed.absent)
+        if not wanted:
+            return routed
+        table = self._table.definition
+        instants_ms = [part.start_ms for part in wanted]
+        self._table = self._tables.catalogue.ensure_partitions(table.database, table.name, instants_ms)
+        self._writer.add(self._table.replicas)
+        self._routing = self._route(self._table)
+        return self._routing.split(rows)
+
+    def _kept(self, absent: tuple[PartitionRange, ...]) -> tuple[PartitionRange, ...]:
+        """Those that retention would not drop at once."""
+        policy = self._table.definition.partitions
+        if policy is None or not absent:
+            return ()
+        over = set(to_drop(policy, time.time_ns() // 1_000_000, absent))
+        return tuple(part for part in absent if part not in over)
+
+    def _route(self, table: TableEntry) -> Routing:
+        parts = [part for part in table.partitions if not self._only or part.name in self._only]
+        return Routing(table.definition, self.schema, parts)
+
+    def _reason(self) -> str:
+        if self._only:
+            return "no partition for this tuple among those of the header partitions"
+        return "no partition for this tuple: its time is null, or retention has passed it"
+
+
+def _shown(rows: pa.RecordBatch, reason: str) -> list[tuple[str, str]]:
+    text = io.StringIO()
+    lines = csv.writer(text, delimiter="\t", lineterminator="")
+    found = []
+    for row in rows.slice(0, SHOWN_MAX).to_pylist():  # refused rows only, and of them the first
+        text.seek(0)
+        text.truncate()
+        lines.writerow(["\\N" if value is None else value for value in row.values()])
+        found.append((text.getvalue(), reason))
+    return found

@@ -1,0 +1,116 @@
+"""Rejected rows and why, one file for each load that has any; whoever knows its name may read it.
+
+    Reason: <why>. src line [<the row as it came>];
+
+A file holds what comes first, up to a limit, and then how many more there were. Files stay for a time, and
+the oldest go before it when all together take too much room.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import secrets
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import BinaryIO
+
+from rtolap.base.errors import NotFound, Unavailable
+
+log = logging.getLogger(__name__)
+
+FILE_BYTES_MAX = 1 << 20
+ROW_CHARS_MAX = 4096
+ALL_BYTES_MAX = 1 << 30
+KEEP_S = 48 * 3600.0
+_NAME = re.compile(r"[A-Za-z0-9_-]{32}\Z")
+
+
+class ErrorFile:
+    """Of one load; made with its first row. Not thread-safe. Raises Unavailable when it cannot be written."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file: BinaryIO | None = None
+        self._bytes = 0
+        self._left_out = 0
+        self.name: str | None = None
+        self.first: str = ""
+
+    @property
+    def full(self) -> bool:
+        return self._bytes >= FILE_BYTES_MAX
+
+    def add(self, rows: Iterable[tuple[str, str]], count: int) -> None:
+        """`rows`: (as it came, why), perhaps only the first of `count`."""
+        kept = 0
+        for text, reason in rows:
+            self.first = self.first or reason
+            if self.full:
+                break
+            shown = text if len(text) <= ROW_CHARS_MAX else f"{text[:ROW_CHARS_MAX]}…"
+            self._write(f"Reason: {reason}. src line [{shown}]; \n")
+            kept += 1
+        self._left_out += count - kept
+
+    def close(self) -> None:
+        if self._left_out and self._file is not None:
+            self._write(f"{self._left_out} more rows were rejected and are not shown here.\n")
+        self._left_out = 0
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _write(self, line: str) -> None:
+        encoded = line.encode("utf-8", "surrogateescape")
+        try:
+            if self._file is None:
+                self.name = secrets.token_urlsafe(24)
+                self._folder.mkdir(parents=True, exist_ok=True)
+                self._file = open(self._folder / self.name, "xb")  # noqa: SIM115 – closed by `close`
+            self._file.write(encoded)
+        except OSError as error:
+            raise Unavailable("rejected rows cannot be kept", found=error.strerror) from error
+        self._bytes += len(encoded)
+
+
+class ErrorFiles:
+    """The files of one door. `base_url`: where `/api/_load_error_log` of this door is reached."""
+
+    def __init__(
+        self, folder: Path, base_url: str, *, keep_s: float = KEEP_S, bytes_max: int = ALL_BYTES_MAX
+    ) -> None:
+        self._folder = folder
+        self._base_url = base_url
+        self._keep_s = keep_s
+        self._bytes_max = bytes_max
+
+    def new(self) -> ErrorFile:
+        return ErrorFile(self._folder)
+
+    def url(self, name: str) -> str:
+        return f"{self._base_url}/api/_load_error_log?file={name}"
+
+    def path(self, name: str) -> Path:
+        """Raises NotFound, with the same words for what never was one and what is gone."""
+        path = self._folder / name
+        if not _NAME.match(name) or not path.is_file():
+            raise NotFound("there is no such error file", action="they are kept for a limited time")
+        return path
+
+    def sweep(self) -> int:
+        """Delete what has had its time, and the oldest of what is too much; the number of files."""
+        if not self._folder.is_dir():
+            return 0
+        found = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in self._folder.iterdir())
+        too_much = sum(size for _, size, _ in found) - self._bytes_max
+        oldest_kept_s = time.time() - self._keep_s
+        gone = 0
+        for modified_s, size, path in found:
+            if modified_s >= oldest_kept_s and too_much <= 0:
+                break
+            path.unlink(missing_ok=True)
+            too_much -= size
+            gone += 1
+        return gone

@@ -1,0 +1,134 @@
+"""`PUT /api/{db}/{table}/_stream_load`: the request and its body around `loads`.
+
+A door takes the body where it is master and was asked on its port for bodies. Otherwise it answers 307 to the
+master's, before it has taken any of the body: a client that sends `Expect: 100-continue` gets the redirect
+instead of the 100. The checks, in order: credentials, redirect, headers, free place; then the 100 and the body.
+
+The answer is JSON with HTTP 200 also for a failed load. 401: wrong credentials. 429: too many loads run. 503:
+no door is master at the moment.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+from starlette.requests import ClientDisconnect
+
+from rtolap.base.errors import NotLeader, RtolapError, Unavailable
+from rtolap.streamload.authentication import Guard
+from rtolap.streamload.body_pipe import BodyPipe
+from rtolap.streamload.doors import Election
+from rtolap.streamload.load_metrics import LoadMetrics
+from rtolap.streamload.load_request import check_framing, load_request
+from rtolap.streamload.loads import Loads
+from rtolap.wire.stream_load import LoadAnswer
+
+log = logging.getLogger(__name__)
+
+# Set by the port: whether a request has come where bodies are taken.
+TAKES_BODIES = "rtolap.takes_bodies"
+
+RUNNING_MAX = 64
+RETRY_AFTER_S = 1
+_REST_TIMEOUT_S = 10.0  # for what is still under way of a body that nobody reads any more
+
+
+@dataclass(frozen=True)
+class LoadDoor:
+    loads: Loads
+    election: Election
+    guard: Guard
+    metrics: LoadMetrics
+    running_max: int = RUNNING_MAX
+
+
+def load_routes(door: LoadDoor) -> APIRouter:
+    router = APIRouter()
+    pool = ThreadPoolExecutor(door.running_max, thread_name_prefix="load")
+    running = 0
+
+    @router.put("/api/{db}/{table}/_stream_load")
+    async def stream_load(request: Request, db: str, table: str) -> Response:
+        nonlocal running
+        door.guard.user(request)
+        if not (request.scope.get(TAKES_BODIES) and door.election.leading):
+            return _redirect(request, door.election)
+        try:
+            check_framing(request.headers)
+            wanted = load_request(db, table, request.headers)
+        except RtolapError as error:
+            label = request.headers.get("label", "")
+            return _answer(LoadAnswer(label=label, status="Fail", message=str(error)), body_left=True)
+        if running >= door.running_max:
+            door.metrics.refused.inc()
+            return _too_many(running)
+        running += 1
+        try:
+            with door.metrics.running.track_inprogress():
+                loop = asyncio.get_running_loop()
+                pipe = BodyPipe(loop)
+                feeding = asyncio.create_task(_feed(request, pipe))
+                try:
+                    answer = await loop.run_in_executor(pool, door.loads.run, wanted, pipe)
+                    door.metrics.note(answer)
+                    await asyncio.wait({feeding}, timeout=_REST_TIMEOUT_S)
+                    whole = feeding.done() and feeding.result()
+                finally:
+                    feeding.cancel()
+                    pipe.fail(Unavailable("the door shuts down"))  # its thread may still be waiting for more
+                return _answer(answer, body_left=not whole)
+        finally:
+            running -= 1
+
+    return router
+
+
+async def _feed(request: Request, pipe: BodyPipe) -> bool:
+    """Everything that comes into the pipe, or nowhere once it is closed; whether the body came whole."""
+    try:
+        async for chunk in request.stream():
+            if chunk:
+                await pipe.put(chunk)
+    except ClientDisconnect:
+        pipe.fail(
+            Unavailable("the client went away before the whole body had come", found=pipe.received_bytes)
+        )
+        return False
+    pipe.end()
+    return True
+
+
+def _redirect(request: Request, election: Election) -> Response:
+    try:
+        master = election.master()
+    except NotLeader as error:
+        answer = LoadAnswer(label=request.headers.get("label", ""), status="Fail", message=str(error))
+        response = _answer(answer, body_left=True)
+        response.status_code = 503
+        response.headers["Retry-After"] = str(RETRY_AFTER_S)
+        return response
+    path = request.scope["raw_path"].decode("ascii")
+    query = urlsplit(str(request.url)).query
+    location = f"{master.body_url}{path}{'?' + query if query else ''}"
+    return Response(status_code=307, headers={"Location": location, "Connection": "close"})
+
+
+def _too_many(running: int) -> Response:
+    answer = LoadAnswer(status="Fail", message=f"too many loads run at this door: {running}")
+    response = _answer(answer, body_left=True)
+    response.status_code = 429
+    response.headers["Retry-After"] = str(RETRY_AFTER_S)
+    return response
+
+
+def _answer(answer: LoadAnswer, *, body_left: bool) -> Response:
+    """`body_left`: what follows on the connection may be the rest of a body, so nothing else can."""
+    encoded = msgspec.json.format(msgspec.json.encode(answer), indent=4) + b"\n"
+    headers = {"Connection": "close"} if body_left else {}
+    return Response(encoded, media_type="application/json", headers=headers)
