@@ -1,11 +1,10 @@
 """Arrow Flight client of a receiver: partial aggregates, stats and control. See `wire.receiver`.
 
-The one module of `wire` that imports pyarrow; DAGs never load it.
+Imports pyarrow; DAGs never load it.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -15,11 +14,11 @@ import msgspec
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from rtolap.base.errors import Corrupted, RtolapError, Unauthorized, Unavailable, from_dict
-from rtolap.wire.receiver import ANSWER_KEY, ERROR_MARK, PartialAnswer, PartialQuery, ReceiverStats
+from rtolap.base.errors import Corrupted
+from rtolap.wire.flight_errors import named
+from rtolap.wire.receiver import ANSWER_KEY, PartialAnswer, PartialQuery, ReceiverStats
 
 T = TypeVar("T")
-_DECODER = json.JSONDecoder()
 ACTION_TIMEOUT_S = 10.0
 GRACE_S = 1.0  # the receiver gives up by itself at `timeout_ms`: its words are better than a broken call
 
@@ -88,28 +87,7 @@ class ReceiverClient:
         try:
             return call()
         except (flight.FlightError, pa.ArrowException, OSError) as error:
-            raise self._named(operation, error) from error
-
-    def _named(self, operation: str, error: Exception) -> RtolapError:
-        text = str(error)
-        _, mark, rest = text.partition(ERROR_MARK)
-        if mark:
-            try:
-                payload, _ = _decode_prefix(rest)
-            except ValueError:
-                return Corrupted(f"receiver {self.address} failed to {operation}", found=text[:500])
-            return from_dict(payload)
-        if isinstance(error, flight.FlightUnauthenticatedError | flight.FlightUnauthorizedError):
-            return Unauthorized(f"receiver {self.address} does not accept the cluster token")
-        return Unavailable(f"receiver {self.address} does not answer {operation}", found=text[:300])
-
-
-def _decode_prefix(text: str) -> tuple[dict[str, Any], int]:
-    """The JSON object at the beginning; gRPC adds words of its own behind it."""
-    payload, end = _DECODER.raw_decode(text.lstrip())
-    if not isinstance(payload, dict):
-        raise ValueError("not an object")
-    return payload, end
+            raise named(f"receiver {self.address}", operation, error) from error
 
 
 class ReceiverClients:

@@ -1,0 +1,68 @@
+"""What every Flight door of the product does: it wants the cluster's token, and names its errors."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import msgspec
+import pyarrow.flight as flight
+
+from rtolap.base.errors import QueryError, RtolapError, Unauthorized
+from rtolap.wire.receiver import ERROR_MARK
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
+    """Refuses every call without the cluster's token, before anything else is looked at."""
+
+    def __init__(self, token: str) -> None:
+        self._expected = f"Bearer {token}".encode()
+
+    def start_call(self, info: Any, headers: dict[str, list[str] | list[bytes]]) -> None:
+        given = next((v for k, vs in headers.items() if k.lower() == "authorization" for v in vs), "")
+        sent = given if isinstance(given, bytes) else given.encode()
+        if not hmac.compare_digest(sent, self._expected):
+            raise flight.FlightUnauthenticatedError(_text(Unauthorized("the token is missing or wrong")))
+
+
+def body_of(data: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.MsgspecError as error:
+        what = getattr(kind, "__name__", str(kind)).lstrip("_")
+        raise QueryError(f"the request is not a {what}", found=str(error)) from error
+
+
+def guarded(call: Callable[[], T]) -> T:
+    """Errors cross the wire as the JSON that `base.errors.from_dict` reads."""
+    try:
+        return call()
+    except RtolapError as error:
+        raise flight.FlightServerError(_text(error)) from error
+    except Exception as error:
+        log.exception("a request failed")
+        raise flight.FlightServerError(_text(RtolapError(f"{type(error).__name__}: {error}"))) from error
+
+
+def guarded_batches(batches: Iterator[T]) -> Iterator[T]:
+    """The same, for what is computed while it is sent."""
+    while True:
+        try:
+            batch = guarded(lambda: next(batches, None))
+        except BaseException:
+            getattr(batches, "close", lambda: None)()
+            raise
+        if batch is None:
+            return
+        yield batch
+
+
+def _text(error: RtolapError) -> str:
+    return ERROR_MARK + json.dumps(error.to_dict())
