@@ -34,6 +34,7 @@ def serve(
     receiver_id: Annotated[str, typer.Option("--id", help="Unique name of this receiver.")],
     replica_set: Annotated[str, typer.Option(help="Replica set it belongs to.")],
     port: Annotated[int | None, typer.Option(help="Flight port; 0 takes a free one.")] = None,
+    metrics_port: Annotated[int, typer.Option(help="Port of /metrics; 0 takes a free one.")] = 0,
     data_dir: Annotated[Path | None, typer.Option(help="Folder of its fragments and checkpoints.")] = None,
     flush_rows: Annotated[
         int, typer.Option(min=1, help="Aggregated rows in memory at which they are written out.")
@@ -75,6 +76,7 @@ def serve(
         replica_set=replica_set,
         host=settings.host,
         port=settings.receiver_port if port is None else port,
+        metrics_port=metrics_port,
         token=settings.token(),
         data_dir=data_dir or settings.data_dir / "receivers" / receiver_id,
         metadata=ClusterMetadata(store, clock),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from urllib.parse import urlsplit
 
 from rtolap.base.errors import NotFound, Refused
 from rtolap.coordinator.heartbeats import Heartbeats
@@ -31,6 +32,7 @@ class Members:
                     host=record.host,
                     port=record.port,
                     replica_set=record.replica_set,
+                    metrics_port=record.metrics_port,
                     health=health,
                     reason=reason,
                     is_leader=said.request.is_leader if said and health in ("HEALTHY", "WARN") else False,
@@ -39,6 +41,19 @@ class Members:
                 )
             )
         return answer
+
+    def metrics_targets(self) -> list[wire.MetricsTargets]:
+        """Running coordinators, and registered receivers, live or not: Prometheus shows which are down."""
+        found = [
+            wire.MetricsTargets(targets=(urlsplit(url).netloc,), labels={"service": "coordinator"})
+            for url in self._metadata.coordinators()
+        ]
+        for name, record in sorted(self._metadata.receivers().items()):
+            if record.metrics_port:
+                labels = {"service": "receiver", "receiver": name, "replica_set": record.replica_set}
+                address = f"{record.host}:{record.metrics_port}"
+                found.append(wire.MetricsTargets(targets=(address,), labels=labels))
+        return found
 
     def replica_sets(self) -> list[wire.ReplicaSetInfo]:
         return [self.replica_set(name) for name in sorted(self._metadata.replica_sets())]

@@ -28,6 +28,10 @@ def _cluster_routes(api: APIRouter, coordinator: Coordinator) -> None:
     def receivers() -> list[wire.ReceiverInfo]:
         return coordinator.members.receivers()
 
+    @api.get("/metrics-targets")
+    def metrics_targets() -> list[wire.MetricsTargets]:
+        return coordinator.members.metrics_targets()
+
     @api.post("/receivers/{receiver_id}/heartbeat")
     def heartbeat(receiver_id: str, body: wire.HeartbeatRequest) -> wire.HeartbeatResponse:
         if body.receiver_id != receiver_id:

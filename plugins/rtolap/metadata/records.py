@@ -12,10 +12,13 @@ from rtolap.model.staged_part import StagedPart as StagedPart
 
 
 class ReceiverRecord(msgspec.Struct, frozen=True):
+    """`port`: of its Flight door. `metrics_port`: 0 where it shows none."""
+
     receiver_id: str
     host: str
     port: int
     replica_set: str
+    metrics_port: int = 0
 
 
 class ReplicaSetRecord(msgspec.Struct, frozen=True):

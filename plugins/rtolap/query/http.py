@@ -1,6 +1,7 @@
 """HTTP door: JSON or an Arrow stream. Basic (users file) or Bearer (cluster token).
 
     POST /api/v1/query   {sql, parameters?, timeout_ms?}  →  {columns, rows, positions, stats}
+    GET  /metrics        for Prometheus
     GET  /health         without credentials
 
 In JSON decimals with a scale, dates and timestamps are strings, whole numbers are numbers of any length, and
@@ -30,6 +31,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
 from rtolap.base.errors import QueryError, RtolapError, Unauthorized
+from rtolap.base.metrics_http import serve_metrics
 from rtolap.base.users import Users
 from rtolap.query.cancel import Cancellation
 from rtolap.query.outcome import Outcome
@@ -60,13 +62,18 @@ def make_app(service: QueryService, users: Users, token: str) -> FastAPI:
         headers = {"WWW-Authenticate": 'Basic realm="rtolap"'} if isinstance(error, Unauthorized) else None
         return JSONResponse(error.to_dict(), error.http_status, headers=headers)
 
+    def authorized(request: Request) -> None:
+        _authenticate(request.headers.get("authorization", ""), users, token)
+
+    serve_metrics(app, service.metrics.registry, authorized)
+
     @app.get("/health")
     async def health() -> dict[str, str]:
         return {"status": "ok", "role": "query"}
 
     @app.post("/api/v1/query", response_model=None)
     async def query(body: QueryRequest, request: Request) -> Response:
-        _authenticate(request.headers.get("authorization", ""), users, token)
+        authorized(request)
         cancellation = service.cancellation(body.timeout_ms)
         arrow = ARROW_STREAM in request.headers.get("accept", "")
         loop = asyncio.get_running_loop()

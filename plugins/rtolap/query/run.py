@@ -61,6 +61,7 @@ class QueryProcess:
             tls=None if context is None else Tls(context, settings.query_require_tls),
             limits=mysql_limits,
         )
+        self.service.metrics.follow(self.mysql.connections, lambda: self.service.rewrites)
         self._http = uvicorn.Server(
             uvicorn.Config(
                 make_app(self.service, users, token),

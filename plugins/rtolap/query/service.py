@@ -21,6 +21,7 @@ from rtolap.query.information_schema import INFORMATION_TABLES, information_tabl
 from rtolap.query.latest import narrowed
 from rtolap.query.lookups import Lookups
 from rtolap.query.merge import merge
+from rtolap.query.metrics import QueryMetrics
 from rtolap.query.outcome import Outcome, ResultStream
 from rtolap.query.parser import Parameters, Statement
 from rtolap.query.plan import CubeRead, LatestRows, ReadStats, Rewritten
@@ -55,6 +56,7 @@ class QueryService:
         limits: Limits = Limits(),
     ) -> None:
         self.clock = clock
+        self.metrics = QueryMetrics()
         self._cluster = cluster
         self._lookups = lookups
         self._limits = limits
@@ -90,6 +92,11 @@ class QueryService:
         self, sql: str | Statement, parameters: Parameters = (), cancellation: Cancellation | None = None
     ) -> Outcome:
         """Raises QueryError and whatever stops a cube from answering; see `query.__init__`."""
+        return self.metrics.measure(lambda: self._execute(sql, parameters, cancellation))
+
+    def _execute(
+        self, sql: str | Statement, parameters: Parameters, cancellation: Cancellation | None
+    ) -> Outcome:
         statement = self._prepared.parse(sql) if isinstance(sql, str) else sql
         values = statement.bind(parameters)
         ending = cancellation or self.cancellation()

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
+from rtolap.base.metrics_server import MetricsServer
 from rtolap.format.object_store import ObjectStore
 from rtolap.metadata import paths
 from rtolap.metadata.cubes import ClusterMetadata
@@ -25,6 +26,7 @@ from rtolap.model.cube import Schema
 from rtolap.receiver.assembly import CubeAssembly, OpenConsumer
 from rtolap.receiver.flight import ReceiverFlightServer
 from rtolap.receiver.heartbeats import Heartbeats
+from rtolap.receiver.metrics import ReceiverMetrics
 from rtolap.receiver.reports import cube_stats
 from rtolap.receiver.runner import CubeRunner
 from rtolap.receiver.settings import ReceiverSettings
@@ -45,6 +47,7 @@ class ReceiverService:
         replica_set: str,
         host: str,
         port: int,
+        metrics_port: int = 0,
         token: str,
         data_dir: Path,
         metadata: ClusterMetadata,
@@ -80,8 +83,10 @@ class ReceiverService:
         self._begun = threading.Condition(self._lock)
         self._wake = threading.Event()
         self._stopping = threading.Event()
-        self._server = ReceiverFlightServer(self, host=host, port=port, token=token)
+        metrics = ReceiverMetrics(self.stats).registry
+        self._server = ReceiverFlightServer(self, host=host, port=port, token=token, metrics=metrics)
         self.port: int = self._server.port
+        self._metrics = MetricsServer(metrics, host=host, port=metrics_port, token=token)
         self._election = metadata.store.elect(
             paths.replica_set_election(replica_set), receiver_id, self._wake.set
         )
@@ -104,12 +109,17 @@ class ReceiverService:
 
     def start(self) -> None:
         self._metadata.register_receiver(
-            ReceiverRecord(self.receiver_id, self._host, self.port, self.replica_set)
+            ReceiverRecord(self.receiver_id, self._host, self.port, self.replica_set, self._metrics.port)
         )
         for thread in self._threads:
             thread.start()
         log.info(
-            "receiver %s of %s serves at %s:%d", self.receiver_id, self.replica_set, self._host, self.port
+            "receiver %s of %s serves at %s:%d, metrics at %s",
+            self.receiver_id,
+            self.replica_set,
+            self._host,
+            self.port,
+            self._metrics.url,
         )
 
     def stop(self) -> None:
@@ -124,6 +134,7 @@ class ReceiverService:
             runner.stop()
         self._election.close()
         self._server.shutdown()
+        self._metrics.close()
         self._cubes.close()
 
     # -- what the door asks for -------------------------------------------------------------------------

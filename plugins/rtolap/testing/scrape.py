@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ssl
+
 import httpx
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -31,9 +33,10 @@ class Scrape:
         return any(found == name for found, _ in self._values)
 
 
-def scrape(url: str, token: str) -> Scrape:
-    """`url`: of the service, or of the page itself."""
+def scrape(url: str, token: str, *, ca_file: str | None = None) -> Scrape:
+    """`url`: of the service, or of the page itself. `ca_file`: PEM of whom to trust over https."""
     page = url if url.endswith("/metrics") else f"{url}/metrics"
-    answer = httpx.get(page, headers={"Authorization": f"Bearer {token}"})
+    trusted = True if ca_file is None else ssl.create_default_context(cafile=ca_file)
+    answer = httpx.get(page, headers={"Authorization": f"Bearer {token}"}, verify=trusted)
     answer.raise_for_status()
     return Scrape(answer.text)

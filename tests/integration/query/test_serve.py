@@ -11,13 +11,15 @@ from decimal import Decimal
 from pathlib import Path
 from urllib.parse import quote
 
+import httpx
 import pymysql
 import pytest
 import sqlalchemy
-from rtolap.base.errors import Unavailable
+from rtolap.base.errors import QueryError, Unavailable
 from rtolap.base.users import password_hash
 from rtolap.testing.certificates import Certificates, make_certificates
 from rtolap.testing.prices import define_prices
+from rtolap.testing.scrape import scrape
 from rtolap.testing.services import TOKEN, Services, wait_for
 from rtolap.wire.query_client import QueryClient
 
@@ -156,3 +158,53 @@ def test_the_mysql_door_keeps_to_its_options(services: Services, certificates: C
             with connection.cursor() as cursor:
                 cursor.execute("select 41 + 1")
                 assert cursor.fetchall() == ((42,),)
+
+
+def test_each_process_shows_what_it_has_done(
+    services: Services, tmp_path: Path, unique_name: str, create_topic: Callable[..., str]
+) -> None:
+    """Coordinator, receiver and query service, the first two found as Prometheus finds them."""
+    cube, trusted = unique_name, services.environment["RTOLAP_QUERY_CA"]
+    leader = services.environment["RTOLAP_COORDINATORS"]
+    query = f"https://127.0.0.1:{services.environment['RTOLAP_QUERY_HTTP_PORT']}"
+    targets = httpx.get(
+        f"{leader}/api/v1/metrics-targets", headers={"Authorization": f"Bearer {TOKEN}"}
+    ).json()
+    receiver = next(one["targets"][0] for one in targets if one["labels"].get("receiver") == "r1")
+    assert [f"http://{one['targets'][0]}" for one in targets if len(one["labels"]) == 1] == [leader]
+    for page in (leader, f"http://{receiver}", query):
+        assert httpx.get(f"{page}/metrics", verify=False).status_code == 401
+
+    create_topic(cube)
+    definitions = define_prices(tmp_path, cube, zone="America/New_York")
+    rows = [json.dumps({"ts": "2013-11-03T00:10:00-04:00", "kind": "pen", "price": "1.10"})] * 5
+    (tmp_path / f"{cube}.ndjson").write_text("".join(row + "\n" for row in [*rows, "no event"]))
+    before = scrape(query, TOKEN, ca_file=trusted)
+    shell(services, "create", str(definitions), "--enable")
+    shell(services, "produce", str(tmp_path / f"{cube}.ndjson"))
+    with client(services) as asking:
+        count = f"SELECT COUNT(*) FROM {cube}"
+        wait_for("all is read", lambda: asking.query(count).positions == {cube: {0: 6}})
+        with pytest.raises(QueryError):
+            asking.query("SELECT nothing FROM nowhere")
+
+    after = scrape(query, TOKEN, ca_file=trusted)
+    queries = "rtolap_query_queries_total"
+    assert after(queries, outcome="ok") > before(queries, outcome="ok")
+    assert after(queries, outcome="query") == before(queries, outcome="query") + 1
+    assert after("rtolap_query_partial_rows_total", cube=cube) >= 1
+    assert after("rtolap_query_rows_answered_total") > before("rtolap_query_rows_answered_total")
+    assert after("rtolap_query_queries_running") == 0
+
+    took = scrape(f"http://{receiver}", TOKEN)
+    assert took("rtolap_receiver_events_total", cube=cube) == 5
+    assert took("rtolap_receiver_refused_records_total", cube=cube) == 1
+    assert took("rtolap_receiver_lag_records", cube=cube) == 0
+    assert took("rtolap_receiver_consumer_state", cube=cube, state="CONSUMING") == 1
+    assert took("rtolap_receiver_flight_call_seconds_count", method="do_get", outcome="ok") >= 1
+
+    led = scrape(leader, TOKEN)
+    assert led("rtolap_coordinator_leading") == 1
+    beats = {"method": "POST", "route": "/api/v1/receivers/{receiver_id}/heartbeat", "status": "200"}
+    assert led("rtolap_coordinator_http_requests_total", **beats) >= 1
+    assert led("rtolap_coordinator_lag_records", receiver="r1", cube=cube) == 0

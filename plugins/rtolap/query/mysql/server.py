@@ -11,7 +11,7 @@ from rtolap.base.errors import QueryError, Refused, RtolapError, Unauthorized, U
 from rtolap.base.users import Users
 from rtolap.query.mysql.answers import error_packet
 from rtolap.query.mysql.connection import Connection
-from rtolap.query.mysql.handshake import Tls, log_in
+from rtolap.query.mysql.handshake import Login, Tls, log_in
 from rtolap.query.mysql.packets import ConnectionClosed, PacketStream
 from rtolap.query.mysql.show import Shows
 from rtolap.query.mysql.variables import Session
@@ -89,6 +89,11 @@ class MySqlServer:
         if connection:
             stream.shut()
 
+    def connections(self) -> int:
+        """How many are open, those that are still logging in among them."""
+        with self._lock:
+            return len(self._open)
+
     def _sessions(self) -> list[Session]:
         with self._lock:
             return [connection.session for connection, _, _ in self._open.values() if connection is not None]
@@ -115,6 +120,7 @@ class MySqlServer:
                 if not full:
                     self._open[identity] = (None, stream, thread)
             if full:
+                self._service.metrics.logins.labels("full").inc()
                 self._refuse(stream)
             else:
                 thread.start()
@@ -134,7 +140,7 @@ class MySqlServer:
 
     def _serve(self, stream: PacketStream, identity: int, host: str) -> None:
         try:
-            login = log_in(stream, identity, self._users, self._tls)
+            login = self._log_in(stream, identity)
             session = Session(identity, login.user, host, tls_cipher=stream.tls_cipher, facts=self._facts())
             if login.database:
                 session.use(login.database)
@@ -159,6 +165,15 @@ class MySqlServer:
             with self._lock:
                 self._open.pop(identity, None)
             stream.shut()
+
+    def _log_in(self, stream: PacketStream, identity: int) -> Login:
+        outcome = "refused"
+        try:
+            login = log_in(stream, identity, self._users, self._tls)
+            outcome = "ok"
+            return login
+        finally:
+            self._service.metrics.logins.labels(outcome).inc()
 
     def _facts(self) -> dict[str, str | int]:
         return {

@@ -64,7 +64,7 @@ class HeartbeatResponse(Message):
 
 
 class ReceiverInfo(Message):
-    """`last_seen_ms` is None where this leader has had no heartbeat yet."""
+    """`last_seen_ms` is None where this leader has had no heartbeat yet. `metrics_port`: 0 without one."""
 
     receiver_id: str
     host: str
@@ -74,6 +74,7 @@ class ReceiverInfo(Message):
     reason: str = ""
     is_leader: bool = False
     last_seen_ms: int | None = None
+    metrics_port: int = 0
     cubes: dict[str, CubeReport] = Field(default_factory=dict)
 
 
@@ -85,3 +86,10 @@ class ReplicaSetInfo(Message):
 
 class ReplicaSetRequest(Message):
     receivers: tuple[str, ...]
+
+
+class MetricsTargets(Message):
+    """One entry of Prometheus' HTTP service discovery: `host:port`s, and labels for all that they show."""
+
+    targets: tuple[str, ...]
+    labels: dict[str, str]

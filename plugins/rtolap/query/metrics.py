@@ -1,0 +1,122 @@
+"""What a query service shows to Prometheus: how queries end, how long they take, what they read."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+
+from rtolap.base.errors import RtolapError
+from rtolap.base.metrics import Family, Metrics
+from rtolap.query.outcome import Outcome
+
+OK = "ok"
+ABANDONED = "abandoned"  # closed by its reader before its end
+_UNEXPECTED = RtolapError.code
+
+
+class QueryMetrics:
+    """`outcome` of a query: OK, ABANDONED, or the code of the error that ended it."""
+
+    def __init__(self) -> None:
+        self.registry = Metrics("query")
+        self._queries = self.registry.counter("queries", "Queries that have ended.", ("outcome",))
+        self._seconds = self.registry.histogram(
+            "query_seconds", "A query, from its text to its last row read or its error."
+        )
+        self._running = self.registry.gauge("queries_running", "Queries whose rows are not all read yet.")
+        self._answered = self.registry.counter("rows_answered", "Rows that queries answered.")
+        self._read = self.registry.counter("rows_read", "Rows of history that were read.", ("cube",))
+        self._partial = self.registry.counter(
+            "partial_rows", "Partial aggregates that receivers answered.", ("cube",)
+        )
+        self.logins = self.registry.counter(
+            "mysql_logins", "MySQL connections by what became of their login.", ("outcome",)
+        )
+
+    def measure(self, execute: Callable[[], Outcome]) -> Outcome:
+        """What `execute` returns, measured until its rows are read, it is closed, or it fails."""
+        measured = _Measured(self)
+        try:
+            outcome = execute()
+        except BaseException as error:
+            measured.end(_code(error))
+            raise
+        for stats in outcome.stats:
+            self._read.labels(stats.cube).inc(stats.rows_read)
+            self._partial.labels(stats.cube).inc(stats.partial_rows)
+        return replace(outcome, batches=_MeasuredBatches(outcome, measured))
+
+    def follow(self, mysql_connections: Callable[[], int], rewrites: Callable[[], int]) -> None:
+        """Both are asked at each scrape, from any thread."""
+
+        def sample() -> Iterable[Family]:
+            connections = self.registry.gauge_family("mysql_connections", "Open MySQL connections.")
+            connections.add_metric((), mysql_connections())
+            yield connections
+            rewritten = self.registry.counter_family(
+                "rewrites", "Statements that were not known as they had been rewritten before."
+            )
+            rewritten.add_metric((), rewrites())
+            yield rewritten
+
+        self.registry.sampled(sample)
+
+    def begun(self) -> None:
+        self._running.inc()
+
+    def answered(self, rows: int) -> None:
+        self._answered.inc(rows)
+
+    def ended(self, outcome: str, took_s: float) -> None:
+        self._running.dec()
+        self._queries.labels(outcome).inc()
+        self._seconds.observe(took_s)
+
+
+class _Measured:
+    """One query; `end` counts once."""
+
+    def __init__(self, metrics: QueryMetrics) -> None:
+        self.metrics = metrics
+        self._began_s = time.perf_counter()
+        self._open = True
+        metrics.begun()
+
+    def end(self, outcome: str) -> None:
+        if self._open:
+            self._open = False
+            self.metrics.ended(outcome, time.perf_counter() - self._began_s)
+
+
+class _MeasuredBatches(Iterator[pa.RecordBatch]):
+    """The batches of an outcome as they come; who drops them has abandoned the query."""
+
+    def __init__(self, outcome: Outcome, measured: _Measured) -> None:
+        self._outcome = outcome
+        self._measured = measured
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            batch = next(self._outcome.batches)
+        except StopIteration:
+            self._measured.end(OK)
+            raise
+        except BaseException as error:
+            self._measured.end(_code(error))
+            raise
+        self._measured.metrics.answered(batch.num_rows)
+        return batch
+
+    def close(self) -> None:
+        self._outcome.close()
+        self._measured.end(ABANDONED)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+def _code(error: BaseException) -> str:
+    return error.code if isinstance(error, RtolapError) else _UNEXPECTED
