@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from rtolap.base.errors import Refused
+
+Longs = NDArray[np.int64]
+Mask = NDArray[np.bool_]
 
 REJECTED = pa.schema(
     [pa.field("row", pa.int64()), pa.field("text", pa.string()), pa.field("reason", pa.string())]
@@ -23,6 +29,53 @@ class Rejected:
 
     rows: pa.RecordBatch
     count: int
+
+
+class Refusals:
+    """Collects what becomes Rejected; texts and reasons of at most `rows_max` rows."""
+
+    def __init__(self, rows_max: int) -> None:
+        self.count = 0
+        self._rows_max = rows_max
+        self._kept: list[tuple[int, str, str]] = []
+
+    @property
+    def room(self) -> int:
+        """How many more rows are kept."""
+        return max(self._rows_max - len(self._kept), 0)
+
+    def add(self, numbers: Longs, texts: Callable[[Longs], list[str]], at: Longs, reasons: list[str]) -> None:
+        """Rows `at` of those that `numbers` and `texts` know; `reasons` of at least the first `room`."""
+        self.count += len(at)
+        at = at[: self.room]
+        kept = zip(numbers[at].tolist(), texts(at), reasons, strict=False)
+        self._kept += [(number, text[:TEXT_CHARS_MAX], reason) for number, text, reason in kept]
+
+    def rejected(self) -> Rejected | None:
+        if not self.count:
+            return None
+        columns = [list(column) for column in zip(*sorted(self._kept), strict=True)] or [[], [], []]
+        rows = pa.RecordBatch.from_arrays(
+            [pa.array(column, kind.type) for column, kind in zip(columns, REJECTED, strict=True)],
+            schema=REJECTED,
+        )
+        return Rejected(rows, self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Rows as they were read. `columns`: by source name, as text or as a file has typed them.
+
+    `numbers[i]`: of row i in the body, from 1. `texts(places)`: what was written there. `refused`: rows that
+    could not be read, which `columns` lacks and `total` counts. `absent`: by column, rows without it.
+    """
+
+    columns: dict[str, pa.Array]
+    numbers: Longs
+    texts: Callable[[Longs], list[str]]
+    refused: Refusals
+    total: int
+    absent: dict[str, Mask] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

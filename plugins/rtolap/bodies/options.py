@@ -76,7 +76,7 @@ class CsvOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JsonOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`by_line`: a document a line, else the body is one. `strip_outer_array`: documents are lists of rows."""
+    """`by_line`: a document a line, else one in all. `strip_outer_array`: documents are lists of rows."""
 
     by_line: bool = True
     strip_outer_array: bool = False
