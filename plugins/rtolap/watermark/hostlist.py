@@ -158,11 +158,12 @@ class Hosts:
         for name in new:
             self.index[name] = len(self.names)
             self.names.append(name)
-        more = len(new)
-        self._listed = np.pad(self._listed, (0, more))
-        self._gone = np.pad(self._gone, (0, more))
-        self._until_ms = np.pad(self._until_ms, (0, more))
-        self._end_ms = np.pad(self._end_ms, (0, more), constant_values=NEVER)
+        if new:
+            no = np.zeros(len(new), np.bool_)
+            self._listed = np.concatenate((self._listed, no))
+            self._gone = np.concatenate((self._gone, no))
+            self._until_ms = np.concatenate((self._until_ms, np.zeros(len(new), np.int64)))
+            self._end_ms = np.concatenate((self._end_ms, np.full(len(new), NEVER)))
         at = [self.index[name] for name in names]
         self._listed[at] = True
         self._gone[at] = False

@@ -57,7 +57,7 @@ def totals(rates: Rates, errors: Rates) -> Totals:
     squares = float(np.dot(spread, spread))
     expected = float(rates.sum())
     if isfinite(squares):
-        return Totals(expected, max(expected - sqrt(squares), 0.0), expected + float(spread.sum()))
+        return Totals(expected, max(expected - sqrt(squares), 0.0), expected + float(np.dot(rates, errors)))
     known = np.isfinite(errors)  # hosts of which nothing is known may well have no events
     return Totals(expected, totals(rates[known], errors[known]).least, inf)
 

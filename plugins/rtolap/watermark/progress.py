@@ -68,9 +68,10 @@ class HostProgress:
         more = hosts - self.hosts
         if more <= 0:
             return
-        self._latest_ms = np.pad(self._latest_ms, ((0, 0), (0, more)), constant_values=_ABSENT)
-        self._active_on = np.pad(self._active_on, (0, more))
-        self._combined_ms = np.pad(self._combined_ms, (0, more), constant_values=NEVER)
+        absent = np.full((len(self._latest_ms), more), _ABSENT)
+        self._latest_ms = np.concatenate((self._latest_ms, absent), axis=1)
+        self._active_on = np.concatenate((self._active_on, np.zeros(more, np.int32)))
+        self._combined_ms = np.concatenate((self._combined_ms, np.full(more, NEVER)))
         self.hosts = hosts
 
     def keep(self, hosts: Indices) -> None:
@@ -175,7 +176,8 @@ class HostProgress:
             row = self._rows[partition] = len(self._rows)
             if row >= len(self._latest_ms):
                 rows = max(len(self._latest_ms), _ROWS_FIRST if row else 1)
-                self._latest_ms = np.pad(self._latest_ms, ((0, rows), (0, 0)), constant_values=_ABSENT)
+                more = np.full((rows, self.hosts), _ABSENT)
+                self._latest_ms = np.concatenate((self._latest_ms, more))
             self._generations[partition] = generation
         values: Instants = self._latest_ms[row]
         if generation > self._generations[partition]:

@@ -17,6 +17,8 @@ from rtolap.watermark.snapshot import NEVER, Indices, Instants, Rates
 BEYOND = 2**63 - 1  # every instant
 _SAMPLE = 32
 _SAMPLE_MIN = 64 * _SAMPLE  # fewer hosts are looked at as a whole
+_SORTED_MAX = 768  # so many hosts are sorted in less time than it takes to step
+_STEPS_MAX = 8
 
 
 def scale_bits(window_ms: int, shares_sum: float) -> int:
@@ -97,14 +99,14 @@ def _before(
     if not latest_ms.size:
         return None
     if int(latest_ms.min()) > high - window_ms:
-        mark = _last_within(latest_ms, shares, budget)
+        mark = _convex(latest_ms, shares, budget, high)
         return None if mark >= high else mark
     rest = latest_ms > high - window_ms
     whole = ~rest
     full_ms, full = latest_ms[whole], shares[whole]
     left = budget - int(full.sum()) * window_ms
     if left >= 0:
-        mark = _last_within(latest_ms[rest], shares[rest], left)
+        mark = _convex(latest_ms[rest], shares[rest], left, high)
         if mark >= high:
             return None
         if int(full_ms.max()) + window_ms <= mark:
@@ -117,6 +119,23 @@ def _before(
         return NEVER
     instants = np.concatenate((latest_ms, latest_ms + window_ms))
     return _last_within(instants, np.concatenate((shares, -shares)), budget)
+
+
+def _convex(latest_ms: Instants, shares: NDArray[np.int64], budget: int, high: int) -> int:
+    """The last instant at which F fits, at least `high` if it does there. Nobody has reached `high`, nobody
+    owes a whole window.
+
+    Of many, Newton's steps come down from above and never pass the answer; who is ahead of one is left out.
+    A few are enough unless shares differ by orders of magnitude.
+    """
+    if latest_ms.size >= _SORTED_MAX:
+        for _ in range(_STEPS_MAX):
+            excess = int(np.dot(shares, high - latest_ms)) - budget
+            if excess <= 0:
+                return high
+            high -= -(-excess // int(shares.sum()))
+            shares = shares * (latest_ms < high)
+    return _last_within(latest_ms, shares, budget)
 
 
 def _last_within(instants: Instants, steps: NDArray[np.int64], budget: int) -> int:

@@ -69,9 +69,12 @@ class HostRates:
         self._since_ms = np.full(self.hosts, NEVER, np.int64)
 
     def grow(self, hosts: int) -> None:
-        more = max(hosts - self.hosts, 0)
-        self._columns = {name: np.pad(column, (0, more)) for name, column in self._columns.items()}
-        self._since_ms = np.pad(self._since_ms, (0, more), constant_values=NEVER)
+        more = hosts - self.hosts
+        if more <= 0:
+            return
+        new = np.zeros(more)
+        self._columns = {name: np.concatenate((column, new)) for name, column in self._columns.items()}
+        self._since_ms = np.concatenate((self._since_ms, np.full(more, NEVER)))
         self.hosts += more
 
     def keep(self, hosts: Indices) -> None:
