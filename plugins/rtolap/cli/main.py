@@ -54,6 +54,7 @@ MOUNTS: dict[str, Mount] = {
     "receivers": Mount("rtolap.cli.receivers", "Receivers and replica sets."),
     "receiver": Mount("rtolap.cli.receiver", "Run a receiver."),
     "watermark": Mount("rtolap.cli.watermark", "Watermarks: who is how far, who holds it, pictures."),
+    "stream-load": Mount("rtolap.cli.stream_load", "The door that takes loads of stored tables."),
     "coordinator": Mount("rtolap.cli.coordinator", "Run a coordinator, or ask the leader."),
 }
 

@@ -63,8 +63,8 @@ class DoorOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Storage:
-    """The side of the storage nodes. `names` (those that new tablets may go to) and `addresses` (of those that
-    live) are read with the given connection."""
+    """The side of the storage nodes. `names` (those that new tablets may go to) and `addresses` (where those
+    are that live) are read with the given connection."""
 
     participants: Participants
     hosts: TabletHosts

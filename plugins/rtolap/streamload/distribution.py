@@ -29,11 +29,11 @@ class Writer(Protocol):
     `write` and `finish` raise Refused once the majority of a tablet's replicas is gone.
     """
 
-    def add(self, replicas: Collection[Replica]) -> None:
+    def add_replicas(self, replicas: Collection[Replica]) -> None:
         """Tablets may be written to that were not there when the load began."""
         ...
 
-    def write(self, partition: Partition, bucket: int, rows: pa.RecordBatch) -> None:
+    def write(self, partition: str, bucket: int, batch: pa.RecordBatch) -> None:
         """Blocks while the nodes take nothing."""
         ...
 
@@ -86,9 +86,8 @@ class Distribution:
         if not rows.num_rows:
             return None
         routed = self._split(rows)
-        db, table = self._table.definition.database, self._table.definition.name
         for part in routed.parts:
-            self._writer.write(Partition(db, table, part.partition), part.bucket, part.rows)
+            self._writer.write(part.partition, part.bucket, part.rows)
         count = pc.sum(routed.unroutable).as_py() or 0
         if not count:
             return None
@@ -102,7 +101,7 @@ class Distribution:
         table = self._table.definition
         instants_ms = [part.start_ms for part in wanted]
         self._table = self._tables.catalogue.ensure_partitions(table.database, table.name, instants_ms)
-        self._writer.add(self._table.replicas)
+        self._writer.add_replicas(self._table.replicas)
         self._routing = self._route(self._table)
         return self._routing.split(rows)
 

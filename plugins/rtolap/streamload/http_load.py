@@ -2,7 +2,7 @@
 
 A door takes the body where it is master and was asked on its port for bodies. Otherwise it answers 307 to the
 master's, before it has taken any of the body: a client that sends `Expect: 100-continue` gets the redirect
-instead of the 100. The checks, in order: credentials, redirect, headers, free place; then the 100 and the body.
+instead of the 100. Credentials come first, then redirect, headers, a free place; then the 100 and the body.
 
 The answer is JSON with HTTP 200 also for a failed load. 401: wrong credentials. 429: too many loads run. 503:
 no door is master at the moment.

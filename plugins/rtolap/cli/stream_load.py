@@ -1,0 +1,56 @@
+"""`rtolap stream-load`: the door that takes loads."""
+
+from __future__ import annotations
+
+import logging
+from typing import Annotated
+
+import typer
+
+from rtolap.base.settings import Settings
+from rtolap.streamload.assembly import DoorOptions
+from rtolap.streamload.service import run
+
+app = typer.Typer(help="The Stream Load door.")
+
+
+@app.callback()
+def root() -> None:
+    """Takes loads over HTTP, labelled and in transactions."""
+
+
+@app.command()
+def serve(
+    loads_max: Annotated[int, typer.Option(min=1, help="Loads at a time; more are answered 429.")] = 64,
+    transactions_max: Annotated[
+        int, typer.Option(min=1, help="Running transactions of one database; more are refused.")
+    ] = 100,
+    replication: Annotated[int, typer.Option(min=1, help="Replicas of new partitions.")] = 3,
+    lease_s: Annotated[float, typer.Option(min=1, help="A dead master is replaced after this.")] = 10.0,
+    publish_timeout_s: Annotated[
+        float, typer.Option(min=0, help="A load waits so long for its rows to be visible.")
+    ] = 10.0,
+    precommitted_timeout_s: Annotated[
+        int, typer.Option(min=1, help="The second phase comes within this, or the load is aborted.")
+    ] = 3600,
+    label_keep_s: Annotated[
+        int, typer.Option(min=0, help="Labels that nobody acknowledges; 0: kept for ever.")
+    ] = 12 * 3600,
+    label_count_max: Annotated[
+        int, typer.Option(min=0, help="Of those, at most so many a database; 0: no limit.")
+    ] = 0,
+) -> None:
+    """Run a door until SIGTERM; start several, one of them is master."""
+    settings = Settings()
+    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    options = DoorOptions(
+        lease_ms=round(lease_s * 1000),
+        loads_max=loads_max,
+        transactions_max=transactions_max,
+        precommitted_timeout_ms=precommitted_timeout_s * 1000,
+        publish_timeout_s=publish_timeout_s,
+        label_keep_s=label_keep_s or None,
+        label_count_max=label_count_max or None,
+        replication=replication,
+    )
+    run(settings, options)
