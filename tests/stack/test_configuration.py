@@ -8,13 +8,13 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from rtolap.base.errors import DefinitionError
+from rtolap.base.errors import DefinitionError, Refused
 from rtolap.base.settings import Settings
 from rtolap.stack.components import COMPONENTS, DEFAULT_PORTS, needed_first
 from rtolap.stack.environment import airflow_env, mysql_line, rtolap_settings, write_env_file
 from rtolap.stack.kafka import kafka_config
 from rtolap.stack.layout import StackLayout
-from rtolap.stack.lifecycle import checked_names
+from rtolap.stack.lifecycle import Stack, checked_names
 from rtolap.stack.secrets import ensure_secrets, password_hash, read_secret
 from rtolap.stack.state import StackState, load_state, save_state
 from rtolap.stack.zookeeper import zookeeper_config
@@ -113,3 +113,22 @@ def test_a_part_of_the_stack_waits_only_for_what_is_started_too() -> None:
 def test_an_unknown_component_is_refused_by_name() -> None:
     with pytest.raises(DefinitionError, match="zookeper"):
         checked_names(["zookeper"])
+
+
+def test_the_ledger_is_in_a_file_unless_mariadb_is_asked_for(layout: StackLayout) -> None:
+    in_a_file = rtolap_settings(layout, DEFAULT_PORTS)
+    assert in_a_file["RTOLAP_LEDGER"] == f"sqlite:///{layout.data}/ledger.db"
+    on_a_server = rtolap_settings(layout, DEFAULT_PORTS, mariadb=True)
+    assert on_a_server["RTOLAP_LEDGER"] == f"mysql://rtolap@127.0.0.1:{DEFAULT_PORTS['mariadb']}/rtolap"
+    assert on_a_server["RTOLAP_LEDGER_PASSWORD_FILE"] == str(layout.secret("mariadb-password"))
+    assert read_secret(layout, "mariadb-password") not in str(on_a_server)
+
+
+def test_a_stack_keeps_the_database_of_its_stored_tables(layout: StackLayout) -> None:
+    settings = rtolap_settings(layout, DEFAULT_PORTS)
+    before = StackState(
+        dict(DEFAULT_PORTS), ("mariadb", "stream-load"), settings | {"RTOLAP_LEDGER": "mysql://x"}
+    )
+    save_state(layout, before)
+    with pytest.raises(Refused, match="in another database"):
+        Stack(layout).up(("stream-load",), {}, lambda name, phase, note: None)

@@ -54,6 +54,10 @@ class Settings(BaseSettings):
         default=None, description="PEM chain of both ports; with stream_load_tls_key"
     )
     stream_load_tls_key: Path | None = None
+    stream_load_ca: Path | None = Field(
+        default=None, description="PEM whom clients of Stream Load doors trust; None: the system's"
+    )
+    storage_port: int = Field(default=7050, description="Flight port of this host's storage node")
     ledger: str = Field(
         default="sqlite:////var/lib/rtolap/ledger.db",
         description="mysql://user@host:port/database or sqlite:///path, without a password",

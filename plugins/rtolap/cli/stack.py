@@ -93,13 +93,20 @@ def up(
     port: Annotated[
         list[str] | None, typer.Option(help="NAME=NUMBER, repeatable; a taken one gives way to a free one.")
     ] = None,
+    stream_load: Annotated[
+        bool, typer.Option("--stream-load", help="Also a Stream Load door and a storage node.")
+    ] = False,
+    mariadb: Annotated[
+        bool, typer.Option("--mariadb", help="Also MariaDB, with the ledger of loads in it.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Start all components that do not run, and wait until they answer. Harmless when all run."""
     started_s = time.monotonic()
     stack = Stack(StackLayout(dir))
     with ProgressView() as progress:
-        state = stack.up(_names(only), _ports(port or []), progress)
+        also = (("stream-load", "storage") if stream_load else ()) + (("mariadb",) if mariadb else ())
+        state = stack.up(_names(only), _ports(port or []), progress, also=also)
     if as_json:
         print_json(
             {

@@ -1,6 +1,7 @@
 """The parts of a stack: what each needs first, the ports it owns, and its spec.
 
 zookeeper, kafka ──▶ coordinator ──▶ query
+(mariadb) ──▶ (stream-load) ──▶ (storage); in parentheses: only when they are asked for
 agent: nothing
 airflow-api, airflow-scheduler, airflow-dag-processor, airflow-triggerer: only their database, which the
 first of them migrates; tasks reach the API server later
@@ -15,11 +16,20 @@ from functools import partial
 
 from rtolap.stack import airflow
 from rtolap.stack.artifacts import java_artifacts
-from rtolap.stack.environment import HOST, STACK_MARK, service_env
+from rtolap.stack.environment import (
+    HOST,
+    MARIADB_DATABASE,
+    MARIADB_SECRET,
+    MARIADB_USER,
+    STACK_MARK,
+    service_env,
+)
 from rtolap.stack.kafka import kafka_spec
 from rtolap.stack.layout import StackLayout
+from rtolap.stack.mariadb import mariadb_spec
 from rtolap.stack.names import DEFAULT_PORTS as DEFAULT_PORTS
-from rtolap.stack.probes import http_missing, mysql_missing
+from rtolap.stack.probes import http_missing, mysql_missing, storage_missing
+from rtolap.stack.secrets import read_secret
 from rtolap.stack.spec import ProcessSpec
 from rtolap.stack.zookeeper import zookeeper_spec
 
@@ -35,11 +45,13 @@ class Surroundings:
 
 @dataclass(frozen=True)
 class Component:
-    """`needs`: components that must answer before this one is started."""
+    """`needs`: components that must answer before this one is started, as far as they are started at all.
+    `on_request`: not among those that a bare `up` starts."""
 
     name: str
     needs: tuple[str, ...]
     spec: Callable[[Surroundings], ProcessSpec]
+    on_request: bool = False
 
 
 def _zookeeper(around: Surroundings) -> ProcessSpec:
@@ -50,6 +62,17 @@ def _zookeeper(around: Surroundings) -> ProcessSpec:
 def _kafka(around: Surroundings) -> ProcessSpec:
     folder, ports = around.layout.run("kafka"), around.ports
     return _marked(kafka_spec(java_artifacts(), folder, ports["kafka"], ports["kafka-controller"]), around)
+
+
+def _mariadb(around: Surroundings) -> ProcessSpec:
+    password = read_secret(around.layout, MARIADB_SECRET)
+    spec = mariadb_spec(
+        around.layout.run("mariadb"),
+        around.ports["mariadb"],
+        databases=(MARIADB_DATABASE,),
+        users={MARIADB_USER: password},
+    )
+    return _marked(spec, around)
 
 
 def _marked(spec: ProcessSpec, around: Surroundings) -> ProcessSpec:
@@ -84,6 +107,13 @@ def _query_missing(ports: Mapping[str, int]) -> str | None:
     return _health("query-http")(ports) or mysql_missing(HOST, ports["query-mysql"])
 
 
+def _storage(around: Surroundings) -> ProcessSpec:
+    ports = around.ports
+    url = f"http://{HOST}:{ports['stream-load']}/api/v1/storage-nodes"
+    token, address = read_secret(around.layout, "token"), f"{HOST}:{ports['storage']}"
+    return _service("storage", ("storage",), lambda _: storage_missing(url, token, address), around)
+
+
 def _agent(around: Surroundings) -> ProcessSpec:
     arguments = ("--jobs-dir", around.settings["RTOLAP_SPARK_JOBS_DIR"])
     return _service("agent", ("agent",), _health("agent"), around, arguments)
@@ -98,11 +128,19 @@ COMPONENTS: dict[str, Component] = {
     for component in (
         Component("zookeeper", (), _zookeeper),
         Component("kafka", (), _kafka),
+        Component("mariadb", (), _mariadb, on_request=True),
         Component(
             "coordinator",
             ("zookeeper", "kafka"),
             partial(_service, "coordinator", ("coordinator",), _health("coordinator")),
         ),
+        Component(
+            "stream-load",
+            ("mariadb",),
+            partial(_service, "stream-load", ("stream-load", "stream-load-body"), _health("stream-load")),
+            on_request=True,
+        ),
+        Component("storage", ("stream-load",), _storage, on_request=True),
         Component("agent", (), _agent),
         Component(
             "query",

@@ -17,11 +17,25 @@ from rtolap.stack.secrets import SQL_USER, read_secret
 # In the environment of everything the stack starts, and so of what those start: `down` finds them by it.
 STACK_MARK = "RTOLAP_STACK_ID"
 HOST = "127.0.0.1"
+MARIADB_DATABASE = MARIADB_USER = "rtolap"
+MARIADB_SECRET = "mariadb-password"
 
 
-def rtolap_settings(layout: StackLayout, ports: Mapping[str, int]) -> dict[str, str]:
-    """`RTOLAP_*` variables: how everything finds everything. They name files of secrets, never secrets."""
+def rtolap_settings(
+    layout: StackLayout, ports: Mapping[str, int], *, mariadb: bool = False
+) -> dict[str, str]:
+    """`RTOLAP_*` variables: how everything finds everything. They name files of secrets, never secrets.
+
+    The ledger is in a file, or with `mariadb` on the stack's server.
+    """
+    ledger = {"RTOLAP_LEDGER": f"sqlite:///{layout.data / 'ledger.db'}"}
+    if mariadb:
+        ledger = {
+            "RTOLAP_LEDGER": f"mysql://{MARIADB_USER}@{HOST}:{ports['mariadb']}/{MARIADB_DATABASE}",
+            "RTOLAP_LEDGER_PASSWORD_FILE": str(layout.secret(MARIADB_SECRET)),
+        }
     return {
+        **ledger,
         "RTOLAP_HOST": HOST,
         "RTOLAP_ZOOKEEPER": f"{HOST}:{ports['zookeeper']}",
         "RTOLAP_KAFKA": f"{HOST}:{ports['kafka']}",
@@ -30,6 +44,9 @@ def rtolap_settings(layout: StackLayout, ports: Mapping[str, int]) -> dict[str, 
         "RTOLAP_QUERY_HTTP_PORT": str(ports["query-http"]),
         "RTOLAP_QUERY_MYSQL_PORT": str(ports["query-mysql"]),
         "RTOLAP_AGENT_PORT": str(ports["agent"]),
+        "RTOLAP_STREAM_LOAD_PORT": str(ports["stream-load"]),
+        "RTOLAP_STREAM_LOAD_BODY_PORT": str(ports["stream-load-body"]),
+        "RTOLAP_STORAGE_PORT": str(ports["storage"]),
         "RTOLAP_DATA_DIR": str(layout.data),
         "RTOLAP_OBJECT_STORE": layout.store.as_uri(),
         "RTOLAP_TOKEN_FILE": str(layout.secret("token")),

@@ -34,12 +34,23 @@ class Stack:
         self.layout = StackLayout(layout.root.absolute())
         self._claims = claims or PortClaims()
 
-    def up(self, only: Collection[str], wanted_ports: Mapping[str, int], progress: Progress) -> StackState:
+    def up(
+        self,
+        only: Collection[str],
+        wanted_ports: Mapping[str, int],
+        progress: Progress,
+        *,
+        also: Collection[str] = (),
+    ) -> StackState:
         """Start what does not run, each part as soon as those it needs answer; returns when all answer.
+
+        `only` these; without it all that need not be asked for, and those of `also`.
 
         Raises ProcessFailed naming the parts that failed; the others stay up, to be looked at or stopped.
         """
-        names = checked_names(only) or tuple(COMPONENTS)
+        names = checked_names(only) or tuple(
+            name for name, component in COMPONENTS.items() if not component.on_request or name in also
+        )
         for port_name in wanted_ports:
             if port_name not in DEFAULT_PORTS:
                 raise DefinitionError(
@@ -65,8 +76,8 @@ class Stack:
         """Stop everything, dependants first; returns how many left-over processes had to be ended.
 
         1. Airflow, so that nobody asks for new processes     2. the agent's children, by the agent
-        3. the agent and the query service                    4. what is left of anybody's children
-        5. coordinator, Kafka, ZooKeeper                      6. whatever still carries the stack's mark
+        3. agent, query service, storage, stream load         4. what is left of anybody's children
+        5. coordinator, Kafka, ZooKeeper, MariaDB             6. whatever still carries the stack's mark
         A crash in between leaves pid files and marks: the next `down` goes on from there.
         """
         old = load_state(self.layout)
@@ -78,8 +89,8 @@ class Stack:
             airflow = [name for name in processes if name.startswith("airflow-")]
             stop_all(processes, airflow, progress)
             self._stop_agent_children(processes, state)
-            stop_all(processes, ["agent", "query"], progress)
-            rest = ["coordinator", "kafka", "zookeeper"]
+            stop_all(processes, ["agent", "query", "storage", "stream-load"], progress)
+            rest = ["coordinator", "kafka", "zookeeper", "mariadb"]
             spare = {pid for name in rest if name in processes and (pid := processes[name].pid())}
             left = sweep(self.layout, spare)
             for name in rest:
@@ -145,7 +156,9 @@ class Stack:
             ports = self._claims.choose(self.layout, lambda taken: choose_ports(preferred, taken))
             ports = {name: ports[name] for name in DEFAULT_PORTS}
         ordered = tuple(name for name in COMPONENTS if name in components)
-        return StackState(ports, ordered, rtolap_settings(self.layout, ports))
+        settings = rtolap_settings(self.layout, ports, mariadb="mariadb" in components)
+        _check_ledger(old, settings)
+        return StackState(ports, ordered, settings)
 
     def _stop_agent_children(self, processes: Mapping[str, ManagedProcess], state: StackState) -> None:
         """Ask the agent, so that it remembers them as stopped. One that does not answer is swept later."""
@@ -178,6 +191,20 @@ class Stack:
                         ) from None
                     time.sleep(0.1)
             yield
+
+
+def _check_ledger(old: StackState | None, settings: Mapping[str, str]) -> None:
+    """What is loaded stands in its ledger: a stack does not change from one database to another by itself."""
+    if old is None or "stream-load" not in old.components:
+        return
+    before, after = old.settings.get("RTOLAP_LEDGER", ""), settings["RTOLAP_LEDGER"]
+    if before.partition(":")[0] != after.partition(":")[0]:
+        raise Refused(
+            "the stack's stored tables are in another database",
+            expected=f"{before.partition(':')[0]}, as before",
+            found=after.partition(":")[0],
+            action="start it as before (with or without mariadb), or in another folder",
+        )
 
 
 def checked_names(names: Collection[str]) -> tuple[str, ...]:

@@ -6,7 +6,10 @@ from __future__ import annotations
 COMPONENT_NAMES = (
     "zookeeper",
     "kafka",
+    "mariadb",
     "coordinator",
+    "stream-load",
+    "storage",
     "agent",
     "query",
     "airflow-api",
@@ -25,5 +28,9 @@ DEFAULT_PORTS: dict[str, int] = {
     "query-http": 7090,
     "query-mysql": 7306,
     "agent": 7060,
+    "stream-load": 7030,
+    "stream-load-body": 7040,
+    "storage": 7050,
+    "mariadb": 3306,
     "airflow": 8080,
 }

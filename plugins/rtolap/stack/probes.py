@@ -86,5 +86,19 @@ def airflow_missing(api_url: str, part: str, started_s: float) -> str | None:
     return None if status == "healthy" else f"{part}: {status}"
 
 
-def _get(url: str) -> httpx.Response:
-    return httpx.get(url, timeout=_TIMEOUT_S, follow_redirects=False, trust_env=False, verify=_TLS)
+def storage_missing(nodes_url: str, token: str, address: str) -> str | None:
+    """None when the door at `nodes_url` has had a heartbeat of the storage node at `address`, host:port."""
+    try:
+        answer = _get(nodes_url, {"Authorization": f"Bearer {token}"})
+        nodes: list[dict[str, Any]] = answer.raise_for_status().json()
+    except (httpx.HTTPError, ValueError) as error:
+        return f"GET {nodes_url}: {error or type(error).__name__}"
+    if any(node["address"] == address and node["alive"] for node in nodes):
+        return None
+    return f"storage node at {address}: no heartbeat yet"
+
+
+def _get(url: str, headers: dict[str, str] | None = None) -> httpx.Response:
+    return httpx.get(
+        url, headers=headers, timeout=_TIMEOUT_S, follow_redirects=False, trust_env=False, verify=_TLS
+    )

@@ -18,6 +18,7 @@ def ensure_secrets(layout: StackLayout) -> None:
     layout.secrets.chmod(0o700)
     _ensure(layout, "token", secrets.token_urlsafe(32))
     _ensure(layout, "sql-password", secrets.token_urlsafe(18))
+    _ensure(layout, "mariadb-password", secrets.token_urlsafe(18))
     _ensure(layout, "airflow-jwt", secrets.token_hex(64))  # Airflow asks for at least 64 bytes
     _ensure(layout, "airflow-api", secrets.token_hex(32))
     _ensure(layout, "airflow-fernet", base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())
