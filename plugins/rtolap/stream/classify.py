@@ -20,6 +20,7 @@ Reason = Literal[
     "not_an_object",
     "wrong_type",
     "nested_value",
+    "missing_value",
     "unknown_column",
     "invalid_time",
     "missing_time",

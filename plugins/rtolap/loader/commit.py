@@ -1,0 +1,60 @@
+"""The commit role: the end of the longest row of loaded batches moves on; labels are given back.
+
+    1. commit         the end of the row without a hole is durable
+    2. acknowledge    labels of the row's batches, except the newest, once no request of theirs can be under
+                      way any more: a request that comes after its label is forgotten would be taken again
+    3. delete         their records, with the next commit
+
+A crash after 2 acknowledges again, which is harmless; no label is left behind, for its record is still there.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+
+from rtolap.ledger.offsets import OffsetsRecord, OffsetsRecords
+from rtolap.loader.ownership import Ownership
+from rtolap.loader.sink import Sink
+from rtolap.model.loader import Loader
+
+
+class Committer:
+    def __init__(
+        self, loader: Loader, records: OffsetsRecords, ownership: Ownership, sink: Sink, *, labels_kept: bool
+    ) -> None:
+        self._loader = loader
+        self._records = records
+        self._ownership = ownership
+        self._sink = sink
+        self._labels_kept = labels_kept
+
+    def round(self, now_ms: int) -> int | None:
+        """The number of the last batch of the row. Raises the sink's and the ledger's errors: nothing is lost
+        by them, the next round does it."""
+        lease = self._ownership.lease
+        row = _row(self._records.all(lease.name))
+        if not row:
+            return None
+        if not row[-1].committed:
+            self._records.commit(lease, keep_from=row[0].sequence_id)
+        ripe = list(takewhile(lambda record: self._is_ripe(record, now_ms), row[:-1]))
+        if ripe:
+            if self._labels_kept and (sent := [record.label for record in ripe if record.attempts]):
+                self._sink.acknowledge(self._loader.database, sent)
+            self._records.commit(lease, keep_from=ripe[-1].sequence_id + 1)
+        return row[-1].sequence_id
+
+    def _is_ripe(self, record: OffsetsRecord, now_ms: int) -> bool:
+        return record.loaded_at_ms is not None and (
+            record.attempts == 0 or record.loaded_at_ms + self._loader.sink.timeout_ms <= now_ms
+        )
+
+
+def _row(records: tuple[OffsetsRecord, ...]) -> list[OffsetsRecord]:
+    """Loaded ones from the first, up to a hole."""
+    row = []
+    for record in records:
+        if not record.loaded:
+            break
+        row.append(record)
+    return row

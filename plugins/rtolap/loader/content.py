@@ -1,0 +1,57 @@
+"""What a batch holds: the records of a range, in an order that does not depend on how they arrived."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+
+import numpy as np
+
+from rtolap.model.offsets import Offsets
+from rtolap.stream.consumer import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Records by partition and offset. `sha256` covers the places and values of all of them, so that the same
+    range gives the same sum, whatever the table's columns or the format are by then."""
+
+    batch: Batch
+    bytes: int
+
+    @property
+    def sha256(self) -> str:
+        batch, digest = self.batch, hashlib.sha256()
+        lengths = np.fromiter((-1 if value is None else len(value) for value in batch.values), np.int64)
+        for array in (batch.partitions, batch.offsets, lengths):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        digest.update(b"".join(value for value in batch.values if value is not None))
+        return digest.hexdigest()
+
+
+def content_of(batches: Sequence[Batch], end: Offsets | None = None) -> Content:
+    """What was polled, in order. With `end`, without what lies at or beyond it."""
+    values = [value for batch in batches for value in batch.values]
+    partitions = np.concatenate([np.zeros(0, np.int32), *(batch.partitions for batch in batches)])
+    offsets = np.concatenate([np.zeros(0, np.int64), *(batch.offsets for batch in batches)])
+    order = np.lexsort((offsets, partitions))
+    if end is not None and len(values):
+        ends = np.zeros(int(partitions.max()) + 1, np.int64)
+        for partition, at in end.items():
+            if partition < len(ends):
+                ends[partition] = at
+        order = order[offsets[order] < ends[partitions[order]]]
+    if len(order) != len(values) or (np.diff(order) != 1).any():
+        values = list(_taken(values, order.tolist()))
+        partitions, offsets = partitions[order], offsets[order]
+    size = sum(map(len, filter(None, values)))
+    return Content(Batch(values, partitions.astype(np.int32), offsets.astype(np.int64)), size)
+
+
+def _taken(values: list[bytes | None], order: list[int]) -> Sequence[bytes | None]:
+    if len(order) < 2:  # itemgetter gives one item bare
+        return [values[place] for place in order]
+    taken: tuple[bytes | None, ...] = itemgetter(*order)(values)
+    return taken

@@ -1,0 +1,28 @@
+"""A job's configuration as the ledger keeps it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rtolap.base.errors import Corrupted
+from rtolap.ledger.load_jobs import LoadJob
+from rtolap.model.loader import Loader
+from rtolap.model.offsets import Offsets
+
+
+class JobConfig(msgspec.Struct, frozen=True):
+    """`start_at`: where a job that was reset begins, beside what its definition says."""
+
+    loader: Loader
+    start_at: Offsets | None = None
+
+
+def write_config(config: JobConfig) -> str:
+    return msgspec.json.encode(config).decode()
+
+
+def read_config(job: LoadJob) -> JobConfig:
+    try:
+        return msgspec.json.decode(job.config, type=JobConfig)
+    except msgspec.MsgspecError as error:
+        raise Corrupted(f"the configuration of job {job.job_id} cannot be read", found=str(error)) from error

@@ -1,0 +1,156 @@
+"""The consume role: what is polled becomes batches, each recorded before anybody may send it.
+
+    1. poll until the batch is full or its time is over
+    2. seal: the range ends at the consumer's position in every partition
+    3. record it                    crash before: the range is read and sealed anew, perhaps elsewhere
+    4. hand it to the send role     crash before: recovery finds a record that was never sent
+
+Until step 3 is known to stand nothing more is polled: a record whose commit is in doubt is read back.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import CommitConflict, NotFound, Unavailable
+from rtolap.ledger.offsets import OffsetsRecord, OffsetsRecords
+from rtolap.loader.content import Content, content_of
+from rtolap.loader.labels import label_of
+from rtolap.loader.ownership import Ownership
+from rtolap.loader.states import StopCause, Stopped
+from rtolap.loader.window import Pending, Window
+from rtolap.model.loader import Loader
+from rtolap.model.offsets import Offsets
+from rtolap.stream.consumer import Batch, OffsetsGone, StreamConsumer
+
+PARTITIONS_CHECK_S = 10.0
+
+
+@dataclass(frozen=True)
+class _Sealed:
+    start: Offsets
+    end: Offsets
+    content: Content
+
+
+class Source:
+    """Of one thread. `positions`: where the last record ends, of all partitions that were known then."""
+
+    def __init__(
+        self,
+        loader: Loader,
+        incarnation: int,
+        consumer: StreamConsumer,
+        records: OffsetsRecords,
+        ownership: Ownership,
+        window: Window,
+        clock: Clock,
+        *,
+        positions: Offsets,
+        next_sequence: int,
+    ) -> None:
+        self._loader = loader
+        self._incarnation = incarnation
+        self._consumer = consumer
+        self._records = records
+        self._ownership = ownership
+        self._window = window
+        self._clock = clock
+        self._start = dict(positions)
+        self._sequence = next_sequence
+        self._held: list[Batch] = []
+        self._held_rows = self._held_bytes = 0
+        self._first_s = 0.0
+        self._sealed: _Sealed | None = None
+        self._next_check_s = clock.monotonic_s()
+        consumer.assign(dict(positions))
+
+    @property
+    def next_label(self) -> str:
+        return label_of(self._loader.name, self._incarnation, self._sequence)
+
+    def step(self, timeout_s: float) -> bool:
+        """Do a little, waiting no longer than this; whether anything was done. Raises Stopped, NotLeader, and
+        Unavailable or CommitUnknown, after which the same step is due again."""
+        if self._sealed is not None:
+            return self._hand_over(self._sealed, timeout_s)
+        self._look_for_partitions()
+        self._poll(min(timeout_s, self._left_s()) if self._held else timeout_s)
+        if self._held and self._is_due():
+            end = self._consumer.position()
+            self._sealed = _Sealed(dict(self._start), end, content_of(self._held))
+            self._held, self._held_rows, self._held_bytes = [], 0, 0
+            return self._hand_over(self._sealed, 0.0)
+        return bool(self._held)
+
+    def _poll(self, timeout_s: float) -> None:
+        batch = self._loader.batch
+        try:
+            polled = self._consumer.poll(
+                batch.rows - self._held_rows, timeout_s, bytes_max=batch.bytes - self._held_bytes
+            )
+        except OffsetsGone as error:
+            cause = StopCause.OFFSETS_GONE if error.position < error.start else StopCause.OFFSETS_BEYOND
+            raise Stopped(
+                cause,
+                f"{error.topic} partition {error.partition} cannot be read on",
+                expected=f"offset {error.position}",
+                found=f"a log from {error.start} to {error.end}",
+                action="`rtolap loader reset` goes on from what the topic holds; what is between is lost",
+            ) from error
+        except NotFound as error:
+            raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
+        if len(polled):
+            if not self._held:
+                self._first_s = self._clock.monotonic_s()
+            self._held.append(polled)
+            self._held_rows += len(polled)
+            self._held_bytes += sum(map(len, filter(None, polled.values)))
+
+    def _is_due(self) -> bool:
+        batch = self._loader.batch
+        return self._held_rows >= batch.rows or self._held_bytes >= batch.bytes or self._left_s() <= 0
+
+    def _left_s(self) -> float:
+        return max(0.0, self._first_s + self._loader.batch.interval_ms / 1000 - self._clock.monotonic_s())
+
+    def _hand_over(self, sealed: _Sealed, timeout_s: float) -> bool:
+        if not self._window.wait_for_room(timeout_s):
+            return False
+        record = self._recorded(sealed)
+        self._sealed = None
+        self._start = sealed.end
+        self._sequence += 1
+        self._window.add(Pending(record, sealed.content))
+        return True
+
+    def _recorded(self, sealed: _Sealed) -> OffsetsRecord:
+        lease = self._ownership.lease
+        try:
+            return self._records.insert(lease, self._sequence, self.next_label, sealed.start, sealed.end)
+        except CommitConflict:
+            # our own insert, of which we were not told that it stands; nobody else can have made it
+            for record in self._records.all(lease.name):
+                if record.sequence_id == self._sequence and record.epoch == lease.epoch:
+                    assert (record.start_offsets, record.end_offsets) == (sealed.start, sealed.end)
+                    return record
+            raise
+
+    def _look_for_partitions(self) -> None:
+        """New ones are read from offset 0, not from where their log begins: what retention took is missed."""
+        now_s = self._clock.monotonic_s()
+        if now_s < self._next_check_s:
+            return
+        self._next_check_s = now_s + PARTITIONS_CHECK_S
+        try:
+            present = set(self._consumer.partitions())
+        except NotFound as error:
+            raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
+        except Unavailable:
+            return  # the broker's trouble is told by the consumer; the next look comes
+        if gone := sorted(self._start.keys() - present):
+            raise Stopped(StopCause.TOPIC_GONE, f"{self._consumer.topic} has no partitions {gone} any more")
+        if new := present - self._start.keys():
+            self._consumer.add_partitions(dict.fromkeys(new, 0))
+            self._start |= dict.fromkeys(new, 0)

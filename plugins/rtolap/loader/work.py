@@ -1,0 +1,186 @@
+"""One job, owned: what its roles need, put together; and how it begins.
+
+1. take the lease: the epoch rises, and no write of an earlier owner stands any more
+2. the table's columns
+3. no record yet: the origin is recorded, an empty batch 0 that is loaded at once, so that where the job
+   began is known before anything is read
+4. records that are not loaded go to the send role, which asks for each, the oldest first; nothing is read
+   before they are settled
+5. the next label must be unknown to the sink, or somebody else uses this job's labels
+6. reading goes on where the last record ends; a partition that is new is read from its beginning
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import CommitConflict
+from rtolap.ledger.load_jobs import LoadJob, LoadJobs, LoadJobState
+from rtolap.ledger.offsets import Loaded, OffsetsRecord, OffsetsRecords
+from rtolap.loader.columns import Columns
+from rtolap.loader.commit import Committer
+from rtolap.loader.job import JobConfig, read_config
+from rtolap.loader.labels import label_of
+from rtolap.loader.ownership import Ownership
+from rtolap.loader.progress import Progress
+from rtolap.loader.rejects import RejectBox
+from rtolap.loader.settle import Outcome, Settler
+from rtolap.loader.sink import Sink
+from rtolap.loader.source import Source
+from rtolap.loader.states import StopCause, Stopped
+from rtolap.loader.window import Pending, Window
+from rtolap.model.loader import Loader
+from rtolap.model.offsets import Offsets
+from rtolap.stream.consumer import StreamConsumer
+from rtolap.wire.stream_load import LoadState
+
+ORIGIN = 0
+
+
+class Work:
+    """Made by `begin`; its roles may each be driven by a thread of their own."""
+
+    def __init__(
+        self,
+        job: LoadJob,
+        config: JobConfig,
+        jobs: LoadJobs,
+        records: OffsetsRecords,
+        ownership: Ownership,
+        sink: Sink,
+        open_consumer: Callable[[], StreamConsumer],
+        box: RejectBox,
+        clock: Clock,
+    ) -> None:
+        self.job = job
+        self.loader: Loader = config.loader
+        self.ownership = ownership
+        self.progress = Progress()
+        self.columns = Columns(sink, self.loader)
+        self.clock = clock
+        self._config = config
+        self._jobs = jobs
+        self._records = records
+        self._sink = sink
+        self._open_consumer = open_consumer
+        self._box = box
+        self.columns.refresh()
+        self._labels_kept = sink.keeps_labels()
+        self.window = Window(self.loader.parallel + 1, ordered=lambda: self.columns.target.ordered)
+        self.committer = Committer(self.loader, records, ownership, sink, labels_kept=self._labels_kept)
+        self.source = self._begin()
+
+    def settler(self) -> Settler:
+        """For one more thread."""
+        return Settler(
+            self.loader,
+            self._sink,
+            self._records,
+            self.ownership,
+            self.columns,
+            self._open_consumer,
+            self._box,
+            self.clock,
+            self.progress,
+            labels_kept=self._labels_kept,
+        )
+
+    def settle_once(
+        self, settler: Settler, timeout_s: float = 0.0, choose: Callable[[list[int]], int] = min
+    ) -> Outcome | None:
+        """One attempt at one batch, None when there is none."""
+        pending = self.window.take(timeout_s, choose)
+        if pending is None:
+            return None
+        outcome = Outcome.AGAIN
+        try:
+            self.progress.attempted()
+            outcome = settler.attempt(pending)
+        finally:
+            (self.window.settled if outcome is Outcome.SETTLED else self.window.give_back)(pending)
+        return outcome
+
+    def wanted(self) -> LoadJobState:
+        return self._jobs.get(self.job.job_id).state
+
+    def fail(self, reason: Stopped) -> None:
+        self._jobs.report(self.ownership.lease, LoadJobState.FAILED, str(reason))
+
+    def loaded_offsets(self) -> Offsets:
+        """Where the longest row of loaded batches ends."""
+        found: Offsets = {}
+        for record in self._records.all(self.job.job_id):
+            if not record.loaded:
+                break
+            found = record.end_offsets
+        return found
+
+    def _begin(self) -> Source:
+        records = self._records.all(self.job.job_id) or (self._origin(),)
+        for record in records:
+            if not record.loaded:
+                self.window.add(Pending(record, None, must_ask=True), recovered=True)
+        last = records[-1]
+        consumer = self._open_consumer()
+        source = Source(
+            self.loader,
+            self.job.incarnation,
+            consumer,
+            self._records,
+            self.ownership,
+            self.window,
+            self.clock,
+            positions=last.end_offsets,
+            next_sequence=last.sequence_id + 1,
+        )
+        state = self._sink.state(self.loader.database, source.next_label)
+        if state is not LoadState.UNKNOWN:
+            raise Stopped(
+                StopCause.LABEL_FOREIGN,
+                f"label {source.next_label} is {state}, and nothing was ever sent under it",
+                action="another job of this name loads into the same database: rename one of them",
+            )
+        return source
+
+    def _origin(self) -> OffsetsRecord:
+        """Recorded and loaded in two writes: between them it is an empty range, which settles by itself."""
+        at = self._start_offsets()
+        label = label_of(self.loader.name, self.job.incarnation, ORIGIN)
+        try:
+            self._records.insert(self.ownership.lease, ORIGIN, label, at, at)
+        except CommitConflict:
+            return self._records.all(self.job.job_id)[0]
+        return self._records.mark_loaded(self.ownership.lease, ORIGIN, Loaded(None, 0))
+
+    def _start_offsets(self) -> Offsets:
+        consumer = self._open_consumer()
+        try:
+            ranges = {partition: consumer.log_range(partition) for partition in consumer.partitions()}
+        finally:
+            consumer.close()
+        begin = self.loader.start == "earliest"
+        found = {partition: known.start if begin else known.end for partition, known in ranges.items()}
+        return found | {p: at for p, at in (self._config.start_at or {}).items() if p in found}
+
+
+def begin(
+    job_id: str,
+    owner: str,
+    jobs: LoadJobs,
+    records: OffsetsRecords,
+    sink: Sink,
+    open_consumer: Callable[[Loader], StreamConsumer],
+    box: RejectBox,
+    clock: Clock,
+) -> Work:
+    """Raises NotYet while another process owns the job; Stopped, which is reported to the job first."""
+    ownership = Ownership(jobs.leases, job_id, owner)
+    job = jobs.get(job_id)
+    config = read_config(job)
+    loader = config.loader
+    try:
+        return Work(job, config, jobs, records, ownership, sink, lambda: open_consumer(loader), box, clock)
+    except Stopped as reason:
+        jobs.report(ownership.lease, LoadJobState.FAILED, str(reason))
+        raise
