@@ -284,3 +284,53 @@ def test_a_callers_files_are_there_for_the_process_and_go_with_it(tmp_path: Path
             await agent.ensure("b", spec(2, "true", files={"../x": ""}))
 
     run(tmp_path, scenario)
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, "SUCCEEDED"), (3, "FAILED")])
+def test_a_final_exit_code_ends_a_long_running_process_without_a_restart(
+    tmp_path: Path, code: int, state: str
+) -> None:
+    final = RestartPolicy(max=5, backoff_s=0.01, final_codes=(0, 3))
+
+    async def scenario(agent: Supervisor) -> None:
+        await agent.ensure("l0", spec(1, f"echo said; exit {code}", restart=final))
+        status = await until(agent, "l0", "SUCCEEDED", "FAILED")
+        assert (status.state, status.exit_code, status.restarts) == (state, code, 0)
+        assert status.log_tail[-1] == "said"
+
+    run(tmp_path, scenario)
+
+
+def test_any_other_exit_code_is_a_crash_that_is_restarted(tmp_path: Path) -> None:
+    final = RestartPolicy(max=2, backoff_s=0.01, final_codes=(0, 3))
+
+    async def scenario(agent: Supervisor) -> None:
+        await agent.ensure("l0", spec(1, "exit 4", restart=final))
+        status = await until(agent, "l0", "SUCCEEDED", "FAILED")
+        assert (status.state, status.exit_code, status.restarts) == ("FAILED", 4, 2)
+
+    run(tmp_path, scenario)
+
+
+def test_a_final_exit_code_is_known_to_the_agent_that_comes_after(tmp_path: Path) -> None:
+    """The process ends while no agent is there: it was not a crash."""
+    final = RestartPolicy(final_codes=(0,))
+    pid = 0
+
+    async def first(agent: Supervisor) -> None:
+        nonlocal pid
+        go = tmp_path / "go"
+        status = await agent.ensure("l0", spec(1, f"until [ -e {go} ]; do sleep 0.05; done", restart=final))
+        pid = running_pid(status)
+
+    async def second(agent: Supervisor) -> None:
+        status = await until(agent, "l0", "SUCCEEDED", "FAILED", "BACKOFF")
+        assert (status.state, status.exit_code, status.restarts) == ("SUCCEEDED", 0, 0)
+
+    run(tmp_path, first, stop=False)
+    (tmp_path / "go").touch()
+    deadline_s = time.monotonic() + DEADLINE_S
+    while lives(pid):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+    run(tmp_path, second)

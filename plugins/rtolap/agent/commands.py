@@ -20,6 +20,7 @@ Resolver = Callable[[Sequence[str]], tuple[str, ...]]
 
 RTOLAP_COMMANDS: tuple[tuple[str, ...], ...] = (
     ("receiver", "serve"),
+    ("loader", "run"),
     ("coordinator", "serve"),
     ("query", "serve"),
     ("agent", "sleep"),

@@ -35,16 +35,16 @@ class Lifecycle:
         return self._clock.monotonic_s() >= self._restart_at_s[key]
 
     def ended(self, record: ProcessRecord) -> None:
-        """A process ended by itself: done, crashed, or crashed once too often."""
+        """A process ended by itself: done, crashed, or not to be started again."""
         spec, key = record.spec, record.key
         # What it left behind would hold ports and files against its successor.
         self._processes.kill_session(record.running_as)
-        code = self._processes.exit_code(key, record.generation, record.running_as, one_shot=spec.one_shot)
+        code = self._processes.exit_code(key, record.generation, record.running_as, keep_exit=spec.keeps_exit)
         reason = f"ended with exit code {code}" if code is not None else "ended; its exit code is unknown"
         record = msgspec.structs.replace(
             record, exit_code=code, log_tail=self._processes.log_tail(key, record.generation)
         )
-        if spec.one_shot:
+        if spec.one_shot or code in spec.restart.final_codes:
             self._ledger.step(record, ProcessEvent.COMPLETED if code == 0 else ProcessEvent.GAVE_UP, reason)
             return
         now_ms = self._clock.now_ms()
@@ -63,7 +63,9 @@ class Lifecycle:
         spec = record.spec
         env = {**self._commands.environment(), **spec.env}
         try:
-            handle = self._processes.spawn(record.key, record.generation, argv, env, one_shot=spec.one_shot)
+            handle = self._processes.spawn(
+                record.key, record.generation, argv, env, keep_exit=spec.keeps_exit
+            )
         except ProcessFailed as error:
             return self._ledger.step(record, ProcessEvent.GAVE_UP, str(error))
         return self.started(record, handle)
@@ -95,7 +97,7 @@ class Lifecycle:
         record = msgspec.structs.replace(
             record,
             exit_code=self._processes.exit_code(
-                record.key, record.generation, handle, one_shot=record.spec.one_shot
+                record.key, record.generation, handle, keep_exit=record.spec.keeps_exit
             ),
             log_tail=self._processes.log_tail(record.key, record.generation),
         )

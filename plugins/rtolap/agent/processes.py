@@ -58,15 +58,15 @@ class Processes:
             shutil.rmtree(folder)
 
     def spawn(
-        self, key: str, generation: int, argv: Sequence[str], env: dict[str, str], *, one_shot: bool
+        self, key: str, generation: int, argv: Sequence[str], env: dict[str, str], *, keep_exit: bool
     ) -> Handle:
-        """Start in a new session. Raises ProcessFailed."""
+        """Start in a new session, to `keep_exit` under a runner that notes the code. Raises ProcessFailed."""
         folder = str(self.files_path(key, generation))
         command = [
             folder + argument[len(FILES_MARK) :] if argument.startswith(FILES_MARK) else argument
             for argument in argv
         ]
-        if one_shot:
+        if keep_exit:
             exit_path = self.exit_path(key, generation)
             exit_path.unlink(missing_ok=True)
             command = [sys.executable, "-I", "-S", str(_RUNNER), str(exit_path), *command]
@@ -102,10 +102,10 @@ class Processes:
         except psutil.NoSuchProcess:
             return False
 
-    def exit_code(self, key: str, generation: int, handle: Handle, *, one_shot: bool) -> int | None:
-        """Known for children and for one-shots; None for an adopted process that has ended."""
+    def exit_code(self, key: str, generation: int, handle: Handle, *, keep_exit: bool) -> int | None:
+        """Known for children and where it is kept; None for any other adopted process that has ended."""
         child = self._children.pop(handle.pid, None)
-        if one_shot:
+        if keep_exit:
             try:
                 return int(self.exit_path(key, generation).read_text())
             except FileNotFoundError:

@@ -1,14 +1,15 @@
 """The life of a managed process: one pure table.
 
                  SPAWNED             CRASHED                       COMPLETED
-        PENDING ─────────▶ RUNNING ──────────▶ BACKOFF   RUNNING ────────────▶ SUCCEEDED   (one-shot, exit 0)
+        PENDING ─────────▶ RUNNING ──────────▶ BACKOFF   RUNNING ────────────▶ SUCCEEDED   (final exit 0)
            ▲                  │                 │   │
            │                  │ STOP      RETRY │   │ STOP       GAVE_UP
            │                  ▼                 │   ▼    RUNNING ────────────▶ FAILED      (restarts used up,
-           │              STOPPING ────────▶ STOPPED                                        or one-shot ≠ 0)
+           │              STOPPING ────────▶ STOPPED                                        or a final ≠ 0)
            │                        GONE        │
            └────────────────────────────────────┘ (BACKOFF, RETRY → PENDING)
 
+Which exit codes are final: of a one-shot all, of any other process `RestartPolicy.final_codes`.
 STOP is asked for by a caller, by a higher generation or by an expired lease. STOPPED, SUCCEEDED and FAILED
 are final for a generation; STOP changes nothing there.
 """

@@ -40,13 +40,15 @@ class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`max` restarts after crashes, then FAILED; the wait doubles from `backoff_s` up to `backoff_s_max`.
 
     A process that stayed up for `forget_after_s` has its earlier crashes forgiven. One-shot processes are
-    never restarted: whoever asked decides.
+    never restarted: whoever asked decides. Neither is one that ends with one of `final_codes`: it has done
+    what it was to do (0, SUCCEEDED), or says that another start would not help (FAILED).
     """
 
     max: int = 5
     backoff_s: float = 2.0
     backoff_s_max: float = 60.0
     forget_after_s: float = 600.0
+    final_codes: tuple[int, ...] = ()
 
 
 class ProcessSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -65,6 +67,11 @@ class ProcessSpec(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     stop_grace_s: float = STOP_GRACE_S_DEFAULT
     labels: dict[str, str] = {}
     files: dict[str, str] = {}
+
+    @property
+    def keeps_exit(self) -> bool:
+        """Does its exit code matter, so that it has to outlive the agent?"""
+        return self.one_shot or bool(self.restart.final_codes)
 
 
 class GenerationRef(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
