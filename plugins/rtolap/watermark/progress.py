@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from rtolap.watermark.rereading import Rereading
 from rtolap.watermark.snapshot import NEVER, Indices, Instants, Mask
 
 _ABSENT = 2**63 - 1  # not active there: never the smallest
@@ -39,21 +40,26 @@ class ProgressCounters:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """`accepted`: which entries of the report were taken, those that told nothing new included."""
+    """`accepted`: which entries of the report were taken, those that told nothing new included. `goes_on`: of
+    those, whose log was read from where the report before ended, so that all of it is new: not where a
+    partition's reader speaks of a host for the first time, nor while it reads again what was read before."""
 
     accepted: Mask
+    goes_on: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     stale: bool = False
 
 
 @dataclass(slots=True)
 class HostProgress:
-    """For hosts 0 … N−1 (`grow` adds more). Memory: 8 bytes per host and partition that was ever reported."""
+    """For hosts 0 … N−1 (`grow` adds more). Memory: 8 bytes per host and partition that was ever reported,
+    twice as much for partitions that another consumer reads again, until it has caught up."""
 
     hosts: int
     future_max_ms: int = 60_000
     counters: ProgressCounters = field(default_factory=ProgressCounters)
     _rows: dict[int, int] = field(default_factory=dict)
     _generations: dict[int, int] = field(default_factory=dict)
+    _rereading: Rereading = field(default_factory=Rereading)
     _latest_ms: Instants = field(init=False)
     _active_on: NDArray[np.int32] = field(init=False)
     _combined_ms: Instants = field(init=False)
@@ -72,6 +78,7 @@ class HostProgress:
         self._latest_ms = np.concatenate((self._latest_ms, absent), axis=1)
         self._active_on = np.concatenate((self._active_on, np.zeros(more, np.int32)))
         self._combined_ms = np.concatenate((self._combined_ms, np.full(more, NEVER)))
+        self._rereading.grow(more)
         self.hosts = hosts
 
     def keep(self, hosts: Indices) -> None:
@@ -79,6 +86,7 @@ class HostProgress:
         self._latest_ms = self._latest_ms[:, hosts]
         self._active_on = self._active_on[hosts]
         self._combined_ms = self._combined_ms[hosts]
+        self._rereading.keep(hosts)
         self.hosts = int(hosts.size)
 
     def apply(
@@ -99,6 +107,7 @@ class HostProgress:
         if not accepted.all():
             hosts, latest_ms = hosts[accepted], latest_ms[accepted]
         before = row[hosts]
+        goes_on = self._rereading.goes_on(partition, hosts, _read(before))
         self.counters.regressions += int(np.count_nonzero((latest_ms < before) & (before != _ABSENT)))
         fresh = before == _ABSENT
         after = np.where(fresh, latest_ms, np.maximum(before, latest_ms))
@@ -109,7 +118,7 @@ class HostProgress:
         if fresh.any():
             self._active_on[hosts[fresh]] += 1
         self._recombine(hosts, after)
-        return Applied(accepted)
+        return Applied(accepted, goes_on)
 
     def latest_ms(self) -> Instants:
         """Each host's progress; NEVER for one that is awaited or was not seen. A copy."""
@@ -122,7 +131,8 @@ class HostProgress:
 
     @property
     def nbytes(self) -> int:
-        return self._latest_ms.nbytes + self._active_on.nbytes + self._combined_ms.nbytes
+        columns = self._latest_ms, self._active_on, self._combined_ms, self._rereading
+        return sum(column.nbytes for column in columns)
 
     def generation(self, partition: int) -> int | None:
         return self._generations.get(partition)
@@ -169,6 +179,7 @@ class HostProgress:
         self._latest_ms[:, hosts] = _ABSENT
         self._active_on[hosts] = 0
         self._combined_ms[hosts] = NEVER
+        self._rereading.forget(hosts)
 
     def _row(self, partition: int, generation: int) -> Instants:
         row = self._rows.get(partition)
@@ -184,6 +195,7 @@ class HostProgress:
             self._generations[partition] = generation
             self.counters.replaced_generations += 1
             awaited = np.flatnonzero(values != _ABSENT)
+            self._rereading.replaced(partition, _read(values))
             values[awaited] = NEVER
             self._combined_ms[awaited] = NEVER
         return values
@@ -208,3 +220,7 @@ class HostProgress:
             hosts = hosts[~single]
         least = self._latest_ms[:, hosts].min(axis=0)
         self._combined_ms[hosts] = np.where(least == _ABSENT, NEVER, least)
+
+
+def _read(values: Instants) -> Instants:
+    return np.where(values == _ABSENT, NEVER, values)

@@ -87,17 +87,27 @@ class HostRates:
     def nbytes(self) -> int:
         return sum(column.nbytes for column in self._columns.values()) + self._since_ms.nbytes
 
-    def observe(self, hosts: NDArray[np.integer], events: NDArray[np.integer], latest_ms: Instants) -> None:
-        """Since the last report each of these hosts (none twice) logged so many events, up to that instant.
+    def observe(
+        self,
+        hosts: NDArray[np.integer],
+        events: NDArray[np.integer],
+        latest_ms: Instants,
+        goes_on: Mask | None = None,
+    ) -> None:
+        """Since the last report each of these hosts logged so many events, up to that instant.
 
-        What comes before a host's first instant has no known beginning and is left out.
+        What comes before a host's first instant has no known beginning and is left out; so it is where a host
+        does not `goes_on` (all do, if None): what was counted may be among it, so its count begins anew.
         """
+        hosts, events, latest_ms, goes_on = _once_each(hosts, events, latest_ms, goes_on)
         columns = self._columns
         since_ms = self._since_ms[hosts]
-        first = (since_ms == NEVER) & (latest_ms != NEVER)
-        if first.any():
-            self._since_ms[hosts[first]] = latest_ms[first]
-        pending = np.where(since_ms == NEVER, 0.0, columns["pending"][hosts] + events)
+        begins = since_ms == NEVER if goes_on is None else (since_ms == NEVER) | ~goes_on
+        pending = columns["pending"][hosts] + events
+        if begins.any():
+            since_ms[begins] = np.maximum(since_ms[begins], latest_ms[begins])
+            pending[begins] = 0.0
+            self._since_ms[hosts] = since_ms
         columns["pending"][hosts] = pending
         ready = (since_ms != NEVER) & (latest_ms >= np.maximum(since_ms, 0) + self.sample_ms)
         if not ready.any():
@@ -181,3 +191,20 @@ class HostRates:
         ratio = float(np.sum((pending[solid] - expected) ** 2) / np.sum(variance))
         gain = min(np.count_nonzero(solid) / 2000.0, 0.2)
         self.dispersion += gain * (min(max(ratio, 1.0), _DISPERSION_MAX) - self.dispersion)
+
+
+def _once_each(
+    hosts: NDArray[np.integer], events: NDArray[np.integer], latest_ms: Instants, goes_on: Mask | None
+) -> tuple[NDArray[np.integer], NDArray[np.integer], Instants, Mask | None]:
+    """A host that stands in a report more than once logged all of it, up to its largest instant."""
+    if hosts.size < 2 or int(np.bincount(hosts).max()) == 1:
+        return hosts, events, latest_ms, goes_on
+    once, place = np.unique(hosts, return_inverse=True)
+    total, largest_ms = np.zeros(once.size, np.int64), np.full(once.size, NEVER)
+    np.add.at(total, place, events)
+    np.maximum.at(largest_ms, place, latest_ms)
+    if goes_on is None:
+        return once, total, largest_ms, None
+    all_go_on = np.ones(once.size, np.bool_)
+    np.logical_and.at(all_go_on, place, goes_on)
+    return once, total, largest_ms, all_go_on

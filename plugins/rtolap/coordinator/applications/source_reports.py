@@ -66,7 +66,7 @@ def take(
     source.heard(report.partition, report.generation, report.partitions)
     if rows.events is not None:
         taken = applied.accepted
-        source.rates.observe(rows.at[taken], rows.events[taken], rows.latest_ms[taken])
+        source.rates.observe(rows.at[taken], rows.events[taken], rows.latest_ms[taken], applied.goes_on)
     if bool(applied.accepted.all()):
         return []
     return refusals(
