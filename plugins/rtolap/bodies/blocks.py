@@ -40,21 +40,24 @@ def whole_records(
     A record that is not whole yet is looked at again only when the data has doubled. Raises Refused for a
     record that is longer than `record_bytes_max`.
     """
-    rest, wanted = b"", 0
+    parts: list[bytes] = []
+    held = wanted = 0
     for block in blocks(chunks, size_bytes):
-        rest = rest + block if rest else block
-        if len(rest) < wanted:
-            continue
-        consumed, result = take(rest, False)
-        if consumed:
-            yield result
-        rest = rest[consumed:]
-        wanted = 2 * len(rest)
-        if len(rest) > record_bytes_max:
+        parts.append(block)
+        held += len(block)
+        if held >= wanted:
+            data = b"".join(parts)
+            consumed, result = take(data, False)
+            if consumed:
+                yield result
+            rest = data[consumed:]
+            parts, held = [rest] if rest else [], len(rest)
+            wanted = 2 * held
+        if held > record_bytes_max:
             raise Refused(
                 "a record is too long",
                 expected=f"at most {record_bytes_max} bytes",
-                found=f"no end within {len(rest)} bytes",
+                found=f"no end within {held} bytes",
             )
-    if rest:
-        yield take(rest, True)[1]
+    if parts:
+        yield take(b"".join(parts), True)[1]

@@ -1,0 +1,210 @@
+"""Expressions of a load over its batches, in the embedded engine, which sees one batch and nothing else.
+
+Text that stands where a number or an instant is needed is read as one, as compatible servers do; what cannot
+be computed for a row is null there.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from sqlglot import exp
+
+from rtolap.base.errors import Corrupted, DefinitionError, Unavailable
+from rtolap.bodies.clauses import Expression
+from rtolap.format.groups import single_chunk
+
+# A copy of a batch, whose size is bounded.
+warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
+
+_NUMERIC = (
+    exp.Add,
+    exp.Sub,
+    exp.Mul,
+    exp.Div,
+    exp.IntDiv,
+    exp.Mod,
+    exp.Neg,
+    exp.Abs,
+    exp.Ceil,
+    exp.Floor,
+    exp.Round,
+    exp.Sqrt,
+    exp.Pow,
+    exp.Ln,
+    exp.Exp,
+    exp.Sign,
+    exp.UnixToTime,
+)
+_COMPARING = (
+    exp.EQ,
+    exp.NEQ,
+    exp.GT,
+    exp.GTE,
+    exp.LT,
+    exp.LTE,
+    exp.NullSafeEQ,
+    exp.In,
+    exp.Between,
+    exp.Greatest,
+    exp.Least,
+)
+_TIMES = (
+    exp.DateAdd,
+    exp.DateSub,
+    exp.TsOrDsAdd,
+    exp.DateDiff,
+    exp.TsOrDsDiff,
+    exp.TimestampTrunc,
+    exp.DateTrunc,
+    exp.TimeToStr,
+    exp.Hour,
+    exp.Minute,
+    exp.Second,
+)
+_TEXTS = (
+    exp.Substring,
+    exp.Lower,
+    exp.Upper,
+    exp.Trim,
+    exp.Length,
+    exp.Replace,
+    exp.Left,
+    exp.Right,
+    exp.Reverse,
+    exp.StrPosition,
+    exp.RegexpReplace,
+    exp.RegexpLike,
+    exp.Like,
+    exp.Concat,
+    exp.ConcatWs,
+    exp.SplitPart,
+    exp.StrToDate,
+    exp.StrToTime,
+    exp.MD5,
+)
+_SOURCE = "rows"
+
+
+class Engine:
+    """Of one load and thread; `close` when done."""
+
+    def __init__(self, memory_bytes_max: int, zone: str) -> None:
+        self._connection: Any = duckdb.connect(
+            ":memory:",
+            config={
+                "memory_limit": f"{memory_bytes_max}B",
+                "threads": "1",
+                "enable_external_access": "false",
+                "python_enable_replacements": "false",
+                "autoload_known_extensions": "false",
+                "autoinstall_known_extensions": "false",
+            },
+        )
+        self._connection.execute("SET TimeZone = ?", [zone])
+        self._connection.execute("SET lock_configuration = true")
+
+    def query(self, sql: str, columns: Sequence[pa.Array]) -> list[pa.Array]:
+        """`sql` reads `rows`, whose columns are `c0`, `c1`, …; one array a result column, in order.
+
+        Raises DefinitionError for what does not bind, Unavailable beyond the memory limit.
+        """
+        table = pa.table(list(columns), names=[f"c{place}" for place in range(len(columns))])
+        cursor = self._connection.cursor()
+        try:
+            cursor.register(_SOURCE, table)
+            found = cursor.execute(sql).to_arrow_table().combine_chunks()
+        except duckdb.OutOfMemoryException as error:
+            raise Unavailable("the expressions of a load need too much memory", found=_line(error)) from error
+        except (duckdb.InternalException, duckdb.FatalException) as error:
+            raise Corrupted("the embedded engine failed", found=_line(error)) from error
+        except duckdb.Error as error:
+            raise DefinitionError("an expression that cannot be computed", found=_line(error)) from error
+        finally:
+            cursor.close()
+        return [single_chunk(column) for column in found.columns]
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+class Computed:
+    """Expressions over columns of known types; checked when it is made. Raises DefinitionError."""
+
+    def __init__(
+        self, engine: Engine, expressions: Mapping[str, Expression], types: Mapping[str, pa.DataType]
+    ) -> None:
+        """`expressions`: by what they are for, which messages name."""
+        self._engine = engine
+        needed = sorted({name for expression in expressions.values() for name in expression.names})
+        places: dict[str, int] = {}
+        for name in needed:
+            if name not in types:
+                raise DefinitionError(
+                    f"an expression uses the unknown column {name}", expected=f"one of {', '.join(types)}"
+                )
+            places[name] = len(places)
+        self._names = tuple(places)
+        written = [_engine_sql(expression.tree, places, types) for expression in expressions.values()]
+        self._sql = f"SELECT {', '.join(f'TRY({one})' for one in written)} FROM {_SOURCE}"
+        self._results = tuple(expressions)
+        if written:
+            self.run({name: pa.nulls(0, types[name]) for name in self._names}, 0)
+
+    def run(self, columns: Mapping[str, pa.Array], rows: int) -> dict[str, pa.Array]:
+        if not self._results:
+            return {}
+        given = [columns[name] for name in self._names] or [pa.nulls(rows)]
+        return dict(zip(self._results, self._engine.query(self._sql, given), strict=True))
+
+
+def _engine_sql(tree: exp.Expr, places: Mapping[str, int], types: Mapping[str, pa.DataType]) -> str:
+    tree = exp.Paren(this=tree.copy())
+    for node in list(tree.find_all(exp.Column)):
+        name = str(node.name)
+        placed = exp.column(f"c{places[name]}")
+        wanted = _wanted(node, pa.types.is_string(types[name]), types)
+        node.replace(placed if wanted is None else exp.TryCast(this=placed, to=exp.DataType.build(wanted)))
+    for cast in list(tree.find_all(exp.Cast)):
+        if not isinstance(cast, exp.TryCast):
+            cast.replace(exp.TryCast(this=cast.this, to=cast.to))
+    return str(tree.sql(dialect="duckdb"))
+
+
+def _wanted(column: exp.Expr, is_text: bool, types: Mapping[str, pa.DataType]) -> str | None:
+    """The type that the column's surroundings need; None to leave it."""
+    parent = column.parent
+    while isinstance(parent, exp.Paren):
+        parent = parent.parent
+    if isinstance(parent, _TEXTS):
+        return None if is_text else "TEXT"
+    if not is_text or parent is None:
+        return None
+    if isinstance(parent, (exp.Add, exp.Sub)) and parent.find(exp.Interval):
+        return "TIMESTAMP"
+    if isinstance(parent, _NUMERIC):
+        return "DOUBLE"
+    if isinstance(parent, _COMPARING) and any(
+        _is_number(other, types) for other in parent.iter_expressions()
+    ):
+        return "DOUBLE"
+    return "TIMESTAMP" if isinstance(parent, _TIMES) else None
+
+
+def _is_number(node: exp.Expr, types: Mapping[str, pa.DataType]) -> bool:
+    node = node.unnest()
+    if isinstance(node, exp.Literal):
+        return not node.is_string
+    if isinstance(node, exp.Column):
+        kind = types.get(str(node.name), pa.string())
+        return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    return isinstance(node, _NUMERIC)
+
+
+def _line(error: Exception) -> str:
+    text = str(error).strip()
+    return text.splitlines()[0] if text else type(error).__name__

@@ -1,0 +1,195 @@
+"""Where each column of the table comes from, by the headers of a load and the table's definition. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from rtolap.base.errors import DefinitionError
+from rtolap.bodies.clauses import Columns, Expression, parse_columns, parse_expression
+from rtolap.bodies.options import LoadOptions
+from rtolap.model.stored_schema import SchemaColumn, StoredSchema
+
+HIDDEN_DELETE = "__DORIS_DELETE_SIGN__"
+HIDDEN_SEQUENCE = "__DORIS_SEQUENCE_COL__"
+
+
+class Direct(msgspec.Struct, frozen=True):
+    """A column of the body, as it is."""
+
+    column: SchemaColumn
+    source: str
+
+
+class Made(msgspec.Struct, frozen=True):
+    """An expression over columns of the body."""
+
+    column: SchemaColumn
+    expression: Expression
+
+
+class Missing(msgspec.Struct, frozen=True):
+    """The column's default, or null."""
+
+    column: SchemaColumn
+
+
+class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
+    """`sources`: columns of the body, in order. `targets`: columns of the table, in its order.
+
+    `deletes`: no row, every row, those that an expression or a hidden column of the body names.
+    """
+
+    sources: tuple[str, ...]
+    targets: tuple[Direct | Made | Missing, ...]
+    where: Expression | None
+    deletes: bool | Expression | str
+
+
+def load_plan(
+    options: LoadOptions, schema: StoredSchema, body_names: Iterable[str] | None = None
+) -> LoadPlan:
+    """`body_names`: what the body calls its columns, where it does and headers do not.
+
+    Raises DefinitionError when headers and table do not go together.
+    """
+    written = Columns((), {}) if options.columns is None else parse_columns(options.columns)
+    sources = written.sources
+    if not sources:
+        sources = tuple(body_names) if body_names is not None else schema.names
+        if not options.columns:
+            sources += tuple(name for name in options.hidden_columns if name not in sources)
+    _check_hidden(options, sources)
+    unknown = sorted(set(written.computed) - set(schema.names))
+    if unknown:
+        raise DefinitionError(
+            "header columns computes what the table has not",
+            expected=f"columns of the table: {', '.join(schema.names)}",
+            found=", ".join(unknown),
+        )
+    folded = {name.lower(): name for name in sources}
+    folded |= {name: name for name in sources}
+    sequence = _sequence_source(options, schema, sources)
+    targets: list[Direct | Made | Missing] = []
+    for column in schema.columns:
+        if (made := written.computed.get(column.name)) is not None:
+            targets.append(Made(column, made))
+        elif column.id == schema.sequence and sequence is not None:
+            targets.append(Direct(column, sequence))
+        elif (source := folded.get(column.name) or folded.get(column.name.lower())) is not None:
+            targets.append(Direct(column, source))
+        elif not options.partial_columns:
+            targets.append(_missing(column))
+    _check_partial(options, schema, targets)
+    _check_sketches(targets)
+    _check_negative(options, schema)
+    return LoadPlan(
+        sources=sources,
+        targets=tuple(targets),
+        where=None if options.where is None else parse_expression("where", options.where),
+        deletes=_deletes(options, schema),
+    )
+
+
+def _missing(column: SchemaColumn) -> Missing:
+    if column.default is None and not column.definition.nullable:
+        raise DefinitionError(
+            f"column {column.name} has no default value and may not be null",
+            expected="it in the body, or in the header columns",
+        )
+    return Missing(column)
+
+
+def _sequence_source(options: LoadOptions, schema: StoredSchema, sources: tuple[str, ...]) -> str | None:
+    asked = options.sequence_column
+    if asked is None and HIDDEN_SEQUENCE in options.hidden_columns:
+        asked = HIDDEN_SEQUENCE
+    if asked is None:
+        return None
+    if schema.sequence is None:
+        raise DefinitionError(
+            "header function_column.sequence_col", expected="a table with a sequence column"
+        )
+    if asked in sources:
+        return asked
+    if asked == schema.by_id(schema.sequence).name:
+        return None  # computed, or a default
+    raise DefinitionError(
+        "header function_column.sequence_col", expected=f"one of {', '.join(sources)}", found=asked
+    )
+
+
+def _check_hidden(options: LoadOptions, sources: tuple[str, ...]) -> None:
+    known = (HIDDEN_DELETE, HIDDEN_SEQUENCE)
+    for name in options.hidden_columns:
+        if name not in known:
+            raise DefinitionError("header hidden_columns", expected=f"of {', '.join(known)}", found=name)
+        if name not in sources:
+            raise DefinitionError("header hidden_columns", expected=f"{name} in the header columns")
+
+
+def _check_partial(
+    options: LoadOptions, schema: StoredSchema, targets: list[Direct | Made | Missing]
+) -> None:
+    if not options.partial_columns:
+        return
+    if schema.model != "unique":
+        raise DefinitionError("header partial_columns", expected="a unique table", found=schema.model)
+    absent = [name for name in schema.key_names if name not in {target.column.name for target in targets}]
+    if absent:
+        raise DefinitionError("header partial_columns", expected=f"all keys; {', '.join(absent)} not given")
+
+
+_MAKERS: dict[str, tuple[str, ...]] = {
+    "hll": ("hll_hash", "hll_empty"),
+    "bitmap": ("to_bitmap", "bitmap_empty"),
+}
+
+
+def _check_sketches(targets: list[Direct | Made | Missing]) -> None:
+    for target in targets:
+        if isinstance(target, Made):
+            makers = _MAKERS.get(target.column.definition.type.strip().lower(), ())
+            made = target.expression.sketch
+            if made not in (makers or (None,)):
+                raise DefinitionError(
+                    f"header columns: {target.column.name} is {target.column.definition.type}",
+                    expected=" or ".join(makers) or "no sketch",
+                    found=repr(target.expression.written),
+                )
+
+
+def _check_negative(options: LoadOptions, schema: StoredSchema) -> None:
+    if not options.negative:
+        return
+    others = [
+        column.name
+        for column in schema.columns
+        if column.id not in schema.keys and column.definition.aggregate != "SUM"
+    ]
+    if schema.model != "aggregate" or others:
+        raise DefinitionError(
+            "header negative",
+            expected="an aggregate table of SUM columns",
+            found=", ".join(others) or schema.model,
+        )
+
+
+def _deletes(options: LoadOptions, schema: StoredSchema) -> bool | Expression | str:
+    hidden = HIDDEN_DELETE in options.hidden_columns
+    if options.merge_type == "APPEND" and not hidden:
+        return False
+    if not schema.allows_deletes:
+        raise DefinitionError(
+            "header hidden_columns" if hidden else "header merge_type",
+            expected="a unique table that allows deletes",
+            found=f"model {schema.model}",
+        )
+    if hidden and options.merge_type != "APPEND":
+        raise DefinitionError(
+            "header hidden_columns", expected="no merge_type beside it", found=options.merge_type
+        )
+    if hidden:
+        return HIDDEN_DELETE
+    return True if options.delete is None else parse_expression("delete", options.delete)

@@ -1,0 +1,42 @@
+"""`hll_hash(x)`, `to_bitmap(x)` and the empty ones of the header `columns`: values → sketches, by the column.
+
+A null is a sketch of nothing, as are values that HLL does not count and numbers that no bitmap has.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rtolap.bodies.casting import convert
+from rtolap.format.hll import coupons
+from rtolap.format.hll_image import image_of_distinct
+from rtolap.model.types import BIGINT
+from rtolap.tablet.sketches import bitmaps_of
+
+LG_K = 12
+
+
+def sketches(function: str, values: pa.Array) -> pa.BinaryArray:
+    if function == "hll_hash":
+        return _hlls(values)
+    if function == "to_bitmap":
+        numbers = convert(values, BIGINT, zone="UTC", rounds=True).values
+        members = pc.if_else(pc.greater_equal(numbers, 0), numbers, pa.scalar(None, pa.int64()))
+        return bitmaps_of(members)
+    return pa.nulls(len(values), pa.binary())
+
+
+def _hlls(values: pa.Array) -> pa.BinaryArray:
+    """Images of one coupon differ in its four bytes, which are the last."""
+    found = coupons(values)
+    pattern = np.frombuffer(image_of_distinct(np.zeros(1, np.uint32), LG_K), np.uint8)
+    images = np.tile(pattern, (len(found), 1))
+    own = found.fill_null(0).to_numpy(zero_copy_only=False)
+    images[:, -4:] = own.astype("<u4").view(np.uint8).reshape(-1, 4)
+    offsets = np.arange(len(found) + 1, dtype=np.int32) * len(pattern)
+    whole = pa.BinaryArray.from_buffers(
+        pa.binary(), len(found), [None, pa.py_buffer(offsets), pa.py_buffer(images.tobytes())]
+    )
+    return pc.if_else(found.is_valid(), whole, pa.scalar(None, pa.binary()))
