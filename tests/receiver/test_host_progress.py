@@ -26,9 +26,9 @@ def table(rows: list[Row]) -> pa.Table:
     )
 
 
-def took(progress: HostProgress, rows: list[Row], host_column: str | None = "host") -> None:
+def took(progress: HostProgress, rows: list[Row], host_column: str | None = "host") -> dict[int, int]:
     created = np.array([row[3] for row in rows], np.int64)
-    progress.took(heard(table(rows), created, host_column))
+    return progress.took(heard(table(rows), created, host_column))
 
 
 def plain(rows: list[Row]) -> dict[int, dict[str, int]]:
@@ -112,21 +112,21 @@ def test_without_a_host_column_all_events_are_of_one_nameless_host() -> None:
     assert progress.latest_ms() == {0: {NAMELESS: 8}}
 
 
-@pytest.mark.parametrize("name", ["", "a b", "x" * 256, "tab\there"])
-def test_a_name_that_is_none_moves_nothing_and_is_counted(name: str) -> None:
+@pytest.mark.parametrize("name", [None, "", "a b", "x" * 256, "tab\there"])
+def test_a_name_that_is_none_moves_nothing_and_is_counted(name: str | None) -> None:
     progress = HostProgress()
-    took(progress, [(0, name, 5, -1), (0, name, 6, -1), (0, "a", 3, -1)])
+    lost = took(progress, [(0, name, 5, -1), (1, name, 6, -1), (1, name, 6, -1), (0, "a", 3, -1)])
     assert progress.latest_ms() == {0: {"a": 3}}
-    assert progress.unattributed == 2
+    assert lost == {0: 1, 1: 2}
 
 
 def test_hosts_beyond_the_bound_are_counted_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rtolap.receiver.host_progress.HOSTS_MAX", 2)
     progress = HostProgress()
     took(progress, [(0, "a", 1, -1), (0, "b", 2, -1)])
-    took(progress, [(0, "c", 3, -1), (0, "a", 4, -1)])
+    lost = took(progress, [(0, "c", 3, -1), (0, "a", 4, -1)])
     assert progress.latest_ms() == {0: {"a": 4, "b": 2}}
-    assert progress.unattributed == 1
+    assert lost == {0: 1}
 
 
 def test_producers_that_state_watermarks_stand_for_hosts() -> None:

@@ -10,7 +10,7 @@ import typer
 from rtolap.base.errors import DefinitionError, NotYet
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, print_json, print_table, report, success
-from rtolap.wire.coordinator import Reassignment, ReassignRequest
+from rtolap.wire.coordinator import CubeReport, Reassignment, ReassignRequest
 from rtolap.wire.coordinator_client import CoordinatorClient
 
 app = typer.Typer(no_args_is_help=True, help="Receivers and replica sets.")
@@ -34,14 +34,17 @@ def list_receivers(as_json: JsonOption = False) -> None:
                 "yes" if receiver.is_leader else "",
                 receiver.health,
                 receiver.reason,
-                ", ".join(
-                    f"{cube} {report.state} {sorted(report.partitions)}"
-                    for cube, report in receiver.cubes.items()
-                ),
+                ", ".join(f"{cube} {_standing(report)}" for cube, report in receiver.cubes.items()),
             )
             for receiver in found
         ],
     )
+
+
+def _standing(report: CubeReport) -> str:
+    hostless = sum(partition.hostless_events for partition in report.partitions.values())
+    counted = f", {hostless} events without a usable host" if hostless else ""
+    return f"{report.state} {sorted(report.partitions)}{counted}"
 
 
 @app.command("replica-sets")

@@ -41,13 +41,14 @@ class FragmentEntry(msgspec.Struct, frozen=True):
 
 class PartitionCounters(msgspec.Struct, frozen=True):
     """Since the cube began, for this receiver. Replayed events are not counted twice: counters are part of
-    the checkpoint."""
+    the checkpoint. `hostless`: events, of a cube that closes by hosts, without a usable one."""
 
     events: int = 0
     late: int = 0
     dropped: int = 0
     rejected: dict[str, int] = {}
     watermark_ms: int | None = None
+    hostless: int = 0
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):

@@ -63,7 +63,7 @@ class SavedHosts(msgspec.Struct, frozen=True):
 def heard(events: pa.Table, created_ms: Int64s | None, host_column: str | None) -> Heard:
     """`events` as `stream.decode` gives them, `created_ms` the timestamp of each one's record, -1 for none.
 
-    Without a host column all events are of one nameless host. Events without a host move nobody.
+    Without a host column all events are of one nameless host. A host that is null stands as one row, too.
     """
     event_ms = np.asarray(events.column(EVENT_MS).to_numpy(), np.int64)
     if created_ms is not None:
@@ -73,11 +73,10 @@ def heard(events: pa.Table, created_ms: Int64s | None, host_column: str | None) 
         hosts: pa.Array | pa.ChunkedArray = pa.repeat(pa.scalar(NAMELESS), len(table))
     else:
         hosts = events.column(host_column)
-    named = table.append_column("host", hosts)
-    if hosts.null_count:
-        named = named.filter(pc.is_valid(named.column("host")))
-    grouped = named.group_by(["partition", "host"], use_threads=False).aggregate(
-        [("at", "max"), ("at", "count")]
+    grouped = (
+        table.append_column("host", hosts)
+        .group_by(["partition", "host"], use_threads=False)
+        .aggregate([("at", "max"), ("at", "count")])
     )
     return Heard(
         grouped.column("host").combine_chunks(),
@@ -115,23 +114,25 @@ class _Columns:
 
 
 class HostProgress:
-    """Owned by the core thread. Memory: 17 bytes per host and partition, and the names once.
-
-    unattributed   events whose host has no usable name, or is one too many
-    """
+    """Owned by the core thread. Memory: 17 bytes per host and partition, and the names once."""
 
     def __init__(self) -> None:
-        self.unattributed = 0
+        self._warned = False
         self._names: list[str] = []
         self._known = pa.array([], pa.string())
         self._partitions: dict[int, _Columns] = {}
 
-    def took(self, batch: Heard) -> None:
-        """What was read of a batch, once its state is the one that a closing would use."""
+    def took(self, batch: Heard) -> dict[int, int]:
+        """What was read of a batch, once its state is the one that a closing would use.
+
+        Returns partition → events that move nobody: their host is null, has no usable name, or is one too
+        many.
+        """
         at = self._indices(batch.hosts)
         lost = at < 0
-        if lost.any():
-            self._lost(int(batch.events[lost].sum()))
+        hostless = _sums(batch.partitions[lost], batch.events[lost])
+        if hostless:
+            self._warn()
         for partition in np.unique(batch.partitions[~lost]).tolist():
             rows = (batch.partitions == partition) & ~lost
             columns = self._partitions.setdefault(partition, _Columns())
@@ -140,6 +141,7 @@ class HostProgress:
             columns.latest_ms[where] = np.maximum(columns.latest_ms[where], batch.latest_ms[rows])
             columns.events[where] += batch.events[rows]
             columns.changed[where] = True
+        return hostless
 
     def take(self, partitions: Collection[int], *, whole: bool) -> dict[int, PartitionProgress]:
         """What has changed since the last time, or with `whole` all that is known. Of each of `partitions`,
@@ -208,21 +210,29 @@ class HostProgress:
     def _places(self, hosts: pa.Array) -> Int64s:
         return np.asarray(pc.index_in(hosts, self._known).fill_null(-1).to_numpy(), np.int64)
 
-    def _lost(self, events: int) -> None:
-        if not self.unattributed:
+    def _warn(self) -> None:
+        if not self._warned:
             log.warning(
                 "events without a usable host move no progress: expected 1 to %d printable characters "
                 "without spaces, and at most %d hosts",
                 HOST_NAME_MAX,
                 HOSTS_MAX,
             )
-        self.unattributed += events
+        self._warned = True
 
 
 def _seen(columns: _Columns) -> Int64s:
     return np.flatnonzero(columns.latest_ms != NEVER)
 
 
-def _usable(names: Sequence[str]) -> list[str]:
+def _sums(partitions: Int64s, events: Int64s) -> dict[int, int]:
+    """Partition → events, where there are any."""
+    found = {part: int(events[partitions == part].sum()) for part in np.unique(partitions).tolist()}
+    return {part: number for part, number in found.items() if number}
+
+
+def _usable(names: Sequence[str | None]) -> list[str]:
     """Each name is asked for once, when it is new."""
-    return [one for one in names if 0 < len(one) <= HOST_NAME_MAX and one.isprintable() and " " not in one]
+    return [
+        one for one in names if one and len(one) <= HOST_NAME_MAX and one.isprintable() and " " not in one
+    ]

@@ -48,6 +48,9 @@ class ReceiverMetrics:
             "late_events", "Of them, those after their segment closed.", _PARTITION
         )
         dropped = self.registry.counter_family("dropped_events", "Late ones that were dropped.", _PARTITION)
+        hostless = self.registry.counter_family(
+            "hostless_events", "Events without a usable host, where hosts decide what closes.", _PARTITION
+        )
         position = self.registry.gauge_family("position_offset", "The next offset to read.", _PARTITION)
         lag = self.registry.gauge_family("lag_records", "Records up to the end of the log.", _PARTITION)
         watermark = self.registry.gauge_family(
@@ -58,12 +61,13 @@ class ReceiverMetrics:
             events.add_metric(labels, one.events)
             late.add_metric(labels, one.late)
             dropped.add_metric(labels, one.dropped)
+            hostless.add_metric(labels, one.hostless)
             position.add_metric(labels, one.position)
             if one.log_end is not None:
                 lag.add_metric(labels, max(one.log_end - one.position, 0))
             if one.watermark_ms is not None:
                 watermark.add_metric(labels, one.watermark_ms / 1000)
-        yield from (events, late, dropped, position, lag, watermark)
+        yield from (events, late, dropped, hostless, position, lag, watermark)
 
     def _refused(self, cubes: tuple[CubeStats, ...]) -> Iterator[Family]:
         family = self.registry.counter_family(

@@ -79,7 +79,15 @@ class Progress:
             self._arrivals.update(dict.fromkeys(batch.tables, self.mark_ms))
         if self.hosts is not None:
             for one in heard:
-                self.hosts.took(one)
+                self._count_hostless(self.hosts.took(one))
+
+    def _count_hostless(self, events: Mapping[int, int]) -> None:
+        counted = {
+            partition: msgspec.structs.replace(before, hostless=before.hostless + number)
+            for partition, number in events.items()
+            for before in (self.counters.get(partition, _NONE),)
+        }
+        self.counters = {**self.counters, **counted}
 
     def refused(self, partitions: NDArray[np.int32], reasons: Sequence[str]) -> None:
         """Records that were refused: the partition and the reason of each."""

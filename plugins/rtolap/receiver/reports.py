@@ -28,6 +28,7 @@ def cube_stats(core: CubeReceiver, clock: Clock, *, is_leader: bool) -> CubeStat
             rejected=dict(counters.rejected),
             late=counters.late,
             dropped=counters.dropped,
+            hostless=counters.hostless,
         )
         for part, position in sorted(state.positions.items())
         for counters in (progress.counters.get(part, _NONE),)
@@ -81,10 +82,12 @@ def cube_report(core: CubeReceiver, clock: Clock) -> CubeReport:
             part: PartitionReport(
                 position=position,
                 log_end=progress.log_ends.get(part),
-                watermark_ms=progress.counters.get(part, _NONE).watermark_ms,
+                watermark_ms=counters.watermark_ms,
                 idle=progress.idle(state.positions, part, now_s),
+                hostless_events=counters.hostless,
             )
             for part, position in state.positions.items()
+            for counters in (progress.counters.get(part, _NONE),)
         },
         active=_active(core),
     )

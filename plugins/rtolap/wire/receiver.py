@@ -72,6 +72,7 @@ class PartitionStats(msgspec.Struct, frozen=True):
     rejected: dict[str, int] = {}
     late: int = 0
     dropped: int = 0
+    hostless: int = 0
 
 
 class LocalSegmentStats(msgspec.Struct, frozen=True):

@@ -22,12 +22,14 @@ class Health(Message):
 
 
 class PartitionReport(Message):
-    """`idle`: at the log's end and silent for a while, so that it does not hold the watermark."""
+    """`idle`: at the log's end and silent for a while, so that it does not hold the watermark.
+    `hostless_events`: without a usable host, of a cube that closes by hosts."""
 
     position: int
     log_end: int | None = None
     watermark_ms: int | None = None
     idle: bool = False
+    hostless_events: int = 0
 
 
 class CubeReport(Message):
