@@ -42,6 +42,9 @@ class Disk(Protocol):
 
     def rename(self, source: Path, target: Path) -> None: ...
 
+    def link(self, source: Path, target: Path) -> None:
+        """A second name of a file."""
+
     def remove(self, path: Path) -> None:
         """A file or a whole folder; harmless when it is gone."""
 
@@ -88,6 +91,9 @@ class RealDisk:
 
     def rename(self, source: Path, target: Path) -> None:
         os.rename(source, target)
+
+    def link(self, source: Path, target: Path) -> None:
+        os.link(source, target)
 
     def remove(self, path: Path) -> None:
         if path.is_dir():

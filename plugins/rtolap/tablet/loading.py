@@ -25,6 +25,10 @@ class Memtable:
         self._tables: list[pa.Table] = []
         self._bytes = 0
 
+    @property
+    def bytes(self) -> int:
+        return self._bytes
+
     def add(self, batch: pa.RecordBatch | pa.Table) -> None:
         """By name. Raises DefinitionError as `accept` does."""
         table = accept(batch, self._schema)
@@ -64,16 +68,21 @@ class FileLoader:
         self._memtable = Memtable(schema, settings.memtable_bytes_max)
         self._files: list[FileMeta] = []
 
+    @property
+    def memory_bytes(self) -> int:
+        return self._memtable.bytes
+
     def add(self, batch: pa.RecordBatch | pa.Table) -> None:
         self._memtable.add(batch)
         if self._memtable.is_full():
-            self._flush()
+            self.flush()
 
     def finish(self) -> tuple[FileMeta, ...]:
-        self._flush()
+        self.flush()
         return tuple(self._files)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """What is in memory goes into a file."""
         table = self._memtable.take()
         if table is None:
             return

@@ -38,15 +38,19 @@ class Snapshot:
             at += len(rowset.files)
 
     def read(
-        self, columns: Sequence[str] | None = None, predicate: Predicate | None = None
+        self,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+        schema: StoredSchema | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The rows that are kept, merged by the model; batches without an order among them.
 
+        `schema`: of this table, older or newer, whose names and columns count; by default the tablet's own.
         NotFound for an unknown column, QueryError for values that do not compare with theirs.
         """
         if not self._open:
             raise Refused(f"version {self.version} is no longer pinned", action="pin it again")
-        return scan(self._views, self.schema, columns, predicate, self._rows_max)
+        return scan(self._views, schema or self.schema, columns, predicate, self._rows_max)
 
     def close(self) -> None:
         if self._open:

@@ -113,16 +113,27 @@ def check_schema(state: TabletState, schema: StoredSchema) -> bool:
     now = state.schema
     if schema == now:
         return False
-    same = (schema.model, schema.keys, schema.sequence) == (now.model, now.keys, now.sequence)
-    kept = {column.id: column.definition.column_type for column in now.columns}
-    typed = all(kept.get(c.id, c.definition.column_type) == c.definition.column_type for c in schema.columns)
-    if schema.version <= now.version or not same or not typed:
+    check_same_table(now, schema)
+    if schema.version <= now.version:
         raise DefinitionError(
             "the schema does not follow the present one",
-            expected=f"a version above {now.version}, the same model, keys and types",
+            expected=f"a version above {now.version}",
             found=f"version {schema.version}",
         )
     return True
+
+
+def check_same_table(now: StoredSchema, schema: StoredSchema) -> None:
+    """Raises DefinitionError for a schema that is neither an earlier nor a later one of the same table."""
+    same = (schema.model, schema.keys, schema.sequence) == (now.model, now.keys, now.sequence)
+    kept = {column.id: column.definition.column_type for column in now.columns}
+    typed = all(kept.get(c.id, c.definition.column_type) == c.definition.column_type for c in schema.columns)
+    if not same or not typed:
+        raise DefinitionError(
+            "the schema is another table's",
+            expected="the same model, keys and types",
+            found=f"version {schema.version}, {schema.model}",
+        )
 
 
 def version_of(state: TabletState, txn: int) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -13,6 +14,8 @@ from rtolap.tablet.disk import Disk, disk_error
 from rtolap.tablet.loading import FileLoader
 from rtolap.tablet.records import FileMeta
 from rtolap.tablet.settings import TabletSettings
+
+R = TypeVar("R")
 
 
 class Transaction:
@@ -45,29 +48,46 @@ class Transaction:
         DefinitionError: the batch does not fit, and is left out as a whole. Unavailable: the disk failed.
         Refused: a sum needs more than its type holds.
         """
-        self._check_open()
-        try:
-            self._loader.add(batch)
-        except OSError as error:
-            raise self._failed(error) from error
-        except Refused:
-            self.abort()
-            raise
+        self._write(lambda: self._loader.add(batch))
+
+    @property
+    def memory_bytes(self) -> int:
+        """Of rows that are in no file yet."""
+        return self._loader.memory_bytes if self._open else 0
+
+    def flush(self) -> None:
+        """What is in memory goes into a file. Unavailable, Refused: as `add`."""
+        self._write(self._loader.flush)
 
     def prepare(self) -> None:
         """Durable on return: publish or abort decide. Unavailable, Refused: as `add`."""
-        self._check_open()
-        try:
-            files = self._loader.finish()
+        self._decide_on(self._loader.finish)
+
+    def adopt(self, fill: Callable[[Disk, Path], tuple[FileMeta, ...]]) -> None:
+        """As `prepare`, of files that another replica has made of the same rows: `fill` writes them, synced,
+        into the transaction's folder. Nothing may have been added."""
+        self._decide_on(lambda: fill(self._disk, self._folder))
+
+    def _decide_on(self, finish: Callable[[], tuple[FileMeta, ...]]) -> None:
+        def work() -> tuple[FileMeta, ...]:
+            files = finish()
             self._disk.sync_folder(self._folder)  # step 2
             self._disk.sync_folder(self._folder.parent)
+            return files
+
+        files = self._write(work)
+        self._open = False
+        self._decide(files)
+
+    def _write(self, work: Callable[[], R]) -> R:
+        self._check_open()
+        try:
+            return work()
         except OSError as error:
             raise self._failed(error) from error
         except Refused:
             self.abort()
             raise
-        self._open = False
-        self._decide(files)
 
     def abort(self) -> None:
         """Gives up what is not prepared; harmless afterwards."""

@@ -80,6 +80,11 @@ class MortalDisk:
         os.rename(source, target)
         self._undo.append(({source.parent, target.parent}, lambda: _move_back(target, source)))
 
+    def link(self, source: Path, target: Path) -> None:
+        self._operate("link", source, target=target)
+        os.link(source, target)
+        self._undo.append(({target.parent}, lambda: target.unlink(missing_ok=True)))
+
     def remove(self, path: Path) -> None:
         self._operate("remove", path)
         if path.exists():
