@@ -17,17 +17,19 @@ from rtolap.ledger.leases import Leases
 from rtolap.streamload.app import make_app
 from rtolap.streamload.authentication import Guard
 from rtolap.streamload.catalogue import Catalogue
+from rtolap.streamload.committing import PUBLISH_TIMEOUT_S, Committing
 from rtolap.streamload.distribution import OpenWriter, Tables
 from rtolap.streamload.doors import Door, Election
 from rtolap.streamload.duties import Duty
 from rtolap.streamload.error_files import ErrorFiles
+from rtolap.streamload.group_commit import INTERVAL_S, GroupCommit
 from rtolap.streamload.http_load import RUNNING_MAX, LoadDoor, load_routes
 from rtolap.streamload.http_public import public_routes
 from rtolap.streamload.http_tables import tables_router
 from rtolap.streamload.http_transactions import transaction_routes
 from rtolap.streamload.labels import LabelPolicy
 from rtolap.streamload.load_metrics import LoadMetrics
-from rtolap.streamload.loads import PUBLISH_TIMEOUT_S, Loads
+from rtolap.streamload.loads import Loads
 from rtolap.streamload.mastership import LEASE_MS, Mastership
 from rtolap.streamload.participants import Participants
 from rtolap.streamload.partition_upkeep import PartitionUpkeep
@@ -58,6 +60,7 @@ class DoorOptions(msgspec.Struct, frozen=True, kw_only=True):
     label_keep_s: int | None = 12 * 3600
     label_count_max: int | None = None
     replication: int = REPLICATION
+    group_interval_s: float = INTERVAL_S
     bodies: BodySettings = BodySettings()
 
 
@@ -111,15 +114,18 @@ class Assembly:
         self.visibility = Visibility(self.manager, publisher)
         self.error_files = ErrorFiles(error_folder, here.body_url)
         self.metrics = Metrics("stream_load")
-        loads = Loads(
-            self.manager,
-            self.visibility,
-            Tables(self.catalogue, storage.open_writer),
-            self.error_files,
-            body_settings=options.bodies,
-            publish_timeout_s=options.publish_timeout_s,
+        tables = Tables(self.catalogue, storage.open_writer)
+        committing = Committing(self.manager, self.visibility, options.publish_timeout_s)
+        load_door = LoadDoor(
+            Loads(committing, tables, self.error_files, options.bodies),
+            GroupCommit(
+                committing, tables, self.error_files, options.bodies, interval_s=options.group_interval_s
+            ),
+            self.election,
+            guard,
+            LoadMetrics(self.metrics),
+            options.loads_max,
         )
-        load_door = LoadDoor(loads, self.election, guard, LoadMetrics(self.metrics), options.loads_max)
         views = ReadViews(ledger, storage.addresses)
         self.app: FastAPI = make_app(
             public=(

@@ -18,7 +18,7 @@ from rtolap.ledger.records import Partition, Replica
 from rtolap.model.stored_partitions import PartitionRange, to_drop
 from rtolap.model.stored_schema import StoredSchema
 from rtolap.streamload.catalogue import Catalogue, TableEntry
-from rtolap.tablet.routing import RoutedBatch, Routing
+from rtolap.tablet.routing import RoutedBatch, RoutedPart, Routing
 
 SHOWN_MAX = 1000  # of one batch: what the error file may get of it
 
@@ -63,13 +63,20 @@ class Homeless:
     shown: list[tuple[str, str]]
 
 
+@dataclass(frozen=True)
+class Distributed:
+    """`homeless` is None where all rows have found a tablet."""
+
+    parts: tuple[RoutedPart, ...]
+    homeless: Homeless | None
+
+
 class Distribution:
     """Of one load, with the columns that the table had when it began."""
 
-    def __init__(self, tables: Tables, table: TableEntry, options: LoadOptions, writer: Writer) -> None:
+    def __init__(self, catalogue: Catalogue, table: TableEntry, options: LoadOptions) -> None:
         self.schema: StoredSchema = table.schema
-        self._tables = tables
-        self._writer = writer
+        self._catalogue = catalogue
         self._table = table
         self._only = frozenset(options.partitions)
         unknown = self._only - {part.name for part in table.partitions}
@@ -81,17 +88,21 @@ class Distribution:
             )
         self._routing = self._route(table)
 
-    def write(self, rows: pa.RecordBatch) -> Homeless | None:
-        """Send them off; None when all have found a tablet."""
+    @property
+    def replicas(self) -> tuple[Replica, ...]:
+        """Of all partitions, those that were made on the way among them."""
+        return self._table.replicas
+
+    def split(self, rows: pa.RecordBatch) -> Distributed:
+        """Where they belong; partitions that are not there yet are made."""
         if not rows.num_rows:
-            return None
+            return Distributed((), None)
         routed = self._split(rows)
-        for part in routed.parts:
-            self._writer.write(part.partition, part.bucket, part.rows)
         count = pc.sum(routed.unroutable).as_py() or 0
         if not count:
-            return None
-        return Homeless(count, _shown(rows.filter(routed.unroutable), self._reason()))
+            return Distributed(routed.parts, None)
+        homeless = Homeless(count, _shown(rows.filter(routed.unroutable), self._reason()))
+        return Distributed(routed.parts, homeless)
 
     def _split(self, rows: pa.RecordBatch) -> RoutedBatch:
         routed = self._routing.split(rows)
@@ -100,8 +111,7 @@ class Distribution:
             return routed
         table = self._table.definition
         instants_ms = [part.start_ms for part in wanted]
-        self._table = self._tables.catalogue.ensure_partitions(table.database, table.name, instants_ms)
-        self._writer.add_replicas(self._table.replicas)
+        self._table = self._catalogue.ensure_partitions(table.database, table.name, instants_ms)
         self._routing = self._route(self._table)
         return self._routing.split(rows)
 

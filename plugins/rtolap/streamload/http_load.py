@@ -24,8 +24,9 @@ from rtolap.base.errors import NotLeader, RtolapError, Unavailable
 from rtolap.streamload.authentication import Guard
 from rtolap.streamload.body_pipe import BodyPipe
 from rtolap.streamload.doors import Election
+from rtolap.streamload.group_commit import LOAD_BYTES_MAX, GroupCommit
 from rtolap.streamload.load_metrics import LoadMetrics
-from rtolap.streamload.load_request import check_framing, load_request
+from rtolap.streamload.load_request import LoadRequest, check_framing, load_request
 from rtolap.streamload.loads import Loads
 from rtolap.wire.stream_load import LoadAnswer
 
@@ -42,6 +43,7 @@ _REST_TIMEOUT_S = 10.0  # for what is still under way of a body that nobody read
 @dataclass(frozen=True)
 class LoadDoor:
     loads: Loads
+    groups: GroupCommit
     election: Election
     guard: Guard
     metrics: LoadMetrics
@@ -62,6 +64,7 @@ def load_routes(door: LoadDoor) -> APIRouter:
         try:
             check_framing(request.headers)
             wanted = load_request(db, table, request.headers)
+            take = door.groups.run if _joins(request, wanted) else door.loads.run
         except RtolapError as error:
             label = request.headers.get("label", "")
             return _answer(LoadAnswer(label=label, status="Fail", message=str(error)), body_left=True)
@@ -75,7 +78,7 @@ def load_routes(door: LoadDoor) -> APIRouter:
                 pipe = BodyPipe(loop)
                 feeding = asyncio.create_task(_feed(request, pipe))
                 try:
-                    answer = await loop.run_in_executor(pool, door.loads.run, wanted, pipe)
+                    answer = await loop.run_in_executor(pool, take, wanted, pipe)
                     door.metrics.note(answer)
                     await asyncio.wait({feeding}, timeout=_REST_TIMEOUT_S)
                     whole = feeding.done() and feeding.result()
@@ -87,6 +90,13 @@ def load_routes(door: LoadDoor) -> APIRouter:
             running -= 1
 
     return router
+
+
+def _joins(request: Request, wanted: LoadRequest) -> bool:
+    """Whether it shares a transaction with others: it wants to, and is known to be small."""
+    length = request.headers.get("content-length", "")
+    small = length.isascii() and length.isdecimal() and len(length) < 10 and int(length) <= LOAD_BYTES_MAX
+    return wanted.group_commit != "off_mode" and small
 
 
 async def _feed(request: Request, pipe: BodyPipe) -> bool:

@@ -22,8 +22,8 @@ _MODES: tuple[GroupCommitMode, ...] = ("off_mode", "sync_mode", "async_mode")
 
 
 class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """`keep_label`: its loader acknowledges the label, which stays until then. Group commit has no label of
-    its own: `label` is empty."""
+    """`keep_label`: its loader acknowledges the label, which stays until then. One that was not given is made
+    up; a load that joins a group has the group's."""
 
     db: str
     table: str
@@ -48,8 +48,7 @@ def load_request(db: str, table: str, headers: Mapping[str, str]) -> LoadRequest
             raise DefinitionError("group commit does not support two-phase commit")
         if boolean(headers, "partial_columns"):
             raise DefinitionError("group commit does not support partial column updates")
-    else:
-        label = checked_label(label or uuid.uuid4().hex)
+    label = checked_label(label or uuid.uuid4().hex)
     return LoadRequest(
         db=db,
         table=table,

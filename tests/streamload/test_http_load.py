@@ -1,0 +1,456 @@
+"""The door over real sockets: answers, redirects, transactions; what goes wrong is seen by nobody."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import msgspec
+import pytest
+from rtolap.ledger.records import Tablet
+from rtolap.model.stored_table import StoredColumn, StoredTable
+from rtolap.streamload.assembly import DoorOptions
+from rtolap.testing.load_door import PASSWORD, TOKEN, USER, LoadDoor, load_door
+
+HITS = StoredTable(
+    database="web",
+    name="hits",
+    columns=(
+        StoredColumn("id", "int", nullable=False),
+        StoredColumn("host", "string"),
+        StoredColumn("amount", "decimal(10,2)"),
+    ),
+    keys=("id",),
+)
+
+AUTH = httpx.BasicAuth(USER, PASSWORD)
+FIELDS = [
+    "TxnId",
+    "Label",
+    "Comment",
+    "TwoPhaseCommit",
+    "Status",
+    "Message",
+    "NumberTotalRows",
+    "NumberLoadedRows",
+    "NumberFilteredRows",
+    "NumberUnselectedRows",
+    "LoadBytes",
+    "LoadTimeMs",
+    "BeginTxnTimeMs",
+    "StreamLoadPutTimeMs",
+    "ReadDataTimeMs",
+    "WriteDataTimeMs",
+    "CommitAndPublishTimeMs",
+]
+
+
+def put(door: LoadDoor, body: object, table: str = "hits", **headers: str) -> dict[str, object]:
+    named = {name.replace("__", "."): value for name, value in headers.items()}
+    response = httpx.put(
+        f"{door.body_url}/api/web/{table}/_stream_load",
+        content=body,  # type: ignore[arg-type]
+        headers={"column_separator": ",", **named},
+        auth=AUTH,
+    )
+    assert response.status_code == 200, response.text
+    assert response.content.endswith(b"\n")
+    return dict(msgspec.json.decode(response.content))
+
+
+def state(door: LoadDoor, label: str) -> str:
+    url = f"{door.url}/api/web/get_load_state"
+    return str(httpx.get(url, params={"label": label}, auth=AUTH).json()["data"])
+
+
+def second_phase(door: LoadDoor, **headers: str) -> dict[str, str]:
+    response = httpx.put(f"{door.url}/api/web/_stream_load_2pc", headers=headers, auth=AUTH)
+    assert response.status_code == 200
+    return dict(response.json())
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadDoor]:
+    with load_door(Path(tmp_path_factory.mktemp("door"))) as running:
+        running.assembly.catalogue.create_table(HITS)
+        yield running
+
+
+@pytest.fixture
+def label() -> str:
+    return uuid.uuid4().hex
+
+
+def ids(door: LoadDoor) -> set[int]:
+    return {row["id"] for row in door.rows("web", "hits")}
+
+
+def test_a_load_is_visible_when_it_is_answered(door: LoadDoor, label: str) -> None:
+    answer = put(door, b"1,a,1.50\n2,\\N,\n", label=label, comment="first")
+    assert (answer["Status"], answer["Message"]) == ("Success", "OK")
+    assert list(answer) == FIELDS
+    assert (answer["Label"], answer["Comment"], answer["TwoPhaseCommit"]) == (label, "first", "false")
+    assert (answer["NumberTotalRows"], answer["NumberLoadedRows"], answer["LoadBytes"]) == (2, 2, 15)
+    assert {1, 2} <= ids(door)
+    assert state(door, label) == "VISIBLE"
+
+
+def test_a_used_label_is_answered_with_what_became_of_it(door: LoadDoor, label: str) -> None:
+    first = put(door, b"10,a,1\n", label=label)
+    again = put(door, b"11,a,1\n", label=label)
+    assert again["Status"] == "Label Already Exists"
+    assert again["ExistingJobStatus"] == "FINISHED"
+    assert f"Label [{label}] has already been used, relate to txn [{first['TxnId']}]" in str(again["Message"])
+    assert list(again) == [*FIELDS[:5], "ExistingJobStatus", *FIELDS[5:]]
+    assert 11 not in ids(door)
+
+
+def test_two_phases_are_seen_after_the_second(door: LoadDoor, label: str) -> None:
+    answer = put(door, b"20,a,1\n", label=label, two_phase_commit="true")
+    txn_id = str(answer["TxnId"])
+    assert (answer["Status"], answer["TwoPhaseCommit"]) == ("Success", "true")
+    assert state(door, label) == "PRECOMMITTED"
+    assert 20 not in ids(door)
+    used = put(door, b"", label=label, two_phase_commit="true")
+    assert (used["ExistingJobStatus"], used["TwoPhaseCommit"]) == ("PRECOMMITTED", "true")
+    done = second_phase(door, txn_id=txn_id, txn_operation="commit")
+    assert done == {"status": "Success", "msg": f"transaction [{txn_id}] commit successfully."}
+    assert state(door, label) == "VISIBLE"
+    assert 20 in ids(door)
+    again = second_phase(door, txn_id=txn_id, txn_operation="commit")
+    assert again["status"] == "Fail"
+    assert again["msg"].endswith(f"transaction [{txn_id}] is already visible, not pre-committed.")
+
+
+def test_an_aborted_label_can_be_used_again(door: LoadDoor, label: str) -> None:
+    put(door, b"30,a,1\n", label=label, two_phase_commit="true")
+    assert second_phase(door, label=label, txn_operation="abort")["status"] == "Success"
+    assert state(door, label) == "ABORTED"
+    assert 30 not in ids(door)
+    assert put(door, b"31,a,1\n", label=label)["Status"] == "Success"
+    assert 31 in ids(door)
+
+
+@pytest.mark.parametrize(
+    ("headers", "says"),
+    [
+        ({"txn_id": "987654321", "txn_operation": "commit"}, "transaction [987654321] not found"),
+        ({"txn_id": "x", "txn_operation": "commit"}, "convert txn_id [x] failed"),
+        ({"txn_id": "1", "txn_operation": "rollback"}, "should be 'commit' or 'abort'"),
+        ({"txn_operation": "abort"}, "either txn_id or label"),
+        ({"label": "never", "txn_operation": "abort"}, "transaction with label [never] not found"),
+    ],
+)
+def test_a_second_phase_of_nothing_says_so(door: LoadDoor, headers: dict[str, str], says: str) -> None:
+    answer = second_phase(door, **headers)
+    assert answer["status"] == "Fail"
+    assert says in answer["msg"]
+
+
+def test_an_empty_body_is_a_load_of_no_rows(door: LoadDoor, label: str) -> None:
+    answer = put(door, b"", label=label, two_phase_commit="true")
+    assert (answer["Status"], answer["NumberTotalRows"]) == ("Success", 0)
+    assert second_phase(door, txn_id=str(answer["TxnId"]), txn_operation="abort")["status"] == "Success"
+
+
+def test_too_many_refused_rows_fail_the_load_and_can_be_read(door: LoadDoor, label: str) -> None:
+    answer = put(door, b"40,a,1\nforty,a,1\n41,b,2\n", label=label)
+    assert answer["Status"] == "Fail"
+    assert "too many filtered rows" in str(answer["Message"])
+    assert (answer["NumberTotalRows"], answer["NumberLoadedRows"], answer["NumberFilteredRows"]) == (3, 0, 1)
+    assert state(door, label) == "ABORTED"
+    assert not {40, 41} & ids(door)
+    log = httpx.get(str(answer["ErrorURL"]))
+    assert "forty" in log.text
+    assert log.text.startswith("Reason: ")
+    assert log.text.count("\n") == 1
+    tolerant = put(door, b"40,a,1\nforty,a,1\n41,b,2\n", label=label, max_filter_ratio="0.4")
+    assert (tolerant["Status"], tolerant["NumberLoadedRows"]) == ("Success", 2)
+    assert {40, 41} <= ids(door)
+    assert "forty" in httpx.get(str(tolerant["ErrorURL"])).text
+
+
+def test_an_error_file_has_no_name_to_be_guessed(door: LoadDoor) -> None:
+    for name in ("", "../ledger.db", "a" * 32, "%2e%2e%2fledger.db"):
+        response = httpx.get(f"{door.url}/api/_load_error_log", params={"file": name})
+        assert response.status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("headers", "says"),
+    [
+        ({"format": "xml"}, "header format"),
+        ({"timeout": "0"}, "header timeout"),
+        ({"timeout": "soon"}, "header timeout"),
+        ({"two_phase_commit": "maybe"}, "header two_phase_commit"),
+        ({"label": "no blanks"}, "Label format error"),
+        ({"label": "x" * 129}, "Label format error"),
+        ({"max_filter_ratio": "2"}, "header max_filter_ratio"),
+        ({"group_commit": "sync_mode", "label": "x"}, "label and group_commit can't be set at the same time"),
+        ({"keep_label": "yes"}, "header keep_label"),
+        ({"where": "nowhere > 1"}, "nowhere"),
+        ({"partitions": "p1999"}, "header partitions"),
+    ],
+)
+def test_wrong_headers_are_named(door: LoadDoor, headers: dict[str, str], says: str) -> None:
+    answer = put(door, b"50,a,1\n", **headers)
+    assert answer["Status"] == "Fail"
+    assert says in str(answer["Message"])
+    assert 50 not in ids(door)
+
+
+def test_an_unknown_table_is_named_and_begins_nothing(door: LoadDoor, label: str) -> None:
+    answer = put(door, b"1,a,1\n", table="misses", label=label)
+    assert answer["Status"] == "Fail"
+    assert "unknown table, tableName=misses" in str(answer["Message"])
+    assert answer["TxnId"] == -1
+    assert state(door, label) == "UNKNOWN"
+
+
+@pytest.mark.parametrize("auth", [None, httpx.BasicAuth(USER, "wrong"), httpx.BasicAuth("nobody", PASSWORD)])
+def test_wrong_credentials_get_nowhere(door: LoadDoor, auth: httpx.Auth | None) -> None:
+    for path, method in (
+        ("/api/web/hits/_stream_load", "PUT"),
+        ("/api/web/_stream_load_2pc", "PUT"),
+        ("/api/web/get_load_state?label=x", "GET"),
+        ("/api/web/hits/_schema", "GET"),
+        ("/api/backends", "GET"),
+        ("/api/v1/stored-tables", "GET"),
+        ("/metrics", "GET"),
+    ):
+        response = httpx.request(method, door.url + path, auth=auth)  # type: ignore[arg-type]
+        assert response.status_code == 401, path
+        assert "WWW-Authenticate" in response.headers
+
+
+def test_own_paths_want_the_token(door: LoadDoor) -> None:
+    url = f"{door.url}/api/v1/stored-tables"
+    assert httpx.get(url, auth=AUTH).status_code == 401
+    found = httpx.get(url, headers={"Authorization": f"Bearer {TOKEN}"})
+    assert found.status_code == 200
+    assert found.json()[0]["definition"]["name"] == "hits"
+
+
+def raw(url: str, text: str, *, until: Callable[[bytes], bool], timeout_s: float = 10.0) -> bytes:
+    """Send it and read until `until` or the end."""
+    where = urlsplit(url)
+    with socket.create_connection((where.hostname, where.port), timeout=timeout_s) as connection:
+        connection.sendall(text.encode())
+        taken = b""
+        while not until(taken):
+            more = connection.recv(65536)
+            if not more:
+                break
+            taken += more
+        return taken
+
+
+BASIC = "Basic bG9hZGVyOm9wZW4gc2VzYW1l"
+
+
+def test_who_expects_a_100_is_redirected_before_the_body(door: LoadDoor) -> None:
+    head = (
+        "PUT /api/web/hits/_stream_load?a=b HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n"
+        f"Authorization: {BASIC}\r\nExpect: 100-continue\r\n\r\n"
+    )
+    began_s = time.monotonic()
+    answer = raw(door.url, head, until=lambda taken: b"\r\n\r\n" in taken)
+    assert time.monotonic() - began_s < 1.0
+    assert answer.startswith(b"HTTP/1.1 307 ")
+    assert b"100 Continue" not in answer
+    assert f"location: {door.body_url}/api/web/hits/_stream_load?a=b\r\n".encode() in answer.lower()
+    refused = raw(door.body_url, head.replace(BASIC, "Basic eDp5"), until=lambda taken: b"\r\n\r\n" in taken)
+    assert refused.startswith(b"HTTP/1.1 401 ")
+
+
+def test_the_100_comes_when_the_body_is_wanted(door: LoadDoor, label: str) -> None:
+    where = urlsplit(door.body_url)
+    with socket.create_connection((where.hostname, where.port), timeout=10) as connection:
+        connection.sendall(
+            (
+                "PUT /api/web/hits/_stream_load HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n"
+                f"Authorization: {BASIC}\r\nlabel: {label}\r\ncolumn_separator: ,\r\n"
+                "Expect: 100-continue\r\n\r\n"
+            ).encode()
+        )
+        assert connection.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
+        connection.sendall(b"7\r\n60,a,1\n\r\n0\r\n\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+    assert 60 in ids(door)
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 1000", "Transfer-Encoding: chunked"])
+def test_a_body_cut_short_aborts_the_load_at_once(door: LoadDoor, label: str, framing: str) -> None:
+    where = urlsplit(door.body_url)
+    row = b"70,a,1\n"
+    sent = row if framing.startswith("Content") else b"7\r\n" + row + b"\r\n"
+    with socket.create_connection((where.hostname, where.port), timeout=10) as connection:
+        connection.sendall(
+            (
+                f"PUT /api/web/hits/_stream_load HTTP/1.1\r\nHost: x\r\n{framing}\r\n"
+                f"Authorization: {BASIC}\r\nlabel: {label}\r\ncolumn_separator: ,\r\n\r\n"
+            ).encode()
+            + sent
+        )
+        _until(lambda: state(door, label) == "PREPARE")
+    _until(lambda: state(door, label) == "ABORTED")
+    assert 70 not in ids(door)
+
+
+def test_a_length_must_be_clear(door: LoadDoor) -> None:
+    head = f"PUT /api/web/hits/_stream_load HTTP/1.1\r\nHost: x\r\nAuthorization: {BASIC}\r\n\r\n"
+    answer = raw(door.body_url, head, until=lambda taken: taken.endswith(b"}\n"))
+    assert b"the length of the body is not clear" in answer
+    assert b'"Status": "Fail"' in answer
+    both = head.replace("\r\n\r\n", "\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n")
+    answer = raw(door.body_url, both, until=lambda taken: b"\r\n\r\n" in taken)
+    assert answer.startswith(b"HTTP/1.1 400 ") or b"the length of the body is not clear" in answer
+
+
+def test_connectors_find_columns_and_backends(door: LoadDoor) -> None:
+    schema = httpx.get(f"{door.url}/api/web/hits/_schema", auth=AUTH).json()
+    assert schema["code"] == 0
+    assert schema["data"]["keysType"] == "DUP_KEYS"
+    assert [column["type"] for column in schema["data"]["properties"]] == ["INT", "STRING", "DECIMALV3"]
+    assert schema["data"]["properties"][2]["precision"] == "10"
+    assert httpx.get(f"{door.url}/api/web/misses/_schema", auth=AUTH).json()["code"] != 0
+    backends = httpx.get(f"{door.url}/api/backends?is_alive=true", auth=AUTH).json()["data"]["backends"]
+    where = urlsplit(door.body_url)
+    assert backends == [{"ip": where.hostname, "http_port": where.port, "is_alive": True}]
+    assert httpx.get(door.url + "/").json()["keeps_labels"] is True
+
+
+def test_a_kept_label_goes_when_it_is_acknowledged(door: LoadDoor, label: str) -> None:
+    assert put(door, b"80,a,1\n", label=label, keep_label="until_acknowledged")["Status"] == "Success"
+    done = httpx.put(
+        f"{door.url}/api/web/_acknowledge_labels", json={"labels": [label, "never"]}, auth=AUTH
+    ).json()
+    assert done["status"] == "Success"
+    _until(lambda: state(door, label) == "UNKNOWN")
+
+
+def test_metrics_move_with_loads(door: LoadDoor, label: str) -> None:
+    def loaded() -> float:
+        page = httpx.get(f"{door.url}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).text
+        found = [
+            line
+            for line in page.splitlines()
+            if line.startswith('rtolap_stream_load_rows_total{what="loaded"')
+        ]
+        return float(found[0].split()[-1]) if found else 0.0
+
+    before = loaded()
+    put(door, b"90,a,1\n91,a,1\n", label=label)
+    assert loaded() == before + 2
+
+
+def _until(true: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    deadline_s = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def test_small_loads_of_a_group_share_a_transaction(door: LoadDoor) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(
+            pool.map(
+                lambda number: put(door, f"{1000 + number},g,1\n".encode(), group_commit="sync_mode"),
+                range(8),
+            )
+        )
+    assert {answer["Status"] for answer in answers} == {"Success"}
+    assert [answer["NumberLoadedRows"] for answer in answers] == [1] * 8
+    assert len({answer["TxnId"] for answer in answers}) < 8
+    assert set(range(1000, 1008)) <= ids(door)
+
+
+def test_a_wrong_load_harms_no_other_of_its_group(door: LoadDoor) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        wrong = pool.submit(put, door, b"x,g,1\n", group_commit="async_mode")
+        right = pool.submit(put, door, b"1100,g,1\n", group_commit="async_mode")
+        assert wrong.result()["Status"] == "Fail"
+        assert right.result()["Status"] == "Success"
+    assert 1100 in ids(door)
+
+
+def test_too_many_loads_are_told_to_come_back(tmp_path: Path) -> None:
+    head = (
+        f"PUT /api/web/hits/_stream_load HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+        f"Authorization: {BASIC}\r\n\r\n"
+    )
+    with load_door(tmp_path, DoorOptions(loads_max=1)) as narrow:
+        narrow.assembly.catalogue.create_table(HITS)
+        where = urlsplit(narrow.body_url)
+        with socket.create_connection((where.hostname, where.port), timeout=10) as connection:
+            connection.sendall((head.replace("Host", "label: first\r\nHost")).encode())
+            _until(lambda: state(narrow, "first") == "PREPARE")
+            answer = raw(narrow.body_url, head, until=lambda taken: taken.endswith(b"}\n"))
+            assert answer.startswith(b"HTTP/1.1 429 ")
+            assert b"retry-after: 1" in answer.lower()
+        _until(lambda: state(narrow, "first") == "ABORTED")
+        assert put(narrow, b"1,a,1\n")["Status"] == "Success"
+
+
+def test_too_many_transactions_of_a_database_are_refused(tmp_path: Path) -> None:
+    with load_door(tmp_path, DoorOptions(transactions_max=2)) as narrow:
+        narrow.assembly.catalogue.create_table(HITS)
+        for label in ("one", "two"):
+            assert put(narrow, b"1,a,1\n", label=label, two_phase_commit="true")["Status"] == "Success"
+        third = put(narrow, b"1,a,1\n", label="three")
+        assert third["Status"] == "Fail"
+        assert "current running txns on db web is 2, larger than limit 2" in str(third["Message"])
+        second_phase(narrow, label="one", txn_operation="abort")
+        assert put(narrow, b"1,a,1\n", label="three")["Status"] == "Success"
+
+
+def test_a_load_that_stalls_ends_at_its_timeout(door: LoadDoor, label: str) -> None:
+    where = urlsplit(door.body_url)
+    with socket.create_connection((where.hostname, where.port), timeout=20) as connection:
+        connection.sendall(
+            (
+                "PUT /api/web/hits/_stream_load HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+                f"Authorization: {BASIC}\r\nlabel: {label}\r\ntimeout: 1\r\n\r\n"
+            ).encode()
+        )
+        _until(lambda: state(door, label) == "ABORTED")
+
+
+def test_who_is_slow_holds_its_sender_back(tmp_path: Path) -> None:
+    """The nodes take nothing: what the door takes of the body is bounded."""
+    with load_door(tmp_path) as slow:
+        slow.assembly.catalogue.create_table(HITS)
+        gate = threading.Event()
+        receive = slow.nodes.receive
+
+        def waiting(node: str, txn_id: int, tablet: Tablet, rows: list[object]) -> None:
+            assert gate.wait(20)
+            receive(node, txn_id, tablet, rows)
+
+        slow.nodes.receive = waiting  # type: ignore[method-assign]
+        sent = 0
+
+        def body() -> Iterator[bytes]:
+            nonlocal sent
+            for number in range(400):
+                chunk = b"".join(b"%d,%s,1\n" % (number, b"x" * 1000) for _ in range(100))
+                sent += len(chunk)
+                yield chunk
+
+        with ThreadPoolExecutor(1) as pool:
+            load = pool.submit(put, slow, body(), label="slow")
+            last = -1
+            while sent != last or sent == 0:  # until the sender stands still
+                last = sent
+                time.sleep(0.3)
+            stood_at = sent
+            gate.set()
+            assert load.result()["NumberLoadedRows"] == 40_000
+        assert stood_at < 30 << 20 < sent
