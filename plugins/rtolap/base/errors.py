@@ -8,6 +8,7 @@ RtolapError
 │   ├── NotYet             it will be allowed later: wait and ask again
 │   └── LabelUsed          a load with this label is there: `existing_job_status` says how far it is
 ├── Unauthorized           missing or wrong credentials
+├── Forbidden              right credentials, but not for this
 ├── CommitConflict         somebody else changed the record first: re-read and retry
 ├── CommitUnknown          the connection broke during a commit: read back before acting
 ├── SessionLost            the ZooKeeper session is gone: leadership and ephemerals with it
@@ -95,6 +96,11 @@ class LabelUsed(Refused):
 class Unauthorized(RtolapError):
     code = "unauthorized"
     http_status = 401
+
+
+class Forbidden(RtolapError):
+    code = "forbidden"
+    http_status = 403
 
 
 class CommitConflict(RtolapError):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import Literal
 
-from rtolap.base.errors import DefinitionError, Unauthorized
+from rtolap.base.errors import DefinitionError, Forbidden, Unauthorized
 
 HASH_BYTES = 32
+Right = Literal["define"]
+RIGHTS: tuple[Right, ...] = ("define",)
 
 
 def password_hash(password: str) -> str:
@@ -17,10 +21,15 @@ def password_hash(password: str) -> str:
 
 
 class Users:
-    """Names and double hashes, read once. A line is `name:hex`; empty lines and `#` are passed over."""
+    """Names and double hashes, read once. A line is `name:hex` or `name:hex:right,right`; empty lines and
+    `#` are passed over.
 
-    def __init__(self, hashes: dict[str, bytes]) -> None:
+    Everybody here may ask; a right is for what changes something: `define` for the definitions of tables.
+    """
+
+    def __init__(self, hashes: dict[str, bytes], rights: Mapping[str, Collection[str]] | None = None) -> None:
         self._hashes = dict(hashes)
+        self._rights = {name: frozenset(each) for name, each in (rights or {}).items()}
 
     @classmethod
     def load(cls, path: Path) -> Users:
@@ -34,22 +43,34 @@ class Users:
                 found=error.strerror,
                 action="create it, or set RTOLAP_USERS_FILE",
             ) from error
-        hashes = {}
+        hashes: dict[str, bytes] = {}
+        rights: dict[str, tuple[str, ...]] = {}
         for number, line in enumerate(lines, start=1):
             text = line.strip()
             if not text or text.startswith("#"):
                 continue
-            name, colon, digest = text.partition(":")
+            name, colon, rest = text.partition(":")
+            digest, _, granted = rest.partition(":")
+            rights[name] = tuple(right.strip() for right in granted.split(",") if right.strip())
             try:
                 decoded = bytes.fromhex(digest)
             except ValueError:
                 decoded = b""
-            if not name or not colon or len(decoded) != HASH_BYTES:
+            if not name or not colon or len(decoded) != HASH_BYTES or not set(rights[name]) <= set(RIGHTS):
                 raise DefinitionError(
-                    f"{path}:{number}: not a user", expected="name:hex(sha256(sha256(password)))"
+                    f"{path}:{number}: not a user",
+                    expected=f"name:hex(sha256(sha256(password))), and perhaps :{','.join(RIGHTS)}",
                 )
             hashes[name] = decoded
-        return cls(hashes)
+        return cls(hashes, rights)
+
+    def require(self, name: str, right: Right) -> None:
+        """Raises Forbidden."""
+        if right not in self._rights.get(name, ()):
+            raise Forbidden(
+                f"user {name} has not the right to {right}",
+                action=f"add :{right} to the user's line in the users file",
+            )
 
     def verify_password(self, name: str, password: str) -> None:
         """Raises Unauthorized, with the same words for an unknown name and a wrong password."""

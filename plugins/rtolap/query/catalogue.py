@@ -1,4 +1,4 @@
-"""What SQL can name: cubes and lookups, with their columns as users see them."""
+"""What SQL can name: cubes, lookups and stored tables, with their columns as users see them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from rtolap.base.errors import QueryError
 from rtolap.model.cube import Schema
 from rtolap.model.table import Lookup
 from rtolap.model.types import TIMESTAMP, ColumnType
+from rtolap.query.stored.relation import columns_of, relation_key
+from rtolap.wire.stored_tables import TableInfo
 
 DATABASE = "rtolap"
 INFORMATION_SCHEMA = "information_schema"
@@ -16,10 +18,32 @@ INFORMATION_SCHEMA = "information_schema"
 
 @dataclass(frozen=True)
 class Catalogue:
-    """One look at the definitions. Names are unique over cubes and lookups."""
+    """One look at the definitions. Names are unique over cubes and lookups, which are in DATABASE; stored
+    tables are in databases of their own, and stand here by `relation_key`."""
 
     cubes: Mapping[str, Schema] = field(default_factory=dict)
     lookups: Mapping[str, Lookup] = field(default_factory=dict)
+    stored: Mapping[str, TableInfo] = field(default_factory=dict)
+
+    def databases(self) -> tuple[str, ...]:
+        """Those that tables are in."""
+        return tuple(sorted({DATABASE, *(table.db for table in self.stored.values())}))
+
+    def all_names(self) -> tuple[str, ...]:
+        """Relations as the rules call them, stored tables by their keys."""
+        return (*self.relation_names(), *sorted(self.stored))
+
+    def in_database(self, database: str) -> dict[str, str]:
+        """Name -> relation, of one database."""
+        if database == DATABASE:
+            return {name: name for name in self.relation_names()}
+        found = {table.name: key for key, table in self.stored.items() if table.db == database}
+        return dict(sorted(found.items()))
+
+    def spelled_stored(self, database: str, name: str) -> str | None:
+        """As `spelled`, of a stored table: its key."""
+        keys = [relation_key(database, name), relation_key(database.lower(), name.lower())]
+        return next((key for key in keys if key in self.stored), None)
 
     def relation_names(self) -> tuple[str, ...]:
         return tuple(sorted({*self.cubes, *self.lookups}))
@@ -36,6 +60,8 @@ class Catalogue:
         """Columns of a cube (dimensions, event time, measure sources) or of a lookup, in order."""
         if relation in self.cubes:
             return cube_columns(self.cubes[relation])
+        if relation in self.stored:
+            return columns_of(self.stored[relation])
         return {column.name: column.column_type for column in self.lookups[relation].columns}
 
     def listed_columns(self, relation: str) -> dict[str, ColumnType]:
@@ -55,6 +81,8 @@ class Catalogue:
 
     def comment(self, relation: str) -> str:
         """What kind of relation it is, and the event time that its list of columns leaves out."""
+        if relation in self.stored:
+            return f"stored table, {self.stored[relation].definition.model} model"
         if relation not in self.cubes:
             return "lookup"
         hidden = self.event_time(relation)
@@ -70,9 +98,13 @@ def cube_columns(schema: Schema) -> dict[str, ColumnType]:
 
 
 def unknown_table(name: str, catalogue: Catalogue) -> QueryError:
+    known = (
+        *catalogue.relation_names(),
+        *sorted(table.qualified_name for table in catalogue.stored.values()),
+    )
     return QueryError(
         f"unknown table {name!r}",
-        expected=f"one of {', '.join(catalogue.relation_names()) or 'no table is defined yet'}",
+        expected=f"one of {', '.join(known) or 'no table is defined yet'}",
     )
 
 

@@ -9,6 +9,7 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.view import SegmentView
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.planner import Topology
+from rtolap.query.stored.listing import Listing
 
 CACHE_S = 1.0  # definitions and receivers change rarely; an error makes the service look again at once
 
@@ -16,7 +17,8 @@ CACHE_S = 1.0  # definitions and receivers change rarely; an error makes the ser
 class Cluster:
     """Thread-safe."""
 
-    def __init__(self, metadata: ClusterMetadata, clock: Clock) -> None:
+    def __init__(self, metadata: ClusterMetadata, clock: Clock, stored: Listing | None = None) -> None:
+        self._stored = stored
         self._metadata = metadata
         self._clock = clock
         self._lock = threading.Lock()
@@ -32,6 +34,7 @@ class Cluster:
         found = Catalogue(
             cubes={name: self._metadata.schema(name) for name in self._metadata.cubes()},
             lookups={name: self._metadata.lookup(name) for name in self._metadata.lookups()},
+            stored={} if self._stored is None else self._stored.tables(fresh=fresh),
         )
         with self._lock:
             if self._catalogue is not None and self._catalogue[1] == found:

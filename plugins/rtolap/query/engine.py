@@ -19,7 +19,8 @@ from sqlglot import exp
 from rtolap.base.errors import Corrupted, QueryError, Unavailable
 from rtolap.query.dialect import engine_sql
 from rtolap.query.rules.aggregates import HLL_ESTIMATE
-from rtolap.query.sketches import hll_estimate
+from rtolap.query.rules.stored import BITMAP_SIZE
+from rtolap.query.sketches import bitmap_size, hll_estimate
 
 BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
 
@@ -52,6 +53,14 @@ class Engine:
             [duckdb.list_type(sqltypes.BLOB)],
             sqltypes.DOUBLE,
             type=PythonUDFType.ARROW,  # whole columns, not values
+            null_handling=FunctionNullHandling.SPECIAL,
+        )
+        self._connection.create_function(
+            BITMAP_SIZE,
+            bitmap_size,
+            [duckdb.list_type(sqltypes.BLOB)],
+            sqltypes.BIGINT,
+            type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
         )
         self._connection.execute("SET lock_configuration = true")

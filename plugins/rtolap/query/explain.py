@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 import pyarrow as pa
 
-from rtolap.query.plan import CubeRead, ReadStats, Rewritten
+from rtolap.query.plan import CubeRead, ReadStats, Rewritten, TableRead, TableStats
 
 SCHEMA = pa.schema([("item", pa.string()), ("value", pa.string())])
 _Rows = list[tuple[str, str]]
@@ -23,6 +23,15 @@ def planned(rewritten: Rewritten, estimates: Sequence[ReadStats]) -> pa.Table:
             ("rows pruned (estimate)", str(would.rows_pruned)),
             ("real-time events (at most)", str(would.realtime_events)),
         ]
+    for table in rewritten.tables:
+        rows += _of_table(table)
+        parts = [(each.name, each) for each in table.table.partitions]
+        read_parts = [name for name, part in parts if table.time.overlaps(part.start_ms, part.end_ms)]
+        pruned = [name for name, _ in parts if name not in read_parts]
+        rows += [
+            ("partitions", ", ".join(read_parts) or "none"),
+            ("pruned partitions", ", ".join(pruned) or "none"),
+        ]
     if rewritten.latest is not None:
         key, enough = rewritten.latest.key, rewritten.latest.rows
         rows.append(("latest first", f"by {key}, until there are {enough} rows"))
@@ -30,7 +39,11 @@ def planned(rewritten: Rewritten, estimates: Sequence[ReadStats]) -> pa.Table:
 
 
 def analyzed(
-    rewritten: Rewritten, stats: Sequence[ReadStats], result_rows: int, elapsed_ms: float
+    rewritten: Rewritten,
+    stats: Sequence[ReadStats],
+    tables: Sequence[TableStats],
+    result_rows: int,
+    elapsed_ms: float,
 ) -> pa.Table:
     rows: _Rows = []
     for read, done in zip(rewritten.reads, stats, strict=True):
@@ -42,6 +55,17 @@ def analyzed(
             ("snapshots", str(done.snapshots)),
             ("fetch ms", f"{done.fetch_ms:.1f}"),
             ("positions", json.dumps({str(p): o for p, o in sorted(done.positions.items())})),
+        ]
+    for table, said in zip(rewritten.tables, tables, strict=True):
+        rows += _of_table(table)
+        rows += [
+            ("partitions", ", ".join(said.partitions) or "none"),
+            ("pruned partitions", ", ".join(said.pruned_partitions) or "none"),
+            ("tablets", str(said.tablets)),
+            ("nodes", ", ".join(f"{node}: {count}" for node, count in sorted(said.nodes.items())) or "none"),
+            ("rows read", str(said.rows_read)),
+            ("read views", str(said.views)),
+            ("fetch ms", f"{said.fetch_ms:.1f}"),
         ]
     rows += _of_statement(rewritten)
     rows += [
@@ -64,6 +88,15 @@ def _of_read(read: CubeRead, stats: ReadStats) -> _Rows:
         ("pruned segments", ", ".join(stats.pruned_segments) or "none"),
         ("real-time segments", ", ".join(stats.realtime_segments) or "none"),
         ("receivers", ", ".join(f"{rs}: {r}" for rs, r in sorted(stats.receivers.items())) or "none"),
+    ]
+
+
+def _of_table(read: TableRead) -> _Rows:
+    pushed = "none" if read.filter is None else msgspec.json.encode(read.filter).decode()
+    return [
+        ("stored table", read.table.qualified_name),
+        ("columns", ", ".join(read.columns)),
+        ("pushed filter", pushed),
     ]
 
 

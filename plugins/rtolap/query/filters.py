@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
@@ -39,14 +40,28 @@ _OPPOSITE: dict[CompareOp, CompareOp] = {
     "gt": "le",
     "ge": "lt",
 }
+_MIDNIGHTS = ("day_start", "week_start", "month_start", "quarter_start", "year_start")
 _INT_RANGE = {"int": 2**31, "bigint": 2**63}
+
+
+@dataclass(frozen=True)
+class FilterColumns:
+    """What conditions may be about. `starts`: columns that hold the starts of a unit of time."""
+
+    types: Mapping[str, ColumnType]
+    starts: Collection[str] = ()
+
+    @classmethod
+    def of_cube(cls, schema: Schema) -> FilterColumns:
+        names = schema.cube.all_dimensions
+        return cls({name: schema.dimension_type(name) for name in names}, schema.cube.time_columns)
 
 
 class FilterBuilder:
     """`build` gives None for anything that it cannot say: the engine then does it."""
 
-    def __init__(self, schema: Schema, alias: str, fold: Callable[[exp.Expr], object]) -> None:
-        self.schema = schema
+    def __init__(self, columns: FilterColumns, alias: str, fold: Callable[[exp.Expr], object]) -> None:
+        self.columns = columns
         self.alias = alias
         self.fold = fold
 
@@ -82,7 +97,7 @@ class FilterBuilder:
                 return Or(tuple(map(self._negated, terms)))
             case Or(terms=terms):
                 return And(tuple(map(self._negated, terms)))
-            case Compare(column=column, op=op) if self.schema.dimension_type(column).kind != "double":
+            case Compare(column=column, op=op) if self.columns.types[column].kind != "double":
                 return msgspec.structs.replace(term, op=_OPPOSITE[op])
             case In() | IsNull() | Like():
                 return msgspec.structs.replace(term, negated=not term.negated)
@@ -100,7 +115,7 @@ class FilterBuilder:
     def _calendar(self, node: exp.Expr, op: CompareOp, constant: exp.Expr) -> Predicate | None:
         part = calendar_part(node)
         column = None if part is None else self._column(part.column)
-        if part is None or column not in self.schema.cube.time_columns:
+        if part is None or column is None or column not in self.columns.starts:
             return None
         return as_range(column, part.unit, op, self._constant(constant))
 
@@ -123,7 +138,7 @@ class FilterBuilder:
 
     def _like(self, node: exp.Like) -> Predicate | None:
         column = self._column(node.this)
-        if column is None or self.schema.dimension_type(column).kind != "string":
+        if column is None or self.columns.types[column].kind != "string":
             return None
         pattern = self._constant(node.expression)
         if not isinstance(pattern, str) or "\\" in pattern:
@@ -134,15 +149,11 @@ class FilterBuilder:
         node = node.unnest()
         if isinstance(node, exp.Cast) and node.to.this is exp.DataType.Type.DATE:
             inner = self._column(node.this)  # DATE(day_start) is day_start: both begin at midnight
-            return (
-                inner
-                if inner in ("day_start", "week_start", "month_start", "quarter_start", "year_start")
-                else None
-            )
+            return inner if inner in _MIDNIGHTS and inner in self.columns.starts else None
         if isinstance(node, exp.TsOrDsToDate | exp.Date) and isinstance(node.this, exp.Column):
             return self._column(exp.cast(node.this.copy(), exp.DataType.Type.DATE))
         if isinstance(node, exp.Column) and node.table == self.alias:
-            return node.name if node.name in self.schema.cube.all_dimensions else None
+            return node.name if node.name in self.columns.types else None
         return None
 
     def _constant(self, node: exp.Expr) -> object:
@@ -156,7 +167,7 @@ class FilterBuilder:
     def _value(self, column: str, node: exp.Expr) -> Scalar:
         """The constant in the column's own terms; None if it has none, NULL included."""
         value = self._constant(node)
-        return None if value is None else in_terms_of(self.schema.dimension_type(column), value)
+        return None if value is None else in_terms_of(self.columns.types[column], value)
 
 
 def in_terms_of(kind: ColumnType, value: object) -> Scalar:

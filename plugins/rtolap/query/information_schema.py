@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pyarrow as pa
 
 from rtolap.model.types import ColumnType
-from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, Catalogue
+from rtolap.query.catalogue import INFORMATION_SCHEMA, Catalogue
 
 _SQL_TYPES = {
     "string": "varchar(65535)",
@@ -29,15 +29,16 @@ def sql_type(kind: ColumnType) -> str:
 def _schemata(catalogue: Catalogue) -> pa.Table:
     return _table(
         ("CATALOG_NAME", "SCHEMA_NAME", "DEFAULT_CHARACTER_SET_NAME", "DEFAULT_COLLATION_NAME"),
-        [("def", name, "utf8mb4", "utf8mb4_bin") for name in (INFORMATION_SCHEMA, DATABASE)],
+        [("def", name, "utf8mb4", "utf8mb4_bin") for name in (INFORMATION_SCHEMA, *catalogue.databases())],
     )
 
 
 def _tables(catalogue: Catalogue) -> pa.Table:
     rows: list[tuple[object, ...]] = []
-    for name in catalogue.relation_names():
-        comment = catalogue.comment(name)
-        rows.append(("def", DATABASE, name, "BASE TABLE", "rtolap", "utf8mb4_bin", comment))
+    for database in catalogue.databases():
+        for name, relation in catalogue.in_database(database).items():
+            comment = catalogue.comment(relation)
+            rows.append(("def", database, name, "BASE TABLE", "rtolap", "utf8mb4_bin", comment))
     return _table(
         (
             "TABLE_CATALOG",
@@ -54,12 +55,12 @@ def _tables(catalogue: Catalogue) -> pa.Table:
 
 def _columns(catalogue: Catalogue) -> pa.Table:
     rows: list[tuple[object, ...]] = []
-    for relation in catalogue.relation_names():
+    for database, table, relation in _relations(catalogue):
         for position, (name, kind) in enumerate(catalogue.listed_columns(relation).items(), start=1):
             full = sql_type(kind)
             rows.append(
                 (
-                    *("def", DATABASE, relation, name, position, None, "YES", full.partition("(")[0]),
+                    *("def", database, table, name, position, None, "YES", full.partition("(")[0]),
                     65535 if kind.kind == "string" else None,
                     262140 if kind.kind == "string" else None,
                     kind.precision or {"int": 10, "bigint": 19, "double": 22}.get(kind.kind),
@@ -82,6 +83,15 @@ def _columns(catalogue: Catalogue) -> pa.Table:
         whole=("ORDINAL_POSITION", "CHARACTER_MAXIMUM_LENGTH", "CHARACTER_OCTET_LENGTH", "NUMERIC_PRECISION",
                "NUMERIC_SCALE", "DATETIME_PRECISION"),
     )  # fmt: skip
+
+
+def _relations(catalogue: Catalogue) -> list[tuple[str, str, str]]:
+    """(database, name in it, relation)"""
+    return [
+        (database, name, relation)
+        for database in catalogue.databases()
+        for name, relation in catalogue.in_database(database).items()
+    ]
 
 
 def _role(catalogue: Catalogue, relation: str, column: str) -> str:

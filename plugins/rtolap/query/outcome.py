@@ -10,7 +10,7 @@ import pyarrow as pa
 from rtolap.base.errors import QueryError
 from rtolap.query.cancel import Cancellation
 from rtolap.query.engine import translated
-from rtolap.query.plan import ReadStats
+from rtolap.query.plan import ReadStats, TableStats
 
 
 @dataclass
@@ -20,6 +20,7 @@ class Outcome:
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
     stats: list[ReadStats] = field(default_factory=list)
+    tables: list[TableStats] = field(default_factory=list)
 
     @property
     def positions(self) -> dict[str, dict[int, int]]:

@@ -10,6 +10,7 @@ from typing import Literal
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.scope import traverse_scope
 from sqlglot.tokenizer_core import TokenType
 
 from rtolap.base.errors import QueryError
@@ -51,8 +52,11 @@ class Statement:
         return given
 
 
-def parse(sql: str) -> Statement:
-    """Raises QueryError for bad SQL, several statements, or anything but a query."""
+def parse(sql: str, database: str | None = None) -> Statement:
+    """`database`: of the tables that the text names without one; None where only cubes and lookups are.
+
+    Raises QueryError for bad SQL, several statements, or anything but a query.
+    """
     if len(sql) > STATEMENT_BYTES_MAX:
         raise QueryError("the statement is too long", expected=f"at most {STATEMENT_BYTES_MAX} characters")
     asked = _EXPLAIN.match(sql)
@@ -71,7 +75,18 @@ def parse(sql: str) -> Statement:
         raise QueryError(
             "unsupported statement", expected="SELECT, WITH, UNION or EXPLAIN SELECT", found=tree.key.upper()
         )
+    if database is not None:
+        _complete(tree, database)
     return Statement(tree, explain, _parameters(tree, positional))
+
+
+def _complete(tree: exp.Expr, database: str) -> None:
+    for scope in traverse_scope(tree):
+        for node in scope.tables:
+            if not node.db and not isinstance(node.this, exp.Func) and node.name not in scope.cte_sources:
+                if not node.alias:
+                    node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
+                node.set("db", exp.to_identifier(database, quoted=True))
 
 
 def _name_question_marks(sql: str) -> tuple[str, tuple[str, ...]]:

@@ -10,6 +10,7 @@ from rtolap.metadata.records import SegmentRecord
 from rtolap.model.cube import Schema
 from rtolap.wire.predicate import Predicate
 from rtolap.wire.receiver import Snapshot
+from rtolap.wire.stored_tables import TableInfo
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,32 @@ class CubeRead:
 
 
 @dataclass(frozen=True)
+class TableRead:
+    """What a statement needs of one stored table: `columns` of the rows that pass `filter`, which the engine
+    applies again; partitions outside `time` have none."""
+
+    table: TableInfo
+    relation: str
+    columns: tuple[str, ...]
+    filter: Predicate | None
+    time: TimeRange
+
+
+@dataclass
+class TableStats:
+    """What reading one stored table did. `nodes`: node -> tablets read from it; `views`: read views taken."""
+
+    table: str
+    partitions: tuple[str, ...] = ()
+    pruned_partitions: tuple[str, ...] = ()
+    tablets: int = 0
+    nodes: dict[str, int] = field(default_factory=dict)
+    rows_read: int = 0
+    views: int = 1
+    fetch_ms: float = 0.0
+
+
+@dataclass(frozen=True)
 class LatestRows:
     """A result of `rows` rows is whole if no row with a larger `key`, a time dimension, was left out."""
 
@@ -67,6 +94,7 @@ class Rewritten:
     information: tuple[str, ...]
     parameters: tuple[str, ...]
     latest: LatestRows | None = None
+    tables: tuple[TableRead, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -41,16 +41,16 @@ class PreparedStatements:
         self._bound: _Recent[tuple[Statement, Catalogue, Rewritten]] = _Recent()
         self.rewrites = 0  # that were not found here
 
-    def parse(self, sql: str) -> Statement:
-        """Raises QueryError."""
+    def parse(self, sql: str, database: str | None = None) -> Statement:
+        """`database` as `parser.parse` takes it. Raises QueryError."""
         with self._lock:
-            known = self._parsed.find(sql)
+            known = self._parsed.find((database, sql))
         if known is not None:
             return known
-        statement = parse(sql)
+        statement = parse(sql, database)
         if len(sql) <= TEXT_KEPT_MAX:
             with self._lock:
-                self._parsed.keep(sql, statement)
+                self._parsed.keep((database, sql), statement)
         return statement
 
     def rewrite(

@@ -23,6 +23,8 @@ from rtolap.query.mysql.handshake import Tls
 from rtolap.query.mysql.server import MySqlLimits, MySqlServer
 from rtolap.query.realtime import FlightSource
 from rtolap.query.service import Limits, QueryService
+from rtolap.query.stored.listing import Listing
+from rtolap.query.stored.source import RemoteSource
 from rtolap.query.tls import server_context
 from rtolap.wire.receiver_client import ReceiverClients
 
@@ -45,13 +47,15 @@ class QueryProcess:
         users, token = Users.load(settings.users_file), settings.token()
         context = server_context(settings)
         self._clients = ReceiverClients(token)
+        stored = RemoteSource(settings.stream_load_urls(), token, ca=settings.stream_load_ca)
         self.service = QueryService(
-            Cluster(ClusterMetadata(store, clock), clock),
+            Cluster(ClusterMetadata(store, clock), clock, Listing(stored, clock)),
             EmbeddedHistory(open_store(settings.object_store)),
             FlightSource(self._clients),
             Lookups(settings.include_dir),
             clock,
             limits,
+            stored,
         )
         self.mysql = MySqlServer(
             self.service,

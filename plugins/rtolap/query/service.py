@@ -12,7 +12,7 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import QueryError, Unavailable
 from rtolap.query import explain
 from rtolap.query.cancel import Cancellation, Timeouts
-from rtolap.query.catalogue import Catalogue
+from rtolap.query.catalogue import DATABASE, Catalogue
 from rtolap.query.cluster import Cluster
 from rtolap.query.engine import Engine, EngineSession
 from rtolap.query.fetch import Fetcher
@@ -24,11 +24,15 @@ from rtolap.query.merge import merge
 from rtolap.query.metrics import QueryMetrics
 from rtolap.query.outcome import Outcome, ResultStream
 from rtolap.query.parser import Parameters, Statement
-from rtolap.query.plan import CubeRead, LatestRows, ReadStats, Rewritten
+from rtolap.query.plan import CubeRead, LatestRows, ReadStats, Rewritten, TableStats
 from rtolap.query.prepared import PreparedStatements
 from rtolap.query.realtime import Realtime, RealtimeSource
 from rtolap.query.rules import Context
 from rtolap.query.rules.pushdown import relation_name
+from rtolap.query.stored.definitions import StoredDefinitions
+from rtolap.query.stored.reader import StoredReader
+from rtolap.query.stored.relation import arrow_schema
+from rtolap.query.stored.source import NoSource, StoredSource
 
 TIMEOUT_MS_DEFAULT = 60_000
 
@@ -54,6 +58,7 @@ class QueryService:
         lookups: Lookups,
         clock: Clock,
         limits: Limits = Limits(),
+        stored: StoredSource | None = None,
     ) -> None:
         self.clock = clock
         self.metrics = QueryMetrics()
@@ -63,12 +68,17 @@ class QueryService:
         self._realtime = Realtime(source)
         self._fetcher = Fetcher(cluster, history, self._realtime)
         self._engine = Engine(memory_limit_bytes=limits.memory_bytes, threads=limits.threads)
+        self._stored = stored or NoSource()
+        self._tables = StoredReader(self._stored, limits.memory_bytes)
+        self.definitions = StoredDefinitions(self._stored, cluster)
         self._prepared = PreparedStatements()
         self._timeouts = Timeouts(clock)
         self._turns = threading.BoundedSemaphore(limits.queries_max)
 
     def close(self) -> None:
         self._timeouts.close()
+        self._tables.close()
+        self._stored.close()
         self._realtime.close()
         self._cluster.close()
         self._engine.close()
@@ -79,9 +89,12 @@ class QueryService:
     def cancellation(self, timeout_ms: int | None = None) -> Cancellation:
         return Cancellation(self._timeouts, timeout_ms or TIMEOUT_MS_DEFAULT)
 
-    def prepare(self, sql: str) -> Statement:
-        """Parsed once for equal texts, so that what it is rewritten to is found again. Raises QueryError."""
-        return self._prepared.parse(sql)
+    def prepare(self, sql: str, database: str | None = None) -> Statement:
+        """Parsed once for equal texts, so that what it is rewritten to is found again. Raises QueryError.
+
+        `database`: of the tables that the text names without one; cubes and lookups are in DATABASE.
+        """
+        return self._prepared.parse(sql, None if database in (None, DATABASE) else database)
 
     @property
     def rewrites(self) -> int:
@@ -157,6 +170,7 @@ class QueryService:
             table = explain.planned(rewritten, estimates)
             return Outcome(table.schema, self._stream(table.to_reader(), session, ending))
         began_s = self.clock.monotonic_s()
+        tables = self._read_tables(rewritten, session, ending)
         if rewritten.latest is not None:
             stats, reader = self._run_latest(rewritten, rewritten.latest, used, session, ending)
         else:
@@ -164,9 +178,22 @@ class QueryService:
             reader = session.run(rewritten.sql, used)
         if statement.explain == "analyze":
             rows = session.drain(reader)
-            table = explain.analyzed(rewritten, stats, rows, (self.clock.monotonic_s() - began_s) * 1000)
-            return Outcome(table.schema, self._stream(table.to_reader(), session, ending), stats)
-        return Outcome(reader.schema, self._stream(reader, session, ending), stats)
+            elapsed_ms = (self.clock.monotonic_s() - began_s) * 1000
+            table = explain.analyzed(rewritten, stats, tables, rows, elapsed_ms)
+            return Outcome(table.schema, self._stream(table.to_reader(), session, ending), stats, tables)
+        return Outcome(reader.schema, self._stream(reader, session, ending), stats, tables)
+
+    def _read_tables(
+        self, rewritten: Rewritten, session: EngineSession, ending: Cancellation
+    ) -> list[TableStats]:
+        began_s = self.clock.monotonic_s()
+        tables, stats = self._tables.read(rewritten.tables, ending)
+        for relation, table in tables.items():
+            session.register(relation, table)
+        for done in stats:
+            done.fetch_ms = (self.clock.monotonic_s() - began_s) * 1000
+        ending.check()
+        return stats
 
     def _fetch(self, read: CubeRead, session: EngineSession, ending: Cancellation) -> ReadStats:
         ending.check()
@@ -201,6 +228,9 @@ class QueryService:
         """The result's columns, over empty cubes."""
         for read in rewritten.reads:
             session.register(read.relation, merge(read, ()))
+        for table in rewritten.tables:
+            empty = arrow_schema(table.table.schema, table.columns).empty_table()
+            session.register(table.relation, empty)
         # LIMIT outside: a parameter in the statement's own LIMIT may be NULL here.
         return session.run(f"SELECT * FROM ({rewritten.sql}) AS described LIMIT 0", values).schema
 

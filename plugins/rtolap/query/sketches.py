@@ -1,4 +1,4 @@
-"""Sketches in the embedded engine: a list of HLL sketches → the number of distinct values.
+"""Sketches in the embedded engine: a list of HLL sketches, or of bitmaps → the number of distinct values.
 
 The estimate is a function of the set of values alone: however they lie in memory, fragments and history, and
 in whatever order their sketches are united, it is the same to the last bit.
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from rtolap.format.hll_groups import merge_groups
 from rtolap.format.hll_image import estimate
+from rtolap.tablet.sketches import bitmap_of_image, merge_bitmaps
 
 
 def hll_estimate(lists: Any) -> Any:
@@ -22,6 +23,22 @@ def hll_estimate(lists: Any) -> Any:
     """
     arrays = lists.chunks if isinstance(lists, pa.ChunkedArray) else [lists]
     return pa.array([number for one in arrays for number in _estimates(one)], pa.float64())
+
+
+def bitmap_size(lists: Any) -> Any:
+    """Arrow UDF over list<binary>: exact numbers; 0 for an empty list, nulls within are skipped.
+
+    Raises Corrupted for bytes that are no 64-bit roaring bitmap.
+    """
+    arrays = lists.chunks if isinstance(lists, pa.ChunkedArray) else [lists]
+    return pa.array([size for one in arrays for size in _sizes(one)], pa.int64())
+
+
+def _sizes(lists: pa.ListArray) -> list[int]:
+    lengths = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
+    groups = np.repeat(np.arange(len(lists)), lengths)
+    united = merge_bitmaps(lists.flatten(), groups, len(lists)).to_pylist()
+    return [0 if image is None else len(bitmap_of_image(image)) for image in united]
 
 
 def _estimates(lists: pa.ListArray) -> list[float]:

@@ -68,7 +68,7 @@ class StoredTablesClient:
     def close(self) -> None:
         self._http.close()
 
-    def tables(self, *, retry: bool = True) -> tuple[TableInfo, ...]:
+    def tables(self, *, retry: bool = False) -> tuple[TableInfo, ...]:
         return self._send("GET", "/stored-tables", tuple[TableInfo, ...], retry=retry)
 
     def table(self, name: TableName) -> TableInfo:

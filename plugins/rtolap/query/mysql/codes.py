@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from rtolap.base.errors import (
     Corrupted,
+    Forbidden,
     NotFound,
+    NotYet,
     QueryError,
     QueryTimeout,
     Refused,
@@ -44,6 +46,7 @@ class TlsRequired(Unauthorized):
 
 
 ER_ACCESS_DENIED, ER_UNKNOWN_COM, ER_BAD_DB, ER_TOO_MANY = 1045, 1047, 1049, 1040
+ER_UNSUPPORTED = 1235
 
 
 def error_code(error: RtolapError) -> tuple[int, str]:
@@ -70,6 +73,12 @@ def error_code(error: RtolapError) -> tuple[int, str]:
             return 3159, "HY000"
         case Unauthorized():
             return ER_ACCESS_DENIED, "28000"
+        case Forbidden():
+            return 1142, "42000"
+        case NotYet():
+            return 1205, "HY000"
+        case Refused() if "is there already" in text:
+            return 1050, "42S01"
         case NotFound():
             return 1146, "42S02"
         case Unavailable() if "too many" in text:

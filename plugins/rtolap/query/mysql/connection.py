@@ -23,6 +23,7 @@ from rtolap.query.mysql.variables import Session, substitute
 from rtolap.query.outcome import Outcome
 from rtolap.query.parser import Statement
 from rtolap.query.service import QueryService
+from rtolap.query.stored.ddl import parse_ddl
 
 PACKET_BYTES_MAX = 16 << 20
 
@@ -130,7 +131,7 @@ class Connection:
         text = statements.plain(sql)
         if self._control(text):
             self._answers.ok()
-        elif not self._show(text, text_rows):
+        elif not self._show(text, text_rows) and not self._define(text):
             self._run(self._parse(text), (), text_rows)
 
     def _control(self, text: str) -> bool:
@@ -158,8 +159,19 @@ class Connection:
         self._answers.result(shown.schema, shown.to_batches(), encode)
         return True
 
+    def _define(self, text: str) -> bool:
+        """CREATE, ALTER, DROP or TRUNCATE TABLE, by those who may."""
+        definition = parse_ddl(text, self.session.database)
+        if definition is None:
+            return False
+        self._users.require(self.session.user, "define")
+        notes = self._service.definitions.apply(definition)
+        self.session.warnings = [("Note", codes.ER_UNSUPPORTED, note) for note in notes]
+        self._answers.ok()
+        return True
+
     def _parse(self, text: str) -> Statement:
-        return substitute(self._service.prepare(text), self.session)
+        return substitute(self._service.prepare(text, self.session.database), self.session)
 
     def _run(self, statement: Statement, values: Iterable[object], encode: Encode) -> None:
         cancellation = self._service.cancellation(self.session.timeout_ms)
@@ -198,7 +210,7 @@ class Connection:
         elif not self._show(statement, binary_rows):
             if self._control(statement):
                 self._answers.ok()
-            else:
+            elif not self._define(statement):
                 self._run(self._parse(statement), (), binary_rows)
 
     def _field_list(self, relation: str) -> None:

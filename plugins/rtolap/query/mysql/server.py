@@ -141,7 +141,14 @@ class MySqlServer:
     def _serve(self, stream: PacketStream, identity: int, host: str) -> None:
         try:
             login = self._log_in(stream, identity)
-            session = Session(identity, login.user, host, tls_cipher=stream.tls_cipher, facts=self._facts())
+            session = Session(
+                identity,
+                login.user,
+                host,
+                tls_cipher=stream.tls_cipher,
+                facts=self._facts(),
+                databases=lambda: self._service.catalogue().databases(),
+            )
             if login.database:
                 session.use(login.database)
             connection = Connection(

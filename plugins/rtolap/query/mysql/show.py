@@ -14,11 +14,14 @@ from rtolap.base.errors import QueryError
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, Catalogue, unknown_table
 from rtolap.query.dialect import RtolapSql, engine_sql
 from rtolap.query.information_schema import INFORMATION_TABLES, sql_type
+from rtolap.query.mysql.show_stored import PARTITIONS, TRANSACTION, StoredShows, described
 from rtolap.query.mysql.variables import Session
 from rtolap.query.service import QueryService
+from rtolap.query.stored.ddl_text import create_table_text
+from rtolap.wire.stored_tables import TableName
 
-_NAME = r"(?:`?\w+`?\s*\.\s*)?`?([^`\s;]+)`?"
-_FROM_DATABASE = r"(?:\s+(?:from|in)\s+`?(\w+)`?)?"
+_NAME = r"(?:`?(?P<db>\w+)`?\s*\.\s*)?`?(?P<name>[^`\s;.]+)`?"
+_FROM_DATABASE = r"(?:\s+(?:from|in)\s+`?(?P<from_db>\w+)`?)?"
 Rows = tuple[Sequence[str], list[tuple[object, ...]]]
 
 
@@ -28,14 +31,20 @@ class Shows:
     def __init__(self, service: QueryService, processes: Callable[[], Iterable[Session]]) -> None:
         self._service = service
         self._processes = processes
+        self._stored = StoredShows(service)
         routes: list[tuple[str, Callable[[re.Match[str], Session], Rows]]] = [
             (r"show\s+(?:databases|schemas)", self._databases),
-            (rf"show\s+(full\s+)?tables{_FROM_DATABASE}", self._tables),
+            (rf"show\s+(?P<full>full\s+)?tables{_FROM_DATABASE}", self._tables),
             (rf"show\s+table\s+status{_FROM_DATABASE}", self._table_status),
-            (rf"show\s+(full\s+)?(?:columns|fields)\s+(?:from|in)\s+{_NAME}{_FROM_DATABASE}", self._columns),
-            (rf"(?:describe|desc|explain)()\s+{_NAME}", self._columns),
+            (
+                rf"show\s+(?P<full>full\s+)?(?:columns|fields)\s+(?:from|in)\s+{_NAME}{_FROM_DATABASE}",
+                self._columns,
+            ),
+            (rf"(?:describe|desc|explain)(?P<full>)\s+{_NAME}{_FROM_DATABASE}", self._columns),
             (rf"show\s+create\s+(?:table|view)\s+{_NAME}", self._create),
             (rf"show\s+(?:index|indexes|keys)\s+(?:from|in)\s+{_NAME}{_FROM_DATABASE}", self._keys),
+            (rf"{PARTITIONS}{_NAME}", self._partitions),
+            (TRANSACTION, self._stored.transaction),
             (r"show\s+(?:global\s+|session\s+|local\s+)?variables", self._variables),
             (r"show\s+(?:global\s+|session\s+|local\s+)?status", self._status),
             (r"show\s+(?:count\(\*\)\s+)?(?:warnings|errors)", self._warnings),
@@ -94,55 +103,85 @@ class Shows:
     def _catalogue(self) -> Catalogue:
         return self._service.catalogue()
 
-    def _relation(self, name: str) -> str:
-        spelled = self._catalogue().spelled(name.strip("`"))
+    def _relation(self, match: re.Match[str], session: Session) -> str:
+        """The relation that is meant, by name, database and the session's."""
+        groups = match.groupdict()
+        database = groups.get("from_db") or groups.get("db") or session.database or DATABASE
+        name, catalogue = match["name"].strip("`"), self._catalogue()
+        if database.lower() in (DATABASE, INFORMATION_SCHEMA):
+            spelled = catalogue.spelled(name)
+        else:
+            spelled = catalogue.spelled_stored(database, name)
         if spelled is None:
-            raise unknown_table(name, self._catalogue())
+            raise unknown_table(name, catalogue)
         return spelled
 
     def _databases(self, match: re.Match[str], session: Session) -> Rows:
-        return ("Database",), [(INFORMATION_SCHEMA,), (DATABASE,)]
+        return ("Database",), [(name,) for name in (INFORMATION_SCHEMA, *self._catalogue().databases())]
+
+    def _in_database(self, match: re.Match[str], session: Session) -> tuple[str, dict[str, str]]:
+        """A database, and (name -> relation) of its tables."""
+        database = (match["from_db"] or session.database or DATABASE).lower()
+        if database == INFORMATION_SCHEMA:
+            return database, {name: name for name in sorted(INFORMATION_TABLES)}
+        catalogue = self._catalogue()
+        if database not in catalogue.databases():
+            known = ", ".join(catalogue.databases())
+            raise QueryError(f"unknown database {database!r}", expected=f"one of {known}")
+        return database, catalogue.in_database(database)
 
     def _tables(self, match: re.Match[str], session: Session) -> Rows:
-        database = (match[2] or session.database or DATABASE).lower()
-        names = INFORMATION_TABLES if database == INFORMATION_SCHEMA else self._catalogue().relation_names()
-        if database not in (DATABASE, INFORMATION_SCHEMA):
-            raise QueryError(f"unknown database {database!r}", expected=DATABASE)
+        database, tables = self._in_database(match, session)
         head = f"Tables_in_{database}"
-        if match[1]:
-            return (head, "Table_type"), [(name, "BASE TABLE") for name in sorted(names)]
-        return (head,), [(name,) for name in sorted(names)]
+        if match["full"]:
+            return (head, "Table_type"), [(name, "BASE TABLE") for name in sorted(tables)]
+        return (head,), [(name,) for name in sorted(tables)]
 
     def _table_status(self, match: re.Match[str], session: Session) -> Rows:
+        _, tables = self._in_database(match, session)
         catalogue = self._catalogue()
+        known = catalogue.all_names()
         return ("Name", "Engine", "Comment"), [
-            (name, "rtolap", catalogue.comment(name)) for name in catalogue.relation_names()
+            (name, "rtolap", catalogue.comment(key)) for name, key in tables.items() if key in known
         ]
 
     def _columns(self, match: re.Match[str], session: Session) -> Rows:
-        columns = self._catalogue().listed_columns(self._relation(match[2]))
-        if match[1]:
+        relation, catalogue = self._relation(match, session), self._catalogue()
+        if relation in catalogue.stored:
+            columns = described(catalogue.stored[relation])
+        else:
+            listed = catalogue.listed_columns(relation)
+            columns = [(name, sql_type(kind), "YES", "", None, "") for name, kind in listed.items()]
+        if match["full"]:
             head = ("Field", "Type", "Collation", "Null", "Key", "Default", "Extra", "Privileges", "Comment")
             return head, [
-                (name, sql_type(kind), None, "YES", "", None, "", "select", "")
-                for name, kind in columns.items()
+                (name, kind, None, nullable, key, default, extra, "select", "")
+                for name, kind, nullable, key, default, extra in columns
             ]
-        return ("Field", "Type", "Null", "Key", "Default", "Extra"), [
-            (name, sql_type(kind), "YES", "", None, "") for name, kind in columns.items()
-        ]
+        return ("Field", "Type", "Null", "Key", "Default", "Extra"), list(columns)
 
     def _create(self, match: re.Match[str], session: Session) -> Rows:
-        name = self._relation(match[1])
-        columns = self._catalogue().listed_columns(name)
+        name, catalogue = self._relation(match, session), self._catalogue()
+        if name in catalogue.stored:
+            table = catalogue.stored[name]
+            return ("Table", "Create Table"), [(table.name, create_table_text(table))]
+        columns = catalogue.listed_columns(name)
         lines = ",\n".join(f"  `{column}` {sql_type(kind)} DEFAULT NULL" for column, kind in columns.items())
         text = (
             f"CREATE TABLE `{name}` (\n{lines}\n) ENGINE=rtolap DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin "
-            f"COMMENT='{self._catalogue().comment(name)}'"
+            f"COMMENT='{catalogue.comment(name)}'"
         )
         return ("Table", "Create Table"), [(name, text)]
 
+    def _partitions(self, match: re.Match[str], session: Session) -> Rows:
+        relation, catalogue = self._relation(match, session), self._catalogue()
+        if relation not in catalogue.stored:
+            raise QueryError(f"{relation} has no partitions", expected="a stored table")
+        table = catalogue.stored[relation]
+        return self._stored.partitions(TableName(table.db, table.name))
+
     def _keys(self, match: re.Match[str], session: Session) -> Rows:
-        self._relation(match[1])
+        self._relation(match, session)
         return ("Table", "Non_unique", "Key_name", "Seq_in_index", "Column_name"), []
 
     def _variables(self, match: re.Match[str], session: Session) -> Rows:
@@ -167,7 +206,7 @@ class Shows:
         return ("Id", "User", "Host", "db", "Command", "Info"), rows
 
     def _engines(self, match: re.Match[str], session: Session) -> Rows:
-        return ("Engine", "Support", "Comment"), [("rtolap", "DEFAULT", "cubes over Kafka")]
+        return ("Engine", "Support", "Comment"), [("rtolap", "DEFAULT", "cubes over Kafka, stored tables")]
 
     def _charsets(self, match: re.Match[str], session: Session) -> Rows:
         return ("Charset", "Description", "Default collation", "Maxlen"), [

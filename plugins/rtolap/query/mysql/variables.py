@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
@@ -65,6 +65,7 @@ class Session:
     """What one connection has set. `variables` are VARIABLES as this session sees them.
 
     `facts`: variables that the server states and no session changes. `tls_cipher`: empty without TLS.
+    `databases`: those that tables are in now.
     """
 
     connection_id: int
@@ -73,6 +74,7 @@ class Session:
     database: str | None = None
     tls_cipher: str = ""
     facts: Mapping[str, str | int] = field(default_factory=dict)
+    databases: Callable[[], Sequence[str]] = lambda: (DATABASE,)
     variables: dict[str, str | int] = field(init=False)
     running: str | None = None
     warnings: list[tuple[str, int, str]] = field(default_factory=list)
@@ -90,8 +92,9 @@ class Session:
 
     def use(self, database: str) -> None:
         name = database.strip().strip("`").lower()
-        if name not in (DATABASE, INFORMATION_SCHEMA):
-            raise QueryError(f"unknown database {database!r}", expected=DATABASE)
+        if name not in (DATABASE, INFORMATION_SCHEMA) and name not in self.databases():
+            known = ", ".join(self.databases())
+            raise QueryError(f"unknown database {database!r}", expected=f"one of {known}")
         self.database = name
 
     def set(self, assignments: str) -> None:

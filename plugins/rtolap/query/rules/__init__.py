@@ -8,11 +8,13 @@ Each rule takes the tree and the context and gives the tree back; each is exact 
 | `functions` | lets functions that the engine knows by the same name count as MySQL's do |
 | `stars` | writes out the stars of roll-up rows |
 | `qualify` | gives every column its table, expands other stars, aliases and positions |
+| `stored_sketches` | lets functions over the sketches of stored tables count them |
 | `roll_up` | turns an outermost SELECT without aggregates into roll-up rows; else refuses single events |
 | `event_time` | puts the coarsest sufficient derived dimension in the place of the event time |
 | `aggregates` | replaces aggregates over events by aggregates over partials |
 | `latest` | notes where the latest groups are answer enough |
 | `pushdown` | takes from WHERE what receivers and history can filter, and notes what each cube has to give |
+| `stored_tables` | notes what each stored table has to give, and what its nodes may filter |
 """
 
 from __future__ import annotations
@@ -29,17 +31,20 @@ from rtolap.query.rules.latest import latest
 from rtolap.query.rules.names import names, qualify
 from rtolap.query.rules.pushdown import pushdown
 from rtolap.query.rules.roll_up import roll_up, stars
+from rtolap.query.rules.stored import stored_sketches, stored_tables
 
 RULES: tuple[Rule, ...] = (
     names,
     functions,
     stars,
     qualify,
+    stored_sketches,
     roll_up,
     event_time,
     aggregates,
     latest,
     pushdown,
+    stored_tables,
 )
 
 
@@ -56,6 +61,7 @@ def rewrite(tree: exp.Expr, context: Context) -> Rewritten:
         information=tuple(sorted(context.information)),
         parameters=tuple(dict.fromkeys(str(node.name) for node in rewritten.find_all(exp.Parameter))),
         latest=context.latest,
+        tables=context.tables,
     )
 
 

@@ -11,7 +11,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 from rtolap.base.errors import QueryError
 from rtolap.model.cube import Schema
 from rtolap.query.catalogue import Catalogue
-from rtolap.query.plan import CubeRead, LatestRows
+from rtolap.query.plan import CubeRead, LatestRows, TableRead
 
 Fold = Callable[[exp.Expr], object]  # a constant expression → its value; LookupError if it has none yet
 
@@ -31,6 +31,7 @@ class Context:
     information: set[str] = field(default_factory=set)
     rolls_up: bool = False
     latest: LatestRows | None = None
+    tables: tuple[TableRead, ...] = ()
 
 
 Rule = Callable[[exp.Expr, Context], exp.Expr]
@@ -84,7 +85,7 @@ def cube_scopes(tree: exp.Expr, context: Context) -> Iterator[CubeScope]:
             )
         for alias, table in found:
             schema = context.catalogue.cubes[table.name]
-            yield CubeScope(scope, alias, table, schema, _nullable(scope.expression, alias))
+            yield CubeScope(scope, alias, table, schema, is_nullable(scope.expression, alias))
 
 
 def own_aggregates(cube: CubeScope) -> list[exp.Expr]:
@@ -103,7 +104,8 @@ def is_aggregated(cube: CubeScope) -> bool:
     return cube.select.args.get("group") is not None or bool(own_aggregates(cube))
 
 
-def _nullable(select: exp.Select, alias: str) -> bool:
+def is_nullable(select: exp.Select, alias: str) -> bool:
+    """Whether an outer join may fill the source with NULL."""
     for join in select.args.get("joins") or ():
         side = str(join.side).upper()
         if side in ("RIGHT", "FULL") or (side == "LEFT" and join.alias_or_name == alias):

@@ -58,7 +58,7 @@ def qualify(tree: exp.Expr, context: Context) -> exp.Expr:
     """Every column with its table. Raises QueryError for unknown or ambiguous columns."""
     schema: dict[str, Any] = {
         name: {column: str(kind.kind) for column, kind in context.catalogue.columns(name).items()}
-        for name in context.catalogue.relation_names()
+        for name in context.catalogue.all_names()
     }
     if context.information:
         schema = {}  # tables of two databases: stars over information_schema are left to the engine
@@ -101,13 +101,25 @@ def _check_tables(tree: exp.Expr, context: Context) -> None:
                 _rename(node, f"__information_{name}")
                 continue
             if node.db and node.db.lower() != DATABASE:
-                raise QueryError(f"unknown database {node.db!r}", expected=DATABASE)
+                _rename(node, _stored(node, context))
+                continue
             spelled = context.catalogue.spelled(node.name)
             if spelled is None:
                 raise unknown_table(node.name, context.catalogue)
             if spelled in context.catalogue.lookups:
                 context.lookups.add(spelled)
             _rename(node, spelled)
+
+
+def _stored(node: exp.Table, context: Context) -> str:
+    """The key of the stored table that is meant; case does not matter, unless two differ only by it."""
+    databases = context.catalogue.databases()
+    if node.db not in databases and node.db.lower() not in databases:
+        raise QueryError(f"unknown database {node.db!r}", expected=f"one of {', '.join(databases)}")
+    key = context.catalogue.spelled_stored(node.db, node.name)
+    if key is None:
+        raise unknown_table(f"{node.db}.{node.name}", context.catalogue)
+    return key
 
 
 def _fix_moment(tree: exp.Expr) -> None:
@@ -134,7 +146,7 @@ def _rename(node: exp.Table, name: str) -> None:
 
 def _spell_columns(tree: exp.Expr, context: Context) -> None:
     spellings: dict[str, set[str]] = {}
-    for relation in context.catalogue.relation_names():
+    for relation in context.catalogue.all_names():
         for name in context.catalogue.columns(relation):
             spellings.setdefault(name.lower(), set()).add(name)
     aliases = {node.alias for node in tree.find_all(exp.Alias, exp.TableAlias)}

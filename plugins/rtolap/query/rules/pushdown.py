@@ -13,7 +13,7 @@ from sqlglot import exp
 from rtolap.model.cube import ROWS, Schema
 from rtolap.model.predicate import And, Or, Predicate
 from rtolap.query.catalogue import not_a_dimension
-from rtolap.query.filters import FilterBuilder
+from rtolap.query.filters import FilterBuilder, FilterColumns
 from rtolap.query.plan import CubeRead
 from rtolap.query.rules.context import Context, CubeScope, cube_scopes
 from rtolap.query.timerange import time_range
@@ -56,7 +56,7 @@ def _take_filter(cube: CubeScope, context: Context, *, keep: bool) -> Predicate 
     where = cube.select.args.get("where")
     if where is None or cube.nullable:
         return None
-    builder = FilterBuilder(cube.schema, cube.alias, context.fold)
+    builder = FilterBuilder(FilterColumns.of_cube(cube.schema), cube.alias, context.fold)
     pushed: list[Predicate] = []
     left: list[exp.Expr] = []
     for conjunct in where.this.flatten() if isinstance(where.this, exp.And) else [where.this]:

@@ -1,0 +1,88 @@
+"""SHOW and DESCRIBE of stored tables: columns, partitions, transactions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from rtolap.base.errors import NotFound, QueryError
+from rtolap.query.information_schema import sql_type
+from rtolap.query.mysql.variables import Session
+from rtolap.query.service import QueryService
+from rtolap.query.stored.relation import sketches_of
+from rtolap.wire.stored_tables import TableInfo, TableName
+
+Rows = tuple[Sequence[str], list[tuple[object, ...]]]
+PARTITIONS = r"show\s+partitions\s+from\s+"
+TRANSACTION = (
+    r"show\s+transaction(?:\s+(?:from|in)\s+`?(?P<from_db>\w+)`?)?\s+where\s+label\s*=\s*"
+    r"(?:'(?P<label>[^']*)'|\"(?P<quoted>[^\"]*)\")"
+)
+
+
+def described(table: TableInfo) -> list[tuple[str, str, str, str, str | None, str]]:
+    """(name, type, YES or NO, key, default, aggregate function) of each column."""
+    sketches = sketches_of(table)
+    found: list[tuple[str, str, str, str, str | None, str]] = []
+    for column in table.schema.columns:
+        definition = column.definition
+        kind = sketches.get(column.name) or sql_type(definition.column_type)
+        nullable = "YES" if definition.nullable else "NO"
+        key = "PRI" if column.id in table.schema.keys and table.definition.model != "duplicate" else ""
+        found.append((column.name, kind, nullable, key, definition.default, definition.aggregate or ""))
+    return found
+
+
+class StoredShows:
+    """Thread-safe."""
+
+    def __init__(self, service: QueryService) -> None:
+        self._service = service
+
+    def partitions(self, name: TableName) -> Rows:
+        head = ("PartitionName", "VisibleVersion", "CommittedVersion", "Start", "End", "Buckets", "Replicas")
+        rows: list[tuple[object, ...]] = []
+        for part in self._service.definitions.partitions(name):
+            bounded = part.range.start_ms > -(1 << 62)
+            rows.append(
+                (
+                    part.range.name,
+                    str(part.visible_version),
+                    str(part.committed_version),
+                    _instant(part.range.start_ms) if bounded else None,
+                    _instant(part.range.end_ms) if bounded else None,
+                    str(part.buckets),
+                    str(part.replicas),
+                )
+            )
+        return head, rows
+
+    def transaction(self, match: re.Match[str], session: Session) -> Rows:
+        head = (
+            *("TransactionId", "Label", "TransactionStatus", "PrepareTime", "CommitTime", "FinishTime"),
+            *("Reason", "Tables"),
+        )
+        database = match["from_db"] or session.database
+        if database is None:
+            raise QueryError("no database is selected", action="write SHOW TRANSACTION FROM database WHERE …")
+        try:
+            found = self._service.definitions.transaction(database, match["label"] or match["quoted"] or "")
+        except NotFound:
+            return head, []
+        return head, [
+            (
+                str(found.txn_id),
+                found.label,
+                found.state,
+                _instant(found.began_at_ms),
+                None if found.committed_at_ms is None else _instant(found.committed_at_ms),
+                None if found.finished_at_ms is None else _instant(found.finished_at_ms),
+                found.reason,
+                ", ".join(found.tables),
+            )
+        ]
+
+
+def _instant(ms: int) -> str:
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,113 @@
+"""CREATE, DROP, ALTER and TRUNCATE TABLE as values. Pure.
+
+Doris' grammar, as far as stored tables have a meaning for it; anything else is refused by name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rtolap.base.errors import QueryError
+from rtolap.model.stored_table import StoredTable
+from rtolap.query.stored.ddl_columns import column
+from rtolap.query.stored.ddl_table import create_table
+from rtolap.query.stored.words import Words
+from rtolap.wire.stored_tables import AddColumn, ColumnChange, DropColumn, RenameColumn, TableName
+
+_DDL = re.compile(r"\s*(create|drop|alter|truncate|rename)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    """`notes`: what the statement asked for and does not get, as warnings."""
+
+    definition: StoredTable
+    if_not_exists: bool
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class DropTable:
+    name: TableName
+    if_exists: bool
+
+
+@dataclass(frozen=True)
+class AlterTable:
+    name: TableName
+    changes: tuple[ColumnChange, ...]
+
+
+@dataclass(frozen=True)
+class TruncateTable:
+    name: TableName
+
+
+Definition = CreateTable | DropTable | AlterTable | TruncateTable
+
+
+def parse_ddl(sql: str, database: str | None) -> Definition | None:
+    """None for a statement of another kind. `database`: of a table that is named without one.
+
+    Raises QueryError for what cannot be read or has no meaning here."""
+    if _DDL.match(sql) is None:
+        return None
+    words = Words(sql)
+    if words.take("CREATE", "TABLE"):
+        if_not_exists = words.take("IF", "NOT", "EXISTS")
+        definition, notes = create_table(words, _table(words, database))
+        return CreateTable(definition, if_not_exists, notes)
+    if words.take("DROP", "TABLE"):
+        if_exists = words.take("IF", "EXISTS")
+        name = _table(words, database)
+        words.take("FORCE")
+        words.end()
+        return DropTable(name, if_exists)
+    if words.take("TRUNCATE"):
+        words.take("TABLE")
+        name = _table(words, database)
+        words.end()
+        return TruncateTable(name)
+    if words.take("ALTER", "TABLE"):
+        name = _table(words, database)
+        changes = [*_changes(words)]
+        while words.take(","):
+            changes += _changes(words)
+        words.end()
+        return AlterTable(name, tuple(changes))
+    raise words.unsupported("CREATE, DROP, ALTER or TRUNCATE TABLE; a database comes with its first table")
+
+
+def _table(words: Words, database: str | None) -> TableName:
+    first = words.name("the name of a table")
+    if words.take("."):
+        return TableName(first, words.name("the name of a table"))
+    if database is None:
+        raise QueryError(
+            f"table {first} is named without its database", action=f"write DATABASE.{first}, or USE one first"
+        )
+    return TableName(database, first)
+
+
+def _changes(words: Words) -> list[ColumnChange]:
+    if words.take("ADD"):
+        words.take("COLUMN")
+        if words.take("("):
+            added: list[ColumnChange] = [AddColumn(column(words).column)]
+            while words.take(","):
+                added.append(AddColumn(column(words).column))
+            words.expect(")")
+            return added
+        change = AddColumn(column(words).column)
+        if words.at("AFTER") or words.at("FIRST"):
+            raise words.unsupported("a new column at the end")
+        return [change]
+    if words.take("DROP"):
+        words.take("COLUMN")
+        return [DropColumn(words.name("the name of a column"))]
+    if words.take("RENAME", "COLUMN"):
+        old = words.name("the name of a column")
+        words.take("TO")
+        return [RenameColumn(old, words.name("the new name of the column"))]
+    raise words.unsupported("ADD COLUMN, DROP COLUMN or RENAME COLUMN")

@@ -1,0 +1,244 @@
+"""CREATE TABLE from its columns on: keys, partitions, buckets and properties of a stored table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import cast
+
+from rtolap.base.errors import DefinitionError, QueryError
+from rtolap.model.durations import parse_duration_ms
+from rtolap.model.stored_table import (
+    Buckets,
+    PartitionUnit,
+    RangePartitions,
+    StoredColumn,
+    StoredTable,
+    TableModel,
+)
+from rtolap.query.stored.ddl_columns import column
+from rtolap.query.stored.words import Words
+from rtolap.wire.stored_tables import TableName
+
+_MODELS: tuple[tuple[str, TableModel], ...] = (
+    ("UNIQUE", "unique"),
+    ("DUPLICATE", "duplicate"),
+    ("AGGREGATE", "aggregate"),
+)
+_HOUR_MS = 3_600_000
+# At least so long: nothing is dropped before its time.
+_UNIT_MS: dict[str, int] = {
+    "hour": _HOUR_MS,
+    "day": 24 * _HOUR_MS,
+    "week": 168 * _HOUR_MS,
+    "month": 31 * 24 * _HOUR_MS,
+    "year": 366 * 24 * _HOUR_MS,
+}
+_DYNAMIC = "dynamic_partition."
+# Asked for by scripts of others; replicas are the door's to decide, and rows are merged as they are written.
+_NOTED = {
+    "replication_num": "the door decides how many replicas there are",
+    "replication_allocation": "the door decides where replicas are",
+    "storage_format": "stored tables have one format",
+    "compression": "stored tables have one format",
+    "light_schema_change": "columns can always be changed",
+    f"{_DYNAMIC}prefix": "partitions are called by their time",
+    f"{_DYNAMIC}buckets": "all partitions have the buckets of the table",
+    f"{_DYNAMIC}create_history_partition": "loads make the partitions that they need",
+    f"{_DYNAMIC}time_zone": "partitions begin in UTC",
+}
+
+
+@dataclass
+class _Clauses:
+    model: TableModel = "duplicate"
+    keys: tuple[str, ...] = ()
+    partition_column: str | None = None
+    unit: PartitionUnit | None = None
+    is_auto: bool = False
+    buckets: Buckets = field(default_factory=Buckets)
+    properties: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+
+def create_table(words: Words, name: TableName) -> tuple[StoredTable, tuple[str, ...]]:
+    """(the definition, notes). The definition is not validated yet."""
+    columns, marked = _columns(words)
+    clauses = _Clauses(keys=marked)
+    while not words.ended():
+        _clause(words, clauses)
+    words.end()
+    sequence = _sequence_column(clauses)
+    delete_sign = _taken(clauses, "enable_batch_delete_by_default")
+    partitions = _partitions(clauses)
+    for key, value in clauses.properties.items():
+        if key not in _NOTED:
+            raise QueryError(f"unsupported property {key!r} of table {name}", found=repr(value))
+        clauses.notes.append(f"{key} has no effect: {_NOTED[key]}")
+    table = StoredTable(
+        database=name.db,
+        name=name.name,
+        columns=columns,
+        model=clauses.model,
+        keys=clauses.keys,
+        sequence_column=sequence,
+        delete_sign=None if delete_sign is None else _boolean("enable_batch_delete_by_default", delete_sign),
+        partitions=partitions,
+        buckets=clauses.buckets,
+    )
+    return table, tuple(clauses.notes)
+
+
+def _columns(words: Words) -> tuple[tuple[StoredColumn, ...], tuple[str, ...]]:
+    words.expect("(")
+    found = []
+    while True:
+        if words.at("INDEX") or words.at("PRIMARY") or words.at("CONSTRAINT"):
+            raise words.unsupported("columns")
+        found.append(column(words))
+        if not words.take(","):
+            break
+    words.expect(")")
+    marked = tuple(each.column.name for each in found if each.is_key)
+    return tuple(each.column for each in found), marked
+
+
+def _clause(words: Words, clauses: _Clauses) -> None:
+    if words.take("ENGINE"):
+        words.take("=")
+        if words.word("an engine") != "OLAP":
+            raise words.unsupported("ENGINE=OLAP")
+        return
+    for word, model in _MODELS:
+        if words.take(word, "KEY"):
+            clauses.model, clauses.keys = model, words.names("a key column")
+            return
+    if words.take("COMMENT"):
+        words.text("a comment")
+        clauses.notes.append("the comment is not kept")
+    elif words.at("AUTO", "PARTITION") or words.at("PARTITION"):
+        _partition_by(words, clauses)
+    elif words.take("DISTRIBUTED", "BY"):
+        clauses.buckets = _distributed(words, clauses)
+    elif words.take("PROPERTIES"):
+        clauses.properties.update(_properties(words))
+    else:
+        raise words.unsupported("a key, PARTITION BY RANGE, DISTRIBUTED BY or PROPERTIES")
+
+
+def _partition_by(words: Words, clauses: _Clauses) -> None:
+    clauses.is_auto = words.take("AUTO")
+    words.expect("PARTITION")
+    words.expect("BY")
+    if not words.take("RANGE"):
+        raise words.unsupported("PARTITION BY RANGE")
+    words.expect("(")
+    if words.take("DATE_TRUNC"):
+        words.expect("(")
+        clauses.partition_column = words.name("a column")
+        words.expect(",")
+        clauses.unit = _unit(words.text("a unit of time"))
+        words.expect(")")
+    else:
+        clauses.partition_column = words.name("a column")
+    words.expect(")")
+    if words.take("(") and not words.take(")"):
+        raise words.unsupported("no ranges: partitions are made by their unit of time")
+
+
+def _distributed(words: Words, clauses: _Clauses) -> Buckets:
+    columns: tuple[str, ...] = ()
+    is_random = words.take("RANDOM")
+    if not is_random:
+        words.expect("HASH")
+        columns = words.names("a column")
+    count = 1
+    if words.take("BUCKETS"):
+        if words.take("AUTO"):
+            clauses.notes.append("BUCKETS AUTO is one bucket")
+        else:
+            count = words.number("a number of buckets")
+    if is_random and count > 1:
+        raise QueryError("unsupported SQL: several buckets at RANDOM", expected="DISTRIBUTED BY HASH (…)")
+    return Buckets(count, columns)
+
+
+def _properties(words: Words) -> dict[str, str]:
+    words.expect("(")
+    found: dict[str, str] = {}
+    while True:
+        key = words.text("the name of a property").strip().lower()
+        words.expect("=")
+        found[key] = words.text(f"the value of {key}").strip()
+        if not words.take(","):
+            break
+    words.expect(")")
+    return found
+
+
+def _partitions(clauses: _Clauses) -> RangePartitions | None:
+    dynamic = {
+        key: value
+        for key in ("enable", "time_unit", "start", "end")
+        if (value := _taken(clauses, _DYNAMIC + key)) is not None
+    }
+    retention = _taken(clauses, "rtolap.retention")
+    if clauses.partition_column is None:
+        if dynamic or retention:
+            raise QueryError("properties about partitions of a table without", expected="PARTITION BY RANGE")
+        return None
+    enabled = "time_unit" in dynamic and _boolean(_DYNAMIC + "enable", dynamic.get("enable", "true"))
+    unit = _unit(dynamic["time_unit"]) if enabled else clauses.unit
+    if unit is None:
+        raise QueryError(
+            f"the partitions by {clauses.partition_column} have no unit of time",
+            expected=f"date_trunc({clauses.partition_column}, 'day') or the property {_DYNAMIC}time_unit",
+        )
+    ahead = _whole(_DYNAMIC + "end", dynamic["end"]) if enabled and "end" in dynamic else None
+    retention_ms: int | None = None
+    if enabled and "start" in dynamic:
+        retention_ms = -_whole(_DYNAMIC + "start", dynamic["start"]) * _UNIT_MS[unit]
+    if retention is not None:
+        try:
+            retention_ms = parse_duration_ms(retention)
+        except DefinitionError as error:
+            raise QueryError(f"property rtolap.retention: {error}") from error
+    default_ahead = 0 if clauses.is_auto else 3
+    return RangePartitions(
+        clauses.partition_column, unit, default_ahead if ahead is None else ahead, retention_ms
+    )
+
+
+def _sequence_column(clauses: _Clauses) -> str | None:
+    on_write = _taken(clauses, "enable_unique_key_merge_on_write")
+    if on_write is not None and not _boolean("enable_unique_key_merge_on_write", on_write):
+        raise QueryError("unsupported SQL: merge on read", expected="rows are merged as they are written")
+    if _taken(clauses, "function_column.sequence_type") is not None:
+        raise QueryError(
+            "unsupported property 'function_column.sequence_type'",
+            expected="function_column.sequence_col, which names a column of the table",
+        )
+    return _taken(clauses, "function_column.sequence_col")
+
+
+def _taken(clauses: _Clauses, key: str) -> str | None:
+    return clauses.properties.pop(key, None)
+
+
+def _unit(text: str) -> PartitionUnit:
+    unit = text.strip().lower()
+    if unit not in _UNIT_MS:
+        raise QueryError(f"unsupported unit of partitions {text!r}", expected=f"one of {', '.join(_UNIT_MS)}")
+    return cast("PartitionUnit", unit)
+
+
+def _boolean(key: str, text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise QueryError(f"property {key}", expected="true or false", found=repr(text))
+    return text.lower() == "true"
+
+
+def _whole(key: str, text: str) -> int:
+    try:
+        return int(text)
+    except ValueError as error:
+        raise QueryError(f"property {key}", expected="a whole number", found=repr(text)) from error

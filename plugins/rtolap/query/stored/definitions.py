@@ -1,0 +1,64 @@
+"""Statements that define stored tables, carried out through a door."""
+
+from __future__ import annotations
+
+from rtolap.base.errors import NotFound, QueryError
+from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
+from rtolap.query.cluster import Cluster
+from rtolap.query.stored.ddl import AlterTable, CreateTable, Definition, DropTable, TruncateTable
+from rtolap.query.stored.source import StoredSource
+from rtolap.wire.stored_tables import PartitionInfo, TableName, TransactionInfo
+
+
+class StoredDefinitions:
+    """Thread-safe. Who may do it is for the caller to check."""
+
+    def __init__(self, source: StoredSource, cluster: Cluster) -> None:
+        self._source = source
+        self._cluster = cluster
+
+    def apply(self, statement: Definition) -> tuple[str, ...]:
+        """What the statement asked for and did not get. Raises what the door raises, QueryError."""
+        notes: tuple[str, ...] = ()
+        try:
+            match statement:
+                case CreateTable(definition=definition):
+                    _check_database(definition.database)
+                    self._source.create(definition, if_not_exists=statement.if_not_exists)
+                    notes = statement.notes
+                case DropTable(name=name):
+                    _check_database(name.db)
+                    self._drop(statement)
+                case AlterTable(name=name, changes=changes):
+                    _check_database(name.db)
+                    self._source.change_columns(name, changes)
+                case TruncateTable(name=name):
+                    _check_database(name.db)
+                    self._source.truncate(name)
+        finally:
+            self._cluster.catalogue(fresh=True)
+        return notes
+
+    def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:
+        """Raises NotFound."""
+        return self._source.partitions(name)
+
+    def transaction(self, db: str, label: str) -> TransactionInfo:
+        """Raises NotFound."""
+        return self._source.transaction(db, label)
+
+    def _drop(self, statement: DropTable) -> None:
+        try:
+            self._source.drop(statement.name)
+        except NotFound:
+            if not statement.if_exists:
+                raise
+
+
+def _check_database(name: str) -> None:
+    if name in (DATABASE, INFORMATION_SCHEMA):
+        raise QueryError(
+            f"unsupported statement: nothing can be defined in database {name}",
+            expected="a stored table in another database",
+            action="cubes and lookups are defined by `rtolap create`",
+        )

@@ -1,0 +1,59 @@
+"""What stored tables there are, asked again after a while; cubes never wait for a door that is away."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import RtolapError
+from rtolap.query.stored.relation import relation_key
+from rtolap.query.stored.source import StoredSource
+from rtolap.wire.stored_tables import TableInfo
+
+log = logging.getLogger(__name__)
+
+CACHE_S = 1.0
+AWAY_S = 5.0  # a door that did not answer is not asked again before
+
+
+class Listing:
+    """Thread-safe. While no door answers the tables known last stay; reading one says what is wrong."""
+
+    def __init__(self, source: StoredSource, clock: Clock) -> None:
+        self._source = source
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tables: dict[str, TableInfo] = {}
+        self._next_s = 0.0
+        self._failure: str | None = None
+
+    @property
+    def failure(self) -> str | None:
+        """Why the tables could not be listed the last time."""
+        return self._failure
+
+    def tables(self, *, fresh: bool = False) -> dict[str, TableInfo]:
+        """By `relation_key`. The same object as long as nothing has changed."""
+        with self._lock:
+            recent = self._clock.monotonic_s() < self._next_s
+            if recent and (not fresh or self._failure is not None):
+                return self._tables
+            try:
+                found = {relation_key(table.db, table.name): table for table in self._source.tables()}
+            except RtolapError as error:
+                if self._failure is None:
+                    log.warning("stored tables cannot be listed: %s", error)
+                self._failure = str(error)
+                self._next_s = self._clock.monotonic_s() + AWAY_S
+                return self._tables
+            self._failure = None
+            self._next_s = self._clock.monotonic_s() + CACHE_S
+            if found != self._tables:
+                self._tables = found
+            return self._tables
+
+    def forget(self) -> None:
+        """Look again with the next call: a definition has been changed from here."""
+        with self._lock:
+            self._next_s = 0.0

@@ -1,0 +1,245 @@
+"""The rows of all stored tables of one statement, as of one moment.
+
+One read view names the visible version of every partition; each tablet is then asked for it, one replica
+after the other. Where none has it (compaction has passed the version, or they are gone) a new view is taken,
+and everything is read again: a view is never mixed with another one.
+"""
+
+from __future__ import annotations
+
+import threading
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from rtolap.base.errors import (
+    Corrupted,
+    NotFound,
+    NotYet,
+    QueryError,
+    RtolapError,
+    StaleSnapshot,
+    Unavailable,
+)
+from rtolap.model.predicate import columns_of
+from rtolap.model.stored_schema import StoredSchema
+from rtolap.query.cancel import Cancellation
+from rtolap.query.plan import TableRead, TableStats
+from rtolap.query.stored.relation import arrow_schema
+from rtolap.query.stored.source import StoredSource
+from rtolap.wire.storage import ScanRequest, TabletId
+from rtolap.wire.stored_tables import PartitionView, ReadView, TableName, TabletView, TableView
+
+VIEWS_MAX = 8  # a version goes stale once a compaction: more in a row is a fault, not traffic
+RETRY_WAIT_S = 0.05  # before each further view, times the attempt
+SCANS_AT_ONCE = 8
+_ELSEWHERE = (Unavailable, NotYet, NotFound, Corrupted, StaleSnapshot)  # another replica may have it
+
+
+@dataclass(frozen=True)
+class _Scan:
+    """One tablet of one table: who can be asked what."""
+
+    relation: str
+    request: ScanRequest
+    nodes: tuple[tuple[str, str], ...]  # (name, address), the preferred one first
+
+
+class StoredReader:
+    """Thread-safe. `bytes_max`: of the rows that one statement reads, over all of its tables."""
+
+    def __init__(self, source: StoredSource, bytes_max: int) -> None:
+        self._source = source
+        self._bytes_max = bytes_max
+        self._pool = ThreadPoolExecutor(SCANS_AT_ONCE, thread_name_prefix="stored-scan")
+
+    def close(self) -> None:
+        self._pool.shutdown(cancel_futures=True)
+
+    def read(
+        self, reads: Sequence[TableRead], ending: Cancellation
+    ) -> tuple[dict[str, pa.Table], list[TableStats]]:
+        """(relation -> rows, what was done). Raises Unavailable, StaleSnapshot when views keep going stale,
+        QueryError for more rows than may be held."""
+        if not reads:
+            return {}, []
+        pause = threading.Event()
+        ending.on_cancel(pause.set)
+        names = [TableName(read.table.db, read.table.name) for read in reads]
+        for attempt in range(VIEWS_MAX):
+            if attempt:
+                pause.wait(RETRY_WAIT_S * attempt)
+                ending.check()
+            view = self._source.read_view(names)
+            try:
+                tables, stats = self._read(view, reads, ending)
+            except (StaleSnapshot, Unavailable):
+                ending.check()
+                if attempt == VIEWS_MAX - 1:
+                    raise
+                continue
+            for done in stats:
+                done.views = attempt + 1
+            return tables, stats
+        raise AssertionError("the loop returns or raises")
+
+    def _read(
+        self, view: ReadView, reads: Sequence[TableRead], ending: Cancellation
+    ) -> tuple[dict[str, pa.Table], list[TableStats]]:
+        budget = _Budget(self._bytes_max)
+        scans: list[_Scan] = []
+        stats: dict[str, TableStats] = {}
+        for read, table in zip(reads, view.tables, strict=True):
+            stats[read.relation] = TableStats(read.table.qualified_name)
+            scans += _scans(read, table, view.nodes, stats[read.relation])
+        running = [self._pool.submit(self._scan, scan, budget, ending) for scan in scans]
+        ended, left = wait(running, return_when=FIRST_EXCEPTION)
+        failed = [error for work in ended if (error := work.exception()) is not None]
+        if failed:
+            budget.give_up()
+            for work in left:
+                work.cancel()
+            wait(left)
+            raise failed[0]
+        batches: dict[str, list[pa.RecordBatch]] = {read.relation: [] for read in reads}
+        for scan, work in zip(scans, running, strict=True):
+            node, found = work.result()
+            batches[scan.relation] += found
+            done = stats[scan.relation]
+            done.nodes[node] = done.nodes.get(node, 0) + 1
+            done.rows_read += sum(batch.num_rows for batch in found)
+        tables = {read.relation: _named_as_read(read, batches[read.relation]) for read in reads}
+        return tables, list(stats.values())
+
+    def _scan(self, scan: _Scan, budget: _Budget, ending: Cancellation) -> tuple[str, list[pa.RecordBatch]]:
+        failures: list[RtolapError] = []
+        for name, address in scan.nodes:
+            ending.check()
+            taken = 0
+            batches: list[pa.RecordBatch] = []
+            try:
+                stream = self._source.scan(address, scan.request)
+                ending.on_cancel(stream.cancel)
+                for batch in stream:
+                    taken += batch.nbytes
+                    try:
+                        budget.take(batch.nbytes)
+                    except RtolapError:
+                        stream.cancel()
+                        raise
+                    batches.append(batch)
+                return name, batches
+            except _ELSEWHERE as error:
+                ending.check()
+                budget.give_back(taken)
+                failures.append(error)
+        stale = [error for error in failures if isinstance(error, StaleSnapshot)]
+        if stale:
+            raise stale[0]
+        raise Unavailable(
+            f"nobody gives tablet {scan.request.tablet} at version {scan.request.version}",
+            expected="one of its replicas",
+            found="; ".join(str(error) for error in failures) or "none that lives",
+            action="ask again later",
+        )
+
+
+class _Budget:
+    """Bytes that all scans of a statement may hold together."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._taken = 0
+        self._over = False
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> None:
+        with self._lock:
+            if self._over:
+                raise QueryError("the statement has failed in another tablet")
+            self._taken += size
+            if self._taken <= self._bytes_max:
+                return
+        raise QueryError(
+            "the statement reads more of stored tables than may be held",
+            expected=f"at most {self._bytes_max} bytes",
+            action="ask for fewer columns, or for less by conditions on columns alone",
+        )
+
+    def give_back(self, size: int) -> None:
+        with self._lock:
+            self._taken -= size
+
+    def give_up(self) -> None:
+        """Stop the others: what they read is of no more use."""
+        with self._lock:
+            self._over = True
+
+
+def _scans(
+    read: TableRead, table: TableView, addresses: Mapping[str, str], stats: TableStats
+) -> Iterator[_Scan]:
+    columns = _columns_now(read, table)
+    unchanged = all(_means_the_same(read, table, name) for name in columns_of(read.filter))
+    for partition in table.partitions:
+        if not read.time.overlaps(partition.range.start_ms, partition.range.end_ms):
+            stats.pruned_partitions += (partition.range.name,)
+            continue
+        stats.partitions += (partition.range.name,)
+        if partition.version == 0:  # nothing was ever loaded into it
+            continue
+        for tablet in partition.tablets:
+            stats.tablets += 1
+            request = ScanRequest(
+                _tablet_id(table, partition, tablet),
+                table.schema,
+                partition.version,
+                columns,
+                read.filter if unchanged else None,
+            )
+            yield _Scan(read.relation, request, _preferred(tablet, addresses, str(request.tablet)))
+
+
+def _columns_now(read: TableRead, table: TableView) -> tuple[str, ...]:
+    """What the columns of the read are called by now. Raises QueryError for one that was dropped."""
+    if read.table.table_id != table.table_id:
+        wanted = read.columns
+    else:
+        names = {column.id: column.name for column in table.schema.columns}
+        wanted = tuple(names.get(_column_id(read.table.schema, name), "") for name in read.columns)
+    for name, now in zip(read.columns, wanted, strict=True):
+        if now not in table.schema.names:
+            raise QueryError(f"unknown column {name!r} in {read.table.qualified_name}: it was just dropped")
+    return wanted
+
+
+def _means_the_same(read: TableRead, table: TableView, name: str) -> bool:
+    """Whether a condition on the column can still be sent as it is."""
+    now = {column.name: column.id for column in table.schema.columns}
+    return read.table.table_id == table.table_id and now.get(name) == _column_id(read.table.schema, name)
+
+
+def _column_id(schema: StoredSchema, name: str) -> int:
+    return schema.named(name).id
+
+
+def _tablet_id(table: TableView, partition: PartitionView, tablet: TabletView) -> TabletId:
+    return TabletId(table.table_id, table.db, table.name, partition.range.name, tablet.bucket)
+
+
+def _preferred(tablet: TabletView, addresses: Mapping[str, str], key: str) -> tuple[tuple[str, str], ...]:
+    """Those that live, the same one first for all queries of a tablet, so that its caches stay warm."""
+    living = [node for node in tablet.nodes if node in addresses]
+    first = zlib.crc32(key.encode()) % len(living) if living else 0
+    return tuple((node, addresses[node]) for node in living[first:] + living[:first])
+
+
+def _named_as_read(read: TableRead, batches: list[pa.RecordBatch]) -> pa.Table:
+    """In the columns that the statement knows, whatever they are called by now."""
+    schema = arrow_schema(read.table.schema, read.columns)
+    if not batches:
+        return schema.empty_table()
+    return pa.Table.from_batches(batches).rename_columns(list(read.columns)).cast(schema)

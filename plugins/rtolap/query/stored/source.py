@@ -1,0 +1,107 @@
+"""The seam towards doors and storage nodes, as a query sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from rtolap.base.errors import Unavailable
+from rtolap.model.stored_table import StoredTable
+from rtolap.wire.storage import ScanRequest
+from rtolap.wire.storage_client import BatchStream, StorageClients
+from rtolap.wire.stored_tables import (
+    ColumnChange,
+    PartitionInfo,
+    ReadView,
+    TableInfo,
+    TableName,
+    TransactionInfo,
+)
+from rtolap.wire.stored_tables_client import StoredTablesClient
+
+
+class StoredSource(Protocol):
+    """Thread-safe. Raises Unavailable where no door, or not that node, answers."""
+
+    def tables(self) -> tuple[TableInfo, ...]:
+        """Asked for with every look at the catalogue: quick, without patience."""
+        ...
+
+    def read_view(self, names: Sequence[TableName]) -> ReadView:
+        """Raises NotFound."""
+        ...
+
+    def scan(self, address: str, request: ScanRequest) -> BatchStream:
+        """Raises NotYet, StaleSnapshot, NotFound, Corrupted."""
+        ...
+
+    def create(self, definition: StoredTable, *, if_not_exists: bool = False) -> TableInfo: ...
+
+    def drop(self, name: TableName) -> None: ...
+
+    def change_columns(self, name: TableName, changes: Sequence[ColumnChange]) -> TableInfo: ...
+
+    def truncate(self, name: TableName) -> TableInfo: ...
+
+    def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]: ...
+
+    def transaction(self, db: str, label: str) -> TransactionInfo: ...
+
+    def close(self) -> None: ...
+
+
+class RemoteSource(StoredTablesClient):
+    """Doors over REST, nodes over Flight. Owns both clients."""
+
+    def __init__(self, urls: Sequence[str], token: str, *, ca: Path | None = None) -> None:
+        super().__init__(urls, token, verify=True if ca is None else str(ca))
+        self._nodes = StorageClients(token)
+
+    def scan(self, address: str, request: ScanRequest) -> BatchStream:
+        return self._nodes.at(address).scan(request)
+
+    def close(self) -> None:
+        super().close()
+        self._nodes.close()
+
+
+class NoSource:
+    """Where no door is configured."""
+
+    def tables(self) -> tuple[TableInfo, ...]:
+        return ()
+
+    def read_view(self, names: Sequence[TableName]) -> ReadView:
+        raise _unconfigured()
+
+    def scan(self, address: str, request: ScanRequest) -> BatchStream:
+        raise _unconfigured()
+
+    def create(self, definition: StoredTable, *, if_not_exists: bool = False) -> TableInfo:
+        raise _unconfigured()
+
+    def drop(self, name: TableName) -> None:
+        raise _unconfigured()
+
+    def change_columns(self, name: TableName, changes: Sequence[ColumnChange]) -> TableInfo:
+        raise _unconfigured()
+
+    def truncate(self, name: TableName) -> TableInfo:
+        raise _unconfigured()
+
+    def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:
+        raise _unconfigured()
+
+    def transaction(self, db: str, label: str) -> TransactionInfo:
+        raise _unconfigured()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def _unconfigured() -> Unavailable:
+    return Unavailable(
+        "this query service knows no Stream Load door",
+        action="set RTOLAP_STREAM_LOAD_DOORS and start it again",
+    )

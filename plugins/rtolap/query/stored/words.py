@@ -1,0 +1,143 @@
+"""A statement as words, names, texts, numbers and marks, for a grammar that takes one after the other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import sqlglot
+from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import TokenType
+
+from rtolap.base.errors import QueryError
+
+Kind = Literal["word", "name", "text", "number", "mark", "end"]
+_KINDS: dict[TokenType, Kind] = {
+    TokenType.STRING: "text",
+    TokenType.IDENTIFIER: "name",
+    TokenType.NUMBER: "number",
+}
+_SHOWN = 40  # characters of the statement in an error
+
+
+@dataclass(frozen=True)
+class Word:
+    """`name`: one in backticks. `at`: where it begins in the statement."""
+
+    kind: Kind
+    text: str
+    at: int
+
+
+class Words:
+    """What is left of a statement. What takes something raises QueryError where it is not there."""
+
+    def __init__(self, sql: str) -> None:
+        self._sql = sql
+        self._words = _split(sql)
+        self._next = 0
+
+    def at(self, *words: str) -> bool:
+        """Whether these words come next, in any case."""
+        coming = self._words[self._next : self._next + len(words)]
+        return len(coming) == len(words) and all(
+            found.kind in ("word", "mark") and found.text.upper() == word
+            for found, word in zip(coming, words, strict=True)
+        )
+
+    def take(self, *words: str) -> bool:
+        """Pass over these words if they come next."""
+        if self.at(*words):
+            self._next += len(words)
+            return True
+        return False
+
+    def expect(self, *words: str) -> None:
+        if not self.take(*words):
+            raise self.wrong(" ".join(words))
+
+    def name(self, what: str) -> str:
+        """As it is written; in lower case where it is not in backticks."""
+        found = self._words[self._next]
+        if found.kind not in ("word", "name"):
+            raise self.wrong(what)
+        self._next += 1
+        return found.text if found.kind == "name" else found.text.lower()
+
+    def word(self, what: str) -> str:
+        """In upper case."""
+        found = self._words[self._next]
+        if found.kind != "word":
+            raise self.wrong(what)
+        self._next += 1
+        return found.text.upper()
+
+    def text(self, what: str) -> str:
+        return self._of("text", what)
+
+    def number(self, what: str) -> int:
+        digits = self._of("number", what)
+        if not digits.isdigit():
+            raise QueryError(f"bad SQL: {what}", expected="a whole number", found=digits)
+        return int(digits)
+
+    def literal(self, what: str) -> str:
+        """A text or a number, with its sign, as it is written."""
+        sign = "-" if self.take("-") else ""
+        found = self._words[self._next]
+        if found.kind not in ("text", "number") or (sign and found.kind == "text"):
+            raise self.wrong(what)
+        self._next += 1
+        return sign + found.text
+
+    def names(self, what: str) -> tuple[str, ...]:
+        """`(a, b, …)`"""
+        self.expect("(")
+        found = [self.name(what)]
+        while self.take(","):
+            found.append(self.name(what))
+        self.expect(")")
+        return tuple(found)
+
+    def ended(self) -> bool:
+        """Whether nothing but a semicolon comes."""
+        self.take(";")
+        return self._words[self._next].kind == "end"
+
+    def end(self) -> None:
+        if not self.ended():
+            raise self.unsupported()
+
+    def wrong(self, expected: str) -> QueryError:
+        return QueryError(f"bad SQL: {expected} is missing", found=self._coming())
+
+    def unsupported(self, expected: str | None = None) -> QueryError:
+        return QueryError(f"unsupported SQL: {self._coming()}", expected=expected)
+
+    def _of(self, kind: Kind, what: str) -> str:
+        found = self._words[self._next]
+        if found.kind != kind:
+            raise self.wrong(what)
+        self._next += 1
+        return found.text
+
+    def _coming(self) -> str:
+        found = self._words[self._next]
+        return "the end" if found.kind == "end" else repr(self._sql[found.at : found.at + _SHOWN])
+
+
+def _split(sql: str) -> list[Word]:
+    try:
+        tokens = sqlglot.tokenize(sql, dialect="doris")
+    except SqlglotError as error:
+        raise QueryError(f"bad SQL: {str(error).splitlines()[0]}") from error
+    found: list[Word] = []
+    for token in tokens:
+        kind = _KINDS.get(token.token_type)
+        if kind is not None:
+            found.append(Word(kind, token.text, token.start))
+            continue
+        for part in token.text.split():  # some keywords are two words in one token
+            is_word = part.replace("_", "a").isalnum()
+            found.append(Word("word" if is_word else "mark", part, token.start))
+    return [*found, Word("end", "", len(sql))]
