@@ -52,6 +52,8 @@ MOUNTS: dict[str, Mount] = {
     "segments": Mount("rtolap.cli.segments", "Segments of a cube: list, show, close, requeue, purge."),
     "build": Mount("rtolap.cli.build", "Builds of closed segments."),
     "receivers": Mount("rtolap.cli.receivers", "Receivers and replica sets."),
+    "loader": Mount("rtolap.cli.loader", "Loaders: topics into tables, exactly once."),
+    "storage": Mount("rtolap.cli.storage", "Run a storage node of stored tables."),
     "receiver": Mount("rtolap.cli.receiver", "Run a receiver."),
     "watermark": Mount("rtolap.cli.watermark", "Watermarks: who is how far, who holds it, pictures."),
     "stream-load": Mount("rtolap.cli.stream_load", "The door that takes loads of stored tables."),

@@ -84,6 +84,16 @@ class Source:
             return self._hand_over(self._sealed, 0.0)
         return bool(self._held)
 
+    def log_ends(self) -> Offsets | None:
+        """Of all partitions that are read; None where the broker does not tell. For any thread."""
+        try:
+            return {partition: self._consumer.log_range(partition).end for partition in tuple(self._start)}
+        except (NotFound, Unavailable):
+            return None  # who asks is told by the consumer's errors what is wrong
+
+    def close(self) -> None:
+        self._consumer.close()
+
     def _poll(self, timeout_s: float) -> None:
         batch = self._loader.batch
         try:

@@ -107,6 +107,9 @@ class Work:
     def fail(self, reason: Stopped) -> None:
         self._jobs.report(self.ownership.lease, LoadJobState.FAILED, str(reason))
 
+    def log_ends(self) -> Offsets | None:
+        return self.source.log_ends()
+
     def loaded_offsets(self) -> Offsets:
         """Where the longest row of loaded batches ends."""
         found: Offsets = {}

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from rtolap.base.clock import ManualClock
-from rtolap.base.errors import CommitUnknown, NotYet, Unavailable
+from rtolap.base.errors import CommitUnknown, NotLeader, NotYet, Unavailable
 from rtolap.ledger.load_jobs import LoadJobs, LoadJobState
 from rtolap.ledger.offsets import OffsetsRecords
 from rtolap.loader.job import JobConfig, write_config
@@ -362,13 +362,25 @@ class Run:
             self.counts["not yet"] += 1
             self.world.clock.advance_ms(LEASE_MS // 2)
         except Stopped as stopped:
-            raise AssertionError(f"seed {self.seed}: stopped: {stopped}") from stopped
+            self._report(place, stopped)
         except (Unavailable, CommitUnknown) as error:  # NotLeader among them: it has lost the job
             self.counts[type(error).__name__] += 1
-            if type(error).__name__ == "NotLeader":
+            if isinstance(error, NotLeader):
                 self.processes[place] = None
         finally:
             self.faults_on = False
+
+    def _report(self, place: int, stopped: Stopped) -> None:
+        """One that has lost the job may see what it cannot understand; its word does not count."""
+        process, self.processes[place] = self.processes[place], None
+        self.faults_on = False
+        assert process is not None, f"seed {self.seed}: does not start: {stopped}"
+        try:
+            process.work.fail(stopped)
+        except NotLeader:
+            self.counts["stopped by a successor's work"] += 1
+        else:
+            raise AssertionError(f"seed {self.seed}: stopped: {stopped}") from stopped
 
     def _started(self) -> Process:
         self.starts += 1

@@ -1,0 +1,280 @@
+"""`rtolap loader`: loaders of topics into tables.
+
+Exit codes: 0 done; 1 an error, told on stderr; `run` ends with those of `rtolap.wire.loader`; `status` and
+`lag` with 3 when a job has failed.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rtolap.base.clock import SystemClock
+from rtolap.base.errors import CommitConflict, DefinitionError, NotYet, Unavailable
+from rtolap.base.settings import Settings
+from rtolap.cli.loader_access import JobAccess, job_access, reject_box, sink_of
+from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
+from rtolap.ledger.load_jobs import LoadJob, LoadJobState
+from rtolap.loader.job import JobConfig, read_config, write_config
+from rtolap.loader.runner import run as run_job
+from rtolap.model.loader import Loader
+from rtolap.model.offsets import Offsets
+from rtolap.model.yaml_files import read_definitions
+from rtolap.stream.kafka import KafkaConsumer
+from rtolap.wire.loader import EXIT_FAILED, LoaderList, LoaderStatus
+
+app = typer.Typer(no_args_is_help=True, help="Loaders: topics into tables, exactly once.")
+
+JobArgument = Annotated[str, typer.Argument(help="Name of the loader.")]
+WaitOption = Annotated[float, typer.Option("--wait-s", help="Wait so long until it is so.")]
+
+
+@app.command()
+def create(
+    path: Annotated[Path, typer.Argument(help="Definition file, or a folder of them.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Declare loaders; one that is there gets what is new in its definition for its further batches."""
+    loaders = read_definitions(path).loaders
+    if not loaders:
+        raise DefinitionError(f"no loaders in {path}", expected="documents of kind: loader")
+    with job_access(Settings()) as access:
+        statuses = [access.status(_declare(access, loader)) for loader in loaders.values()]
+    if as_json:
+        print_json(LoaderList(tuple(statuses)))
+        return
+    for status in statuses:
+        success(f"loader {status.job}: {status.topic} into {status.database}.{status.table}, {status.state}")
+
+
+@app.command()
+def run(
+    job: JobArgument,
+    port: Annotated[int, typer.Option(help="Port of its door; 0 takes a free one.")] = 0,
+) -> None:
+    """Load, in this process, until the job is stopped or fails."""
+    settings = Settings()
+    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    with job_access(settings) as access:
+        loader = read_config(access.jobs.get(job)).loader
+        sink = sink_of(loader, settings)
+        box = reject_box(loader, settings)
+        code = run_job(
+            job,
+            jobs=access.jobs,
+            records=access.records,
+            sink=sink,
+            open_consumer=lambda it: KafkaConsumer(
+                settings.kafka, it.topic, client_id=f"rtolap-loader-{job}", with_create_ms=True
+            ),
+            box=box,
+            clock=SystemClock(),
+            host=settings.host,
+            port=port,
+            token=settings.token(),
+        )
+        box.close()
+        sink.close()
+    raise typer.Exit(code)
+
+
+@app.command()
+def start(job: JobArgument, wait_s: WaitOption = 0.0, as_json: JsonOption = False) -> None:
+    """Have the agent of this host run it; what had failed is tried again."""
+    with job_access(Settings()) as access:
+        _start(access, job)
+        _told(access, job, wait_s, lambda it: it.alive, "runs", as_json=as_json)
+
+
+@app.command()
+def stop(job: JobArgument, wait_s: WaitOption = 60.0, as_json: JsonOption = False) -> None:
+    """End it; what is under way is finished, and nothing is forgotten."""
+    with job_access(Settings()) as access:
+        _want(access, job, LoadJobState.STOPPED, "stopped by command")
+        _told(access, job, wait_s, lambda it: not it.alive, "is stopped", as_json=as_json)
+
+
+@app.command()
+def pause(job: JobArgument, as_json: JsonOption = False) -> None:
+    """Read no more; its process keeps the job."""
+    with job_access(Settings()) as access:
+        _want(access, job, LoadJobState.PAUSED, "paused by command")
+        _told(access, job, 0.0, lambda it: True, "is paused", as_json=as_json)
+
+
+@app.command()
+def resume(job: JobArgument, as_json: JsonOption = False) -> None:
+    """Go on after a pause."""
+    with job_access(Settings()) as access:
+        _want(access, job, LoadJobState.RUNNING, "")
+        _told(access, job, 0.0, lambda it: True, "goes on", as_json=as_json)
+
+
+@app.command()
+def restart(job: JobArgument, wait_s: WaitOption = 60.0, as_json: JsonOption = False) -> None:
+    """Stop it, and start it again."""
+    with job_access(Settings()) as access:
+        _want(access, job, LoadJobState.STOPPED, "restarted by command")
+        _await(access, job, wait_s, lambda it: not it.alive)
+        _start(access, job)
+        _told(access, job, wait_s, lambda it: it.alive, "runs", as_json=as_json)
+
+
+@app.command()
+def reset(
+    job: JobArgument,
+    at: Annotated[
+        str, typer.Option("--at", help="Where to begin, such as 0=120,1=90; else as its definition says.")
+    ] = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Forget what it has loaded: the next incarnation, with labels of its own. Rows in the table stay."""
+    start_at = _offsets(at) if at else None
+    with job_access(Settings()) as access:
+        config = read_config(access.jobs.get(job))
+        where = at or config.loader.start
+        if not yes:
+            typer.confirm(f"Load {config.loader.topic} again from {where}? Its rows stay.", abort=True)
+        access.jobs.define_anew(job, write_config(JobConfig(config.loader, start_at)))
+        _told(access, job, 0.0, lambda it: True, f"begins anew at {where}", as_json=as_json)
+
+
+@app.command()
+def status(
+    job: Annotated[str | None, typer.Argument(help="Name of the loader; all without it.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """How loaders stand: liveness, lag, throughput, the last error, why one has stopped."""
+    with job_access(Settings()) as access:
+        jobs = (access.jobs.get(job),) if job else access.jobs.all()
+        found = tuple(access.status(each) for each in jobs)
+    if as_json:
+        print_json(LoaderList(found))
+    else:
+        print_table(
+            ("loader", "state", "alive", "phase", "lag", "rows/s", "pending", "reason", "last error"),
+            [
+                (
+                    it.job,
+                    it.state,
+                    "yes" if it.alive else "no",
+                    it.phase,
+                    it.lag_records,
+                    round(it.rows_per_s),
+                    it.pending,
+                    it.reason,
+                    it.last_error,
+                )
+                for it in found
+            ],
+        )
+    _exit_by(found)
+
+
+@app.command()
+def lag(job: JobArgument, as_json: JsonOption = False) -> None:
+    """What of the topic is not in the table, by partition."""
+    with job_access(Settings()) as access:
+        found = access.status(access.jobs.get(job))
+    if found.lag_records is None:
+        raise Unavailable(f"the topic {found.topic} does not tell where it ends")
+    print_table(
+        ("partition", "loaded", "log_end", "lag"),
+        [
+            (partition, found.loaded.get(partition, 0), end, max(0, end - found.loaded.get(partition, 0)))
+            for partition, end in sorted(found.log_ends.items())
+        ],
+        as_json=as_json,
+    )
+    _exit_by((found,))
+
+
+def _declare(access: JobAccess, loader: Loader) -> LoadJob:
+    config = write_config(JobConfig(loader))
+    try:
+        return access.jobs.create(loader.name, loader.database, loader.table, loader.topic, config)
+    except CommitConflict:
+        job = access.jobs.get(loader.name)
+    if (job.db, job.table, job.topic) != (loader.database, loader.table, loader.topic):
+        raise DefinitionError(
+            f"loader {loader.name} is there already",
+            expected=f"{job.topic} into {job.db}.{job.table}",
+            found=f"{loader.topic} into {loader.database}.{loader.table}",
+            action="give it another name",
+        )
+    present = read_config(job)
+    if present.loader == loader:
+        return job
+    return access.jobs.reconfigure(job.job_id, write_config(JobConfig(loader, present.start_at)))
+
+
+def _start(access: JobAccess, job: str) -> None:
+    if access.jobs.get(job).state is not LoadJobState.RUNNING:
+        access.jobs.set_state(job, LoadJobState.RUNNING, "")
+    try:
+        access.start_by_agent(job)
+    except Unavailable as error:
+        raise Unavailable(
+            f"loader {job} is wanted, but no agent answers that could run it",
+            found=str(error),
+            action=f"run `rtolap agent serve`, or `rtolap loader run {job}` yourself",
+        ) from error
+
+
+def _want(access: JobAccess, job: str, state: LoadJobState, reason: str) -> None:
+    present = access.jobs.get(job).state
+    if present is LoadJobState.FAILED and state is not LoadJobState.STOPPED:
+        raise DefinitionError(f"loader {job} has failed", action="mend the reason, then start it")
+    access.jobs.set_state(job, state, reason)
+
+
+def _await(access: JobAccess, job: str, wait_s: float, is_so: Callable[[LoaderStatus], bool]) -> LoaderStatus:
+    deadline_s = time.monotonic() + wait_s
+    while True:
+        found = access.status(access.jobs.get(job))
+        if is_so(found):
+            return found
+        if time.monotonic() >= deadline_s:
+            raise NotYet(
+                f"loader {job} is not there yet", found=f"{found.state}, {found.phase or 'no process'}"
+            )
+        time.sleep(0.2)
+
+
+def _told(
+    access: JobAccess,
+    job: str,
+    wait_s: float,
+    is_so: Callable[[LoaderStatus], bool],
+    words: str,
+    *,
+    as_json: bool,
+) -> None:
+    found = _await(access, job, wait_s, is_so) if wait_s > 0 else access.status(access.jobs.get(job))
+    if as_json:
+        print_json(found)
+    elif is_so(found):
+        success(f"loader {job} {words}")
+    else:
+        warn(f"loader {job} is wanted {found.state}; `rtolap loader status {job}` shows how far it is")
+
+
+def _exit_by(found: tuple[LoaderStatus, ...]) -> None:
+    if any(status.state == LoadJobState.FAILED for status in found):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _offsets(text: str) -> Offsets:
+    found: Offsets = {}
+    for part in text.split(","):
+        partition, equals, at = part.partition("=")
+        if not (equals and partition.strip().isdigit() and at.strip().isdigit()):
+            raise DefinitionError("not offsets", expected="PARTITION=OFFSET, comma-separated", found=part)
+        found[int(partition)] = int(at)
+    return found

@@ -1,0 +1,107 @@
+"""How the command line reaches loaders: the ledger, the processes' doors, the topic, the agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rtolap.base.errors import DefinitionError, NotFound, Unavailable
+from rtolap.base.settings import Settings
+from rtolap.ledger.database import Ledger
+from rtolap.ledger.load_jobs import LoadJob, LoadJobs
+from rtolap.ledger.offsets import OffsetsRecords
+from rtolap.loader.rejects import FileBox, RejectBox, TopicBox, reject_topic
+from rtolap.loader.status import status_of
+from rtolap.model.loader import Loader
+from rtolap.model.offsets import Offsets
+from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
+from rtolap.stream.letters import TOPIC_CONFIG
+from rtolap.wire.agent import ProcessSpec, RestartPolicy
+from rtolap.wire.agent_client import AgentClient
+from rtolap.wire.loader import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus
+from rtolap.wire.loader_client import LoaderClient
+from rtolap.wire.stream_load_client import StreamLoadClient
+
+_STATUS_TIMEOUT_S = 3.0
+_KEPT_ON_AGENT_S = 10 * 365 * 86_400.0  # whoever starts by hand renews no lease
+
+
+class JobAccess:
+    def __init__(self, ledger: Ledger, settings: Settings) -> None:
+        self.jobs = LoadJobs(ledger)
+        self.records = OffsetsRecords(ledger)
+        self._settings = settings
+
+    def status(self, job: LoadJob) -> LoaderStatus:
+        """By its process where one answers, else by ledger and topic."""
+        if job.lease_until_ms and job.owner:
+            address = job.owner.partition("/")[0]
+            try:
+                with LoaderClient(
+                    f"http://{address}", self._settings.token(), timeout_s=_STATUS_TIMEOUT_S
+                ) as client:
+                    told = client.status()
+                if told.job == job.job_id:
+                    return told
+            except Unavailable:
+                pass  # not alive: that is what the status says then
+        return status_of(job, self.records.all(job.job_id), self._log_ends(job.topic), None)
+
+    def start_by_agent(self, job: str) -> None:
+        settings = self._settings
+        with AgentClient(f"http://{settings.host}:{settings.agent_port}", settings.token()) as agent:
+            key = f"loader.{job}"
+            spec = ProcessSpec(
+                generation=agent.generation(key) + 1,
+                argv=("rtolap", "loader", "run", job),
+                lease_s=_KEPT_ON_AGENT_S,
+                restart=RestartPolicy(final_codes=(EXIT_STOPPED, EXIT_FAILED, EXIT_OWNED)),
+            )
+            agent.ensure(key, spec)
+
+    def _log_ends(self, topic: str) -> Offsets | None:
+        admin = KafkaAdmin(self._settings.kafka)
+        try:
+            return admin.offsets(topic, "latest")
+        except (NotFound, Unavailable):
+            return None
+        finally:
+            admin.close()
+
+
+@contextmanager
+def job_access(settings: Settings) -> Iterator[JobAccess]:
+    with Ledger.open(settings.ledger, password_file=settings.ledger_password_file) as ledger:
+        yield JobAccess(ledger, settings)
+
+
+def sink_of(loader: Loader, settings: Settings) -> StreamLoadClient:
+    sink = loader.sink
+    password = ""
+    if sink.password_file is not None:
+        try:
+            password = Path(sink.password_file).read_text().rstrip("\r\n")
+        except OSError as error:
+            raise DefinitionError(
+                "the password of the sink cannot be read",
+                expected=f"a readable file {sink.password_file}",
+                found=error.strerror,
+            ) from error
+    ca_file = None if sink.ca_file is None else Path(sink.ca_file)
+    return StreamLoadClient(sink.urls or settings.stream_load_urls(), sink.user, password, ca_file=ca_file)
+
+
+def reject_box(loader: Loader, settings: Settings) -> RejectBox:
+    if loader.rejects.to == "file":
+        return FileBox(settings.data_dir / "loaders" / f"{loader.name}.rejects.jsonl")
+    topic = reject_topic(loader.topic, loader.name)
+
+    def create() -> None:
+        admin = KafkaAdmin(settings.kafka)
+        try:
+            admin.create_topic(topic, 1, config=TOPIC_CONFIG)
+        finally:
+            admin.close()
+
+    return TopicBox(KafkaProducer(settings.kafka, client_id=f"rtolap-loader-{loader.name}"), topic, create)

@@ -1,0 +1,130 @@
+"""Runs one job: takes it, serves its door, and ends with the process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import closing
+
+import uvicorn
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import NotYet
+from rtolap.base.metrics import Metrics
+from rtolap.ledger.load_jobs import LoadJobs, LoadJobState
+from rtolap.ledger.offsets import OffsetsRecords
+from rtolap.loader.http import make_app
+from rtolap.loader.loader_metrics import measure
+from rtolap.loader.ownership import LEASE_MS
+from rtolap.loader.process import LoaderProcess, retrying
+from rtolap.loader.rejects import RejectBox
+from rtolap.loader.sink import Sink
+from rtolap.loader.states import Stopped
+from rtolap.loader.status import status_of
+from rtolap.loader.work import Work, begin
+from rtolap.model.loader import Loader
+from rtolap.stream.consumer import StreamConsumer
+from rtolap.wire.loader import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus
+
+log = logging.getLogger(__name__)
+
+TAKE_S = 2.5 * LEASE_MS / 1000  # the lease of a process that was killed has run out by then
+_TAKE_AGAIN_S = 0.5
+
+
+def run(
+    job_id: str,
+    *,
+    jobs: LoadJobs,
+    records: OffsetsRecords,
+    sink: Sink,
+    open_consumer: Callable[[Loader], StreamConsumer],
+    box: RejectBox,
+    clock: Clock,
+    host: str,
+    port: int,
+    token: str,
+) -> int:
+    """Until the job is stopped, fails or is somebody else's: the exit code. Call from the main thread.
+
+    A job that was stopped or has failed is wanted again by this; one that is paused stays so.
+    """
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    if jobs.get(job_id).state in (LoadJobState.STOPPED, LoadJobState.FAILED):
+        jobs.set_state(job_id, LoadJobState.RUNNING, "")
+    with closing(_bound(host, port)) as listening:
+        address = f"{host}:{listening.getsockname()[1]}"
+        owner = f"{address}/{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        try:
+            work = _taken(
+                stopping, lambda: begin(job_id, owner, jobs, records, sink, open_consumer, box, clock)
+            )
+        except NotYet as error:
+            log.error("%s", error)
+            return EXIT_OWNED
+        except Stopped as error:
+            log.error("%s", error)
+            return EXIT_FAILED
+        if work is None:
+            return EXIT_STOPPED
+        process = LoaderProcess(work)
+
+        def status() -> LoaderStatus:
+            return status_of(jobs.get(job_id), records.all(job_id), work.log_ends(), process)
+
+        def want(state: LoadJobState) -> None:
+            jobs.set_state(job_id, state, f"asked to {state.lower()}")
+            process.follow()
+
+        metrics = Metrics("loader")
+        measure(metrics, process, status)
+        door = _served(make_app(job_id, token, metrics, status, want), listening)
+        log.info("loading %s into %s.%s; door at %s", work.loader.topic, work.loader.database,
+                 work.loader.table, address)  # fmt: skip
+        threading.Thread(target=_stop_on, args=(stopping, process), name="signals", daemon=True).start()
+        code = process.run()
+        door.should_exit = True
+        log.info("loader of %s ends with code %d", job_id, code)
+        return code
+
+
+def _taken(stopping: threading.Event, take: Callable[[], Work]) -> Work | None:
+    """The job, as soon as it is free and sink, topic and ledger answer; None when asked to end before."""
+    deadline_s = time.monotonic() + TAKE_S
+    again = retrying(stopping)
+    while not stopping.is_set():
+        try:
+            work: Work | None = again(take)
+            return work
+        except NotYet:
+            if time.monotonic() > deadline_s:
+                raise
+            stopping.wait(_TAKE_AGAIN_S)
+    return None
+
+
+def _stop_on(stopping: threading.Event, process: LoaderProcess) -> None:
+    stopping.wait()
+    process.stop()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind((host, port))
+    return listening
+
+
+def _served(app: object, listening: socket.socket) -> uvicorn.Server:
+    config = uvicorn.Config(app, log_level="warning", access_log=False)  # type: ignore[arg-type]
+    server = uvicorn.Server(config)
+    threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="door", daemon=True).start()
+    return server

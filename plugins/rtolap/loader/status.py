@@ -1,0 +1,59 @@
+"""How a job stands: by the ledger, by the topic, and by the process that owns it."""
+
+from __future__ import annotations
+
+from rtolap.ledger.load_jobs import LoadJob, LoadJobState
+from rtolap.ledger.offsets import OffsetsRecord
+from rtolap.loader.process import LoaderProcess
+from rtolap.loader.states import StopCause
+from rtolap.model.offsets import Offsets
+from rtolap.wire.loader import LoaderStatus
+
+
+def status_of(
+    job: LoadJob, records: tuple[OffsetsRecord, ...], log_ends: Offsets | None, process: LoaderProcess | None
+) -> LoaderStatus:
+    """`log_ends` is None where the topic cannot be asked, `process` where it is not this one."""
+    loaded: Offsets = {}
+    sequence, last_ms, filtered, rows = None, None, 0, 0
+    for record in records:
+        if not record.loaded:
+            break
+        loaded, sequence, last_ms = record.end_offsets, record.sequence_id, record.loaded_at_ms
+    ends = log_ends or {}
+    lag = sum(max(0, end - loaded.get(partition, 0)) for partition, end in ends.items())
+    error, rows_per_s, bytes_per_s = "", 0.0, 0.0
+    if process is not None:
+        shown = process.work.progress.shown(process.work.clock)
+        error, rows_per_s, bytes_per_s = shown.last_error, shown.rows_per_s, shown.bytes_per_s
+        rows, filtered = shown.counts.rows_loaded, shown.counts.rows_rejected
+    return LoaderStatus(
+        job=job.job_id,
+        state=job.state.value,
+        reason=job.reason,
+        stop_cause=_cause(job),
+        phase="" if process is None else process.phase,
+        alive=process is not None,
+        owner=job.owner,
+        epoch=job.epoch,
+        incarnation=job.incarnation,
+        database=job.db,
+        table=job.table,
+        topic=job.topic,
+        sequence=sequence,
+        pending=sum(not record.loaded for record in records),
+        loaded=loaded,
+        log_ends=ends,
+        lag_records=lag if log_ends is not None else None,
+        rows_loaded=rows,
+        rows_rejected=filtered,
+        rows_per_s=rows_per_s,
+        bytes_per_s=bytes_per_s,
+        last_error=error,
+        last_loaded_ms=last_ms,
+    )
+
+
+def _cause(job: LoadJob) -> str:
+    word = job.reason.partition(":")[0]
+    return word if job.state is LoadJobState.FAILED and word in set(StopCause) else ""
