@@ -22,7 +22,7 @@ class LoaderStatus(msgspec.Struct, frozen=True, kw_only=True):
     """`state`: RUNNING, PAUSED, STOPPED or FAILED; `phase`: what a running one does now; `reason`: why it is
     in its state. Offsets are next-to-read: `loaded` of what is in the table without a hole, `log_ends` of the
     topic. Rates are of the last minute. Every record of the topic with a timestamp up to `event_ms_loaded` is
-    in the table; None where that is not known. `alive`: its process answered; without it only the ledger speaks.
+    in the table; None where that is not known. `alive`: its process answered; else only the ledger speaks.
     """
 
     job: str

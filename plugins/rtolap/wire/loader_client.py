@@ -1,4 +1,4 @@
-"""Clients of one loader's process: blocking, and for an event loop."""
+"""Client of one loader's process; `loader_async` is its twin for triggers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ class LoaderClient:
 
     def __init__(self, url: str, token: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self.url = url.rstrip("/")
-        self._http = httpx.Client(headers=_headers(token), timeout=timeout_s)
+        self._http = httpx.Client(
+            headers={"Authorization": f"Bearer {token}"}, timeout=timeout_s, trust_env=False
+        )
 
     def status(self) -> LoaderStatus:
         return self._send("GET", API)

@@ -61,7 +61,7 @@ class StreamLoadClient:
         self._trust = _trust(ca_file)
         basic = base64.b64encode(f"{user}:{password}".encode()).decode()
         self._authorization = f"Basic {basic}"
-        self._http = httpx.Client(verify=self._trust or True, timeout=ASK_TIMEOUT_S)
+        self._http = httpx.Client(verify=self._trust or True, timeout=ASK_TIMEOUT_S, trust_env=False)
 
     def load(
         self,
