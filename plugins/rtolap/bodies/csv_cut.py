@@ -83,7 +83,7 @@ def _cut_enclosed(data: bytes, text: Bytes, options: CsvOptions, final: bool) ->
     marks = np.flatnonzero(text == options.enclose[0])
     escapes = options.escape and options.escape in data
     if escapes:
-        marks = marks[~_escaped(text, options.escape[0], marks)]
+        marks = marks[~escaped(text, options.escape[0], marks)]
     places, lengths, is_line = _separators(text, options)
     outside = (np.searchsorted(marks, places) & 1) == 0
     widths = np.broadcast_to(np.asarray(lengths, np.int64), places.shape)
@@ -124,7 +124,7 @@ def _open_at_edges(text: Bytes, opening: Longs, options: CsvOptions) -> bool:
     return bool(np.isin(before, edges).all())
 
 
-def _escaped(text: Bytes, escape: int, places: Longs) -> Mask:
+def escaped(text: Bytes, escape: int, places: Longs) -> Mask:
     """Which of `places` stand behind an odd number of escaping characters."""
     is_escape = text == escape
     last_other = np.maximum.accumulate(np.where(is_escape, -1, np.arange(len(text))))

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import cache
 
 import pyarrow as pa
 
+from rtolap.base.errors import DefinitionError
 from rtolap.bodies.batches import DecodedBatch
 from rtolap.bodies.compression import unpacked
 from rtolap.bodies.csv_reader import CsvReader
 from rtolap.bodies.expressions import Engine
+from rtolap.bodies.files import FileBody, open_file
+from rtolap.bodies.json_path import Step, parse_path
+from rtolap.bodies.json_reader import JsonReader
 from rtolap.bodies.options import LoadOptions
-from rtolap.bodies.plan import load_plan
+from rtolap.bodies.plan import LoadPlan, load_plan
 from rtolap.bodies.settings import BodySettings
 from rtolap.bodies.target import Target
 from rtolap.model.stored_schema import StoredSchema
@@ -42,9 +47,50 @@ def decode_body(
             return made
 
         plan = load_plan(options, schema)
-        bytes_ = unpacked(chunks, options.compression, settings)
-        text = dict.fromkeys(plan.sources, pa.string())
-        target = Target(plan, options, engine, text)
-        reader = CsvReader(plan.sources, options.format, options.csv, settings)
-        for source in reader.read(bytes_):
+        packed = unpacked(chunks, options.compression, settings)
+        if options.format in ("parquet", "orc", "arrow"):
+            body = held.enter_context(open_file(packed, options.format, settings))
+            plan = load_plan(options, schema, body.schema.names)
+            yield from _typed(body, plan, Target(plan, options, engine, _types(plan, body.schema)))
+            return
+        target = Target(plan, options, engine, dict.fromkeys(plan.sources, pa.string()))
+        if options.format == "json":
+            sources = JsonReader(_paths(plan, options), options, engine, settings).read(packed)
+        else:
+            sources = CsvReader(plan.sources, options.format, options.csv, settings).read(packed)
+        for source in sources:
             yield target.batch(source)
+
+
+def _typed(body: FileBody, plan: LoadPlan, target: Target) -> Iterator[DecodedBatch]:
+    """Only columns that are used are read."""
+    own = {name.lower(): name for name in body.schema.names}
+    wanted = {name: own[name.lower()] for name in plan.used}
+    for source in body.read(list(dict.fromkeys(wanted.values()))):
+        columns = {name: source.columns[written] for name, written in wanted.items()}
+        yield target.batch(replace(source, columns=columns))
+
+
+def _types(plan: LoadPlan, schema: pa.Schema) -> dict[str, pa.DataType]:
+    """Of the plan's source columns. DefinitionError for what the file has not."""
+    own = {name.lower(): schema.field(name).type for name in schema.names}
+    absent = [name for name in plan.used if name.lower() not in own]
+    if absent:
+        raise DefinitionError(
+            "the body lacks columns", expected=", ".join(absent), found=", ".join(schema.names) or "none"
+        )
+    return {name: own[name.lower()] for name in plan.sources if name.lower() in own}
+
+
+def _paths(plan: LoadPlan, options: LoadOptions) -> dict[str, tuple[Step, ...]]:
+    """Where columns stand in a record: `jsonpaths` in order, else by their names."""
+    written = options.json.paths
+    if not written:
+        return {name: (name,) for name in plan.sources}
+    if len(written) != len(plan.sources):
+        raise DefinitionError(
+            "header jsonpaths",
+            expected=f"one for each of {', '.join(plan.sources)}",
+            found=f"{len(written)} paths",
+        )
+    return {name: parse_path(path, "jsonpaths") for name, path in zip(plan.sources, written, strict=True)}

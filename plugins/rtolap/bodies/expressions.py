@@ -152,8 +152,11 @@ class Computed:
         written = [_engine_sql(expression.tree, places, types) for expression in expressions.values()]
         self._sql = f"SELECT {', '.join(f'TRY({one})' for one in written)} FROM {_SOURCE}"
         self._results = tuple(expressions)
+        #: of the results
+        self.types: dict[str, pa.DataType] = {}
         if written:
-            self.run({name: pa.nulls(0, types[name]) for name in self._names}, 0)
+            empty = self.run({name: pa.nulls(0, types[name]) for name in self._names}, 0)
+            self.types = {name: values.type for name, values in empty.items()}
 
     def run(self, columns: Mapping[str, pa.Array], rows: int) -> dict[str, pa.Array]:
         if not self._results:

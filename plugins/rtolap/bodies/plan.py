@@ -46,6 +46,19 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     where: Expression | None
     deletes: bool | Expression | str
 
+    @property
+    def used(self) -> tuple[str, ...]:
+        """Those of `sources` that anything is made of."""
+        wanted: set[str] = {self.deletes} if isinstance(self.deletes, str) else set()
+        for condition in (self.where, self.deletes):
+            wanted |= condition.names if isinstance(condition, Expression) else set()
+        for target in self.targets:
+            if isinstance(target, Direct):
+                wanted.add(target.source)
+            elif isinstance(target, Made):
+                wanted |= target.expression.names
+        return tuple(name for name in self.sources if name in wanted)
+
 
 def load_plan(
     options: LoadOptions, schema: StoredSchema, body_names: Iterable[str] | None = None

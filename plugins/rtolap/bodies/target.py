@@ -40,15 +40,9 @@ class Target:
         known = dict(types)
         for target in plan.targets:
             if isinstance(target, Direct):
-                kind = target.column.definition.load_type
-                if not convertible(types[target.source], kind):
-                    raise DefinitionError(
-                        f"column {target.column.name} of the body has another type",
-                        expected=f"what {target.column.definition.type} is made of",
-                        found=str(types[target.source]),
-                    )
+                _check_type(target.column, types[target.source], "of the body")
                 if target.source == target.column.name:
-                    known[target.source] = arrow_type(kind)
+                    known[target.source] = arrow_type(target.column.definition.load_type)
         made = {target.column.name: target.expression for target in plan.targets if isinstance(target, Made)}
         conditions: dict[str, Expression] = {}
         if plan.where is not None:
@@ -56,6 +50,9 @@ class Target:
         if isinstance(plan.deletes, Expression):
             conditions[_DELETE] = plan.deletes
         self._made = Computed(engine(), made, known) if made else None
+        for target in plan.targets:
+            if self._made is not None and isinstance(target, Made) and target.expression.sketch is None:
+                _check_type(target.column, self._made.types[target.column.name], "as computed")
         self._conditions = Computed(engine(), conditions, known | self._types) if conditions else None
 
     def batch(self, source: Source) -> DecodedBatch:
@@ -152,6 +149,15 @@ class _Rows:
             reasons = [reason(row) for row in at[: refused.room].tolist()]
             refused.add(self._source.numbers, self._source.texts, at, reasons)
             self.accepted[at] = False
+
+
+def _check_type(column: SchemaColumn, found: pa.DataType, where: str) -> None:
+    if not convertible(found, column.definition.load_type):
+        raise DefinitionError(
+            f"column {column.name} {where} has another type",
+            expected=f"what {column.definition.type} is made of",
+            found=str(found),
+        )
 
 
 def _loaded_type(column: SchemaColumn, options: LoadOptions) -> pa.DataType:
