@@ -95,7 +95,9 @@ class Hosts:
         self.epoch += 1
 
     def leaving(self) -> tuple[Leaving, ...]:
-        found = np.flatnonzero(~self._listed & ~self._gone)
+        found = (~self._listed & ~self._gone).nonzero()[0]
+        if not found.size:
+            return ()
         ends_ms, until_ms = self._end_ms[found].tolist(), self._until_ms[found].tolist()
         return tuple(map(Leaving, found.tolist(), ends_ms, until_ms))
 
@@ -121,7 +123,7 @@ class Hosts:
         """Hosts whose lease or grace time is over, or that have been read to their announced end, leave."""
         over = self._until_ms <= now_ms
         ended = ~self._listed & (latest_ms[: len(self.names)] >= self._end_ms)
-        leaving = np.flatnonzero(~self._gone & (over | ended))
+        leaving = (~self._gone & (over | ended)).nonzero()[0]
         if not leaving.size:
             return ()
         self._gone[leaving] = True
@@ -138,7 +140,7 @@ class Hosts:
 
     def kept(self) -> Indices:
         """The hosts that have not left, for `keep` here, in HostProgress and in HostRates."""
-        return np.flatnonzero(~self._gone)
+        return (~self._gone).nonzero()[0]
 
     def keep(self, hosts: Indices) -> None:
         """Only these, in this order, with new indices: when many have left, their room is given back."""

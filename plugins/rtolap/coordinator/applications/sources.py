@@ -73,9 +73,11 @@ class SourceState:
 
     def kept_hosts(self) -> KeptHosts:
         """What a next leader has to know of them."""
+        if not self.named:
+            return KeptHosts(self.hosts.epoch, (), ())
         kept = self.hosts.kept()
         leaving = self.hosts.leaving()
-        places = np.searchsorted(kept, [one.host for one in leaving]).tolist()
+        places = np.searchsorted(kept, [one.host for one in leaving]).tolist() if leaving else []
         return KeptHosts(
             self.hosts.epoch,
             tuple(self.hosts.names[at] for at in kept.tolist()),
