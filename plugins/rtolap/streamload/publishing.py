@@ -23,9 +23,9 @@ from rtolap.ledger.database import Connection, Ledger
 from rtolap.ledger.records import Partition, Replica, Tablet, Transaction, TransactionState
 from rtolap.streamload.mastership import Mastership
 from rtolap.streamload.participants import MissedVersion, Participants
+from rtolap.streamload.preparation import ForEach
 from rtolap.streamload.quorum import shortfall
 from rtolap.streamload.states import TransactionEvent, done_before, transition
-from rtolap.streamload.transactions import ForEach
 
 
 @dataclass(frozen=True)

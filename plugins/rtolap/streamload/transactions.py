@@ -13,17 +13,15 @@ Nothing is remembered beside the ledger, so that any number of threads, and the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from rtolap.base.errors import IllegalTransition, NotFound, Refused, Unavailable
+from rtolap.base.errors import IllegalTransition, NotFound, Refused
 from rtolap.ledger import partitions as partition_rows
 from rtolap.ledger import transactions as rows
 from rtolap.ledger.database import Connection, Ledger
 from rtolap.ledger.records import (
     ABORTABLE,
     Partition,
-    Replica,
-    Tablet,
     Transaction,
     TransactionState,
 )
@@ -31,14 +29,11 @@ from rtolap.streamload import messages
 from rtolap.streamload.labels import checked_label, label_used
 from rtolap.streamload.mastership import Mastership
 from rtolap.streamload.participants import Participants
-from rtolap.streamload.quorum import shortfall
+from rtolap.streamload.preparation import ForEach, Preparation
 from rtolap.streamload.states import TransactionEvent, done_before, transition
 
 RUNNING_MAX = 100
 PRECOMMITTED_TIMEOUT_MS = 3_600_000
-
-# `map`, or that of a thread pool: the calls to the nodes do not depend on each other.
-ForEach = Callable[[Callable[[str], frozenset[Tablet]], Iterable[str]], Iterable[frozenset[Tablet]]]
 
 
 class TransactionManager:
@@ -56,10 +51,9 @@ class TransactionManager:
     ) -> None:
         self._ledger = ledger
         self._mastership = mastership
-        self._participants = participants
+        self._preparation = Preparation(ledger, participants, for_each)
         self._running_max = running_max
         self._precommitted_timeout_ms = precommitted_timeout_ms
-        self._for_each = for_each
 
     def begin(
         self,
@@ -113,7 +107,7 @@ class TransactionManager:
         if done_before(transaction.state, TransactionEvent.PRECOMMIT):
             return transaction
         transition(transaction, TransactionEvent.PRECOMMIT)
-        self._prepare(transaction, partitions)
+        self._prepared(transaction, partitions)
 
         def work(connection: Connection) -> None:
             now_ms = self._mastership.fence(connection)
@@ -139,7 +133,7 @@ class TransactionManager:
             if done_before(transaction.state, TransactionEvent.COMMIT):
                 return transaction
             transition(transaction, TransactionEvent.COMMIT)
-            self._prepare(transaction, partitions)
+            self._prepared(transaction, partitions)
 
         def work(connection: Connection) -> None:
             now_ms = self._mastership.fence(connection)
@@ -232,23 +226,9 @@ class TransactionManager:
                 action="report this: it must not happen",
             )
 
-    def _prepare(self, transaction: Transaction, partitions: Collection[Partition]) -> None:
-        """Ask every replica. Without a majority, one that is still in PREPARE is aborted: Refused."""
-        replicas = self._ledger.read(
-            "read where partitions are kept", lambda connection: _placed(connection, partitions)
-        )
-        tablets: dict[str, set[Tablet]] = {}
-        for replica in replicas:
-            tablets.setdefault(replica.node, set()).add(replica.tablet)
-
-        def ask(node: str) -> frozenset[Tablet]:
-            try:
-                return self._participants.prepare(node, transaction.txn_id, frozenset(tablets[node]))
-            except Unavailable:
-                return frozenset()  # a node that does not answer holds nothing; the majority decides
-
-        nodes = sorted(tablets)
-        missing = shortfall(replicas, dict(zip(nodes, self._for_each(ask, nodes), strict=True)))
+    def _prepared(self, transaction: Transaction, partitions: Collection[Partition]) -> None:
+        """Have the nodes prepare it. Without a majority, one that is still in PREPARE is aborted: Refused."""
+        missing = self._preparation.shortfall(transaction.txn_id, partitions)
         if missing is not None:
             reason = messages.no_majority(
                 transaction.txn_id, missing.tablet, missing.have, missing.needed, missing.without
@@ -261,10 +241,3 @@ class TransactionManager:
                 lambda present, now_ms: present.state is TransactionState.PREPARE,
             ):
                 raise Refused(reason)
-
-
-def _placed(connection: Connection, partitions: Collection[Partition]) -> tuple[Replica, ...]:
-    for partition in partitions:
-        if partition_rows.versions(connection, partition) is None:
-            raise NotFound(f"partition {partition} is not there")
-    return partition_rows.replicas(connection, partitions)
