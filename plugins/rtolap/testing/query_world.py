@@ -42,6 +42,8 @@ from rtolap.query.cluster import Cluster
 from rtolap.query.history import EmbeddedHistory
 from rtolap.query.lookups import Lookups
 from rtolap.query.service import Limits, QueryService
+from rtolap.query.stored.listing import Listing
+from rtolap.query.stored.source import StoredSource
 from rtolap.wire.receiver import LocalSegmentStats, PartialAnswer, PartialQuery
 
 PARTITIONS = 4
@@ -97,15 +99,18 @@ class QueryWorld:
         }
         self.built: dict[str, set[str]] = {cube: set() for cube in self.schemas}
 
-    def service(self, limits: Limits = Limits()) -> QueryService:
+    def service(self, limits: Limits = Limits(), stored: StoredSource | None = None) -> QueryService:
+        """`stored`: where stored tables come from."""
         clock = SystemClock()
+        listing = None if stored is None else Listing(stored, clock)
         return QueryService(
-            Cluster(self.metadata, clock),
+            Cluster(self.metadata, clock, listing),
             EmbeddedHistory(self.store),
             self,
             Lookups(self.folder),
             clock,
             limits,
+            stored,
         )
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from sqlglot import exp
@@ -25,6 +26,7 @@ _FORBIDDEN_PREFIXES = (
     "current_setting",
     "nextval",
 )
+_UNKNOWN_COLUMN = re.compile(r"Unknown column: (\S+)")
 _MOMENTS = (exp.CurrentTimestamp, exp.UtcTimestamp, exp.Localtimestamp, exp.Localtime)
 _MOMENT_NAMES = frozenset(("now", "sysdate"))
 _TODAYS = (exp.CurrentDate, exp.UtcDate)
@@ -72,7 +74,9 @@ def qualify(tree: exp.Expr, context: Context) -> exp.Expr:
             identify=True,
         )
     except SqlglotError as error:
-        raise QueryError(f"bad SQL: {str(error).splitlines()[0]}") from error
+        text = str(error).splitlines()[0]
+        unknown = _UNKNOWN_COLUMN.match(text)
+        raise QueryError(f"unknown column {unknown[1]!r}" if unknown else f"bad SQL: {text}") from error
     for cube in cube_scopes(tree, context):
         known = context.catalogue.columns(cube.schema.cube.name)
         for column in cube.columns():

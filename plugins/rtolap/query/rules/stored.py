@@ -118,8 +118,10 @@ def _columns(source: _Source) -> set[str]:
     for column in source.scope.unqualified_columns:
         if column.name in known:
             named.add(column.name)
-        elif len(source.scope.selected_sources) == 1 and column.name.lower() not in aliases:
-            raise unknown_column(column.name, source.table.qualified_name, known)
+        elif len(source.scope.selected_sources) == 1:
+            late = column.find_ancestor(exp.Order, exp.Having, exp.Qualify, exp.Group, exp.Select)
+            if isinstance(late, exp.Select) or column.name.lower() not in aliases:
+                raise unknown_column(column.name, source.table.qualified_name, known)
     return named
 
 
