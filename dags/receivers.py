@@ -11,8 +11,8 @@ from typing import Any
 
 import pendulum
 from airflow.sdk import DAG, Variable, task
-from rtolap.airflow.process import ReceiverOperator
-from rtolap.airflow.receivers import VARIABLE, declared_receivers
+from rtolap.airflow.receivers import RECEIVERS
+from rtolap.airflow.services import ReceiverOperator
 from rtolap.base.settings import Settings
 
 with DAG(
@@ -27,8 +27,8 @@ with DAG(
 
     @task
     def declared() -> list[dict[str, Any]]:
-        variable = Variable.get(VARIABLE, default=None, deserialize_json=True)
-        return declared_receivers(variable, Settings().include_dir)
+        variable = Variable.get(RECEIVERS.variable, default=None, deserialize_json=True)
+        return RECEIVERS.declared(variable, Settings().include_dir)
 
     ReceiverOperator.partial(
         task_id="receiver",

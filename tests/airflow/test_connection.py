@@ -12,7 +12,7 @@ import pytest
 from airflow.sdk.definitions.connection import Connection
 from rtolap.airflow.connection import from_connection, from_settings
 from rtolap.airflow.provider import get_provider_info
-from rtolap.airflow.receivers import declared_receivers
+from rtolap.airflow.receivers import RECEIVERS
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 
@@ -61,12 +61,12 @@ def test_the_provider_describes_itself_as_airflow_wants() -> None:
 
 
 def test_receivers_come_from_the_variable_the_file_or_the_default(tmp_path: Path) -> None:
-    assert [r["receiver_id"] for r in declared_receivers(None, tmp_path)] == ["r0", "r1"]
+    assert [r["receiver_id"] for r in RECEIVERS.declared(None, tmp_path)] == ["r0", "r1"]
     (tmp_path / "receivers.yaml").write_text("receivers:\n- {id: a, replica_set: x, port: 1}\n")
-    assert declared_receivers(None, tmp_path) == [
+    assert RECEIVERS.declared(None, tmp_path) == [
         {"receiver_id": "a", "replica_set": "x", "port": 1, "bounds": {}}
     ]
-    assert declared_receivers([{"id": "b", "replica_set": "y"}], tmp_path)[0]["port"] == 0
+    assert RECEIVERS.declared([{"id": "b", "replica_set": "y"}], tmp_path)[0]["port"] == 0
 
 
 @pytest.mark.parametrize(
@@ -87,4 +87,4 @@ def test_receivers_come_from_the_variable_the_file_or_the_default(tmp_path: Path
 )
 def test_a_wrong_declaration_is_named(wrong: object, tmp_path: Path) -> None:
     with pytest.raises(DefinitionError, match="Variable rtolap_receivers"):
-        declared_receivers(wrong, tmp_path)
+        RECEIVERS.declared(wrong, tmp_path)

@@ -17,6 +17,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 DAGS = Path(__file__).resolve().parents[2] / "dags"
 IDS = {
     "rtolap_receivers",
+    "rtolap_loaders",
     "rtolap_segment_build",
     "rtolap_purge",
     "rtolap_retention",
@@ -49,7 +50,7 @@ def test_parsing_loads_nothing_heavy() -> None:
     script = (
         "import sys\n"
         f"sys.path.insert(0, {str(DAGS)!r})\n"
-        "import receivers, segment_build, purge, upkeep, backfill, watermark_gate\n"
+        "import receivers, loaders, segment_build, purge, upkeep, backfill, watermark_gate\n"
         "print([name for name in ('pyarrow', 'pyspark', 'confluent_kafka', 'kazoo', 'duckdb', 'pandas') "
         "if name in sys.modules])"
     )

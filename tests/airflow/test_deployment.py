@@ -12,7 +12,7 @@ import yaml
 from airflow.sdk.definitions.connection import Connection
 from rtolap.agent.commands import RTOLAP_COMMANDS
 from rtolap.airflow.connection import from_connection
-from rtolap.airflow.receivers import VARIABLE, parse
+from rtolap.airflow.receivers import RECEIVERS
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.cli.airflow_settings import import_into, read_settings
@@ -100,7 +100,7 @@ def test_the_shipped_settings_are_what_the_hook_and_the_dags_read(tmp_path: Path
     (tmp_path / "token").write_text("t")
     found = from_connection(given, Settings(token_file=tmp_path / "token"))
     assert found.coordinator_urls == ("http://127.0.0.1:7070",)
-    assert len(parse(settings.variables[VARIABLE], "the file")) == 2
+    assert len(RECEIVERS.parse(settings.variables[RECEIVERS.variable], "the file")) == 2
     assert "password" not in connection
 
 

@@ -13,8 +13,9 @@ import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from rtolap.airflow.build import SparkBuildOperator
 from rtolap.airflow.hook import RtolapHook
-from rtolap.airflow.process import ManagedProcessOperator, ReceiverOperator
+from rtolap.airflow.process import ManagedProcessOperator
 from rtolap.airflow.receivers import BOUNDS
+from rtolap.airflow.services import ReceiverOperator
 from rtolap.base.errors import DefinitionError, NotYet, Refused
 from rtolap.cli import main
 from rtolap.testing.agent_harness import RunningAgent, running_agent

@@ -16,6 +16,8 @@ from airflow.sdk.api.datamodels._generated import HITLUser
 from airflow.triggers.base import BaseTrigger
 from rtolap.airflow.hook import RtolapHook
 from rtolap.airflow.triggers.answer import AnswerTrigger
+from rtolap.airflow.triggers.loaded import LoadedTrigger
+from rtolap.airflow.triggers.partitions import PartitionsTrigger
 from rtolap.airflow.triggers.process import ProcessTrigger
 from rtolap.airflow.triggers.queue import QueueTrigger
 from rtolap.airflow.triggers.watermark import WatermarkTrigger
@@ -44,6 +46,8 @@ NON_DEFAULT: list[BaseTrigger] = [
     WindowTrigger(
         application="a", window_end_ms=5, lateness_ms=2, poll_s=0.5, silence_s=9.0, rtolap_conn_id="other"
     ),
+    LoadedTrigger(loader="l", port=7051, until_ms=5, offsets={"0": 7}, poll_s=0.5, rtolap_conn_id="other"),
+    PartitionsTrigger(poll_s=0.5, rtolap_conn_id="other"),
     AnswerTrigger(
         ti_id="00000000-0000-0000-0000-000000000007",
         options=["Approve", "Reject"],

@@ -2,15 +2,19 @@
 
     connection   where coordinator and agent are: from an Airflow connection, else from RTOLAP_* variables
     hook         talks                          RtolapHook
-    process      long-running processes         ManagedProcessOperator, ReceiverOperator
+    process      long-running processes         ManagedProcessOperator
+    services     those without end              ReceiverOperator, LoaderOperator
+    declared, receivers, loaders                which of them this deployment runs
     build        Spark builds                   SparkBuildOperator
     operators    short calls                    Promote, Purge, Retention, Cleanup, Requeue
     approval     people about windows           AskWindowOperator, LetWindowGoOperator
     sensors      RemotePersistedSensor, LowWatermarkSensor, WindowCompleteSensor; always deferred
+    loaded_sensor   LoadedSensor
+    completeness    which partitions of a loaded table are complete
     windows, words   a window of an application, and who holds it, in words
     overdue, incomplete   which windows a person is asked about, and which builds wait for that
     triggers     what waits in the triggerer
-    assets       the watched asset, declared once
+    assets       the watched assets, declared once
     links, routes, plugin, provider             what the web page shows
 
 Invariants

@@ -1,13 +1,20 @@
-"""The watched asset. Declared here once and imported: a second declaration makes its watcher flap."""
+"""The watched assets. Declared here once and imported: a second declaration makes a watcher flap."""
 
 from __future__ import annotations
 
 from airflow.sdk import Asset, AssetWatcher
 
+from rtolap.airflow.triggers.partitions import PartitionsTrigger
 from rtolap.airflow.triggers.queue import QueueTrigger
 
 REMOTE_PERSISTED = Asset(
     name="rtolap_remote_persisted",
     uri="x-rtolap://queue/remote_persisted",
     watchers=[AssetWatcher(name="rtolap_queue", trigger=QueueTrigger())],
+)
+
+PARTITION_COMPLETE = Asset(
+    name="rtolap_partition_complete",
+    uri="x-rtolap://tables/partition_complete",
+    watchers=[AssetWatcher(name="rtolap_partitions", trigger=PartitionsTrigger())],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+from urllib.parse import urlsplit, urlunsplit
 
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
@@ -27,6 +28,10 @@ class Endpoints:
     coordinator_urls: tuple[str, ...]
     agent_url: str
     token: str = field(repr=False)
+
+    def loader_url(self, port: int) -> str:
+        """Loaders run where the agent does."""
+        return urlunsplit(("http", f"{_host(self.agent_url)}:{port}", "", "", ""))
 
 
 def from_settings(settings: Settings) -> Endpoints:
@@ -55,3 +60,9 @@ def from_connection(connection: ConnectionLike, settings: Settings) -> Endpoints
                 "the rtolap connection has a wrong address", expected="http://host:port", found=repr(url)
             )
     return Endpoints(urls, agent_url, connection.password or settings.token())
+
+
+def _host(url: str) -> str:
+    """As it is written in an address: one of IPv6 in brackets."""
+    host = urlsplit(url).hostname or ""
+    return f"[{host}]" if ":" in host else host

@@ -19,6 +19,8 @@ from rtolap.base.errors import RtolapError
 from rtolap.base.settings import Settings
 from rtolap.wire.agent_client import AgentClient, AsyncAgentClient
 from rtolap.wire.coordinator_client import AsyncCoordinatorClient, CoordinatorClient
+from rtolap.wire.loader_async import AsyncLoaderClient
+from rtolap.wire.loader_client import LoaderClient
 
 
 class RtolapHook(BaseHook):
@@ -59,6 +61,13 @@ class RtolapHook(BaseHook):
 
     def agent(self) -> AgentClient:
         return AgentClient(self.endpoints.agent_url, self.endpoints.token)
+
+    def loader(self, port: int) -> LoaderClient:
+        """Of the loader with that port on the agent's host."""
+        return LoaderClient(self.endpoints.loader_url(port), self.endpoints.token)
+
+    def async_loader(self, port: int) -> AsyncLoaderClient:
+        return AsyncLoaderClient(self.endpoints.loader_url(port), self.endpoints.token)
 
     def cube_names(self) -> list[str]:
         """What tasks that go over all cubes are mapped over."""

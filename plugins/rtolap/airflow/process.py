@@ -29,8 +29,9 @@ class ManagedProcessOperator(BaseOperator):
 
     `process_key` names the process on its host: two tasks with the same key take it from each other, and the
     one that lost fails without a retry. A long-running process that ends has failed: crashes are the agent's
-    to restart, up to `restarts_max`, and Airflow's `retries` come after that. A one-shot that is executed
-    again while it runs (a clear, a lost worker) is adopted, not started twice.
+    to restart, up to `restarts_max` and not after one of `final_codes`, and Airflow's `retries` come after
+    that. A one-shot that is executed again while it runs (a clear, a lost worker) is adopted, not started
+    twice. `labels` go with the process, for whoever looks for it on the agent.
     """
 
     template_fields: Sequence[str] = ("argv", "process_key", "env")
@@ -48,6 +49,8 @@ class ManagedProcessOperator(BaseOperator):
         stop_grace_s: float = STOP_GRACE_S_DEFAULT,
         restarts_max: int = 5,
         restart_backoff_s: float = 2.0,
+        final_codes: Sequence[int] = (),
+        labels: Mapping[str, str] | None = None,
         poll_s: float = 2.0,
         rtolap_conn_id: str = DEFAULT_CONN_ID,
         **kwargs: Any,
@@ -61,6 +64,8 @@ class ManagedProcessOperator(BaseOperator):
         self.stop_grace_s = stop_grace_s
         self.restarts_max = restarts_max
         self.restart_backoff_s = restart_backoff_s
+        self.final_codes = tuple(final_codes)
+        self.labels = dict(labels or {})
         self.poll_s = poll_s
         self.rtolap_conn_id = rtolap_conn_id
 
@@ -100,10 +105,12 @@ class ManagedProcessOperator(BaseOperator):
             argv=tuple(argv),
             env=self.env,
             lease_s=self.lease_s,
-            restart=RestartPolicy(max=self.restarts_max, backoff_s=self.restart_backoff_s),
+            restart=RestartPolicy(
+                max=self.restarts_max, backoff_s=self.restart_backoff_s, final_codes=self.final_codes
+            ),
             one_shot=self.one_shot,
             stop_grace_s=self.stop_grace_s,
-            labels=labels or {},
+            labels=labels or self.labels,
             files=files or {},
         )
         status = agent.ensure(self.process_key, spec)
@@ -149,32 +156,6 @@ class ManagedProcessOperator(BaseOperator):
         if status is None or status.generation != event["generation"]:
             raise AirflowFailException(f"{self.process_key} ended and was taken over by another task")
         return status
-
-
-class ReceiverOperator(ManagedProcessOperator):
-    """One receiver, as a task that never ends by itself.
-
-    `port` 0 lets the receiver find a free one; `bounds` are options of `rtolap receiver serve` by name.
-    """
-
-    def __init__(
-        self,
-        *,
-        receiver_id: str,
-        replica_set: str,
-        port: int = 0,
-        bounds: Mapping[str, int | float] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        argv = ["rtolap", "receiver", "serve", "--id", receiver_id, "--replica-set", replica_set]
-        argv += ["--port", str(port)]
-        for name, value in sorted((bounds or {}).items()):
-            argv += [f"--{name.replace('_', '-')}", str(value)]
-        super().__init__(argv=argv, process_key=f"receiver.{receiver_id}", **kwargs)
-        self.receiver_id = receiver_id
-        self.replica_set = replica_set
-        self.port = port
-        self.bounds = bounds
 
 
 def find(agent: AgentClient, key: str) -> ProcessStatus | None:

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import BaseOperatorLink, Context
 from airflow.sdk.exceptions import AirflowException
 
-from rtolap.airflow.coordinator_sensor import CoordinatorSensor
+from rtolap.airflow.deferred_sensor import CoordinatorSensor
 from rtolap.airflow.links import WindowLink
 from rtolap.airflow.triggers.queue import QueueTrigger
 from rtolap.airflow.triggers.watermark import WatermarkTrigger

@@ -160,6 +160,10 @@ class AsyncAgentClient:
     ) -> None:
         await self._http.aclose()
 
+    async def processes(self) -> tuple[ProcessStatus, ...]:
+        data = await self._send(_Call("GET", "/api/v1/processes"))
+        return msgspec.json.decode(data, type=ProcessList).processes
+
     async def get(self, key: str) -> ProcessStatus:
         return await self._status(_Call("GET", _process(key)))
 
@@ -170,10 +174,13 @@ class AsyncAgentClient:
         return await self._status(_stop(key, generation, timeout_s))
 
     async def _status(self, call: _Call) -> ProcessStatus:
+        return msgspec.json.decode(await self._send(call), type=ProcessStatus)
+
+    async def _send(self, call: _Call) -> bytes:
         try:
             response = await self._http.request(
                 call.method, call.path, content=call.body, params=call.params, timeout=call.timeout_s
             )
         except httpx.TransportError as error:
             raise _unavailable(self._base_url, call, error) from error
-        return msgspec.json.decode(_checked(response), type=ProcessStatus)
+        return _checked(response)

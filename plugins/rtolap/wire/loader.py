@@ -21,8 +21,9 @@ API = "/api/v1/loader"
 class LoaderStatus(msgspec.Struct, frozen=True, kw_only=True):
     """`state`: RUNNING, PAUSED, STOPPED or FAILED; `phase`: what a running one does now; `reason`: why it is
     in its state. Offsets are next-to-read: `loaded` of what is in the table without a hole, `log_ends` of the
-    topic. Rates are of the last minute. Every record of the topic with a timestamp up to `event_ms_loaded` is
-    in the table; None where that is not known. `alive`: its process answered; else only the ledger speaks.
+    topic, asked of the broker for this answer (`lag_records` is None where it does not tell). Rates are of
+    the last minute. Every record of the topic with a timestamp up to `event_ms_loaded` is in the table; None
+    where that is not known. `alive`: its process answered; else only the ledger speaks.
     """
 
     job: str

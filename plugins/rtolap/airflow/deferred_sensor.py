@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from airflow.sdk import BaseSensorOperator, Context
 from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
@@ -14,9 +15,11 @@ from rtolap.airflow.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hook import RtolapHook
 from rtolap.wire.coordinator_client import CoordinatorClient
 
+Client = TypeVar("Client")
 
-class CoordinatorSensor(BaseSensorOperator):
-    """Base of what waits for the coordinator's state; `timeout` is in seconds, as everywhere in Airflow.
+
+class DeferredSensor(BaseSensorOperator, Generic[Client]):
+    """Base of what waits for a service's state; `timeout` is in seconds, as everywhere in Airflow.
 
     When the time is over it looks once more: then it succeeds after all, or says what it found instead.
     """
@@ -28,26 +31,30 @@ class CoordinatorSensor(BaseSensorOperator):
         self.rtolap_conn_id = rtolap_conn_id
 
     @abstractmethod
-    def look(self, coordinator: CoordinatorClient) -> Any:
+    def client(self, hook: RtolapHook) -> AbstractContextManager[Client]:
+        """Whom it asks."""
+
+    @abstractmethod
+    def look(self, client: Client) -> Any:
         """The sensor's result, or None while it has to wait."""
 
     @abstractmethod
-    def found(self, coordinator: CoordinatorClient) -> str:
+    def found(self, client: Client) -> str:
         """After a wait in vain: what was expected and what is there, in words."""
 
     @abstractmethod
-    def trigger(self, coordinator: CoordinatorClient) -> BaseTrigger:
+    def trigger(self, client: Client) -> BaseTrigger:
         """What waits in the triggerer."""
 
     @abstractmethod
     def fired(self, context: Context, event: dict[str, Any]) -> Any: ...
 
     def execute(self, context: Context) -> Any:
-        with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
-            result = self.look(coordinator)
+        with self.client(RtolapHook(self.rtolap_conn_id)) as client:
+            result = self.look(client)
             if result is not None:
                 return result
-            trigger = self.trigger(coordinator)
+            trigger = self.trigger(client)
         return self.defer(trigger=trigger, method_name="fired", timeout=timedelta(seconds=self.timeout))
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
@@ -58,9 +65,16 @@ class CoordinatorSensor(BaseSensorOperator):
                 ended.__cause__, AirflowSensorTimeout
             ):
                 raise
-            with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
-                result = self.look(coordinator)
+            with self.client(RtolapHook(self.rtolap_conn_id)) as client:
+                result = self.look(client)
                 if result is not None:
                     return result
-                reason = f"waited {self.timeout:g} s in vain: {self.found(coordinator)}"
+                reason = f"waited {self.timeout:g} s in vain: {self.found(client)}"
             raise type(ended)(reason) from ended
+
+
+class CoordinatorSensor(DeferredSensor[CoordinatorClient]):
+    """Base of what waits for the coordinator's state."""
+
+    def client(self, hook: RtolapHook) -> AbstractContextManager[CoordinatorClient]:
+        return hook.coordinator()

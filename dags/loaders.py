@@ -1,0 +1,44 @@
+"""Runs the declared loaders, one never-ending task each.
+
+Unpausing the DAG starts them; pausing changes nothing; marking a task failed stops its loader; clearing a
+task restarts it, and nothing is loaded twice. What is wanted of a job stays with the job: one that was
+stopped by `rtolap loader stop` stops here too, and its task looks again from time to time. See
+docs/airflow.md.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pendulum
+from airflow.sdk import DAG, Variable, task
+from rtolap.airflow.loaders import LOADERS
+from rtolap.airflow.services import LoaderOperator
+from rtolap.base.settings import Settings
+
+# For about a day, ever more slowly, before a human is needed.
+PATIENCE = {
+    "retries": 100,
+    "retry_delay": timedelta(seconds=20),
+    "retry_exponential_backoff": True,
+    "max_retry_delay": timedelta(minutes=15),
+}
+
+with DAG(
+    dag_id="rtolap_loaders",
+    schedule="@continuous",
+    start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
+    max_active_runs=1,
+    catchup=False,
+    default_args=PATIENCE,  # of `declared` too: without an entry the DAG would run again and again
+    tags=["rtolap"],
+    doc_md=__doc__,
+):
+
+    @task
+    def declared() -> list[dict[str, Any]]:
+        variable = Variable.get(LOADERS.variable, default=None, deserialize_json=True)
+        return LOADERS.declared(variable, Settings().include_dir)
+
+    LoaderOperator.partial(task_id="loader").expand_kwargs(declared())

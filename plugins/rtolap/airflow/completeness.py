@@ -1,0 +1,95 @@
+"""Which partitions of a loaded table are complete.
+
+An application says up to where windows may close: their events are in the topic then. What was in the topic
+at that moment has to be in the table too. So, each time the application allows another partition's end:
+
+    1. ask the loader where its topic ends now, in every partition (it asks the broker for each answer),
+    2. the table's partition is complete once the loader has loaded up to there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from rtolap.airflow.loaders import Completeness
+from rtolap.airflow.windows import Window, explain_async
+from rtolap.model.stored_partitions import PartitionRange, partition_of
+from rtolap.model.stored_table import PartitionUnit
+from rtolap.wire.coordinator_client import AsyncCoordinatorClient
+from rtolap.wire.loader import LoaderStatus
+
+ANNOUNCED_MAX = 1_000  # partitions in one step, the newest: an application that jumps by years says no more
+
+
+async def complete_until_ms(coordinator: AsyncCoordinatorClient, complete: Completeness) -> int | None:
+    """The latest end of a partition whose events are all in the topic, or that a person has let go.
+
+    None where the application does not know yet. Raises NotFound for an application that does not exist.
+    """
+    marks = await coordinator.application_watermarks(complete.application)
+    known = [
+        at_ms
+        for at_ms in (
+            None if marks.global_ms is None else marks.global_ms - complete.lateness_ms,
+            marks.approved_until_ms,
+        )
+        if at_ms is not None
+    ]
+    if not known:
+        return None
+    end_ms = partition_of(max(known), complete.unit).start_ms
+    said = await explain_async(coordinator, Window(complete.application, end_ms, complete.lateness_ms))
+    return end_ms if said.may_close else None
+
+
+class CaughtUp:
+    """Has a loader loaded all that was in its topic at the first look?"""
+
+    def __init__(self) -> None:
+        self._ends: dict[int, int] | None = None
+
+    def look(self, status: LoaderStatus) -> bool:
+        if self._ends is None and status.lag_records is not None:
+            self._ends = dict(status.log_ends)
+        return self._ends is not None and not behind(status, self._ends)
+
+
+def behind(status: LoaderStatus, ends: Mapping[int, int]) -> dict[int, int]:
+    """Partition → up to where it is loaded, of those that are not loaded up to `ends`."""
+    return {
+        partition: status.loaded.get(partition, 0)
+        for partition, end in sorted(ends.items())
+        if status.loaded.get(partition, 0) < end
+    }
+
+
+class TableProgress:
+    """Of one table, between two looks. Pure but for what it remembers."""
+
+    def __init__(self) -> None:
+        self._announced_ms: int | None = None
+        self._wanted_ms: int | None = None
+        self._topic = CaughtUp()
+
+    def look(self, status: LoaderStatus, unit: PartitionUnit, until_ms: int | None) -> list[PartitionRange]:
+        """Partitions that are complete and were not announced, in order; at first the last one only.
+
+        `until_ms`: see `complete_until_ms`; `status` was asked for after it was known.
+        """
+        if self._wanted_ms is None and until_ms is not None and until_ms != self._announced_ms:
+            self._wanted_ms, self._topic = until_ms, CaughtUp()
+        if self._wanted_ms is None or not self._topic.look(status):
+            return []
+        complete_ms, before_ms = self._wanted_ms, self._announced_ms
+        self._announced_ms, self._wanted_ms = complete_ms, None
+        return _between(before_ms, complete_ms, unit)
+
+
+def _between(before_ms: int | None, complete_ms: int, unit: PartitionUnit) -> list[PartitionRange]:
+    found: list[PartitionRange] = []
+    end_ms = complete_ms
+    while len(found) < ANNOUNCED_MAX and (not found or (before_ms is not None and end_ms > before_ms)):
+        partition = partition_of(end_ms - 1, unit)
+        found.append(partition)
+        end_ms = partition.start_ms
+    return found[::-1]

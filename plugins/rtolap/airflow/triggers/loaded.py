@@ -1,0 +1,103 @@
+"""Waits until a loader has loaded up to offsets, or all that was in its topic at a time."""
+
+# mypy: disable-error-code="no-untyped-call"
+# (Airflow's trigger classes carry no annotations.)
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from rtolap.airflow.completeness import CaughtUp, behind
+from rtolap.airflow.connection import DEFAULT_CONN_ID
+from rtolap.airflow.hook import RtolapHook
+from rtolap.base.errors import Unavailable
+from rtolap.wire.loader import LoaderStatus
+
+TELL_S = 60.0  # how often the task's log is told what is missing
+
+
+class LoadedTrigger(BaseTrigger):
+    """Fires {"loaded": {partition: offset}} once `offsets` are reached, or, without them, all is loaded that
+    was in the topic at `until_ms`, by the clock.
+
+    A loader that does not answer is waited for: it may be starting again. The sensor's time-out ends that.
+    """
+
+    def __init__(
+        self,
+        *,
+        loader: str,
+        port: int,
+        until_ms: int | None = None,
+        offsets: Mapping[str, int] | None = None,
+        poll_s: float = 5.0,
+        rtolap_conn_id: str = DEFAULT_CONN_ID,
+    ) -> None:
+        """`offsets`: partition → next-to-read; partitions are strings, as JSON has them."""
+        super().__init__()
+        self.loader = loader
+        self.port = port
+        self.until_ms = until_ms
+        self.offsets = dict(offsets or {})
+        self.poll_s = poll_s
+        self.rtolap_conn_id = rtolap_conn_id
+        self._hook = RtolapHook(rtolap_conn_id)
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return f"{__name__}.LoadedTrigger", {
+            "loader": self.loader,
+            "port": self.port,
+            "until_ms": self.until_ms,
+            "offsets": self.offsets,
+            "poll_s": self.poll_s,
+            "rtolap_conn_id": self.rtolap_conn_id,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        if self.until_ms is not None:
+            await asyncio.sleep(max(0.0, self.until_ms / 1000 - time.time()))
+        await self._hook.load()
+        topic, told_s = CaughtUp(), 0.0
+        async with self._hook.async_loader(self.port) as loader:
+            while True:
+                try:
+                    status = await loader.status()
+                except Unavailable as error:
+                    self.log.warning("loader %s is waited for: %s", self.loader, error)
+                else:
+                    if self._reached(status, topic):
+                        yield TriggerEvent(outcome(status))
+                        return
+                    if time.monotonic() - told_s > TELL_S:
+                        told_s = time.monotonic()
+                        self.log.info(words(status, offsets_of(self.offsets)))
+                await asyncio.sleep(self.poll_s)
+
+    def _reached(self, status: LoaderStatus, topic: CaughtUp) -> bool:
+        if self.offsets:
+            return not behind(status, offsets_of(self.offsets))
+        return topic.look(status)
+
+
+def offsets_of(offsets: Mapping[str, int]) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in offsets.items()}
+
+
+def outcome(status: LoaderStatus) -> dict[str, Any]:
+    """What a task returns that has waited for a loader; partitions as JSON has them."""
+    return {"loaded": {str(partition): offset for partition, offset in sorted(status.loaded.items())}}
+
+
+def words(status: LoaderStatus, offsets: Mapping[int, int]) -> str:
+    """How far it is: to `offsets`, or to the end of its topic where none are given."""
+    ends = offsets or status.log_ends
+    missing = ", ".join(
+        f"partition {partition} is loaded up to {at} of {ends[partition]}"
+        for partition, at in behind(status, ends).items()
+    )
+    reason = f": {status.reason}" if status.reason else ""
+    return f"loader {status.job} is {status.state}{reason}; {missing or 'all is loaded'}"

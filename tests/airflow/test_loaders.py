@@ -1,0 +1,379 @@
+"""Loaders as tasks: which are declared, how they end, and what waits for what they have loaded."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+import uvicorn
+from airflow.sdk.exceptions import AirflowException, AirflowSensorTimeout, TaskDeferred
+from rtolap.airflow import loaders
+from rtolap.airflow.completeness import CaughtUp, TableProgress, complete_until_ms
+from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.loaded_sensor import LoadedSensor
+from rtolap.airflow.loaders import LOADERS, Completeness, RunningLoader
+from rtolap.airflow.process import ManagedProcessOperator
+from rtolap.airflow.services import LoaderOperator
+from rtolap.airflow.triggers.loaded import LoadedTrigger
+from rtolap.airflow.triggers.partitions import PartitionsTrigger
+from rtolap.base.errors import DefinitionError, NotFound, Unavailable
+from rtolap.base.metrics import Metrics
+from rtolap.cli import main
+from rtolap.loader.http import make_app
+from rtolap.stack.ports import free_port
+from rtolap.testing.agent_harness import RunningAgent, running_agent
+from rtolap.wire.agent import ProcessSpec
+from rtolap.wire.loader import LoaderStatus
+from rtolap.wire.watermark import ApplicationWatermarks, Explanation
+
+DAY_MS = 86_400_000
+DAYS_MS = 15_000 * DAY_MS  # some midnight
+TIMED_OUT = ("__fail__", {"error": "Trigger timeout"})  # how Airflow resumes a task whose trigger is overdue
+NAME = "hits"
+
+
+def status(loaded: dict[int, int], ends: dict[int, int] | None) -> LoaderStatus:
+    """As a loader answers; `ends` None: the broker does not tell."""
+    lag = None if ends is None else sum(end - loaded.get(part, 0) for part, end in ends.items())
+    return LoaderStatus(
+        job=NAME,
+        state="RUNNING",
+        alive=True,
+        database="web",
+        table="hits",
+        loaded=loaded,
+        log_ends=ends or {},
+        lag_records=lag,
+    )
+
+
+class Loader:
+    """A loader's own door, over a status that the test sets."""
+
+    def __init__(self, token: str) -> None:
+        self.now = status({0: 5, 1: 5}, {0: 5, 1: 9})
+        self.port = free_port()
+        app = make_app(NAME, token, Metrics("loader"), lambda: self.now, lambda wanted: None)
+        self._server = uvicorn.Server(uvicorn.Config(app, port=self.port, log_level="warning"))
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+
+    def __enter__(self) -> Loader:
+        self._thread.start()
+        deadline_s = time.monotonic() + 15
+        while not self._server.started:
+            assert time.monotonic() < deadline_s
+            time.sleep(0.01)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.should_exit = True
+        self._thread.join(15)
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAgent]:
+    with running_agent(tmp_path_factory.mktemp("agent")) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def connection(agent: RunningAgent, monkeypatch: pytest.MonkeyPatch) -> None:
+    extra = {"agent_url": agent.url, "coordinator_urls": "http://127.0.0.1:1"}
+    value = {"conn_type": "rtolap", "password": agent.token, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_RTOLAP_DEFAULT", json.dumps(value))
+
+
+@pytest.fixture
+def loader(agent: RunningAgent) -> Iterator[Loader]:
+    """Its process on the agent does nothing; what it says comes from its door."""
+    complete = Completeness("logs", "day")
+    with Loader(agent.token) as one, agent.client() as client:
+        key = loaders.process_key(NAME)
+        labels = loaders.labels(RunningLoader(NAME, one.port, complete))
+        generation = client.generation(key) + 1
+        client.ensure(key, ProcessSpec(generation=generation, argv=("sh", "sleep 600"), labels=labels))
+        yield one
+        client.stop(key, generation)
+
+
+# -- which are declared ----------------------------------------------------------------------------------
+
+
+def test_loaders_come_from_the_variable_or_the_file_and_there_is_no_default(tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError, match="neither Variable rtolap_loaders nor"):
+        LOADERS.declared(None, tmp_path)
+    (tmp_path / "loaders.yaml").write_text(
+        "- {name: hits, port: 7051}\n"
+        "- {name: logs, port: 7052, complete: {application: access, unit: hour, lateness: 10m}}\n"
+    )
+    assert LOADERS.declared(None, tmp_path) == [
+        {"loader": "hits", "port": 7051, "complete": None},
+        {
+            "loader": "logs",
+            "port": 7052,
+            "complete": {"application": "access", "unit": "hour", "lateness_ms": 600_000},
+        },
+    ]
+    assert [one["loader"] for one in LOADERS.declared([{"name": "b", "port": 1}], tmp_path)] == ["b"]
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        [],
+        [{"name": "a"}],
+        [{"name": "a", "port": 0}],
+        [{"name": "--option", "port": 1}],
+        [{"name": "a", "port": 1}, {"name": "a", "port": 2}],
+        [{"name": "a", "port": 1, "complete": {"unit": "day"}}],
+        [{"name": "a", "port": 1, "complete": {"application": "l", "unit": "decade"}}],
+        [{"name": "a", "port": 1, "complete": {"application": "l", "unit": "day", "lateness": "late"}}],
+    ],
+)
+def test_a_wrong_declaration_is_refused(wrong: object, tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError):
+        LOADERS.declared(wrong, tmp_path)
+
+
+# -- as a task -------------------------------------------------------------------------------------------
+
+
+def test_a_loaders_command_is_one_that_there_is_and_its_label_says_where_it_answers() -> None:
+    complete = {"application": "logs", "unit": "day", "lateness_ms": 5}
+    operator = LoaderOperator(task_id="t", loader=NAME, port=7051, complete=complete)
+    program, group, command, *rest = operator.argv
+    assert (program, group, command) == ("rtolap", "loader", "run")
+    main.load("loader").commands["run"].make_context("run", rest)
+    assert operator.process_key == "loader.hits"
+    read = msgspec.json.decode(operator.labels["loader"], type=RunningLoader)
+    assert read == RunningLoader(NAME, 7051, Completeness("logs", "day", 5))
+
+
+@pytest.mark.parametrize(("code", "state"), [(0, "SUCCEEDED"), (3, "FAILED")])
+def test_a_final_exit_code_ends_the_task_for_airflows_retries(
+    agent: RunningAgent, code: int, state: str
+) -> None:
+    kept: dict[str, int] = {}
+    store = SimpleNamespace(get=kept.get, set=lambda key, value, retention: kept.update({key: value}))
+    ti = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=None)
+    context: Any = {"task_state_store": store, "ti": ti}
+    operator = ManagedProcessOperator(
+        task_id="t",
+        process_key=f"ends{code}",
+        argv=["sh", f"echo stopped by command; exit {code}"],
+        final_codes=(0, 3),
+        poll_s=0.05,
+    )
+    with pytest.raises(TaskDeferred) as deferred:
+        operator.execute(context)
+
+    async def first() -> Any:
+        return await anext(aiter(deferred.value.trigger.run()))
+
+    event = asyncio.run(first()).payload
+    assert event["state"] == state
+    with pytest.raises(AirflowException, match=f"is {state}: ended with exit code {code}\nstopped by comm"):
+        operator.process_ended(context, event)
+    with agent.client() as client:
+        assert client.get(f"ends{code}").restarts == 0
+
+
+# -- waiting for what is loaded --------------------------------------------------------------------------
+
+
+def test_caught_up_is_what_was_in_the_topic_at_the_first_look() -> None:
+    topic = CaughtUp()
+    assert not topic.look(status({0: 1}, None)), "the broker did not tell"
+    assert not topic.look(status({0: 1}, {0: 3, 1: 2}))
+    assert not topic.look(status({0: 3}, {0: 9, 1: 9}))
+    assert topic.look(status({0: 3, 1: 2}, {0: 99, 1: 99}))
+    assert CaughtUp().look(status({}, {0: 0})), "an empty topic is loaded"
+
+
+def test_a_sensor_for_offsets_looks_at_once_and_waits_in_the_triggerer(loader: Loader) -> None:
+    reached = LoadedSensor(task_id="t", loader=NAME, offsets={0: 5, "1": "5"})
+    assert reached.execute({}) == {"loaded": {"0": 5, "1": 5}}
+    waiting = LoadedSensor(task_id="t", loader=NAME, offsets={0: 5, 1: 7}, poke_interval=0.05, timeout=60)
+    with pytest.raises(TaskDeferred) as deferred:
+        waiting.execute({})
+    trigger = deferred.value.trigger
+
+    async def fire() -> Any:
+        events = aiter(trigger.run())
+        first = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0.3)
+        assert not first.done()
+        loader.now = status({0: 5, 1: 7}, {0: 5, 1: 9})
+        return await asyncio.wait_for(first, 15)
+
+    event = asyncio.run(fire()).payload
+    assert waiting.fired({}, event) == {"loaded": {"0": 5, "1": 7}}
+
+
+def test_a_sensor_for_an_instant_waits_for_what_was_in_the_topic_then(loader: Loader) -> None:
+    until_ms = int(time.time() * 1000) + 400
+    trigger = LoadedTrigger(loader=NAME, port=loader.port, until_ms=until_ms, poll_s=0.05)
+
+    async def fire() -> Any:
+        events = aiter(trigger.run())
+        first = asyncio.ensure_future(anext(events))
+        loader.now = status({0: 8, 1: 9}, {0: 9, 1: 9})
+        await asyncio.sleep(1.0)
+        assert not first.done()
+        loader.now = status({0: 9, 1: 9}, {0: 50, 1: 50})
+        return await asyncio.wait_for(first, 15)
+
+    assert asyncio.run(fire()).payload == {"loaded": {"0": 9, "1": 9}}
+    assert time.time() * 1000 >= until_ms
+
+
+def test_a_wait_in_vain_says_how_far_the_loader_is(loader: Loader) -> None:
+    sensor = LoadedSensor(task_id="t", loader=NAME, offsets={1: 7}, timeout=60)
+    with pytest.raises(
+        AirflowSensorTimeout,
+        match="waited 60 s in vain: loader hits is RUNNING; partition 1 is loaded up to 5 of 7",
+    ):
+        sensor.resume_execution(*TIMED_OUT, context={})
+    loader.now = status({1: 7}, None)
+    assert sensor.resume_execution(*TIMED_OUT, context={}) == {"loaded": {"1": 7}}
+
+
+def test_a_loader_that_does_not_run_is_waited_for_and_an_unknown_one_is_named(agent: RunningAgent) -> None:
+    with pytest.raises(NotFound, match="no process loader"):
+        LoadedSensor(task_id="t", loader="nobody", offsets={0: 1}).execute({})
+    labels = loaders.labels(RunningLoader("down", free_port()))
+    with agent.client() as client:
+        client.ensure("loader.down", ProcessSpec(generation=1, argv=("sh", "sleep 600"), labels=labels))
+    sensor = LoadedSensor(task_id="t", loader="down", offsets={0: 1}, timeout=60)
+    with pytest.raises(TaskDeferred):
+        sensor.execute({})
+    with pytest.raises(AirflowSensorTimeout, match="does not answer"):
+        sensor.resume_execution(*TIMED_OUT, context={})
+
+
+@pytest.mark.parametrize("asked", [{}, {"until": "2026-01-01", "offsets": {0: 1}}, {"offsets": {"a": 1}}])
+def test_up_to_what_must_be_said(asked: dict[str, Any], loader: Loader) -> None:
+    with pytest.raises(DefinitionError, match="loaded up to what"):
+        LoadedSensor(task_id="t", loader=NAME, **asked).execute({})
+
+
+# -- partitions that are complete ------------------------------------------------------------------------
+
+
+class FakeCoordinator:
+    """What an application says: its global low watermark, and what people have let go."""
+
+    def __init__(self) -> None:
+        self.global_ms: int | None = None
+        self.approved_ms: int | None = None
+
+    async def __aenter__(self) -> FakeCoordinator:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        return None
+
+    async def application_watermarks(self, name: str) -> ApplicationWatermarks:
+        if name != "logs":
+            raise NotFound(f"application {name} does not exist")
+        return ApplicationWatermarks(
+            application=name,
+            epoch=1,
+            now_ms=0,
+            global_ms=self.global_ms,
+            approved_until_ms=self.approved_ms,
+        )
+
+    async def explain_window(self, application: str, window_end_ms: int) -> Explanation:
+        may = self.global_ms is not None and self.global_ms >= window_end_ms
+        return Explanation(application=application, window_end_ms=window_end_ms, may_close=may, reasons=())
+
+
+def test_complete_is_what_the_watermark_has_passed_by_the_lateness_or_a_person_has_let_go() -> None:
+    coordinator: Any = FakeCoordinator()
+    complete = Completeness("logs", "day", lateness_ms=1000)
+
+    def until() -> int | None:
+        return asyncio.run(complete_until_ms(coordinator, complete))
+
+    assert until() is None
+    coordinator.global_ms = DAYS_MS + 999
+    assert until() == DAYS_MS - DAY_MS
+    coordinator.global_ms = DAYS_MS + 1000
+    assert until() == DAYS_MS
+    coordinator.approved_ms = DAYS_MS + 2 * DAY_MS
+    assert until() == DAYS_MS + 2 * DAY_MS
+
+
+def test_a_partition_is_announced_once_and_when_its_rows_are_loaded() -> None:
+    progress = TableProgress()
+
+    def look(loaded: int, end: int, until_ms: int | None) -> list[str]:
+        found = progress.look(status({0: loaded}, {0: end}), "day", until_ms)
+        return [partition.name for partition in found]
+
+    assert look(5, 5, None) == []
+    assert look(5, 8, DAYS_MS) == []
+    assert look(7, 20, DAYS_MS) == []
+    assert look(8, 20, DAYS_MS) == ["p20110125"], "only the last one at first"
+    assert look(20, 20, DAYS_MS) == []
+    assert look(20, 30, DAYS_MS + 2 * DAY_MS) == []
+    assert look(30, 99, DAYS_MS + 3 * DAY_MS) == ["p20110126", "p20110127"]
+    assert look(99, 99, DAYS_MS + 3 * DAY_MS) == ["p20110128"]
+
+
+def test_the_watcher_announces_partitions_of_the_loaders_that_run(
+    loader: Loader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    coordinator = FakeCoordinator()
+    coordinator.global_ms = DAYS_MS + 5
+    monkeypatch.setattr(RtolapHook, "async_coordinator", lambda _hook: coordinator)
+    trigger = PartitionsTrigger(poll_s=0.05)
+
+    async def fire() -> Any:
+        events = aiter(trigger.run())
+        first = asyncio.ensure_future(anext(events))
+        await asyncio.sleep(0.5)
+        assert not first.done(), "partition 1 of the topic is loaded up to 5 of 9"
+        loader.now = status({0: 5, 1: 9}, {0: 5, 1: 9})
+        return await asyncio.wait_for(first, 15)
+
+    assert asyncio.run(fire()).payload == {
+        "loader": NAME,
+        "database": "web",
+        "table": "hits",
+        "partition": "p20110125",
+        "start": "2011-01-25T00:00:00+00:00",
+        "end": "2011-01-26T00:00:00+00:00",
+    }
+
+
+def test_the_watcher_goes_on_while_nobody_answers(loader: Loader, monkeypatch: pytest.MonkeyPatch) -> None:
+    coordinator = FakeCoordinator()
+    calls = 0
+
+    async def sometimes(name: str) -> ApplicationWatermarks:
+        nonlocal calls
+        calls += 1
+        if calls < 4:
+            raise Unavailable("no coordinator")
+        return await FakeCoordinator.application_watermarks(coordinator, name)
+
+    monkeypatch.setattr(coordinator, "application_watermarks", sometimes)
+    monkeypatch.setattr(RtolapHook, "async_coordinator", lambda _hook: coordinator)
+    coordinator.global_ms = DAYS_MS
+    loader.now = status({0: 5}, {0: 5})
+
+    async def fire() -> Any:
+        return await asyncio.wait_for(anext(aiter(PartitionsTrigger(poll_s=0.02).run())), 15)
+
+    assert asyncio.run(fire()).payload["partition"] == "p20110125"
+    assert calls >= 4
