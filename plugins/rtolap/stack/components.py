@@ -111,7 +111,10 @@ def _storage(around: Surroundings) -> ProcessSpec:
     ports = around.ports
     url = f"http://{HOST}:{ports['stream-load']}/api/v1/storage-nodes"
     token, address = read_secret(around.layout, "token"), f"{HOST}:{ports['storage']}"
-    return _service("storage", ("storage",), lambda _: storage_missing(url, token, address), around)
+    arguments = ("--name", "local")
+    return _service(
+        "storage", ("storage",), lambda _: storage_missing(url, token, address), around, arguments
+    )
 
 
 def _agent(around: Surroundings) -> ProcessSpec:

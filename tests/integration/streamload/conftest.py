@@ -31,7 +31,7 @@ def cluster(owned: None, server_folder: Path) -> Iterator[StreamLoadCluster]:
 @pytest.fixture
 def table(cluster: StreamLoadCluster, unique_name: str) -> TableName:
     """A duplicate table `web.<unique>`, without partitions, of two buckets."""
-    name = unique_name[-40:]
+    name = f"t_{unique_name[-8:]}"
     cluster.tables.create(StoredTable(database="web", name=name, columns=columns(), keys=("id",)))
     return TableName("web", name)
 
@@ -39,7 +39,7 @@ def table(cluster: StreamLoadCluster, unique_name: str) -> TableName:
 @pytest.fixture
 def unique_table(cluster: StreamLoadCluster, unique_name: str) -> TableName:
     """A unique table `web.<unique>` that rows may be deleted from."""
-    name = unique_name[-40:]
+    name = f"t_{unique_name[-8:]}"
     cluster.tables.create(
         StoredTable(database="web", name=name, columns=columns(), keys=("id",), model="unique")
     )
