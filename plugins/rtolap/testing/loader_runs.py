@@ -22,7 +22,7 @@ import msgspec
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import CommitUnknown, NotLeader, NotYet, Unavailable
 from rtolap.ledger.load_jobs import LoadJobs, LoadJobState
-from rtolap.ledger.offsets import OffsetsRecords
+from rtolap.ledger.offsets import OffsetsRecord, OffsetsRecords
 from rtolap.loader.job import JobConfig, write_config
 from rtolap.loader.memory_sink import MemorySink, Row, Transaction
 from rtolap.loader.ownership import LEASE_MS
@@ -315,8 +315,14 @@ class Run:
 
     def pass_time(self) -> None:
         self.world.clock.advance_ms(self.random.choice((500, 2_500, LEASE_MS + 1, TIMEOUT_MS + 1)))
-        if self.random.random() < 0.3:
+        if self.random.random() < 0.3 and all(record.loaded for record in self._seen()):
+            # long enough for a sink that forgets labels by time; what is not loaded would want a person then
+            self.world.clock.advance_ms(self.loader.sink.label_kept_ms + 1)
+            self.late.clear()
             self.sink.forget_labels()
+
+    def _seen(self) -> tuple[OffsetsRecord, ...]:
+        return self.records.all(self.job)
 
     def kill(self) -> None:
         self.processes[self.random.randrange(2)] = None
