@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import msgspec
 
+from rtolap.base.errors import QueryError
 from rtolap.model.stored_schema import StoredSchema
 from rtolap.wire.predicate import Predicate
 
@@ -81,6 +82,16 @@ class CopyRequest(msgspec.Struct, frozen=True, tag="copy"):
 
 
 Ticket = ScanRequest | CopyRequest
+_tickets = msgspec.json.Decoder(Ticket)
+
+
+def read_ticket(data: bytes) -> Ticket:
+    """Raises QueryError."""
+    try:
+        found: Ticket = _tickets.decode(data)
+        return found
+    except msgspec.MsgspecError as error:
+        raise QueryError("the request is neither a scan nor a copy", found=str(error)) from error
 
 
 class CreateTablets(msgspec.Struct, frozen=True):

@@ -18,7 +18,6 @@ from rtolap.wire.flight_errors import named
 T = TypeVar("T")
 M = TypeVar("M", bound=msgspec.Struct)
 ACTION_TIMEOUT_S = 20.0
-CATCH_UP_TIMEOUT_S = 600.0  # a whole tablet may have to be copied
 
 
 class RowStream(Protocol):
@@ -120,7 +119,7 @@ class StorageClient:
         return self._act("publish", request, wire.Held)
 
     def catch_up(self, request: wire.CatchUp) -> wire.Reached:
-        return self._act("catch_up", request, wire.Reached, CATCH_UP_TIMEOUT_S)
+        return self._act("catch_up", request, wire.Reached)
 
     def abort(self, request: wire.Abort) -> None:
         self._act("abort", request, wire.Done)
@@ -146,10 +145,8 @@ class StorageClient:
         schema = self._translate(what, lambda: reader.schema)
         return _Batches(self, what, reader, schema)
 
-    def _act(
-        self, name: str, body: msgspec.Struct, answer: type[M], timeout_s: float = ACTION_TIMEOUT_S
-    ) -> M:
-        options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
+    def _act(self, name: str, body: msgspec.Struct, answer: type[M]) -> M:
+        options = flight.FlightCallOptions(timeout=ACTION_TIMEOUT_S, headers=self._headers)
         action = flight.Action(name, msgspec.json.encode(body))
 
         def act() -> M:

@@ -1,0 +1,66 @@
+"""`rtolap storage`: the process that keeps tablets of stored tables."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from rtolap.base.settings import Settings
+from rtolap.storage.service import StorageService
+from rtolap.storage.settings import StorageSettings
+
+app = typer.Typer(no_args_is_help=True, help="Storage nodes.")
+_DEFAULTS = StorageSettings()
+
+
+@app.callback()
+def root() -> None:
+    """Storage nodes keep the rows of stored tables: they take loads, publish versions and answer scans."""
+
+
+@app.command()
+def serve(
+    name: Annotated[str, typer.Option(help="Unique name of this node; it belongs to its data folder.")],
+    port: Annotated[int | None, typer.Option(help="Flight port; 0 takes a free one.")] = None,
+    metrics_port: Annotated[int, typer.Option(help="Port of /metrics; 0 takes a free one.")] = 0,
+    data_dir: Annotated[Path | None, typer.Option(help="Folder of its tablets.")] = None,
+    load_memory_bytes_max: Annotated[
+        int, typer.Option(min=1 << 20, help="Rows of all loads in memory before they are written out.")
+    ] = _DEFAULTS.load_memory_bytes_max,
+    loads_max: Annotated[
+        int, typer.Option(min=1, help="Streams of rows at once; one more is told to come back.")
+    ] = _DEFAULTS.loads_max,
+    disk_free_bytes_min: Annotated[
+        int, typer.Option(min=0, help="Free bytes of the disk below which no load is begun.")
+    ] = _DEFAULTS.disk_free_bytes_min,
+    heartbeat_every_s: Annotated[
+        float, typer.Option(min=0.1, help="How often the doors are told that the node lives.")
+    ] = _DEFAULTS.heartbeat_every_s,
+) -> None:
+    """Run a storage node until SIGTERM."""
+    settings = Settings()
+    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    with StorageService(
+        name=name,
+        data=data_dir or settings.data_dir / "storage" / name,
+        host=settings.host,
+        port=settings.storage_port if port is None else port,
+        metrics_port=metrics_port,
+        token=settings.token(),
+        doors=settings.stream_load_urls(),
+        settings=StorageSettings(
+            load_memory_bytes_max=load_memory_bytes_max,
+            loads_max=loads_max,
+            disk_free_bytes_min=disk_free_bytes_min,
+            heartbeat_every_s=heartbeat_every_s,
+        ),
+    ):
+        stopping.wait()

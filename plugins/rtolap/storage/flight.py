@@ -1,0 +1,94 @@
+"""The door of a storage node: Arrow Flight with a bearer token. See `wire.storage` for the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyarrow import flight
+
+from rtolap.base.errors import QueryError, Refused
+from rtolap.storage.load import Load
+from rtolap.storage.node import LocalNode
+from rtolap.wire import storage as wire
+from rtolap.wire.flight_door import TokenFactory, body_of, guarded, guarded_batches
+from rtolap.wire.storage_client import BatchStream
+
+
+class StorageFlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
+    """Serves as soon as it is made; `port` tells which one it got."""
+
+    def __init__(
+        self,
+        node: LocalNode,
+        *,
+        host: str,
+        port: int,
+        token: str,
+        tls: tuple[bytes, bytes] | None = None,
+    ) -> None:
+        """`tls`: PEM of the certificate chain and of its key."""
+        self._node = node
+        scheme = "grpc+tls" if tls else "grpc"
+        super().__init__(
+            f"{scheme}://{host}:{port}",
+            auth_handler=None,
+            tls_certificates=[tls] if tls else None,
+            middleware={"token": TokenFactory(token)},
+        )
+
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        def take() -> None:
+            load = self._node.begin(body_of(descriptor.command or b"", wire.PutHead))
+            try:
+                answer = _take(load, reader)
+            finally:
+                load.abort("its stream has ended")
+            writer.begin(pa.schema([]))
+            writer.write_metadata(pa.py_buffer(msgspec.json.encode(answer)))
+
+        guarded(take)
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        def open() -> BatchStream:
+            request = wire.read_ticket(ticket.ticket)
+            if isinstance(request, wire.ScanRequest):
+                return self._node.scan(request)
+            return self._node.copy(request)
+
+        stream = guarded(open)
+        return flight.GeneratorStream(stream.schema, guarded_batches(iter(stream)))
+
+    def list_actions(self, context: Any) -> Any:
+        return [
+            (name, f"{body.__name__} → {answer.__name__}") for name, (body, answer) in wire.ACTIONS.items()
+        ]
+
+    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
+        body = action.body.to_pybytes() if action.body is not None else b""
+        return iter([flight.Result(guarded(lambda: self._act(action.type, body)))])
+
+    def _act(self, kind: str, body: bytes) -> bytes:
+        if kind not in wire.ACTIONS:
+            raise QueryError(f"unknown action {kind!r}", expected=", ".join(wire.ACTIONS))
+        request = body_of(body, wire.ACTIONS[kind][0])
+        if isinstance(request, wire.AskStatus):
+            return msgspec.json.encode(self._node.status())
+        act: Callable[[Any], msgspec.Struct | None] = getattr(self._node, kind)
+        return msgspec.json.encode(act(request) or wire.Done())
+
+
+def _take(load: Load, reader: Any) -> wire.PutAnswer:
+    while True:
+        try:
+            chunk = reader.read_chunk()
+        except StopIteration as error:
+            raise Refused(
+                f"the stream of transaction {load.txn_id} ended early", expected="a PutEnd"
+            ) from error
+        metadata = chunk.app_metadata.to_pybytes() if chunk.app_metadata is not None else b""
+        if chunk.data is None:
+            return load.finish(body_of(metadata, wire.PutEnd))
+        load.add(body_of(metadata, wire.TabletId), chunk.data)

@@ -1,0 +1,80 @@
+"""A storage node's process: its tablets, its Flight door, its heartbeats, its metrics.
+
+On the way out: 1. heartbeats end, 2. the door closes, loads under way break off, 3. the compaction under way
+ends, 4. the tablets are closed. A node that is killed instead recovers the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from pathlib import Path
+from types import TracebackType
+
+from rtolap.base.metrics_server import MetricsServer
+from rtolap.storage.flight import StorageFlightServer
+from rtolap.storage.heartbeats import Heartbeats
+from rtolap.storage.metrics import node_metrics
+from rtolap.storage.node import LocalNode
+from rtolap.storage.settings import StorageSettings
+from rtolap.wire.storage import Heartbeat
+from rtolap.wire.storage_client import StorageClients
+from rtolap.wire.storage_heartbeats import HeartbeatClient
+
+log = logging.getLogger(__name__)
+
+
+class StorageService:
+    """Serves from `start` to `stop`; a context manager that does both. `address` is what doors are told."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        data: Path,
+        host: str,
+        port: int,
+        metrics_port: int,
+        token: str,
+        doors: tuple[str, ...],
+        settings: StorageSettings | None = None,
+    ) -> None:
+        """Recovers all tablets. Raises Refused where another process serves the folder, Unavailable for a
+        port that is taken."""
+        self._settings = settings or StorageSettings()
+        with contextlib.ExitStack() as closing:
+            clients = StorageClients(token)
+            closing.callback(clients.close)
+            self.node = closing.enter_context(LocalNode(name, data, clients.at, self._settings))
+            self._server = StorageFlightServer(self.node, host=host, port=port, token=token)
+            closing.callback(self._server.shutdown)
+            self.address = f"{host}:{self._server.port}"
+            self.metrics = MetricsServer(node_metrics(self.node), host=host, port=metrics_port, token=token)
+            closing.callback(self.metrics.close)
+            client = HeartbeatClient(doors, token)
+            closing.callback(client.close)
+            self._heartbeats = Heartbeats(
+                lambda beat: client.send(name, beat), self._beat, self._settings.heartbeat_every_s
+            )
+            closing.callback(self._heartbeats.stop)
+            self._closing = closing.pop_all()
+
+    def start(self) -> None:
+        self.node.compactor.start()
+        self._heartbeats.start()
+        log.info("storage node %s serves at %s", self.node.name, self.address)
+
+    def stop(self) -> None:
+        self._closing.close()
+
+    def __enter__(self) -> StorageService:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _beat(self) -> Heartbeat:
+        return Heartbeat(self.node.folder.node_id, self.address, self.node.folder.free_bytes())
