@@ -13,14 +13,8 @@ import typer
 from PIL import Image
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError
 from rtolap.cli import watermark as commands
-from rtolap.cli import (
-    watermark_history,
-    watermark_hosts,
-    watermark_show,
-    watermark_topology,
-    watermark_windows,
-    watermark_words,
-)
+from rtolap.cli import watermark_history, watermark_words
+from rtolap.testing import application_commands
 from rtolap.testing.coordinator_harness import TOKEN, Cluster
 from rtolap.wire.watermark_client import WatermarkClient
 from typer.main import get_group
@@ -44,21 +38,10 @@ APPLICATION: dict[str, Any] = {
     "edges": [["web", "sessions"], ["sessions", "store"], ["bare", "store"]],
 }
 
-COMMANDS = (
-    watermark_history,
-    watermark_hosts,
-    watermark_show,
-    watermark_topology,
-    watermark_windows,
-    watermark_words,
-)
-
 
 @pytest.fixture(autouse=True)
 def client_of_the_tests(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cluster.client, "close", lambda: None)  # commands close what they open
-    for module in COMMANDS:
-        monkeypatch.setattr(module, "coordinator_client", lambda **_: cluster.client)
+    application_commands.ask_this(cluster, monkeypatch)
 
 
 @pytest.fixture
@@ -83,9 +66,7 @@ def logs(cluster: Cluster) -> Cluster:
 
 
 def run(*arguments: str, code: int = 0, answer: str | None = None) -> Result:
-    result = CliRunner().invoke(commands.app, arguments, env={"COLUMNS": "200"}, input=answer)
-    assert result.exit_code == code, result.output
-    return result
+    return application_commands.run(commands.app, *arguments, code=code, answer=answer)
 
 
 def refused(error: type[RtolapError], *arguments: str, match: str) -> None:

@@ -13,6 +13,8 @@ from rtolap.cli.watermark_words import Name, at
 from rtolap.model.instants import instant_ms
 from rtolap.wire.watermark import Explanation
 
+EXIT_WAITS = 3
+
 WindowEnd = Annotated[
     str,
     typer.Argument(help="The window's end: 2013-01-31T10:00 (UTC) or milliseconds."),
@@ -20,12 +22,21 @@ WindowEnd = Annotated[
 
 
 def explain(application: Name, window_end: WindowEnd, as_json: JsonOption = False) -> None:
-    """May the window that ends there close, and if not, what does it wait for?"""
+    """May the window that ends there close, and if not, what does it wait for?
+
+    Exits with 3 while it waits.
+    """
     with coordinator_client() as client:
         said = client.explain_window(application, instant_ms(window_end))
     if as_json:
         print_json(said.model_dump(mode="json"))
-        return
+    else:
+        _tell(said)
+    if not said.may_close:
+        raise typer.Exit(EXIT_WAITS)
+
+
+def _tell(said: Explanation) -> None:
     ends = at(said.window_end_ms)
     if said.may_close:
         success(
