@@ -13,15 +13,17 @@ from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success
+from rtolap.cli.tables import tables_client
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.cuboids import cuboids
 from rtolap.model.durations import format_duration
+from rtolap.model.stored_table import StoredTable
 from rtolap.model.table import Lookup, Table
 from rtolap.model.yaml_files import Definitions, read_definitions
 from rtolap.wire.coordinator_client import CoordinatorClient
-from rtolap.wire.definitions import create_all
+from rtolap.wire.definitions import create_all, create_stored
 
-app = typer.Typer(no_args_is_help=True, help="Tables, cubes and lookups.")
+app = typer.Typer(no_args_is_help=True, help="Tables, cubes, lookups and stored tables.")
 
 PathArgument = Annotated[
     Path | None, typer.Argument(help="A YAML file or a folder of them; by default RTOLAP_INCLUDE_DIR.")
@@ -41,6 +43,9 @@ def validate(path: PathArgument = None, as_json: JsonOption = False) -> None:
         ("application", name, f"{len(application.levels)} levels, {len(application.edges)} edges")
         for name, application in definitions.applications.items()
     ]
+    rows += [
+        ("stored_table", name, _stored_summary(table)) for name, table in definitions.stored_tables.items()
+    ]
     print_table(("kind", "name", "summary"), rows, as_json=as_json)
     if not as_json:
         success(f"{len(rows)} definitions in {source} are sound")
@@ -57,8 +62,13 @@ def create(
 ) -> None:
     """Create what the files define, in the order of their needs. Repeating it changes nothing."""
     definitions = read_definitions(path or Settings().include_dir)
-    with coordinator_client() as client:
-        created = create_all(client, definitions, enable=enable, change=change)
+    created: list[tuple[str, str]] = []
+    if definitions.tables or definitions.lookups or definitions.cubes or definitions.applications:
+        with coordinator_client() as client:
+            created += create_all(client, definitions, enable=enable, change=change)
+    if definitions.stored_tables:
+        with tables_client() as doors:
+            created += create_stored(doors, definitions)
     if as_json:
         print_json(created)
         return
@@ -138,6 +148,12 @@ def _read(kind: str, definition: dict[str, Any]) -> Table | Lookup:
     if kind == "table":
         return msgspec.convert(definition, Table)
     return msgspec.convert(definition, Lookup)
+
+
+def _stored_summary(table: StoredTable) -> str:
+    policy = table.partitions
+    by = "one partition" if policy is None else f"partitions by {policy.unit} of {policy.column}"
+    return f"{table.model} model, {len(table.columns)} columns, {by}, buckets: {table.buckets.count}"
 
 
 def _cubes(definitions: Definitions) -> list[tuple[str, str]]:

@@ -56,6 +56,7 @@ MOUNTS: dict[str, Mount] = {
     "storage": Mount("rtolap.cli.storage", "Run a storage node of stored tables."),
     "receiver": Mount("rtolap.cli.receiver", "Run a receiver."),
     "watermark": Mount("rtolap.cli.watermark", "Watermarks: who is how far, who holds it, pictures."),
+    "tables": Mount("rtolap.cli.tables", "Stored tables: list, show, partitions, drop, truncate."),
     "stream-load": Mount("rtolap.cli.stream_load", "The door that takes loads of stored tables."),
     "coordinator": Mount("rtolap.cli.coordinator", "Run a coordinator, or ask the leader."),
 }

@@ -1,4 +1,4 @@
-"""From definition files to the coordinator, in the order in which definitions need each other."""
+"""From definition files to the cluster, in the order in which definitions need each other."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import msgspec
 
 from rtolap.model.yaml_files import Definitions
 from rtolap.wire.coordinator_client import CoordinatorClient
+from rtolap.wire.stored_tables_client import StoredTablesClient
 
 
 def create_all(
@@ -33,4 +34,14 @@ def create_all(
         if enable:
             client.enable_cube(name)
         created.append(("cube", name))
+    return created
+
+
+def create_stored(client: StoredTablesClient, definitions: Definitions) -> list[tuple[str, str]]:
+    """(kind, `database.name`) of all stored tables. One that is there with the same definition stays; with
+    another one it is refused."""
+    created = []
+    for name, table in definitions.stored_tables.items():
+        client.create(table)
+        created.append(("stored_table", name))
     return created

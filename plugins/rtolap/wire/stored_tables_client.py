@@ -6,7 +6,9 @@ request that was refused is not repeated; all of them may be repeated.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import quote
@@ -15,7 +17,7 @@ import httpx
 import msgspec
 from tenacity import Retrying, stop_after_delay
 
-from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.base.errors import DefinitionError, RtolapError, Unavailable
 from rtolap.model.stored_table import StoredTable
 from rtolap.wire.coordinator_request import PASSING, PAUSE, headers
 from rtolap.wire.leader_finder import LeaderFinder
@@ -39,7 +41,7 @@ T = TypeVar("T")
 
 
 class StoredTablesClient:
-    """Thread-safe. `urls`: base URLs of doors, in any order."""
+    """Thread-safe. `urls`: base URLs of doors, in any order. `ca`: PEM whom to trust; None: the system's."""
 
     def __init__(
         self,
@@ -49,13 +51,15 @@ class StoredTablesClient:
         timeout_s: float = TIMEOUT_S,
         retry_s: float = RETRY_S,
         transport: httpx.BaseTransport | None = None,
-        verify: str | bool = True,
+        ca: Path | None = None,
     ) -> None:
         self._doors = LeaderFinder(urls)
         self._urls = tuple(urls)
         self._retry_s = retry_s
         timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
-        self._http = httpx.Client(headers=headers(token), timeout=timeout, transport=transport, verify=verify)
+        self._http = httpx.Client(
+            headers=headers(token), timeout=timeout, transport=transport, verify=_trust(ca)
+        )
 
     def __enter__(self) -> Self:
         return self
@@ -128,6 +132,17 @@ class StoredTablesClient:
             found=failure,
             action="start one with `rtolap stream-load`, or set RTOLAP_STREAM_LOAD_DOORS",
         )
+
+
+def _trust(ca: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise DefinitionError(
+            "the certificate of Stream Load doors cannot be checked",
+            expected=f"a readable PEM file {ca}",
+            found=str(error),
+        ) from error
 
 
 def _path(name: TableName) -> str:

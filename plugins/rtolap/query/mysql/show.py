@@ -11,13 +11,13 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from rtolap.base.errors import QueryError
+from rtolap.model.stored_table_text import create_table_text
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, Catalogue, unknown_table
 from rtolap.query.dialect import RtolapSql, engine_sql
 from rtolap.query.information_schema import INFORMATION_TABLES, sql_type
 from rtolap.query.mysql.show_stored import PARTITIONS, TRANSACTION, StoredShows, described
 from rtolap.query.mysql.variables import Session
 from rtolap.query.service import QueryService
-from rtolap.query.stored.ddl_text import create_table_text
 from rtolap.wire.stored_tables import TableName
 
 _NAME = r"(?:`?(?P<db>\w+)`?\s*\.\s*)?`?(?P<name>[^`\s;.]+)`?"
@@ -164,7 +164,9 @@ class Shows:
         name, catalogue = self._relation(match, session), self._catalogue()
         if name in catalogue.stored:
             table = catalogue.stored[name]
-            return ("Table", "Create Table"), [(table.name, create_table_text(table))]
+            return ("Table", "Create Table"), [
+                (table.name, create_table_text(table.definition, table.schema))
+            ]
         columns = catalogue.listed_columns(name)
         lines = ",\n".join(f"  `{column}` {sql_type(kind)} DEFAULT NULL" for column, kind in columns.items())
         text = (

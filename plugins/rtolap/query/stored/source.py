@@ -55,7 +55,7 @@ class RemoteSource(StoredTablesClient):
     """Doors over REST, nodes over Flight. Owns both clients."""
 
     def __init__(self, urls: Sequence[str], token: str, *, ca: Path | None = None) -> None:
-        super().__init__(urls, token, verify=True if ca is None else str(ca))
+        super().__init__(urls, token, ca=ca)
         self._nodes = StorageClients(token)
 
     def scan(self, address: str, request: ScanRequest) -> BatchStream:

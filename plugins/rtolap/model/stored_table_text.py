@@ -1,10 +1,10 @@
-"""A stored table as the CREATE TABLE that makes it: what `ddl` reads. Its columns as they are now."""
+"""A stored table as the CREATE TABLE that makes it, its columns as they are now."""
 
 from __future__ import annotations
 
 from rtolap.model.durations import format_duration
-from rtolap.model.stored_table import StoredColumn
-from rtolap.wire.stored_tables import TableInfo
+from rtolap.model.stored_schema import StoredSchema, initial_schema
+from rtolap.model.stored_table import Buckets, StoredColumn, StoredTable
 
 _TYPES = {
     "string": "STRING",
@@ -19,32 +19,42 @@ _TYPES = {
 }
 
 
-def create_table_text(table: TableInfo) -> str:
-    definition = table.definition
-    lines = [f"  {_column(column.definition)}" for column in table.schema.columns]
-    text = f"CREATE TABLE `{table.db}`.`{table.name}` (\n" + ",\n".join(lines) + "\n) ENGINE=OLAP"
-    if table.schema.keys:
-        text += f"\n{definition.model.upper()} KEY({_names(table.schema.key_names)})"
-    properties = _properties(table)
+def create_table_text(definition: StoredTable, schema: StoredSchema) -> str:
+    """What the MySQL door reads."""
+    lines = [f"  {_column(column.definition)}" for column in schema.columns]
+    text = (
+        f"CREATE TABLE `{definition.database}`.`{definition.name}` (\n"
+        + ",\n".join(lines)
+        + "\n) ENGINE=OLAP"
+    )
+    if schema.keys:
+        text += f"\n{definition.model.upper()} KEY({_names(schema.key_names)})"
+    properties = _properties(definition, schema)
     policy = definition.partitions
     if policy is not None:
-        column = table.schema.by_id(table.schema.pinned[0]).name
+        column = schema.by_id(schema.pinned[0]).name
         text += f"\nAUTO PARTITION BY RANGE (date_trunc(`{column}`, '{policy.unit}')) ()"
-    buckets = definition.buckets
-    if buckets.columns:
-        text += f"\nDISTRIBUTED BY HASH({_names(buckets.columns)}) BUCKETS {buckets.count}"
-    elif buckets.count > 1:
-        text += f"\nDISTRIBUTED BY HASH({_names(table.schema.key_names)}) BUCKETS {buckets.count}"
+    hashed = _bucket_columns(definition, schema)
+    if hashed:
+        text += f"\nDISTRIBUTED BY HASH({_names(hashed)}) BUCKETS {definition.buckets.count}"
     if properties:
         listed = ",\n".join(f"  {_quoted(key)} = {_quoted(value)}" for key, value in properties.items())
         text += f"\nPROPERTIES (\n{listed}\n)"
     return text
 
 
-def _properties(table: TableInfo) -> dict[str, str]:
-    definition, found = table.definition, {}
-    if table.schema.sequence is not None:
-        found["function_column.sequence_col"] = table.schema.by_id(table.schema.sequence).name
+def _bucket_columns(definition: StoredTable, schema: StoredSchema) -> tuple[str, ...]:
+    """Their present names; none where there is one bucket by the keys, which need not be said."""
+    if definition.buckets == Buckets():
+        return ()
+    first = initial_schema(definition)
+    return tuple(schema.by_id(first.named(name).id).name for name in definition.bucket_columns)
+
+
+def _properties(definition: StoredTable, schema: StoredSchema) -> dict[str, str]:
+    found: dict[str, str] = {}
+    if schema.sequence is not None:
+        found["function_column.sequence_col"] = schema.by_id(schema.sequence).name
     if definition.delete_sign is not None:
         found["enable_batch_delete_by_default"] = str(definition.delete_sign).lower()
     if definition.partitions is not None:

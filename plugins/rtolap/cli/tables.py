@@ -1,0 +1,126 @@
+"""`rtolap tables`: stored tables, asked of a Stream Load door."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import msgspec
+import typer
+
+from rtolap.base.errors import DefinitionError
+from rtolap.base.settings import Settings
+from rtolap.cli.output import JsonOption, console, print_json, print_table, success
+from rtolap.model.stored_table_text import create_table_text
+from rtolap.wire.stored_tables import TableName
+from rtolap.wire.stored_tables_client import StoredTablesClient
+
+app = typer.Typer(no_args_is_help=True, help="Stored tables: rows that are loaded in transactions.")
+
+NameArgument = Annotated[str, typer.Argument(help="DATABASE.TABLE")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
+def tables_client() -> StoredTablesClient:
+    """The doors that the settings name."""
+    settings = Settings()
+    return StoredTablesClient(settings.stream_load_urls(), settings.token(), ca=settings.stream_load_ca)
+
+
+@app.command("list")
+def list_tables(as_json: JsonOption = False) -> None:
+    """All stored tables, with their model, columns and partitions."""
+    with tables_client() as client:
+        tables = client.tables(retry=True)
+    print_table(
+        ("table", "model", "columns", "partitions", "buckets"),
+        [
+            (
+                table.qualified_name,
+                table.definition.model,
+                len(table.schema.columns),
+                len(table.partitions),
+                table.definition.buckets.count,
+            )
+            for table in tables
+        ],
+        as_json=as_json,
+    )
+
+
+@app.command()
+def show(name: NameArgument, as_json: JsonOption = False) -> None:
+    """The statement that makes the table as it is now."""
+    with tables_client() as client:
+        table = client.table(_name(name))
+    if as_json:
+        print_json(msgspec.to_builtins(table))
+    else:
+        statement = create_table_text(table.definition, table.schema)
+        console.print(statement, markup=False, highlight=False, soft_wrap=True)
+
+
+@app.command()
+def partitions(name: NameArgument, as_json: JsonOption = False) -> None:
+    """A table's partitions in the order of time, with their versions."""
+    with tables_client() as client:
+        found = client.partitions(_name(name))
+    print_table(
+        ("partition", "start", "end", "visible", "committed", "buckets", "replicas"),
+        [
+            (
+                part.range.name,
+                _instant(part.range.start_ms),
+                _instant(part.range.end_ms),
+                part.visible_version,
+                part.committed_version,
+                part.buckets,
+                part.replicas,
+            )
+            for part in found
+        ],
+        as_json=as_json,
+    )
+
+
+@app.command()
+def drop(name: NameArgument, yes: YesOption = False, as_json: JsonOption = False) -> None:
+    """Drop a table with all of its rows."""
+    _confirm(f"Drop table {name} and all of its rows?", yes)
+    with tables_client() as client:
+        client.drop(_name(name))
+    if as_json:
+        print_json({"dropped": name})
+    else:
+        success(f"table {name} dropped")
+
+
+@app.command()
+def truncate(name: NameArgument, yes: YesOption = False, as_json: JsonOption = False) -> None:
+    """Drop all rows of a table; its columns stay."""
+    _confirm(f"Drop all rows of table {name}?", yes)
+    with tables_client() as client:
+        client.truncate(_name(name))
+    if as_json:
+        print_json({"truncated": name})
+    else:
+        success(f"table {name} is empty")
+
+
+def _name(text: str) -> TableName:
+    db, dot, table = text.partition(".")
+    if not db or not dot or not table or "." in table:
+        raise DefinitionError("not the name of a stored table", expected="DATABASE.TABLE", found=repr(text))
+    return TableName(db, table)
+
+
+def _confirm(question: str, yes: bool) -> None:
+    if not yes and not typer.confirm(question):
+        raise typer.Exit(1)
+
+
+def _instant(ms: int) -> str | None:
+    """None at the ends of time."""
+    if abs(ms) >= 1 << 62:
+        return None
+    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

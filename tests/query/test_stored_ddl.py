@@ -1,0 +1,178 @@
+"""CREATE, ALTER, DROP and TRUNCATE TABLE in Doris' words."""
+
+from __future__ import annotations
+
+import pytest
+from rtolap.base.errors import QueryError
+from rtolap.model.durations import parse_duration_ms
+from rtolap.model.stored_schema import initial_schema
+from rtolap.model.stored_table import Buckets, RangePartitions, StoredColumn, StoredTable
+from rtolap.model.stored_table_text import create_table_text
+from rtolap.model.validate_stored_table import validate_stored_table
+from rtolap.query.stored.ddl import AlterTable, CreateTable, DropTable, TruncateTable, parse_ddl
+from rtolap.wire.stored_tables import AddColumn, DropColumn, RenameColumn, TableName
+
+FULL = """
+CREATE TABLE IF NOT EXISTS `shop`.orders (
+  order_id BIGINT NOT NULL COMMENT 'its number',
+  sold DATETIME(3) NOT NULL,
+  -- what was paid
+  amount DECIMAL(10, 2) SUM NULL DEFAULT '0',
+  best INT MAX DEFAULT -1,
+  note VARCHAR(200) REPLACE_IF_NOT_NULL DEFAULT NULL,
+  visitors HLL HLL_UNION, buyers BITMAP BITMAP_UNION
+) ENGINE=OLAP AGGREGATE KEY(order_id, sold) COMMENT 'orders; all of them'
+AUTO PARTITION BY RANGE (date_trunc(sold, 'month')) ()
+DISTRIBUTED BY HASH(order_id) BUCKETS 4
+PROPERTIES ("replication_num" = "3", "rtolap.retention" = "365d");
+"""
+
+TABLES = [
+    StoredTable(
+        database="shop",
+        name="orders",
+        model="aggregate",
+        keys=("order_id", "sold"),
+        columns=(
+            StoredColumn("order_id", "bigint", nullable=False),
+            StoredColumn("sold", "timestamp", nullable=False),
+            StoredColumn("amount", "decimal(10,2)", aggregate="SUM", default="0"),
+            StoredColumn("best", "int", aggregate="MAX", default="-1"),
+            StoredColumn("note", "string", aggregate="REPLACE_IF_NOT_NULL"),
+            StoredColumn("visitors", "hll", aggregate="HLL_UNION"),
+            StoredColumn("buyers", "bitmap", aggregate="BITMAP_UNION"),
+        ),
+        partitions=RangePartitions("sold", "month", ahead=0, retention_ms=parse_duration_ms("365d")),
+        buckets=Buckets(4, ("order_id",)),
+    ),
+    StoredTable(
+        database="d",
+        name="events",
+        columns=(
+            StoredColumn("at", "date", nullable=False),
+            StoredColumn("text", "string", default="it's \\ it"),
+        ),
+        partitions=RangePartitions("at", "day", ahead=7),
+    ),
+    StoredTable(
+        database="d",
+        name="latest",
+        model="unique",
+        keys=("id",),
+        columns=(StoredColumn("id", "int"), StoredColumn("seq", "bigint"), StoredColumn("ok", "boolean")),
+        sequence_column="seq",
+        delete_sign=False,
+        buckets=Buckets(8),
+    ),
+]
+
+
+def created(sql: str, database: str | None = None) -> StoredTable:
+    statement = parse_ddl(sql, database)
+    assert isinstance(statement, CreateTable)
+    return statement.definition
+
+
+def test_a_whole_statement() -> None:
+    statement = parse_ddl(FULL, None)
+    assert isinstance(statement, CreateTable)
+    assert statement.definition == TABLES[0]
+    assert statement.if_not_exists
+    assert [note.split(" ")[0] for note in statement.notes] == ["the", "replication_num"]
+    validate_stored_table(statement.definition)
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_what_show_create_table_says_makes_the_same_table(table: StoredTable) -> None:
+    validate_stored_table(table)
+    found = created(create_table_text(table, initial_schema(table)))
+    if table.buckets == Buckets(8):  # said by name
+        assert found.buckets == Buckets(8, ("id",))
+    else:
+        assert found.buckets == table.buckets
+    assert found.columns == table.columns
+    assert (found.model, found.keys, found.partitions) == (table.model, table.keys, table.partitions)
+    assert (found.sequence_column, found.delete_sign) == (table.sequence_column, table.delete_sign)
+
+
+def test_dynamic_partitions() -> None:
+    table = created(
+        "create table t (a int, d date not null) duplicate key(a) partition by range(d) () "
+        "distributed by hash(a) buckets 2 properties ('dynamic_partition.enable'='true', "
+        "'dynamic_partition.time_unit'='WEEK', 'dynamic_partition.start'='-4', 'dynamic_partition.end'='2', "
+        "'dynamic_partition.prefix'='p')",
+        "shop",
+    )
+    assert table.partitions == RangePartitions("d", "week", ahead=2, retention_ms=4 * 7 * 86_400_000)
+    assert table.qualified_name == "shop.t"
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("DROP TABLE IF EXISTS shop.t FORCE", DropTable(TableName("shop", "t"), if_exists=True)),
+        ("drop table t;", DropTable(TableName("db", "t"), if_exists=False)),
+        ("truncate table `T`", TruncateTable(TableName("db", "T"))),
+        (
+            "alter table t add column a int default '1', drop column b, rename column c d,"
+            " rename column e to f",
+            AlterTable(
+                TableName("db", "t"),
+                (
+                    AddColumn(StoredColumn("a", "int", default="1")),
+                    DropColumn("b"),
+                    RenameColumn("c", "d"),
+                    RenameColumn("e", "f"),
+                ),
+            ),
+        ),
+        (
+            "ALTER TABLE s.t ADD COLUMN (a BIGINT SUM DEFAULT '0', b HLL HLL_UNION)",
+            AlterTable(
+                TableName("s", "t"),
+                (
+                    AddColumn(StoredColumn("a", "bigint", aggregate="SUM", default="0")),
+                    AddColumn(StoredColumn("b", "hll", aggregate="HLL_UNION")),
+                ),
+            ),
+        ),
+    ],
+)
+def test_other_statements(sql: str, expected: object) -> None:
+    assert parse_ddl(sql, "db") == expected
+
+
+@pytest.mark.parametrize(
+    ("sql", "words"),
+    [
+        ("create table t (a int)", "named without its database"),
+        ("create table s.t (a json)", "unsupported type JSON of column a"),
+        ("create table s.t (a int, index i (a))", "unsupported SQL: 'index i"),
+        ("create table s.t (a int default current_timestamp)", "constant default of a is missing"),
+        ("create table s.t (a decimal)", r"\( is missing"),
+        (
+            "create table s.t (d date) partition by range(d) (partition p values less than ('2024-01-01'))",
+            "ranges",
+        ),
+        ("create table s.t (d date) partition by range(d) ()", "no unit of time"),
+        ("create table s.t (d date) partition by list(d) ()", "unsupported SQL: 'list"),
+        ("create table s.t (a int) distributed by random buckets 8", "at RANDOM"),
+        ("create table s.t (a int) properties ('colocate_with'='x')", "unsupported property 'colocate_with'"),
+        ("create table s.t (a int) engine=mysql", "ENGINE=OLAP|unsupported"),
+        ("create table s.t (a int) as select 1", "unsupported SQL: 'as select 1'"),
+        ("create database shop", "a database comes with its first table"),
+        ("create view v as select 1", "unsupported SQL"),
+        ("alter table s.t add column a int after b", "unsupported SQL: 'after b'"),
+        ("alter table s.t modify column a bigint", "unsupported SQL: 'modify"),
+        ("drop table s.t; drop table s.u", "unsupported SQL: 'drop table s.u'"),
+        ("truncate table s.t partition (p1)", "unsupported SQL"),
+    ],
+)
+def test_what_has_no_meaning_here_is_named(sql: str, words: str) -> None:
+    with pytest.raises(QueryError, match=words):
+        parse_ddl(sql, None)
+
+
+def test_other_statements_are_left_alone() -> None:
+    assert parse_ddl("select 1", None) is None
+    assert parse_ddl("show create table t", None) is None
