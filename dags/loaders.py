@@ -1,9 +1,8 @@
 """Runs the declared loaders, one never-ending task each.
 
 Unpausing the DAG starts them; pausing changes nothing; marking a task failed stops its loader; clearing a
-task restarts it, and nothing is loaded twice. What is wanted of a job stays with the job: one that was
-stopped by `rtolap loader stop` stops here too, and its task looks again from time to time. See
-docs/airflow.md.
+task restarts it, and nothing is loaded twice. One that was stopped by `rtolap loader stop` stays so, and its
+task waits: clear it to go on. See docs/airflow.md.
 """
 
 from __future__ import annotations

@@ -24,13 +24,15 @@ from rtolap.airflow.process import ManagedProcessOperator
 from rtolap.airflow.services import LoaderOperator
 from rtolap.airflow.triggers.loaded import LoadedTrigger
 from rtolap.airflow.triggers.partitions import PartitionsTrigger
+from rtolap.airflow.triggers.process import ProcessTrigger
 from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.base.metrics import Metrics
 from rtolap.cli import main
 from rtolap.loader.http import make_app
 from rtolap.stack.ports import free_port
 from rtolap.testing.agent_harness import RunningAgent, running_agent
-from rtolap.wire.agent import ProcessSpec
+from rtolap.wire.agent import ProcessSpec, RestartPolicy
+from rtolap.wire.agent_client import AgentClient
 from rtolap.wire.loader import LoaderStatus
 from rtolap.wire.watermark import ApplicationWatermarks, Explanation
 
@@ -184,6 +186,34 @@ def test_a_final_exit_code_ends_the_task_for_airflows_retries(
         operator.process_ended(context, event)
     with agent.client() as client:
         assert client.get(f"ends{code}").restarts == 0
+
+
+def test_a_task_waits_with_a_loader_that_was_stopped_until_it_is_replaced(agent: RunningAgent) -> None:
+    key = "loader.stopped"
+    spec = ProcessSpec(generation=1, argv=("sh", "exit 0"), restart=RestartPolicy(final_codes=(0,)))
+    trigger = ProcessTrigger(
+        process_key=key,
+        generation=1,
+        dag_id="d",
+        run_id="r",
+        task_id="t",
+        poll_s=0.05,
+        waits_when_done=True,
+    )
+
+    async def fire(client: AgentClient) -> Any:
+        first = asyncio.ensure_future(anext(aiter(trigger.run())))
+        deadline_s = time.monotonic() + 15
+        while (await asyncio.to_thread(client.get, key)).state != "SUCCEEDED":
+            assert time.monotonic() < deadline_s
+        await asyncio.sleep(0.5)
+        assert not first.done()
+        await asyncio.to_thread(client.ensure, key, msgspec.structs.replace(spec, generation=2))
+        return await asyncio.wait_for(first, 15)
+
+    with agent.client() as client:
+        client.ensure(key, spec)
+        assert asyncio.run(fire(client)).payload["state"] == "SUPERSEDED"
 
 
 # -- waiting for what is loaded --------------------------------------------------------------------------

@@ -39,6 +39,7 @@ NON_DEFAULT: list[BaseTrigger] = [
         one_shot=True,
         poll_s=0.5,
         agent_silence_s=7.0,
+        waits_when_done=True,
         rtolap_conn_id="other",
     ),
     QueueTrigger(cube="c", segment="s", poll_s=0.5, repeat_s=9.0, rtolap_conn_id="other"),

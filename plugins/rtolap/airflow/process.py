@@ -31,7 +31,8 @@ class ManagedProcessOperator(BaseOperator):
     one that lost fails without a retry. A long-running process that ends has failed: crashes are the agent's
     to restart, up to `restarts_max` and not after one of `final_codes`, and Airflow's `retries` come after
     that. A one-shot that is executed again while it runs (a clear, a lost worker) is adopted, not started
-    twice. `labels` go with the process, for whoever looks for it on the agent.
+    twice. `waits_when_done`: one that ends with code 0, as it was told to elsewhere, keeps the task waiting
+    until it is cleared. `labels` go with the process, for whoever looks for it on the agent.
     """
 
     template_fields: Sequence[str] = ("argv", "process_key", "env")
@@ -50,6 +51,7 @@ class ManagedProcessOperator(BaseOperator):
         restarts_max: int = 5,
         restart_backoff_s: float = 2.0,
         final_codes: Sequence[int] = (),
+        waits_when_done: bool = False,
         labels: Mapping[str, str] | None = None,
         poll_s: float = 2.0,
         rtolap_conn_id: str = DEFAULT_CONN_ID,
@@ -65,6 +67,7 @@ class ManagedProcessOperator(BaseOperator):
         self.restarts_max = restarts_max
         self.restart_backoff_s = restart_backoff_s
         self.final_codes = tuple(final_codes)
+        self.waits_when_done = waits_when_done
         self.labels = dict(labels or {})
         self.poll_s = poll_s
         self.rtolap_conn_id = rtolap_conn_id
@@ -128,6 +131,7 @@ class ManagedProcessOperator(BaseOperator):
             map_index=-1 if ti.map_index is None else ti.map_index,
             one_shot=self.one_shot,
             poll_s=self.poll_s,
+            waits_when_done=self.waits_when_done,
             rtolap_conn_id=self.rtolap_conn_id,
         )
         self.defer(trigger=trigger, method_name="process_ended")

@@ -42,8 +42,9 @@ class LoaderOperator(ManagedProcessOperator):
     """One loader, as a task that never ends by itself.
 
     `loader` is the name of its job, `port` that of its process. `complete`: see `loaders.Completeness`. A
-    loader that somebody has stopped, or that has failed for a reason that a restart does not mend, is not
-    restarted by the agent; Airflow's retries look at it again.
+    loader that was stopped by `rtolap loader stop` stays so, and its task waits until it is cleared. One that
+    has failed for a reason that a restart does not mend is not restarted by the agent; Airflow's retries look
+    at it again.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class LoaderOperator(ManagedProcessOperator):
             argv=["rtolap", "loader", "run", loader, "--port", str(port)],
             process_key=loaders.process_key(loader),
             final_codes=(EXIT_STOPPED, EXIT_FAILED),
+            waits_when_done=True,
             labels=loaders.labels(declared),
             **kwargs,
         )

@@ -21,6 +21,7 @@ from rtolap.wire.agent_client import AsyncAgentClient
 # Why a trigger fires, beside the final states of the process itself.
 SUPERSEDED = "SUPERSEDED"
 LOST = "LOST"
+DONE = "SUCCEEDED"
 
 # A cut-off on_kill must not take the stop with it: the loop keeps only weak references to tasks.
 _STOPS: set[asyncio.Task[None]] = set()
@@ -32,7 +33,8 @@ class ProcessTrigger(BaseTrigger):
     """Fires {"state", "reason", "generation"} once the process has ended, was replaced, or is lost.
 
     `dag_id`, `run_id`, `task_id`, `map_index` name the task that waits. `agent_silence_s`: how long the agent
-    may be unreachable before the wait is given up; the process itself goes on meanwhile.
+    may be unreachable before the wait is given up; the process itself goes on meanwhile. `waits_when_done`:
+    a process that has ended as it was told to is no reason to fire; its task waits until somebody acts.
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class ProcessTrigger(BaseTrigger):
         one_shot: bool = False,
         poll_s: float = 2.0,
         agent_silence_s: float = 600.0,
+        waits_when_done: bool = False,
         rtolap_conn_id: str = DEFAULT_CONN_ID,
     ) -> None:
         super().__init__()
@@ -61,6 +64,7 @@ class ProcessTrigger(BaseTrigger):
             "one_shot": one_shot,
             "poll_s": poll_s,
             "agent_silence_s": agent_silence_s,
+            "waits_when_done": waits_when_done,
             "rtolap_conn_id": rtolap_conn_id,
         }
         self.process_key = process_key
@@ -68,6 +72,8 @@ class ProcessTrigger(BaseTrigger):
         self.one_shot = one_shot
         self.poll_s = poll_s
         self.agent_silence_s = agent_silence_s
+        self.waits_when_done = waits_when_done
+        self._told = False
         self._hook = RtolapHook(rtolap_conn_id)
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -99,6 +105,12 @@ class ProcessTrigger(BaseTrigger):
             return self._event(LOST, str(error))
         except Refused as error:
             return self._event(SUPERSEDED, str(error))
+        if status.state == DONE and self.waits_when_done:
+            if not self._told:
+                self._told = True
+                last = status.log_tail[-1] if status.log_tail else status.reason
+                self.log.info("%s has ended as it was told to; clear the task: %s", status.key, last)
+            return None
         return None if status.is_live else self._event(status.state, status.reason)
 
     def _event(self, state: str, reason: str) -> TriggerEvent:
