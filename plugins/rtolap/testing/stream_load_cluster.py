@@ -116,7 +116,7 @@ class StreamLoadCluster:
             "RTOLAP_STREAM_LOAD_BODY_PORT": str(body_port),
             "RTOLAP_DATA_DIR": str(self.folder / name / "data"),
         }
-        arguments = ("stream-load", "serve", "--lease-s", str(LEASE_S))
+        arguments = ("stream-load", "serve", "--lease-s", str(LEASE_S), "--publish-timeout-s", "3")
         self._start(name, arguments, env, port, lambda _: http_missing(f"http://{HOST}:{port}/health"))
 
     def _start_node(self, name: str, port: int) -> None:
