@@ -27,10 +27,8 @@ _OBJECT = msgspec.defstruct("Object", [])
 _ONE, _ALL = msgspec.json.Decoder(_OBJECT), msgspec.json.Decoder(list[_OBJECT])  # type: ignore[valid-type]
 _ARRAY = "JSON data is array-object, `strip_outer_array` must be TRUE"
 _NO_FIELD = "all fields is null, this is a invalid row"
-_LONG_RUN = 17  # a fraction of 16 digits and its point
-_LONG_FRACTION = re.compile(rb"(?<![0-9.])(?=[0-9.]{%d})[0-9]*\.[0-9]" % _LONG_RUN)
-_ANY_FRACTION = re.compile(rb"[0-9][.eE]")
-_STRIDE = 8
+_LONG_RUN = 16  # digits and point; a double keeps any 15 digits
+_FRACTION = re.compile(rb"[0-9][.eE]")
 _IN_NUMBER = np.zeros(256, bool)
 _IN_NUMBER[list(b"0123456789.")] = True
 
@@ -113,7 +111,7 @@ class JsonReader:
     def _patch(self, columns: dict[str, pa.Array], texts: list[bytes]) -> None:
         """Fractions as they are written."""
         is_text = self._options.json.num_as_string
-        rows = _with_fractions(texts, _ANY_FRACTION if is_text else _LONG_FRACTION, everywhere=is_text)
+        rows = _with_fractions(texts) if is_text else _with_long_fractions(texts)
         exact: dict[str, dict[int, str]] = {}
         for row in rows:
             record = json.loads(texts[row], parse_float=_Written, object_pairs_hook=_first_of_each)
@@ -177,17 +175,33 @@ def _any_null(columns: dict[str, pa.Array], rows: int) -> Mask:
     return found
 
 
-def _with_fractions(texts: list[bytes], pattern: re.Pattern[bytes], *, everywhere: bool) -> list[int]:
-    """Records in which the pattern is found, perhaps within strings."""
-    joined = b"\n".join(texts)
-    if not everywhere:
-        sampled = _IN_NUMBER[np.frombuffer(joined, np.uint8)[::_STRIDE]]
-        if not (sampled[:-1] & sampled[1:]).any():
-            return []  # no run of that length without two of these places in it
-    found = np.array([match.start() for match in pattern.finditer(joined)], np.int64)
+def _rows_at(texts: Sequence[bytes], places: Longs) -> list[int]:
+    """Which texts places in their join by one character lie in."""
     ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)) + 1)
-    rows: list[int] = np.unique(np.searchsorted(ends, found, side="right")).tolist()
+    rows: list[int] = np.unique(np.searchsorted(ends, places, side="right")).tolist()
     return rows
+
+
+def _with_fractions(texts: Sequence[bytes]) -> list[int]:
+    """Records with a fraction, perhaps within strings."""
+    found = [match.start() for match in _FRACTION.finditer(b"\n".join(texts))]
+    return _rows_at(texts, np.array(found, np.int64))
+
+
+def _with_long_fractions(texts: Sequence[bytes]) -> list[int]:
+    """Records with one that a double may not keep."""
+    joined = np.frombuffer(b"\n".join((b"", *texts, b"")), np.uint8)
+    in_number = _IN_NUMBER[joined]
+    edges = np.flatnonzero(in_number[1:] != in_number[:-1]) + 1
+    starts, ends = edges[::2], edges[1::2]
+    long = ends - starts >= _LONG_RUN
+    if not long.any():
+        return []
+    starts, ends = starts[long], ends[long]
+    points = np.flatnonzero(joined == ord("."))
+    is_fraction = np.searchsorted(points, starts) < np.searchsorted(points, ends)
+    is_fraction |= np.isin(joined[ends], tuple(b"eE"))
+    return _rows_at(texts, starts[is_fraction] - 1)
 
 
 def _literal(text: str) -> str:
