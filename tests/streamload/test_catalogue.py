@@ -1,0 +1,282 @@
+"""Stored tables in the ledger: what is made, changed and dropped, whatever becomes of nodes and masters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from rtolap.base.clock import ManualClock
+from rtolap.base.errors import DefinitionError, NotFound, NotLeader, NotYet, Refused, Unavailable
+from rtolap.ledger import partitions as partition_rows
+from rtolap.ledger import tablet_debts
+from rtolap.ledger import transactions as transaction_rows
+from rtolap.ledger.database import Connection, Ledger
+from rtolap.ledger.leases import Leases
+from rtolap.ledger.records import Partition, Tablet, TabletDebt
+from rtolap.model.stored_table import Buckets, RangePartitions, StoredColumn, StoredTable
+from rtolap.streamload.catalogue import ON_DEMAND_MAX, Catalogue
+from rtolap.streamload.mastership import Mastership
+from rtolap.streamload.memory_hosts import MemoryTabletHosts
+from rtolap.streamload.partition_upkeep import PartitionUpkeep
+from rtolap.streamload.placement import place
+from rtolap.streamload.read_views import ReadViews
+from rtolap.wire.stored_tables import AddColumn, DropColumn, RenameColumn, TableName
+
+NODES = ("n1", "n2", "n3", "n4")
+DAY_MS = 86_400_000
+NOW_MS = 19_675 * DAY_MS + 3_600_000  # 2023-11-14 01:00
+LEASE_MS = 400 * DAY_MS
+
+
+class World:
+    def __init__(self, path: Path) -> None:
+        self.clock = ManualClock(NOW_MS)
+        self.ledger = Ledger.open(f"sqlite:///{path}", clock=self.clock)
+        self.hosts = MemoryTabletHosts(NODES)
+        self.living: tuple[str, ...] = NODES
+        self.mastership = Mastership(Leases(self.ledger), "here", lease_ms=LEASE_MS)
+        assert self.mastership.take()
+        self.catalogue = Catalogue(self.ledger, self.mastership, self.hosts, lambda connection: self.living)
+        self.upkeep = PartitionUpkeep(self.catalogue)
+        self.views = ReadViews(self.ledger, lambda connection: {node: f"{node}:1" for node in self.living})
+
+    def tablets(self, name: str = "t") -> dict[str, set[str]]:
+        """Node -> partitions that it keeps tablets of."""
+        return {
+            node: {tablet.partition.name for tablet in host.tablets if tablet.partition.table == name}
+            for node, host in self.hosts.hosts.items()
+        }
+
+    def debts(self) -> tuple[TabletDebt, ...]:
+        return self.ledger.read("r", tablet_debts.all_debts)
+
+    def names(self, table: str = "t") -> list[str]:
+        return [part.name for part in self.catalogue.table("d", table).partitions]
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path / "ledger.db")
+    yield made
+    made.ledger.close()
+
+
+def by_day(name: str = "t", *, ahead: int = 2, retention_ms: int | None = None) -> StoredTable:
+    return StoredTable(
+        database="d",
+        name=name,
+        columns=(StoredColumn("at", "timestamp", nullable=False), StoredColumn("v", "int")),
+        keys=("at",),
+        partitions=RangePartitions("at", "day", ahead, retention_ms),
+        buckets=Buckets(2),
+    )
+
+
+def plain(name: str = "t") -> StoredTable:
+    return StoredTable(database="d", name=name, columns=(StoredColumn("v", "int"), StoredColumn("w", "int")))
+
+
+def test_a_table_has_its_partitions_on_nodes_at_once(world: World) -> None:
+    made = world.catalogue.create_table(by_day())
+    assert [part.name for part in made.partitions] == ["p20231114", "p20231115", "p20231116"]
+    entry = world.catalogue.table("d", "t")
+    assert len(entry.replicas) == 3 * 2 * 3
+    for replica in entry.replicas:
+        assert replica.tablet in world.hosts.hosts[replica.node].tablets
+    assert world.debts() == ()
+
+
+def test_a_table_without_partitions_has_one(world: World) -> None:
+    world.catalogue.create_table(plain())
+    assert world.names() == ["all"]
+
+
+def test_creating_the_same_again_changes_nothing(world: World) -> None:
+    first = world.catalogue.create_table(by_day())
+    assert world.catalogue.create_table(by_day()) == first
+    with pytest.raises(Refused, match="is there already with another definition"):
+        world.catalogue.create_table(by_day(ahead=5))
+    assert world.catalogue.create_table(by_day(ahead=5), if_not_exists=True) == first
+
+
+@pytest.mark.parametrize("database", ["rtolap", "information_schema"])
+def test_databases_of_cubes_are_not_for_stored_tables(world: World, database: str) -> None:
+    with pytest.raises(DefinitionError, match="cannot be in database"):
+        world.catalogue.create_table(msgspec.structs.replace(plain(), database=database))
+
+
+def test_without_a_node_there_is_no_table(world: World) -> None:
+    world.living = ()
+    with pytest.raises(Unavailable, match="no storage node"):
+        world.catalogue.create_table(plain())
+    with pytest.raises(NotFound):
+        world.catalogue.table("d", "t")
+
+
+def test_partitions_are_made_ahead_and_dropped_behind(world: World) -> None:
+    world.catalogue.create_table(by_day(ahead=1, retention_ms=2 * DAY_MS))
+    assert world.names() == ["p20231114", "p20231115"]
+    assert world.upkeep.round() == (0, 0)
+    world.clock.advance_ms(2 * DAY_MS)
+    assert world.upkeep.round() == (2, 0)
+    assert world.names() == ["p20231114", "p20231115", "p20231116", "p20231117"]
+    world.clock.advance_ms(2 * DAY_MS)
+    assert world.upkeep.round() == (2, 2)
+    assert world.names() == ["p20231116", "p20231117", "p20231118", "p20231119"]
+    kept = set().union(*world.tablets().values())
+    assert kept == set(world.names())
+    assert world.upkeep.round() == (0, 0)
+
+
+def test_loads_into_the_past_make_their_partitions(world: World) -> None:
+    world.catalogue.create_table(by_day(ahead=0, retention_ms=10 * DAY_MS))
+    entry = world.catalogue.ensure_partitions(
+        "d", "t", [NOW_MS - 5 * DAY_MS, NOW_MS - 5 * DAY_MS + 1, NOW_MS]
+    )
+    assert [part.name for part in entry.partitions] == ["p20231109", "p20231114"]
+    with pytest.raises(Refused, match="the time of partition p20231101"):
+        world.catalogue.ensure_partitions("d", "t", [NOW_MS - 13 * DAY_MS, NOW_MS - 6 * DAY_MS])
+    assert world.names() == ["p20231109", "p20231114"]
+    forever = [NOW_MS + day * DAY_MS for day in range(ON_DEMAND_MAX + 2)]
+    with pytest.raises(Refused, match="too many new partitions"):
+        world.catalogue.ensure_partitions("d", "t", forever)
+
+
+def test_a_partition_that_a_load_runs_into_outlives_its_retention(world: World) -> None:
+    world.catalogue.create_table(by_day(ahead=0, retention_ms=DAY_MS))
+    partition = Partition("d", "t", "p20231114")
+
+    def begin(connection: Connection) -> int:
+        made = transaction_rows.insert(
+            connection,
+            db="d",
+            label="l",
+            request_id="r",
+            tables=("t",),
+            two_phase=False,
+            keep_until_acknowledged=False,
+            now_ms=0,
+            timeout_ms=1,
+        )
+        transaction_rows.touch(connection, made.txn_id, (partition,))
+        return made.txn_id
+
+    world.ledger.write("begin", int, begin)
+    world.clock.advance_ms(5 * DAY_MS)
+    assert world.upkeep.round() == (1, 0)
+    assert "p20231114" in world.names()
+    with pytest.raises(NotYet):
+        world.catalogue.drop_table("d", "t")
+    with pytest.raises(NotYet):
+        world.catalogue.truncate("d", "t")
+    assert "p20231114" in world.names()
+
+
+def test_a_node_that_was_away_is_told_later(world: World) -> None:
+    world.hosts.hosts["n1"].up = False
+    world.hosts.hosts["n2"].up = False
+    world.catalogue.create_table(by_day())
+    world.catalogue.change_columns("d", "t", (AddColumn(StoredColumn("x", "int")),))
+    assert {debt.node for debt in world.debts()} == {"n1", "n2"}
+    world.hosts.hosts["n1"].up = True
+    world.upkeep.round()
+    assert {debt.node for debt in world.debts()} == {"n2"}
+    world.hosts.hosts["n2"].up = True
+    world.upkeep.round()
+    assert world.debts() == ()
+    entry = world.catalogue.table("d", "t")
+    for replica in entry.replicas:
+        assert world.hosts.hosts[replica.node].tablets[replica.tablet] == (entry.table_id, entry.schema)
+
+
+def test_what_is_dropped_is_not_made_any_more(world: World) -> None:
+    world.hosts.hosts["n1"].up = False
+    world.catalogue.create_table(by_day())
+    world.catalogue.drop_table("d", "t")
+    world.hosts.hosts["n1"].up = True
+    world.upkeep.round()
+    assert world.debts() == ()
+    assert set().union(*world.tablets().values()) == set()
+    with pytest.raises(NotFound, match="unknown table, tableName=t"):
+        world.catalogue.drop_table("d", "t")
+
+
+def test_a_table_made_anew_is_another_one(world: World) -> None:
+    first = world.catalogue.create_table(plain())
+    world.hosts.hosts["n1"].up = False
+    world.catalogue.drop_table("d", "t")
+    world.hosts.hosts["n1"].up = True
+    second = world.catalogue.create_table(plain())
+    world.upkeep.round()
+    assert second.table_id > first.table_id
+    for replica in world.catalogue.table("d", "t").replicas:
+        assert world.hosts.hosts[replica.node].tablets[replica.tablet][0] == second.table_id
+
+
+def test_truncating_keeps_the_columns(world: World) -> None:
+    world.catalogue.create_table(plain())
+    changed = world.catalogue.change_columns("d", "t", (RenameColumn("w", "x"), DropColumn("v")))
+    emptied = world.catalogue.truncate("d", "t")
+    assert emptied.table_id > changed.table_id
+    assert emptied.schema == changed.schema
+    assert emptied.schema.names == ("x",)
+    assert world.debts() == ()
+
+
+def test_several_changes_are_all_or_nothing(world: World) -> None:
+    made = world.catalogue.create_table(plain())
+    with pytest.raises(NotFound):
+        world.catalogue.change_columns("d", "t", (RenameColumn("v", "x"), DropColumn("nope")))
+    assert world.catalogue.table("d", "t").schema == made.schema
+    changed = world.catalogue.change_columns("d", "t", (RenameColumn("v", "x"), DropColumn("w")))
+    assert changed.schema.version == made.schema.version + 1
+
+
+def test_only_the_master_changes_anything(world: World) -> None:
+    world.catalogue.create_table(plain())
+    other = Mastership(Leases(world.ledger), "there", lease_ms=LEASE_MS)
+    world.clock.advance_ms(LEASE_MS + 1)
+    assert other.take()
+    for change in (
+        lambda: world.catalogue.create_table(plain("u")),
+        lambda: world.catalogue.drop_table("d", "t"),
+        lambda: world.catalogue.truncate("d", "t"),
+        lambda: world.catalogue.change_columns("d", "t", (DropColumn("v"),)),
+    ):
+        with pytest.raises(NotLeader):
+            change()
+    assert world.catalogue.table("d", "t").schema.names == ("v", "w")
+
+
+def test_a_read_view_is_of_one_moment(world: World) -> None:
+    world.catalogue.create_table(by_day(ahead=0))
+    partition = Partition("d", "t", "p20231114")
+    holder = world.catalogue.table("d", "t").replicas[0]
+
+    def publish(connection: Connection) -> None:
+        assert partition_rows.assign(connection, partition) == 1
+        assert partition_rows.make_visible(connection, partition, 1)
+        partition_rows.reached(connection, holder.node, partition, (holder.tablet.bucket,), 1)
+
+    world.ledger.write("publish", type(None), publish)
+    (table,) = world.views.take([TableName("d", "t")]).tables
+    (part,) = table.partitions
+    assert part.version == 1
+    nodes = {Tablet(partition, tablet.bucket): tablet.nodes for tablet in part.tablets}
+    assert nodes[holder.tablet] == (holder.node,)
+    assert [held for tablet, held in nodes.items() if tablet != holder.tablet] == [()]
+    (info,) = world.views.partitions(TableName("d", "t"))
+    assert (info.visible_version, info.committed_version, info.buckets, info.replicas) == (1, 1, 2, 6)
+    with pytest.raises(NotFound):
+        world.views.take([TableName("d", "nope")])
+
+
+def test_replicas_are_spread_over_nodes() -> None:
+    placed = place(Partition("d", "t", "p"), 300, NODES)
+    assert all(len(set(nodes)) == 3 for nodes in placed.values())
+    counts = [sum(node in nodes for nodes in placed.values()) for node in NODES]
+    assert min(counts) > 180
+    assert place(Partition("d", "t", "p"), 300, NODES[::-1]) == placed
+    assert place(Partition("d", "t", "p"), 1, ("n1",)) == {0: ("n1",)}
