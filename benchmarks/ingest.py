@@ -30,6 +30,7 @@ import pyarrow as pa
 from arro3.io import read_json
 from rtolap.base.clock import SystemClock
 from rtolap.metadata.records import CubeControl
+from rtolap.model.cube import Schema
 from rtolap.receiver.ingest import CubeReceiver
 from rtolap.receiver.query_service import answer
 from rtolap.receiver.settings import ReceiverSettings
@@ -75,14 +76,17 @@ def bare(bootstrap: str, total: int) -> int:
     return rows
 
 
-def rtolap(bootstrap: str, total: int, topic: str = TOPIC) -> int:
+def rtolap(bootstrap: str, total: int) -> int:
+    return ingested(bootstrap, total, events.schema(TOPIC))
+
+
+def ingested(bootstrap: str, total: int, schema: Schema) -> int:
     """The receiver's core from Kafka to an answer. Returns the rows counted by a query, and those refused."""
-    schema = events.schema(topic)
     with tempfile.TemporaryDirectory() as folder:
         core = CubeReceiver(
             schema,
             replica_set="rs",
-            consumer=KafkaConsumer(bootstrap, topic, with_create_ms=True),
+            consumer=KafkaConsumer(bootstrap, schema.table.topic, with_create_ms=True),
             producer=KafkaProducer(bootstrap),
             folder=Path(folder),
             clock=SystemClock(),
@@ -104,7 +108,7 @@ def rtolap(bootstrap: str, total: int, topic: str = TOPIC) -> int:
 
 
 def malformed(bootstrap: str, total: int) -> int:
-    return rtolap(bootstrap, total, MALFORMED_TOPIC)
+    return ingested(bootstrap, total, events.schema(MALFORMED_TOPIC))
 
 
 WORKERS = {"bare": bare, "rtolap": rtolap, "malformed": malformed}

@@ -35,12 +35,12 @@ def written(seed: int, field: str | None) -> MemoryBroker:
             broker.append("t", control_record(text._replace(kind="control"), partition, field))
         elif kind < 0.4:
             broker.append(
-                "t", stating(OutRecord(b'{"s": "no time"}', partition=partition), text.encode(), field)
+                "t", *stating([OutRecord(b'{"s": "no time"}', partition=partition)], text.encode(), field)
             )
         elif kind < 0.5:
             broker.append("t", OutRecord(chance.choice([None, b"no JSON", value]), partition=partition))
         else:
-            broker.append("t", stating(OutRecord(value, partition=partition), text.encode(), field))
+            broker.append("t", *stating([OutRecord(value, partition=partition)], text.encode(), field))
     return broker
 
 

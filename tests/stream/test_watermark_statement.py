@@ -72,12 +72,16 @@ def test_a_producer_has_a_name_and_a_generation_that_can_be_stated() -> None:
 
 def test_a_header_is_added_beside_others_and_takes_the_place_of_anothers_statement() -> None:
     record = OutRecord(b"v", b"k", 3, {"trace": b"t", HEADER: b"of an upstream"}, 9)
-    assert stating(record, b"ours", None) == OutRecord(b"v", b"k", 3, {"trace": b"t", HEADER: b"ours"}, 9)
+    alone = OutRecord(b"w", partition=1)
+    assert stating([record, alone, alone], b"ours", None) == [
+        OutRecord(b"v", b"k", 3, {"trace": b"t", HEADER: b"ours"}, 9),
+        *[OutRecord(b"w", partition=1, headers={HEADER: b"ours"})] * 2,
+    ]
 
 
 @pytest.mark.parametrize("value", [b"{}", b' { "a" : 1 } \n', b'{"a":{"field":2},"b":"field}"}'])
 def test_a_field_is_added_to_a_value_and_changes_nothing_else(value: bytes) -> None:
-    found = stating(OutRecord(value, headers={"trace": b"t"}), b"1 data 7 42 a", "field")
+    (found,) = stating([OutRecord(value, headers={"trace": b"t"})], b"1 data 7 42 a", "field")
     assert found.headers == {"trace": b"t"}
     assert json.loads(found.value or b"") == {**json.loads(value), "field": "1 data 7 42 a"}
 
@@ -85,7 +89,7 @@ def test_a_field_is_added_to_a_value_and_changes_nothing_else(value: bytes) -> N
 @pytest.mark.parametrize("value", [None, b"", b"[1]", b"no", b'{"a":1', b'{"field":1}', b"1"])
 def test_a_value_that_cannot_carry_the_field_is_refused(value: bytes | None) -> None:
     with pytest.raises(Refused, match="field"):
-        stating(OutRecord(value), b"1 data 7 42 a", "field")
+        stating([OutRecord(value)], b"1 data 7 42 a", "field")
 
 
 def test_a_control_record_is_recognised_by_what_it_states() -> None:

@@ -40,5 +40,10 @@ def value_bytes(messages: Sequence[Message]) -> int:
 
 def _statement(headers: dict[str, _Header] | list[tuple[str, _Header]] | None) -> bytes | None:
     """The last of the name counts, as a producer appends it."""
-    found = dict(headers).get(HEADER) if headers else None
+    if not headers:
+        return None
+    pairs = headers if isinstance(headers, list) else list(headers.items())
+    name, found = pairs[-1]
+    if name != HEADER:
+        found = dict(pairs).get(HEADER)
     return found.encode() if isinstance(found, str) else found

@@ -52,6 +52,8 @@ class KafkaProducer:
     def produce(
         self, topic: str, records: Sequence[OutRecord], *, delivered: Delivered | None = None
     ) -> None:
+        headers: list[tuple[str, bytes]] = []
+        headers_of: Mapping[str, bytes] | None = None  # records of a list may share them
         for record in records:
             options: dict[str, Any] = {}
             if delivered is not None:
@@ -61,7 +63,9 @@ class KafkaProducer:
             if record.timestamp_ms is not None:
                 options["timestamp"] = record.timestamp_ms
             if record.headers:
-                options["headers"] = list(record.headers.items())
+                if record.headers is not headers_of:
+                    headers_of, headers = record.headers, list(record.headers.items())
+                options["headers"] = headers
             self._queue(topic, record, options)
         self._producer.poll(0)
         self._raise_failed()

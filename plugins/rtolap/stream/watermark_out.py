@@ -110,7 +110,7 @@ class WatermarkedProducer:
             if self._closed:
                 raise Refused(f"producer {self.name} has stated its end", action="start a new generation")
             text = self._statement("data").encode()
-            stamped = [stating(record, text, self._field) for record in records]
+            stamped = stating(records, text, self._field)
             if event_ms and self._stated_ms is not None:
                 stated_ms = self._stated_ms
                 self.late_records += sum(one_ms < stated_ms for one_ms in event_ms)

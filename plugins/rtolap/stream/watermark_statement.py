@@ -12,6 +12,7 @@ value. The format's page is docs/watermark_records.md.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Literal, NamedTuple, get_args
 
 import msgspec
@@ -75,17 +76,31 @@ def check_producer(name: str, generation: int) -> None:
         )
 
 
-def stating(record: OutRecord, text: bytes, field: str | None) -> OutRecord:
-    """The record with the statement in its header, or in that field of its value.
+def stating(records: Sequence[OutRecord], text: bytes, field: str | None) -> list[OutRecord]:
+    """The records with the statement in their headers, or in that field of their values.
 
-    A statement that the record brought along in the header is replaced: it was of somebody else. Refused:
-    its value is no JSON object, or has the field already.
+    A statement that a record brought along in the header is replaced: it was of somebody else. Refused: a
+    value is no JSON object, or has the field already. Records without headers of their own share one mapping,
+    which a producer then makes the client's form of once.
     """
-    if field is None:
-        headers = {**record.headers, HEADER: text}
-        return OutRecord(record.value, record.key, record.partition, headers, record.timestamp_ms)
-    value = _with_field(record.value, field, text)
-    return OutRecord(value, record.key, record.partition, record.headers, record.timestamp_ms)
+    if field is not None:
+        return [
+            OutRecord(
+                _with_field(one.value, field, text), one.key, one.partition, one.headers, one.timestamp_ms
+            )
+            for one in records
+        ]
+    alone = {HEADER: text}
+    return [
+        OutRecord(
+            one.value,
+            one.key,
+            one.partition,
+            {**one.headers, HEADER: text} if one.headers else alone,
+            one.timestamp_ms,
+        )
+        for one in records
+    ]
 
 
 def control_record(statement: Statement, partition: int, field: str | None) -> OutRecord:
@@ -95,7 +110,7 @@ def control_record(statement: Statement, partition: int, field: str | None) -> O
         key=CONTROL_KEY + statement.producer.encode("ascii"),
         partition=partition,
     )
-    return stating(blank, statement.encode(), field)
+    return stating([blank], statement.encode(), field)[0]
 
 
 def _with_field(value: bytes | None, field: str, text: bytes) -> bytes:
