@@ -38,9 +38,11 @@ RULES: dict[str, Rule] = {
 
 @dataclass
 class Closed:
-    """Of one rule: a value for each window that closed."""
+    """Of one rule: a value for each window that closed. `shares` of its events were not read then; of those,
+    `unlogged_shares` had not been logged yet, by hosts whose clocks were behind."""
 
     shares: list[float] = field(default_factory=list)
+    unlogged_shares: list[float] = field(default_factory=list)
     delays_ms: list[int] = field(default_factory=list)
     bounds_ppm: list[int] = field(default_factory=list)
     open: int = 0
@@ -90,6 +92,7 @@ def simulate(fleet: Fleet, rules: Mapping[str, Rule] = RULES, tick_ms: int = TIC
             while len(closed.shares) < len(ends) and ends[len(closed.shares)] <= published[name]:
                 end, total = ends[len(closed.shares)], totals[len(closed.shares)]
                 closed.shares.append(missing_events(fleet, inbox.read, end) / total)
+                closed.unlogged_shares.append(unlogged_events(fleet, end, now_ms) / total)
                 closed.delays_ms.append(now_ms - end)
                 closed.bounds_ppm.append(decision.bound_ppm)
     for closed in found.values():
@@ -129,12 +132,26 @@ def missing_events(fleet: Fleet, read: NDArray[np.int64], end_ms: int) -> float:
     missing = _logged(fleet, np.full(fleet.hosts, end_ms)) - _logged(fleet, seen_ms)
     wrong = fleet.wrong_clocks
     if wrong.size:  # their batches stand elsewhere than where they were sent
-        stamp = fleet.stamp_ms[wrong]
-        overlap = np.minimum(stamp, end_ms) - np.maximum(stamp - BATCH_MS, start_ms)
-        events = np.diff(fleet.total[wrong], axis=1, prepend=0) * np.maximum(overlap, 0) / BATCH_MS
-        later = np.arange(stamp.shape[1]) > read[wrong][:, None]
+        events = _by_stamp(fleet, end_ms)
+        later = np.arange(events.shape[1]) > read[wrong][:, None]
         missing[wrong] = np.where(later, events, 0.0).sum(axis=1)
     return float(missing.sum())
+
+
+def unlogged_events(fleet: Fleet, end_ms: int, now_ms: int) -> float:
+    """Events of that window in batches that hosts with a wrong clock begin only after now."""
+    if not fleet.wrong_clocks.size:
+        return 0.0
+    begins_later = fleet.sent_ms[fleet.wrong_clocks] - BATCH_MS >= now_ms
+    return float(np.where(begins_later, _by_stamp(fleet, end_ms), 0.0).sum())
+
+
+def _by_stamp(fleet: Fleet, end_ms: int) -> NDArray[np.float64]:
+    """Of each batch of the hosts with a wrong clock: its events of the window that ends there."""
+    stamp = fleet.stamp_ms[fleet.wrong_clocks]
+    overlap = np.minimum(stamp, end_ms) - np.maximum(stamp - BATCH_MS, end_ms - WINDOW_MS)
+    events: NDArray[np.float64] = np.diff(fleet.total[fleet.wrong_clocks], axis=1, prepend=0) / BATCH_MS
+    return events * np.maximum(overlap, 0)
 
 
 def _logged(fleet: Fleet, until_ms: NDArray[np.int64]) -> NDArray[np.float64]:
