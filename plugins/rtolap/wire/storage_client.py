@@ -11,7 +11,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from rtolap.base.errors import Unavailable
+from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.wire import storage as wire
 from rtolap.wire.flight_errors import named
 
@@ -95,7 +95,7 @@ class StorageClient:
         options = flight.FlightCallOptions(headers=self._headers)
         writer, reader = self._translate("take rows", lambda: self._client.do_exchange(descriptor, options))
         self._translate("take rows", lambda: writer.begin(columns))
-        return _Put(self, writer, reader)
+        return _Put(self, columns, writer, reader)
 
     def scan(self, request: wire.ScanRequest) -> BatchStream:
         return self._get("scan", request)
@@ -163,10 +163,14 @@ class StorageClient:
 
 
 class _Put:
-    def __init__(self, client: StorageClient, writer: Any, reader: Any) -> None:
-        self._client, self._writer, self._reader = client, writer, reader
+    def __init__(self, client: StorageClient, columns: pa.Schema, writer: Any, reader: Any) -> None:
+        self._client, self._columns, self._writer, self._reader = client, columns, writer, reader
 
     def write(self, tablet: wire.TabletId, batch: pa.RecordBatch) -> None:
+        if batch.schema != self._columns:  # said here: the stream itself would be as it was
+            raise DefinitionError(
+                "a batch has other columns than its stream", expected=self._columns, found=batch.schema
+            )
         metadata = pa.py_buffer(msgspec.json.encode(tablet))
         try:
             self._writer.write_with_metadata(batch, metadata)
