@@ -2,13 +2,56 @@
 
 from __future__ import annotations
 
-import pytest
-from rtolap.testing.application_run import run_seed
+import os
+from collections.abc import Callable
 
-SEEDS = 12
+import pytest
+from rtolap.receiver.takeover import Takeover
+from rtolap.testing.application_receiver import ApplicationReceiver
+from rtolap.testing.application_run import run_seed
+from rtolap.wire.watermark_session import WatermarkSession
+
+SEEDS = int(os.environ.get("RTOLAP_APPLICATION_SEEDS", "8"))
+CLOSED_MIN = 8  # a run that closes little proves little
+SEARCHED = 12
 
 
 @pytest.mark.parametrize("seed", range(100, 100 + SEEDS))
 def test_a_segment_closed_by_the_watermark_holds_every_event_of_its_window(seed: int) -> None:
     """Replay a failure with `python -m rtolap.testing.application_run --seed N`."""
-    assert run_seed(seed)["closed"] > 0, "a run that closes nothing proves nothing"
+    assert run_seed(seed)["closed"] >= CLOSED_MIN
+
+
+def nobody_checks_who_leads(patch: pytest.MonkeyPatch) -> None:
+    """The commit of a leader that was deposed without noticing passes."""
+    patch.setattr(ApplicationReceiver, "_leading", lambda self: ())
+
+
+def everything_may_close(patch: pytest.MonkeyPatch) -> None:
+    """What a former reader's reports let go closes at the positions of the present one."""
+    patch.setattr(Takeover, "may_close", lambda self, end_ms, lateness_ms, positions: True)
+
+
+def a_lost_report_counts_as_taken(patch: pytest.MonkeyPatch) -> None:
+    """The first report of a new reader need not have arrived."""
+    patch.setattr(WatermarkSession, "has_taken", lambda self, level, partition, generation: True)
+
+
+@pytest.mark.parametrize(
+    ("fault", "first_seed"),
+    [(nobody_checks_who_leads, 204), (everything_may_close, 202), (a_lost_report_counts_as_taken, 200)],
+)
+def test_the_runs_notice(
+    fault: Callable[[pytest.MonkeyPatch], None], first_seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From a seed on that is known to find it; after a change of the run one of the next ones does."""
+    fault(monkeypatch)
+    assert any(map(notices, range(first_seed, first_seed + SEARCHED)))
+
+
+def notices(seed: int) -> bool:
+    try:
+        run_seed(seed)
+    except AssertionError as error:
+        return "comes later" in str(error)
+    return False
