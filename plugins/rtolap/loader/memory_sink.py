@@ -36,6 +36,7 @@ class Transaction:
     keep: bool
     state: LoadState = LoadState.PREPARE
     rows: list[Row] = field(default_factory=list)
+    filtered: int = 0
 
 
 class MemorySink:
@@ -133,11 +134,15 @@ class MemorySink:
         with self._lock:
             if begun.state is not LoadState.PREPARE:
                 return self._answer(begun, "Fail", f"transaction [{begun.txn_id}] is {begun.state.lower()}")
-            begun.rows = read_rows(body, options)
-            known = {column.name for column in self.tables[begun.db, begun.table].properties}
-            if unknown := sorted({name for row in begun.rows for name in row} - known):
+            columns = self.tables[begun.db, begun.table].properties
+            sent = read_rows(body, options)
+            rows = [{column.name: row.get(column.name) for column in columns} for row in sent]
+            required = [column.name for column in columns if column.is_nullable == "No"]
+            begun.rows = [row for row in rows if all(row[name] is not None for name in required)]
+            begun.filtered = len(rows) - len(begun.rows)
+            if begun.filtered > options.max_filter_ratio * len(rows):
                 begun.state = LoadState.ABORTED
-                return self._answer(begun, "Fail", f"unknown column {', '.join(unknown)}")
+                return self._answer(begun, "Fail", "[DATA_QUALITY_ERROR]too many filtered rows")
             if begun.two_phase:
                 begun.state = LoadState.PRECOMMITTED
             else:
@@ -193,8 +198,9 @@ class MemorySink:
             two_phase_commit="true" if begun.two_phase else "false",
             status=status,
             message=message,
-            number_total_rows=rows,
+            number_total_rows=rows + begun.filtered,
             number_loaded_rows=rows if status != "Fail" else 0,
+            number_filtered_rows=begun.filtered,
         )
 
 
