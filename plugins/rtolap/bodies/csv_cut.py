@@ -65,7 +65,7 @@ def _fields(
         count, done = len(places), len(text)
     ends = places[:count]
     starts = np.zeros(count, np.int64)
-    starts[1:] = ends[:-1] + widths[: count - 1]
+    starts[1:] = ends[:-1] + widths[: max(count - 1, 0)]
     firsts = np.zeros(len(ends_of_lines), np.int64)
     firsts[1:] = ends_of_lines[:-1] + 1
     line_starts, line_ends = starts[firsts], ends[ends_of_lines]

@@ -6,8 +6,9 @@ be computed for a row is null there.
 
 from __future__ import annotations
 
-import warnings
+import threading
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import duckdb
@@ -16,10 +17,8 @@ from sqlglot import exp
 
 from rtolap.base.errors import Corrupted, DefinitionError, Unavailable
 from rtolap.bodies.clauses import Expression
+from rtolap.bodies.options import OFFSET
 from rtolap.format.groups import single_chunk
-
-# A copy of a batch, whose size is bounded.
-warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
 _NUMERIC = (
     exp.Add,
@@ -88,25 +87,36 @@ _TEXTS = (
     exp.MD5,
 )
 _SOURCE = "rows"
+_OPENING = threading.Lock()
+
+
+@cache
+def _database(memory_bytes_max: int) -> Any:
+    """One for all loads: opening it costs much, and its limit holds for their sum."""
+    connection: Any = duckdb.connect(
+        ":memory:",
+        config={
+            "memory_limit": f"{memory_bytes_max}B",
+            "threads": "1",
+            "enable_external_access": "false",
+            "python_enable_replacements": "false",
+            "autoload_known_extensions": "false",
+            "autoinstall_known_extensions": "false",
+        },
+    )
+    connection.execute("SET GLOBAL TimeZone = 'UTC'")
+    connection.execute("SET lock_configuration = true")
+    return connection
 
 
 class Engine:
     """Of one load and thread; `close` when done."""
 
     def __init__(self, memory_bytes_max: int, zone: str) -> None:
-        self._connection: Any = duckdb.connect(
-            ":memory:",
-            config={
-                "memory_limit": f"{memory_bytes_max}B",
-                "threads": "1",
-                "enable_external_access": "false",
-                "python_enable_replacements": "false",
-                "autoload_known_extensions": "false",
-                "autoinstall_known_extensions": "false",
-            },
-        )
-        self._connection.execute("SET TimeZone = ?", [zone])
-        self._connection.execute("SET lock_configuration = true")
+        """`zone`: whose clocks instants are shown by."""
+        self.zone = zone
+        with _OPENING:
+            self._cursor: Any = _database(memory_bytes_max).cursor()
 
     def query(self, sql: str, columns: Sequence[pa.Array]) -> list[pa.Array]:
         """`sql` reads `rows`, whose columns are `c0`, `c1`, …; one array a result column, in order.
@@ -114,10 +124,9 @@ class Engine:
         Raises DefinitionError for what does not bind, Unavailable beyond the memory limit.
         """
         table = pa.table(list(columns), names=[f"c{place}" for place in range(len(columns))])
-        cursor = self._connection.cursor()
         try:
-            cursor.register(_SOURCE, table)
-            found = cursor.execute(sql).to_arrow_table().combine_chunks()
+            self._cursor.register(_SOURCE, table)
+            found = self._cursor.sql(sql).to_arrow_table().combine_chunks()
         except duckdb.OutOfMemoryException as error:
             raise Unavailable("the expressions of a load need too much memory", found=_line(error)) from error
         except (duckdb.InternalException, duckdb.FatalException) as error:
@@ -125,11 +134,11 @@ class Engine:
         except duckdb.Error as error:
             raise DefinitionError("an expression that cannot be computed", found=_line(error)) from error
         finally:
-            cursor.close()
+            self._cursor.unregister(_SOURCE)
         return [single_chunk(column) for column in found.columns]
 
     def close(self) -> None:
-        self._connection.close()
+        self._cursor.close()
 
 
 class Computed:
@@ -149,7 +158,9 @@ class Computed:
                 )
             places[name] = len(places)
         self._names = tuple(places)
-        written = [_engine_sql(expression.tree, places, types) for expression in expressions.values()]
+        written = [
+            _engine_sql(expression.tree, places, types, engine.zone) for expression in expressions.values()
+        ]
         self._sql = f"SELECT {', '.join(f'TRY({one})' for one in written)} FROM {_SOURCE}"
         self._results = tuple(expressions)
         #: of the results
@@ -165,7 +176,9 @@ class Computed:
         return dict(zip(self._results, self._engine.query(self._sql, given), strict=True))
 
 
-def _engine_sql(tree: exp.Expr, places: Mapping[str, int], types: Mapping[str, pa.DataType]) -> str:
+def _engine_sql(
+    tree: exp.Expr, places: Mapping[str, int], types: Mapping[str, pa.DataType], zone: str
+) -> str:
     tree = exp.Paren(this=tree.copy())
     for node in list(tree.find_all(exp.Column)):
         name = str(node.name)
@@ -175,7 +188,20 @@ def _engine_sql(tree: exp.Expr, places: Mapping[str, int], types: Mapping[str, p
     for cast in list(tree.find_all(exp.Cast)):
         if not isinstance(cast, exp.TryCast):
             cast.replace(exp.TryCast(this=cast.this, to=cast.to))
+    for instant in list(tree.find_all(exp.UnixToTime)):
+        instant.replace(_shown(instant.copy(), zone))
     return str(tree.sql(dialect="duckdb"))
+
+
+def _shown(instant: exp.Expr, zone: str) -> exp.Expr:
+    """An instant as the zone's clocks show it."""
+    offset = OFFSET.fullmatch(zone)
+    if offset is None:
+        return exp.AtTimeZone(this=instant, zone=exp.Literal.string(zone))
+    minutes = int(f"{offset[1]}{int(offset[2]) * 60 + int(offset[3])}")
+    shift = exp.Interval(this=exp.Literal.string(str(minutes)), unit=exp.var("MINUTE"))
+    plain = exp.cast(instant, exp.DataType.Type.TIMESTAMP)
+    return exp.paren(exp.Add(this=plain, expression=shift), copy=False)
 
 
 def _wanted(column: exp.Expr, is_text: bool, types: Mapping[str, pa.DataType]) -> str | None:

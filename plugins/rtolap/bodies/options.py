@@ -58,7 +58,7 @@ _BOOLEANS = {"true": True, "false": False}
 _HEX = re.compile(r"\\x([0-9a-fA-F]{2})|(\\[tnr])")
 _ESCAPES = {"\\t": b"\t", "\\n": b"\n", "\\r": b"\r"}
 _HEX_WHOLE = re.compile(r"0[xX]([0-9a-fA-F]{2})+")
-_OFFSET = re.compile(r"([+-])(\d{1,2}):(\d{2})")
+OFFSET = re.compile(r"([+-])([01]\d):([0-5]\d)")
 _SEPARATOR_BYTES_MAX = 64
 _SKIP_LINES_MAX = 1_000_000
 
@@ -207,7 +207,7 @@ def _compression(headers: Mapping[str, str]) -> Compression | None:
 def _timezone(headers: Mapping[str, str]) -> str:
     """The name of a zone, or `+08:00`."""
     written = headers.get("timezone", "").strip() or "UTC"
-    if _OFFSET.fullmatch(written):
+    if OFFSET.fullmatch(written):
         return written
     try:
         ZoneInfo(written)
