@@ -1,0 +1,475 @@
+"""What a loader cannot decide by itself stops it, under a name; and what it can, does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from rtolap.base.clock import ManualClock
+from rtolap.base.errors import NotLeader, NotYet, Refused, RtolapError, Unavailable
+from rtolap.ledger.database import Ledger
+from rtolap.ledger.load_jobs import LoadJobs, LoadJobState
+from rtolap.ledger.offsets import OffsetsRecords
+from rtolap.loader.job import JobConfig, write_config
+from rtolap.loader.memory_sink import MemorySink
+from rtolap.loader.ownership import LEASE_MS
+from rtolap.loader.rejects import FileBox
+from rtolap.loader.settle import FAILS_MAX, PATIENCE_S, Outcome, Settler
+from rtolap.loader.states import StopCause, Stopped
+from rtolap.loader.work import Work, begin
+from rtolap.model.loader import Loader, LoaderBatch, LoaderRejects, LoaderSink
+from rtolap.stream.consumer import Batch, OutRecord
+from rtolap.stream.memory import MemoryConsumer
+from rtolap.stream.memory_broker import MemoryBroker
+from rtolap.stream.rejects import Rejects
+from rtolap.wire.stream_load import LoadAnswer, LoadState, SchemaColumn, SendOptions, TableSchema
+
+COLUMNS = (SchemaColumn("k", "BIGINT", is_nullable="No"), SchemaColumn("v", "BIGINT"))
+
+
+class Box:
+    def __init__(self) -> None:
+        self.kept: list[tuple[int, int, str]] = []
+        self.error: Exception | None = None
+
+    def keep(self, topic: str, batch: Batch, rejects: Rejects) -> None:
+        if self.error is not None:
+            raise self.error
+        for place, reason in zip(rejects.index.tolist(), rejects.reason, strict=True):
+            self.kept.append((int(batch.partitions[place]), int(batch.offsets[place]), reason))
+
+    def close(self) -> None:
+        return
+
+
+class World:
+    """A topic `t` of two partitions, a table d.t, a job j; batches of two records."""
+
+    def __init__(self, ledger: Ledger, clock: ManualClock) -> None:
+        self.clock, self.box = clock, Box()
+        self.jobs, self.records = LoadJobs(ledger), OffsetsRecords(ledger)
+        self.broker = MemoryBroker()
+        self.broker.create("t", 2)
+        self.sink: Any = MemorySink()
+        self.sink.tables["d", "t"] = TableSchema(properties=COLUMNS)
+        self.owner = 0
+
+    def create(self, **changes: Any) -> None:
+        plain = Loader(name="j", topic="t", database="d", table="t", batch=LoaderBatch(rows=2))
+        loader = msgspec.structs.replace(plain, **changes)
+        self.jobs.create("j", "d", "t", "t", write_config(JobConfig(loader)))
+        self.jobs.set_state("j", LoadJobState.RUNNING, "")
+
+    def start(self) -> Work:
+        """A new process, after the one before is surely gone."""
+        self.clock.advance_ms(LEASE_MS + 1)
+        self.owner += 1
+        return begin(
+            "j",
+            f"p{self.owner}",
+            self.jobs,
+            self.records,
+            self.sink,
+            lambda loader: MemoryConsumer(self.broker, loader.topic),
+            self.box,
+            self.clock,
+        )
+
+    def produce(self, *values: bytes | int, partition: int = 0) -> None:
+        for value in values:
+            text = value if isinstance(value, bytes) else b'{"k": %d, "v": 1}' % value
+            self.broker.append("t", OutRecord(text, partition=partition))
+
+    def keys(self) -> list[int]:
+        return sorted(row["k"] for row in self.sink.rows("d", "t"))
+
+
+def load_all(work: Work, rounds: int = 20) -> Settler:
+    settler = work.settler()
+    for _ in range(rounds):
+        work.source.step(0.0)
+        work.settle_once(settler)
+    return settler
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    clock = ManualClock(1_000_000)
+    with Ledger.open("sqlite://", clock=clock, sleep=lambda _: None) as ledger:
+        yield World(ledger, clock)
+
+
+def stopped_by(act: Callable[[], object]) -> StopCause:
+    with pytest.raises(Stopped) as stopped:
+        act()
+    assert str(stopped.value).startswith(f"{stopped.value.cause}: ")
+    return stopped.value.cause
+
+
+# --- the topic ----------------------------------------------------------------------------------------
+
+
+def test_what_retention_took_before_it_was_read_is_not_skipped(world: World) -> None:
+    world.create()
+    world.produce(1, 2, 3, 4)
+    work = world.start()
+    world.broker.logs("t")[0].start = 2
+    assert stopped_by(lambda: work.source.step(0.0)) is StopCause.OFFSETS_GONE
+
+
+def test_a_topic_that_was_created_anew_is_not_read_from_where_the_old_one_was(world: World) -> None:
+    world.create()
+    world.produce(1, 2, 3, 4)
+    load_all(world.start())
+    world.broker.delete("t")
+    world.broker.create("t", 2)
+    assert stopped_by(lambda: world.start().source.step(0.0)) is StopCause.OFFSETS_BEYOND
+
+
+def test_a_recorded_range_that_retention_took_is_named(world: World) -> None:
+    world.create()
+    world.produce(1, 2)
+    world.start().source.step(0.0)  # recorded, never sent
+    log = world.broker.logs("t")[0]
+    log.start = 1
+    del log.offsets[:1], log.records[:1]
+    work = world.start()
+    assert stopped_by(lambda: work.settle_once(work.settler())) is StopCause.RANGE_GONE
+    assert world.keys() == []
+
+
+def test_a_recorded_range_that_reads_otherwise_is_not_sent_again(world: World) -> None:
+    world.create()
+    world.produce(1, 2)
+    work = world.start()
+    work.source.step(0.0)
+    world.sink.down = True
+    assert work.settle_once(work.settler()) is Outcome.AGAIN  # noted as sent, and nobody knows
+    world.sink.down = False
+    log = world.broker.logs("t")[0]
+    del log.offsets[:1], log.records[:1]  # compaction
+    again = world.start()
+    assert stopped_by(lambda: again.settle_once(again.settler())) is StopCause.RANGE_CHANGED
+
+
+def test_gaps_of_compaction_and_transactions_are_no_rows_and_no_hole(world: World) -> None:
+    world.create()
+    world.produce(1)
+    world.broker.skip("t", 0, 3)
+    world.produce(2, 3)
+    world.broker.skip("t", 0, 1)
+    load_all(world.start())
+    world.clock.advance_ms(10_000)
+    work = world.start()
+    load_all(work)
+    world.clock.advance_ms(10_000)
+    load_all(work)
+    assert world.keys() == [1, 2, 3]
+    records = world.records.all("j")
+    for before, after in pairwise(records):
+        assert before.end_offsets == after.start_offsets
+    assert sum(record.row_count or 0 for record in records) == 3
+
+
+def test_a_partition_that_is_new_is_read_from_its_beginning(world: World) -> None:
+    world.create(start="latest")
+    world.produce(1, 2)
+    work = world.start()
+    world.broker.logs("t").append(type(world.broker.logs("t")[0])())
+    world.produce(7, 8, partition=2)
+    world.clock.advance_ms(60_000)
+    load_all(work)
+    assert world.keys() == [7, 8]
+    assert world.records.all("j")[-1].end_offsets == {0: 2, 1: 0, 2: 2}
+
+
+def test_what_retention_took_of_a_new_partition_is_not_skipped(world: World) -> None:
+    world.create()
+    work = world.start()
+    log = type(world.broker.logs("t")[0])(start=5, end=9, offsets=[], records=[])
+    world.broker.logs("t").append(log)
+    world.clock.advance_ms(60_000)
+    assert stopped_by(lambda: work.source.step(0.0)) is StopCause.OFFSETS_GONE
+
+
+def test_a_topic_that_is_gone_is_named(world: World) -> None:
+    world.create()
+    work = world.start()
+    world.broker.delete("t")
+    assert stopped_by(lambda: work.source.step(0.0)) is StopCause.TOPIC_GONE
+
+
+def test_records_after_the_start_are_not_lost_with_a_process_that_recorded_nothing(world: World) -> None:
+    world.create(start="latest")
+    world.produce(1)
+    world.start()  # dies before it has read anything
+    world.produce(2, 3)
+    load_all(world.start())
+    assert world.keys() == [2, 3]
+
+
+# --- refused records ----------------------------------------------------------------------------------
+
+
+def test_no_refused_record_is_tolerated_unless_that_is_said(world: World) -> None:
+    world.create()
+    world.produce(1, b"{")
+    work = world.start()
+    work.source.step(0.0)
+    assert stopped_by(lambda: work.settle_once(work.settler())) is StopCause.TOO_MANY_REJECTS
+    assert world.keys() == []
+    assert world.box.kept == [(0, 1, "malformed_json")]
+
+
+def test_the_same_batch_goes_on_once_the_tolerance_is_raised(world: World) -> None:
+    world.create()
+    world.produce(1, b"{")
+    work = world.start()
+    work.source.step(0.0)
+    stopped_by(lambda: work.settle_once(work.settler()))
+    before = world.records.all("j")[-1]
+    world.clock.advance_ms(LEASE_MS + 1)
+    more = msgspec.structs.replace(work.loader, rejects=LoaderRejects(tolerance_percent=50))
+    world.jobs.reconfigure("j", write_config(JobConfig(more)))
+    load_all(world.start())
+    after = world.records.all("j")[-1]
+    assert (after.label, after.end_offsets, after.loaded) == (before.label, before.end_offsets, True)
+    assert (world.keys(), after.row_count, after.filtered_rows) == ([1], 1, 1)
+
+
+def test_a_batch_of_refused_records_only_is_loaded_without_a_request(world: World) -> None:
+    world.create(rejects=LoaderRejects(tolerance_percent=100))
+    world.produce(b"{", b"[]")
+    load_all(world.start())
+    last = world.records.all("j")[-1]
+    assert (last.loaded, last.row_count, last.attempts) == (True, 0, 0)
+    assert world.sink.labels("d") == {}
+
+
+def test_refused_records_that_cannot_be_kept_stop_the_loader(world: World) -> None:
+    world.create(rejects=LoaderRejects(tolerance_percent=100))
+    world.produce(1, b"{")
+    work = world.start()
+    work.source.step(0.0)
+    world.box.error = Unavailable("the broker is away")
+    assert work.settle_once(work.settler()) is Outcome.AGAIN
+    world.box.error = Refused("too large")
+    assert stopped_by(lambda: work.settle_once(work.settler())) is StopCause.REJECTS_NOT_KEPT
+    assert world.keys() == []
+
+
+def test_refused_records_in_a_file_are_whole_and_durable(tmp_path: Path, world: World) -> None:
+    path = tmp_path / "kept" / "j.jsonl"
+    world.box = FileBox(path)  # type: ignore[assignment]
+    world.create(rejects=LoaderRejects(tolerance_percent=100))
+    world.produce(1, b"\xff{")
+    load_all(world.start())
+    world.box.close()
+    (line,) = [msgspec.json.decode(line) for line in path.read_bytes().splitlines()]
+    assert (line["topic"], line["partition"], line["offset"], line["reason"]) == (
+        "t",
+        "0",
+        "1",
+        "invalid_utf8",
+    )
+    assert line["value"] == "/3s="
+
+
+# --- the sink -----------------------------------------------------------------------------------------
+
+
+class Refusing:
+    """A sink whose loads fail with these words."""
+
+    def __init__(self, sink: MemorySink, answer: LoadAnswer | RtolapError) -> None:
+        self._sink, self._answer = sink, answer
+        self.loads = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sink, name)
+
+    def load(self, *arguments: Any, **named: Any) -> LoadAnswer:
+        self.loads += 1
+        if isinstance(self._answer, RtolapError):
+            raise self._answer
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "cause", "loads"),
+    [
+        (LoadAnswer(message="no such backend"), StopCause.SINK_REFUSES, FAILS_MAX),
+        (Refused("not allowed"), StopCause.SINK_REFUSES, FAILS_MAX),
+        (LoadAnswer(message="[E-22]too many filtered rows"), StopCause.TOO_MANY_FILTERED, 1),
+    ],
+)
+def test_a_batch_that_fails_again_and_again_stops_the_loader(
+    world: World, answer: LoadAnswer | RtolapError, cause: StopCause, loads: int
+) -> None:
+    world.create()
+    world.produce(1, 2)
+    world.sink = sink = Refusing(world.sink, answer)
+    work = world.start()
+    work.source.step(0.0)
+    settler = work.settler()
+    for _ in range(loads):
+        assert work.settle_once(settler) is Outcome.AGAIN
+    assert stopped_by(lambda: work.settle_once(settler)) is cause
+    assert sink.loads == loads
+
+
+def test_a_sink_that_is_away_is_waited_for_but_not_for_ever(world: World) -> None:
+    world.create()
+    world.produce(1, 2)
+    work = world.start()
+    work.source.step(0.0)
+    settler = work.settler()
+    world.sink.down = True
+    for _ in range(50):
+        assert work.settle_once(settler) is Outcome.AGAIN
+        world.clock.advance_ms(1_000)
+    world.sink.down = False
+    work.ownership.renew()
+    assert work.settle_once(settler) is Outcome.SETTLED
+    world.produce(3, 4)
+    work.source.step(0.0)
+    world.sink.down = True
+    assert work.settle_once(settler) is Outcome.AGAIN
+    world.clock.advance_ms(int(PATIENCE_S * 1000) + 1)
+    assert stopped_by(lambda: work.settle_once(settler)) is StopCause.SINK_UNAVAILABLE
+
+
+def test_a_load_that_stays_under_way_is_waited_for_but_not_for_ever(world: World) -> None:
+    world.create(sink=LoaderSink(timeout_ms=10_000))
+    world.produce(1, 2)
+    world.start().source.step(0.0)
+    (record,) = [record for record in world.records.all("j") if not record.loaded]
+    work = world.start()
+    world.records.mark_sent(work.ownership.lease, record.sequence_id)
+    world.sink.begin("d", "t", record.label, SendOptions(), two_phase=False)
+    again = world.start()
+    settler = again.settler()
+    for _ in range(30):
+        assert again.settle_once(settler) is Outcome.AGAIN
+        world.clock.advance_ms(1_000)
+    assert world.keys() == []
+    world.clock.advance_ms(1_000)
+    assert stopped_by(lambda: again.settle_once(settler)) is StopCause.STUCK
+
+
+def test_a_label_of_somebody_else_is_not_taken_for_our_own(world: World) -> None:
+    world.create()
+    world.sink.load("d", "t", "j_1_1", b"", SendOptions(format="json"))
+    assert stopped_by(world.start) is StopCause.LABEL_FOREIGN
+    job = world.jobs.get("j")
+    assert (job.state, job.reason.partition(":")[0]) == (LoadJobState.FAILED, "label_foreign")
+
+
+def test_a_label_that_may_be_forgotten_is_not_taken_for_unused(world: World) -> None:
+    world.sink = MemorySink(keeps_labels=False)
+    world.sink.tables["d", "t"] = TableSchema(properties=COLUMNS)
+    world.create(sink=LoaderSink(label_kept_ms=3_600_000))
+    world.produce(1, 2)
+    work = world.start()
+    work.source.step(0.0)
+    world.sink.publishes_late = True
+    record = work.window.take()
+    assert record is not None
+    world.records.mark_sent(work.ownership.lease, record.sequence)
+    world.clock.advance_ms(3_600_001)
+    again = world.start()
+    assert stopped_by(lambda: again.settle_once(again.settler())) is StopCause.LABEL_FORGOTTEN
+
+
+def test_a_table_that_is_gone_stops_the_loader(world: World) -> None:
+    world.create()
+    world.sink.tables.clear()
+    assert stopped_by(world.start) is StopCause.TABLE_UNUSABLE
+
+
+def test_new_and_dropped_columns_are_followed_without_a_restart(world: World) -> None:
+    world.create()
+    work = world.start()
+    settler = work.settler()
+    world.produce(b'{"k": 1, "v": 1, "x": 5}', b'{"k": 2, "v": 1, "x": 6}')
+    work.source.step(0.0)
+    work.settle_once(settler)
+    world.sink.tables["d", "t"] = TableSchema(properties=(*COLUMNS[:1], SchemaColumn("x", "BIGINT")))
+    assert work.columns.refresh()
+    assert not work.columns.refresh()
+    world.produce(b'{"k": 3, "v": 1, "x": 7}', b'{"k": 4, "v": 1, "x": 8}')
+    work.source.step(0.0)
+    work.settle_once(settler)
+    assert world.sink.rows("d", "t") == [
+        {"k": 1, "v": 1},
+        {"k": 2, "v": 1},
+        {"k": 3, "x": 7},
+        {"k": 4, "x": 8},
+    ]
+
+
+# --- owners -------------------------------------------------------------------------------------------
+
+
+def test_nobody_else_takes_a_job_that_is_owned(world: World) -> None:
+    world.create()
+    work = world.start()
+    with pytest.raises(NotYet):
+        begin(
+            "j",
+            "another",
+            world.jobs,
+            world.records,
+            world.sink,
+            lambda loader: MemoryConsumer(world.broker, loader.topic),
+            world.box,
+            world.clock,
+        )
+    work.ownership.release()
+
+
+def test_who_has_lost_the_job_writes_and_sends_nothing_more(world: World) -> None:
+    world.create()
+    world.produce(1, 2)
+    old = world.start()
+    old.source.step(0.0)
+    new = world.start()
+    with pytest.raises(NotLeader):
+        old.settle_once(old.settler())
+    with pytest.raises(NotLeader):
+        old.fail(Stopped(StopCause.BROKEN, "no word of it"))
+    assert world.sink.labels("d") == {}
+    load_all(new)
+    assert world.keys() == [1, 2]
+    assert world.jobs.get("j").state is LoadJobState.RUNNING
+
+
+def test_labels_go_back_only_when_no_request_can_be_under_way(world: World) -> None:
+    world.create(sink=LoaderSink(timeout_ms=60_000))
+    world.produce(1, 2, 3, 4, 5, 6)
+    work = world.start()
+    load_all(work)
+    assert work.committer.round(world.clock.now_ms()) == 3
+    assert set(world.sink.labels("d")) == {"j_1_1", "j_1_2", "j_1_3"}
+    world.clock.advance_ms(60_001)
+    work.committer.round(world.clock.now_ms())
+    assert world.sink.labels("d") == {"j_1_3": LoadState.VISIBLE}
+    (left,) = world.records.all("j")
+    assert (left.sequence_id, left.committed) == (3, True)
+
+
+def test_a_job_that_is_defined_anew_has_labels_of_its_own(world: World) -> None:
+    world.create()
+    world.produce(1, 2)
+    work = world.start()
+    load_all(work)
+    work.ownership.release()
+    world.jobs.define_anew("j", write_config(JobConfig(work.loader, {0: 1})))
+    world.produce(3)
+    load_all(world.start())
+    assert world.keys() == [1, 2, 2, 3]
+    assert set(world.sink.labels("d")) == {"j_1_1", "j_2_1"}
