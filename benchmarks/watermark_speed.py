@@ -1,11 +1,13 @@
 """What the reports of ten thousand hosts cost the server, and what a decision does.
 
-    python -m benchmarks.watermark_speed [--hosts 10000] [--partitions 64] [--seconds 10] [--json]
+    python -m benchmarks.watermark_speed [--hosts 10000] [--partitions 64] [--seconds 10] [--growth]
+                                         [--scenarios] [--json]
 
 Simulated seconds: in each, every partition's report is applied and counted, rates are estimated anew and both
 rules decide. `one` has every host on one partition, as hosts that keep their order do; `all` every host on
 every partition. Time is CPU time of this thread; the share is of one core. Memory is that of the columns.
-`--growth` repeats it with ten times the hosts.
+`--growth` repeats it with ten times the hosts. `--scenarios` times the deficit rule's decision of every
+second of the fleets of `benchmarks.watermark_accuracy` instead, each once, as the server would.
 """
 
 from __future__ import annotations
@@ -17,9 +19,12 @@ from statistics import median
 
 import numpy as np
 from rtolap.watermark.progress import HostProgress
-from rtolap.watermark.rules import Deficit, HostPrecise
+from rtolap.watermark.rules import Decision, Deficit, HostPrecise
 from rtolap.watermark.snapshot import Snapshot
 from rtolap.watermark.weights import HostRates
+
+from benchmarks.watermark_accuracy.scenarios import SCENARIOS
+from benchmarks.watermark_accuracy.simulate import WINDOW_MS, simulate
 
 START_MS = 1_700_000_000_000
 
@@ -79,20 +84,62 @@ def measure(hosts: int, partitions: int, seconds: int, *, everywhere: bool) -> d
     }
 
 
+class Timed:
+    """The deficit rule; how long each of its decisions took."""
+
+    def __init__(self) -> None:
+        self.took_s: list[float] = []
+        self._rule = Deficit(100, WINDOW_MS)
+
+    def decide(self, snapshot: Snapshot) -> Decision:
+        began_s = time.thread_time()
+        decision = self._rule.decide(snapshot)
+        self.took_s.append(time.thread_time() - began_s)
+        return decision
+
+
+def measure_scenario(name: str, hosts: int) -> dict[str, object]:
+    rule = Timed()
+    simulate(SCENARIOS[name](1, hosts), {"deficit": rule})
+    took_us = np.array(rule.took_s) * 1e6
+    median_us, p10_us, p99_us = (round(float(np.quantile(took_us, at)), 1) for at in (0.5, 0.1, 0.99))
+    return {"scenario": name, "hosts": hosts, "median_us": median_us, "p10_us": p10_us, "p99_us": p99_us}
+
+
+def scenarios(hosts: int) -> list[dict[str, object]]:
+    found = []
+    for name in SCENARIOS:
+        one = measure_scenario(name, hosts)
+        found.append(one)
+        print(
+            f"{name:24} {hosts} hosts; decide, deficit: median {one['median_us']} µs, "
+            f"p10 {one['p10_us']} µs, p99 {one['p99_us']} µs",
+            flush=True,
+        )
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--hosts", type=int, default=10_000)
     parser.add_argument("--partitions", type=int, default=64)
     parser.add_argument("--seconds", type=int, default=10)
     parser.add_argument("--growth", action="store_true")
+    parser.add_argument("--scenarios", action="store_true")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
+    results = scenarios(arguments.hosts) if arguments.scenarios else costs(arguments)
+    if arguments.json:
+        print(json.dumps({"measurements": results}))
+
+
+def costs(arguments: argparse.Namespace) -> list[dict[str, object]]:
     sizes = [arguments.hosts] + ([10 * arguments.hosts] if arguments.growth else [])
-    results = []
+    results: list[dict[str, object]] = []
     for hosts in sizes:
         for everywhere in (False, True):
             one = measure(hosts, arguments.partitions, arguments.seconds, everywhere=everywhere)
-            results.append(one)
+            results.append({**one})
             print(
                 f"{hosts} hosts on {'all' if everywhere else 'one'} of {arguments.partitions} partitions, "
                 f"reported each second: {one['core_share']:.1%} of a core (apply {one['apply_ms']} ms, "
@@ -100,8 +147,7 @@ def main() -> None:
                 f"deficit {one['deficit_us']} µs; {one['memory_mib']} MiB",
                 flush=True,
             )
-    if arguments.json:
-        print(json.dumps({"measurements": results}))
+    return results
 
 
 if __name__ == "__main__":
