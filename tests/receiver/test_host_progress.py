@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from rtolap.format.schema import EVENT_MS, PARTITION
-from rtolap.receiver.host_progress import HostProgress, SavedHosts, heard, stated
+from rtolap.receiver.heard import heard, stated
+from rtolap.receiver.host_progress import HostProgress, SavedHosts
 from rtolap.stream.watermark_columns import UNKNOWN_MS, Statements
 from rtolap.wire.watermark import NAMELESS
 
@@ -143,3 +144,43 @@ def test_producers_that_state_watermarks_stand_for_hosts() -> None:
         )
     )
     assert progress.latest_ms() == {0: {"up": 50}, 1: {"up": 40}}
+
+
+def test_of_a_producer_the_latest_generation_counts_over_batches_and_restarts() -> None:
+    """Against a plain record of each statement; the largest watermark alone would believe a predecessor."""
+    for seed in range(100):
+        random_ = random.Random(seed)
+        progress, plain_ = HostProgress(), dict[tuple[int, str], tuple[int, int]]()
+        for _ in range(20):
+            told = {
+                (random_.randrange(2), random_.choice("pqr")): (
+                    random_.randrange(4),
+                    random_.choice((UNKNOWN_MS, random_.randrange(100))),
+                )
+                for _ in range(random_.randrange(4))
+            }
+            for key, one in told.items():
+                plain_[key] = max(plain_.get(key, one), one)
+            progress.took(stated(statements(told)))
+            if random_.random() < 0.2:
+                again = HostProgress()
+                again.recover(msgspec.json.decode(msgspec.json.encode(progress.saved()), type=SavedHosts))
+                progress = again
+            known = {key: one[1] for key, one in plain_.items() if one[1] != UNKNOWN_MS}
+            found = {
+                (partition, producer): at_ms
+                for partition, hosts in progress.latest_ms().items()
+                for producer, at_ms in hosts.items()
+            }
+            assert found == known, seed
+
+
+def statements(told: dict[tuple[int, str], tuple[int, int]]) -> Statements:
+    """(partition, producer) → (generation, watermark)."""
+    return Statements(
+        tuple(producer for _, producer in told),
+        np.array([partition for partition, _ in told], np.int64),
+        np.array([generation for generation, _ in told.values()], np.int64),
+        np.array([watermark_ms for _, watermark_ms in told.values()], np.int64),
+        np.zeros(len(told), np.bool_),
+    )

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 from rtolap.base.clock import ManualClock
 from rtolap.model.application import CubeWatermark
-from rtolap.receiver.host_progress import Heard, HostProgress
+from rtolap.receiver.heard import Heard
+from rtolap.receiver.host_progress import HostProgress
 from rtolap.receiver.takeover import Takeover
 from rtolap.receiver.watermark_reports import WatermarkReports
 from rtolap.testing.recorded_reports import RecordedReports
@@ -53,7 +54,7 @@ class World:
         )
 
     def read(self, partition: int, host: str, latest_ms: int) -> None:
-        row = np.array([partition], np.int64), np.array([latest_ms], np.int64), np.array([1], np.int64)
+        row = (np.array([one], np.int64) for one in (partition, latest_ms, 1, 0))
         self.hosts.took(Heard(pa.array([host]), *row))
 
 

@@ -7,8 +7,8 @@ further than its own record's timestamp. Whatever a state holds, this says; noth
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 import numpy as np
@@ -16,30 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rtolap.format.schema import EVENT_MS, PARTITION
-from rtolap.stream.watermark_columns import UNKNOWN_MS, Statements
-from rtolap.wire.watermark import HOST_NAME_MAX, NAMELESS
+from rtolap.receiver.heard import NEVER, Heard, Int64s
+from rtolap.wire.watermark import HOST_NAME_MAX
 
 log = logging.getLogger(__name__)
 
-Int64s = NDArray[np.int64]
-
-NEVER = -(2**63)
 HOSTS_MAX = 200_000  # as many as the watermark server takes of a source; more is a column that names no host
-
-
-@dataclass(frozen=True, slots=True)
-class Heard:
-    """Of one batch: row i is `hosts[i]` in `partitions[i]`. `events`: how many were read of it."""
-
-    hosts: pa.Array
-    partitions: Int64s
-    latest_ms: Int64s
-    events: Int64s
-
-    def without_events(self) -> Heard:
-        """Of heartbeats: they move progress, and are nothing to be counted."""
-        return replace(self, events=np.zeros_like(self.events))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,49 +34,13 @@ class PartitionProgress:
 
 
 class SavedHosts(msgspec.Struct, frozen=True):
-    """As a checkpoint keeps it: names once; per partition their indices, int32, and instants, int64, both
-    little-endian."""
+    """As a checkpoint keeps it: names once; per partition their indices, int32, instants, int64, and, where
+    they have any, generations, int64, all little-endian."""
 
     names: tuple[str, ...] = ()
     index: dict[int, bytes] = {}
     latest_ms: dict[int, bytes] = {}
-
-
-def heard(events: pa.Table, created_ms: Int64s | None, host_column: str | None) -> Heard:
-    """`events` as `stream.decode` gives them, `created_ms` the timestamp of each one's record, -1 for none.
-
-    Without a host column all events are of one nameless host. A host that is null stands as one row, too.
-    """
-    event_ms = np.asarray(events.column(EVENT_MS).to_numpy(), np.int64)
-    if created_ms is not None:
-        event_ms = np.where(created_ms < 0, event_ms, np.minimum(event_ms, created_ms))
-    table = pa.table({"partition": events.column(PARTITION), "at": event_ms})
-    if host_column is None:
-        hosts: pa.Array | pa.ChunkedArray = pa.repeat(pa.scalar(NAMELESS), len(table))
-    else:
-        hosts = events.column(host_column)
-    grouped = (
-        table.append_column("host", hosts)
-        .group_by(["partition", "host"], use_threads=False)
-        .aggregate([("at", "max"), ("at", "count")])
-    )
-    return Heard(
-        grouped.column("host").combine_chunks(),
-        np.asarray(grouped.column("partition").to_numpy(), np.int64),
-        np.asarray(grouped.column("at_max").to_numpy(), np.int64),
-        np.asarray(grouped.column("at_count").to_numpy(), np.int64),
-    )
-
-
-def stated(statements: Statements) -> Heard:
-    """Producers stand for hosts: each says itself how far it is in a partition."""
-    known = statements.watermarks_ms != UNKNOWN_MS
-    return Heard(
-        pa.array(statements.producers, pa.string()).filter(pa.array(known)),
-        statements.partitions[known],
-        statements.watermarks_ms[known],
-        np.zeros(int(known.sum()), np.int64),
-    )
+    generations: dict[int, bytes] = {}
 
 
 @dataclass(slots=True)
@@ -104,6 +50,7 @@ class _Columns:
     latest_ms: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     events: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
     changed: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
+    generations: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
 
     def grow(self, hosts: int) -> None:
         if hosts > self.latest_ms.size:
@@ -111,10 +58,21 @@ class _Columns:
             self.latest_ms = np.pad(self.latest_ms, (0, more), constant_values=NEVER)
             self.events = np.pad(self.events, (0, more))
             self.changed = np.pad(self.changed, (0, more))
+            self.generations = np.pad(self.generations, (0, more))
+
+    def take(self, at: Int64s, latest_ms: Int64s, events: Int64s, generations: Int64s) -> None:
+        """Of a generation the largest counts, and a later generation replaces the one before."""
+        stands = self.generations[at]
+        heard = generations >= stands
+        at, latest_ms, later = at[heard], latest_ms[heard], (generations > stands)[heard]
+        self.latest_ms[at] = np.where(later, latest_ms, np.maximum(self.latest_ms[at], latest_ms))
+        self.generations[at] = generations[heard]
+        self.events[at] += events[heard]
+        self.changed[at] = True
 
 
 class HostProgress:
-    """Owned by the core thread. Memory: 17 bytes per host and partition, and the names once."""
+    """Owned by the core thread. Memory: 25 bytes per host and partition, and the names once."""
 
     def __init__(self) -> None:
         self._warned = False
@@ -137,10 +95,7 @@ class HostProgress:
             rows = (batch.partitions == partition) & ~lost
             columns = self._partitions.setdefault(partition, _Columns())
             columns.grow(len(self._names))
-            where = at[rows]
-            columns.latest_ms[where] = np.maximum(columns.latest_ms[where], batch.latest_ms[rows])
-            columns.events[where] += batch.events[rows]
-            columns.changed[where] = True
+            columns.take(at[rows], batch.latest_ms[rows], batch.events[rows], batch.generations[rows])
         return hostless
 
     def take(self, partitions: Collection[int], *, whole: bool) -> dict[int, PartitionProgress]:
@@ -162,32 +117,38 @@ class HostProgress:
     # -- checkpoints ------------------------------------------------------------------------------------
 
     def saved(self) -> SavedHosts:
-        seen = {partition: (_seen(columns), columns) for partition, columns in self._partitions.items()}
+        seen = {partition: (_kept(columns), columns) for partition, columns in self._partitions.items()}
         return SavedHosts(
             names=tuple(self._names),
             index={partition: at.astype("<i4").tobytes() for partition, (at, _) in seen.items()},
             latest_ms={p: columns.latest_ms[at].astype("<i8").tobytes() for p, (at, columns) in seen.items()},
+            generations={
+                p: columns.generations[at].astype("<i8").tobytes()
+                for p, (at, columns) in seen.items()
+                if columns.generations.any()
+            },
         )
 
     def recover(self, saved: SavedHosts) -> None:
         self._names = list(saved.names)
         self._known = pa.array(self._names, pa.string())
-        self._partitions = dict(self._recovered(saved.index, saved.latest_ms))
+        self._partitions = dict(self._recovered(saved))
 
-    def _recovered(
-        self, index: Mapping[int, bytes], latest_ms: Mapping[int, bytes]
-    ) -> Iterator[tuple[int, _Columns]]:
-        for partition, packed in index.items():
+    def _recovered(self, saved: SavedHosts) -> Iterator[tuple[int, _Columns]]:
+        for partition, packed in saved.index.items():
             columns = _Columns()
             columns.grow(len(self._names))
-            columns.latest_ms[np.frombuffer(packed, "<i4")] = np.frombuffer(latest_ms[partition], "<i8")
+            at = np.frombuffer(packed, "<i4")
+            columns.latest_ms[at] = np.frombuffer(saved.latest_ms[partition], "<i8")
+            if partition in saved.generations:
+                columns.generations[at] = np.frombuffer(saved.generations[partition], "<i8")
             yield partition, columns
 
     # -- inside -----------------------------------------------------------------------------------------
 
     def _take(self, partition: int, whole: bool) -> PartitionProgress:
         columns = self._partitions.get(partition, _Columns())
-        at = _seen(columns) if whole else np.flatnonzero(columns.changed)
+        at = _seen(columns) if whole else np.flatnonzero(columns.changed & (columns.latest_ms != NEVER))
         taken = PartitionProgress(
             tuple(self._names[place] for place in at.tolist()), columns.latest_ms[at], columns.events[at]
         )
@@ -223,6 +184,10 @@ class HostProgress:
 
 def _seen(columns: _Columns) -> Int64s:
     return np.flatnonzero(columns.latest_ms != NEVER)
+
+
+def _kept(columns: _Columns) -> Int64s:
+    return np.flatnonzero((columns.latest_ms != NEVER) | (columns.generations > 0))
 
 
 def _sums(partitions: Int64s, events: Int64s) -> dict[int, int]:

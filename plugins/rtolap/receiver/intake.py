@@ -13,7 +13,7 @@ from rtolap.format.aggregate import merge_tables
 from rtolap.model.cube import Schema
 from rtolap.receiver.batch import batch_tables
 from rtolap.receiver.dead_letters import DeadLetterBox
-from rtolap.receiver.host_progress import Heard, heard, stated
+from rtolap.receiver.heard import Heard, heard, stated
 from rtolap.receiver.progress import Progress
 from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.tables import LocalSegment, LocalState, appended

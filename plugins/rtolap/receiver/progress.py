@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from rtolap.receiver.batch import BatchTables
 from rtolap.receiver.checkpoint import Checkpoint, PartitionCounters
 from rtolap.receiver.closing import Marks
-from rtolap.receiver.host_progress import Heard, HostProgress, SavedHosts
+from rtolap.receiver.heard import Heard
+from rtolap.receiver.host_progress import HostProgress, SavedHosts
 from rtolap.receiver.tables import LocalState
 
 _NONE = PartitionCounters()
