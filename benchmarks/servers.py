@@ -50,9 +50,18 @@ def create_topic(bootstrap: str, topic: str, partitions: int) -> None:
     admin.create_topics([NewTopic(topic, num_partitions=partitions, replication_factor=1)])[topic].result(30)
 
 
-def fill(bootstrap: str, topic: str, values: Sequence[bytes], *, partitions: int, times: int = 1) -> int:
+def fill(
+    bootstrap: str,
+    topic: str,
+    values: Sequence[bytes],
+    *,
+    partitions: int,
+    times: int = 1,
+    create: bool = True,
+) -> int:
     """Create the topic and send `values`, `times` over, spread evenly. Returns the number of records."""
-    create_topic(bootstrap, topic, partitions)
+    if create:
+        create_topic(bootstrap, topic, partitions)
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,

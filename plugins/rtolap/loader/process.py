@@ -63,6 +63,7 @@ class LoaderProcess:
         self._commit_s = commit_s
         self._stopping = threading.Event()
         self._paused = threading.Event()
+        self._resting = threading.Event()  # the consume role has seen that it is paused
         self._lock = threading.Lock()
         self._code: int | None = None
         self._columns_due_s = work.clock.monotonic_s() + COLUMNS_CHECK_S
@@ -74,7 +75,9 @@ class LoaderProcess:
             return "stopping"
         if self.work.window.is_recovering:
             return "recovering"
-        return "paused" if self._paused.is_set() else "loading"
+        if self._paused.is_set():
+            return "paused" if self._resting.is_set() else "pausing"
+        return "loading"
 
     def stop(self) -> None:
         """End; what is under way is finished or left to recovery. The job stays as it is wanted."""
@@ -117,8 +120,10 @@ class LoaderProcess:
         again = retrying(self._stopping)
         while not self._stopping.is_set():
             if self._paused.is_set():
+                self._resting.set()
                 self._stopping.wait(POLL_S)
             else:
+                self._resting.clear()
                 again(self._noting, lambda: self.work.source.step(POLL_S))
         self.work.source.close()
 

@@ -32,6 +32,8 @@ from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
 from rtolap.testing.stream_load_cluster import HOST, PASSWORD, USER, StreamLoadCluster
 from rtolap.wire.loader import LoaderStatus
 from rtolap.wire.stored_tables import TableName
+from rtolap.wire.stream_load import TableSchema
+from rtolap.wire.stream_load_client import StreamLoadClient
 
 DATABASE = "loads"
 _POLL_S = 0.1
@@ -81,6 +83,7 @@ class LoaderWorld:
         partitions: int = 2,
         two_phase: bool = False,
         batch: LoaderBatch = LoaderBatch(rows=400, interval_ms=300),
+        table: StoredTable | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         kafka, cluster = around.kafka.address, around.cluster
@@ -91,7 +94,7 @@ class LoaderWorld:
         self._admin = KafkaAdmin(kafka)
         self._admin.create_topic(name, partitions)
         self._producer = KafkaProducer(kafka)
-        cluster.tables.create(stored_table(name, model))
+        cluster.tables.create(table or stored_table(name, model))
         password = folder / "password"
         password.write_text(PASSWORD)
         self.loader = Loader(
@@ -153,6 +156,11 @@ class LoaderWorld:
     def add_partition(self) -> None:
         self._partitions += 1
         self._admin.add_partitions(self.name, self._partitions)
+
+    def schema(self) -> TableSchema:
+        sink = self.loader.sink
+        with StreamLoadClient(sink.urls, sink.user, PASSWORD) as client:
+            return client.schema(DATABASE, self.loader.table)
 
     def status(self) -> LoaderStatus:
         return self.access.status(self.access.jobs.get(self.name))

@@ -1,0 +1,167 @@
+"""A topic of JSON records into a duplicate table, end to end: loader, door and storage node.
+
+    python -m benchmarks.loader [--records 1000000] [--json]
+
+Ten columns, about 100 bytes of CSV a row; the records are JSON of twice that. Beside it, in the same run:
+
+consume   the bare loop over the same topic: the consumer that the loader uses, and nothing done with a record
+decode    records → the table's columns in Arrow, one thread
+loader    from the process's start until the last record is in the table; `cpu_s` of loader, door and node
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import msgspec
+import psutil
+from rtolap.ledger.database import Ledger
+from rtolap.loader.decode import RecordDecoder
+from rtolap.loader.target import target_of
+from rtolap.model.loader import LoaderBatch
+from rtolap.model.stored_table import StoredColumn, StoredTable
+from rtolap.stack.process import ManagedProcess
+from rtolap.stream.kafka import KafkaConsumer
+from rtolap.testing.loader_world import DATABASE, Around, LoaderWorld
+from rtolap.testing.stream_load_cluster import StreamLoadCluster
+from rtolap.wire.stored_tables import TableName
+
+from benchmarks.servers import fill, kafka
+
+PARTITIONS = 4
+COLUMNS = (
+    ("id", "bigint"),
+    ("at", "timestamp"),
+    ("host", "string"),
+    ("path", "string"),
+    ("status", "int"),
+    ("bytes", "bigint"),
+    ("cost", "decimal(10,2)"),
+    ("share", "double"),
+    ("user", "string"),
+    ("ok", "boolean"),
+)
+
+
+def record(number: int) -> bytes:
+    return msgspec.json.encode(
+        {
+            "id": number,
+            "at": f"2026-11-21 {number % 24:02}:{number % 60:02}:{number % 59:02}",
+            "host": f"web-{number % 50:03}.example",
+            "path": f"/shop/item/{number % 9973}",
+            "status": 200 + number % 5,
+            "bytes": number * 7 % 100_000,
+            "cost": f"{number % 1000}.{number % 100:02}",
+            "share": number % 997 / 997,
+            "user": f"user{number % 10_007}",
+            "ok": number % 3 == 0,
+        }
+    )
+
+
+def consume_rate(bootstrap: str, topic: str, records: int) -> float:
+    consumer = KafkaConsumer(bootstrap, topic, with_create_ms=True)
+    consumer.assign(dict.fromkeys(range(PARTITIONS), 0))
+    began_s, seen = time.perf_counter(), 0
+    while seen < records:
+        seen += len(consumer.poll(50_000, 1.0))
+    taken_s = time.perf_counter() - began_s
+    consumer.close()
+    return records / taken_s
+
+
+def measure(records: int, folder: Path) -> dict[str, float]:
+    with kafka() as bootstrap:
+        address = f"sqlite:///{folder / 'ledger.db'}"
+        cluster = StreamLoadCluster(folder / "cluster", address)
+        with Ledger.open(address) as ledger, cluster:
+            cluster.start(doors=1, nodes=1)
+            server = _Address(bootstrap)
+            around = Around(server, server, cluster, ledger, {"RTOLAP_LEDGER": address})  # type: ignore[arg-type]
+            return _measured(records, bootstrap, around, folder)
+
+
+class _Address:
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+
+def _measured(records: int, bootstrap: str, around: Around, folder: Path) -> dict[str, float]:
+    table = StoredTable(
+        database=DATABASE,
+        name="bench",
+        keys=("id",),
+        columns=tuple(StoredColumn(name, kind) for name, kind in COLUMNS),
+    )
+    world = LoaderWorld(
+        "bench",
+        "duplicate",
+        around,
+        folder,
+        partitions=PARTITIONS,
+        batch=LoaderBatch(rows=200_000, interval_ms=2_000),
+        table=table,
+    )
+    try:
+        block = min(records, 100_000)
+        values = [record(at) for at in range(block)]
+        times = records // block
+        filled = fill(bootstrap, "bench", values, partitions=PARTITIONS, times=times, create=False)
+        found = {"records": float(filled), "consume_rows_per_s": consume_rate(bootstrap, "bench", filled)}
+        found["decode_rows_per_s"] = _decode_rate(world, block)
+        began_s = time.perf_counter()
+        world.process.start()
+        ready_s = time.perf_counter() - began_s
+        world.wait_loaded(timeout_s=600.0)
+        taken_s = time.perf_counter() - began_s
+        found["loader_rows_per_s"] = filled / taken_s
+        found["loader_rows_per_s_after_start"] = filled / (taken_s - ready_s)
+        for name, process in {"loader": world.process, **around.cluster.processes}.items():
+            found[f"cpu_s_{name}"] = _cpu_s(process)
+        rows = len(world.cluster.rows(TableName(DATABASE, "bench"), ("id",)))
+        assert rows == filled, f"{rows} rows in the table of {filled} records"
+        return found
+    finally:
+        world.close()
+
+
+def _decode_rate(world: LoaderWorld, records: int) -> float:
+    values: list[bytes | None] = [record(at) for at in range(records)]
+    target = target_of(world.loader, world.schema())
+    decoder = RecordDecoder(target, record_bytes_max=1 << 20)
+    decoder.decode(values[:2_000])
+    began_s = time.perf_counter()
+    decoder.decode(values)
+    return records / (time.perf_counter() - began_s)
+
+
+def _cpu_s(process: ManagedProcess) -> float:
+    assert process.pid is not None
+    times = psutil.Process(process.pid).cpu_times()
+    return float(times.user + times.system)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="rtolap-bench-") as folder:
+        found = measure(arguments.records, Path(folder))
+    if arguments.json:
+        json.dump(found, sys.stdout)
+        return
+    for name, value in found.items():
+        print(f"{name:32} {value:14,.1f}")
+
+
+if __name__ == "__main__":
+    main()
