@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 from rtolap.base.errors import NotFound, NotYet, QueryError, Refused, Unauthorized, Unavailable
 from rtolap.storage.flight import StorageFlightServer
+from rtolap.storage.metrics import node_metrics
 from rtolap.storage.node import LocalNode
 from rtolap.storage.settings import StorageSettings
 from rtolap.testing.storage_rows import SCHEMA, read, rows, tablet
@@ -22,7 +23,9 @@ END = wire.PutEnd((wire.TabletRows(tablet(), 3),))
 def client(tmp_path: Path) -> Iterator[StorageClient]:
     settings = StorageSettings(loads_max=2)
     with LocalNode("a", tmp_path, lambda address: pytest.fail("nobody to ask"), settings) as node:
-        server = StorageFlightServer(node, host="127.0.0.1", port=0, token="secret")
+        server = StorageFlightServer(
+            node, host="127.0.0.1", port=0, token="secret", metrics=node_metrics(node)
+        )
         with StorageClient(f"127.0.0.1:{server.port}", "secret") as client:
             client.create(wire.CreateTablets((tablet(),), SCHEMA))
             yield client

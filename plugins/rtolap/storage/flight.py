@@ -10,10 +10,12 @@ import pyarrow as pa
 from pyarrow import flight
 
 from rtolap.base.errors import QueryError, Refused
+from rtolap.base.metrics import Metrics
 from rtolap.storage.load import Load
 from rtolap.storage.node import LocalNode
 from rtolap.wire import storage as wire
 from rtolap.wire.flight_door import TokenFactory, body_of, guarded, guarded_batches
+from rtolap.wire.flight_metrics import FlightCalls
 from rtolap.wire.storage_client import BatchStream
 
 
@@ -27,6 +29,7 @@ class StorageFlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pya
         host: str,
         port: int,
         token: str,
+        metrics: Metrics,
         tls: tuple[bytes, bytes] | None = None,
     ) -> None:
         """`tls`: PEM of the certificate chain and of its key."""
@@ -36,7 +39,7 @@ class StorageFlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pya
             f"{scheme}://{host}:{port}",
             auth_handler=None,
             tls_certificates=[tls] if tls else None,
-            middleware={"token": TokenFactory(token)},
+            middleware={"token": TokenFactory(token), "metrics": FlightCalls(metrics)},
         )
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:

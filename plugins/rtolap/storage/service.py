@@ -46,10 +46,11 @@ class StorageService:
             clients = StorageClients(token)
             closing.callback(clients.close)
             self.node = closing.enter_context(LocalNode(name, data, clients.at, self._settings))
-            self._server = StorageFlightServer(self.node, host=host, port=port, token=token)
+            metrics = node_metrics(self.node)
+            self._server = StorageFlightServer(self.node, host=host, port=port, token=token, metrics=metrics)
             closing.callback(self._server.shutdown)
             self.address = f"{host}:{self._server.port}"
-            self.metrics = MetricsServer(node_metrics(self.node), host=host, port=metrics_port, token=token)
+            self.metrics = MetricsServer(metrics, host=host, port=metrics_port, token=token)
             closing.callback(self.metrics.close)
             client = HeartbeatClient(doors, token)
             closing.callback(client.close)
