@@ -143,4 +143,6 @@ def _as_text(values: pa.Array) -> pa.StringArray:
         return values.cast(pa.int8()).cast(pa.string())
     if pa.types.is_binary(values.type):
         return text.utf8(values)
+    if pa.types.is_timestamp(values.type):  # a fraction only where there is one
+        return pc.replace_substring_regex(values.cast(pa.string()), r"\.0+$", "")
     return values if pa.types.is_string(values.type) else values.cast(pa.string())

@@ -188,8 +188,13 @@ def _engine_sql(
     for cast in list(tree.find_all(exp.Cast)):
         if not isinstance(cast, exp.TryCast):
             cast.replace(exp.TryCast(this=cast.this, to=cast.to))
+    for length in list(tree.find_all(exp.Length)):
+        if length.args.get("binary"):  # LENGTH counts bytes, CHAR_LENGTH characters
+            length.replace(exp.Anonymous(this="STRLEN", expressions=[length.this]))
     for instant in list(tree.find_all(exp.UnixToTime)):
-        instant.replace(_shown(instant.copy(), zone))
+        written = instant.args.get("format")
+        shown = _shown(exp.UnixToTime(this=instant.this), zone)
+        instant.replace(shown if written is None else exp.TimeToStr(this=shown, format=written))
     return str(tree.sql(dialect="duckdb"))
 
 
