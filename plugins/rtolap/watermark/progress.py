@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from rtolap.watermark.rereading import Rereading
 from rtolap.watermark.snapshot import NEVER, Indices, Instants, Mask
+from rtolap.watermark.zones import whole_hours_off
 
 _ABSENT = 2**63 - 1  # not active there: never the smallest
 _ROWS_FIRST = 64
@@ -27,12 +28,14 @@ _ROWS_FIRST = 64
 
 @dataclass(slots=True)
 class ProgressCounters:
-    """Since the start. What is counted here has changed nothing, but for replaced generations."""
+    """Since the start. What is counted here has changed nothing, but for replaced generations. `wrong_zone`:
+    of those `in_future`, whole hours ahead."""
 
     regressions: int = 0
     stale_reports: int = 0
     replaced_generations: int = 0
     in_future: int = 0
+    wrong_zone: int = 0
     negative: int = 0
     unknown_hosts: int = 0
     released: int = 0
@@ -207,6 +210,9 @@ class HostProgress:
         self.counters.unknown_hosts += int(np.count_nonzero(unknown))
         self.counters.negative += int(np.count_nonzero(negative & ~unknown))
         self.counters.in_future += int(np.count_nonzero(future & ~unknown))
+        if future.any():
+            ahead_ms = latest_ms[future & ~unknown] - now_ms
+            self.counters.wrong_zone += int(np.count_nonzero(whole_hours_off(ahead_ms)))
         return ~(unknown | negative | future)
 
     def _recombine(self, hosts: NDArray[np.integer], latest_ms: Instants | None) -> None:

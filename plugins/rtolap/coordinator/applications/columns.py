@@ -10,10 +10,6 @@ from numpy.typing import NDArray
 from rtolap.base.errors import DefinitionError
 from rtolap.wire.watermark import SourceReport
 
-_HOUR_MS = 3_600_000
-_ZONE_SLACK_MS = 120_000
-_ZONE_HOURS_MAX = 14
-
 
 @dataclass(frozen=True, slots=True)
 class Columns:
@@ -40,16 +36,6 @@ def columns(report: SourceReport) -> Columns:
                 f"{what} of {where} has a negative entry", expected="0 or more", found=int(column.min())
             )
     return Columns(index.astype(np.int32, copy=False), latest_ms.astype(np.int64, copy=False), events)
-
-
-def zone_hint(difference_ms: int) -> str:
-    """Whole hours off look like a clock in another time zone."""
-    hours = round(difference_ms / _HOUR_MS)
-    off = abs(difference_ms - hours * _HOUR_MS)
-    if not 1 <= abs(hours) <= _ZONE_HOURS_MAX or off > _ZONE_SLACK_MS:
-        return ""
-    side = "ahead" if hours > 0 else "behind"
-    return f"{abs(hours)} whole hours {side}: does it log local time as UTC?"
 
 
 def _read(data: bytes, kind: str, what: str) -> NDArray[np.int64]:

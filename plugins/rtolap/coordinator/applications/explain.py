@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from rtolap.coordinator.applications.columns import zone_hint
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.model.durations import format_duration
 from rtolap.watermark.missing import Behind, behind, missing
 from rtolap.watermark.snapshot import NEVER
+from rtolap.watermark.zones import zone_hint
 from rtolap.wire import watermark as wire
 
 _NAMED_MAX = 3  # hosts in a sentence

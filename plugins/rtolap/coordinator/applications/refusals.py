@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rtolap.coordinator.applications.columns import zone_hint
+from rtolap.watermark.zones import zone_hint
 from rtolap.wire.watermark import Refusal
 
 _NAMED_MAX = 5  # hosts named in one refusal
