@@ -86,9 +86,8 @@ class Running:
         self.code = self.process.run()
 
     def status(self) -> LoaderStatus:
-        return status_of(
-            self.jobs.get("j"), self.records.all("j"), self.process.work.log_ends(), self.process
-        )
+        asked_ms, ends = self.process.work.clock.now_ms(), self.process.work.log_ends()
+        return status_of(self.jobs.get("j"), self.records.all("j"), ends, self.process, asked_ms)
 
     def want(self, state: LoadJobState) -> None:
         self.jobs.set_state("j", state, "by the door")
@@ -132,6 +131,7 @@ def test_records_arrive_and_the_status_says_so(running: Running) -> None:
     assert (shown["rows_loaded"], shown["rows_rejected"], shown["pending"]) == (100, 0, 0)
     assert shown["log_ends"] == {"0": 50, "1": 50} == shown["loaded"]
     assert shown["rows_per_s"] > 0
+    assert abs(shown["event_ms_loaded"] - time.time() * 1000) < 60_000
     assert running.keys() == list(range(100))
 
 

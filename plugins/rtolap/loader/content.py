@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import itemgetter
 
 import numpy as np
@@ -20,6 +20,7 @@ class Content:
 
     batch: Batch
     bytes: int
+    latest_ms: dict[int, int] = field(default_factory=dict)  # partition -> its largest timestamp, where known
 
     @property
     def sha256(self) -> str:
@@ -47,7 +48,20 @@ def content_of(batches: Sequence[Batch], end: Offsets | None = None) -> Content:
         values = list(_taken(values, order.tolist()))
         partitions, offsets = partitions[order], offsets[order]
     size = sum(map(len, filter(None, values)))
-    return Content(Batch(values, partitions.astype(np.int32), offsets.astype(np.int64)), size)
+    kept = Batch(values, partitions.astype(np.int32), offsets.astype(np.int64))
+    return Content(kept, size, _latest_ms(batches))
+
+
+def _latest_ms(batches: Sequence[Batch]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for batch in batches:
+        if batch.create_ms is None:
+            continue
+        for partition in np.unique(batch.partitions).tolist():
+            latest_ms = int(batch.create_ms[batch.partitions == partition].max())
+            if latest_ms >= 0:
+                found[partition] = max(latest_ms, found.get(partition, latest_ms))
+    return found
 
 
 def _taken(values: list[bytes | None], order: list[int]) -> Sequence[bytes | None]:

@@ -135,7 +135,10 @@ class LoaderProcess:
 
     def _commit(self) -> None:
         while not self._stopping.wait(self._commit_s):
-            self._passing(lambda: self.work.committer.round(self.work.clock.now_ms()))
+            self._passing(self._commit_once)
+
+    def _commit_once(self) -> None:
+        self.work.progress.times.contiguous(self.work.committer.round(self.work.clock.now_ms()))
 
     def _keep(self) -> None:
         while True:

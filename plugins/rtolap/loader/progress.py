@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from rtolap.base.clock import Clock
 from rtolap.ledger.offsets import Loaded
+from rtolap.loader.event_times import EventTimes
 from rtolap.loader.window import Pending
 
 _RATE_S = 60.0
@@ -36,6 +37,7 @@ class Progress:
     """Thread-safe. Rates are over the last minute."""
 
     counts: Counts = field(default_factory=Counts)
+    times: EventTimes = field(default_factory=EventTimes)
     _recent: deque[tuple[float, int, int]] = field(default_factory=deque)
     _last_error: str = ""
     _last_loaded_ms: int | None = None

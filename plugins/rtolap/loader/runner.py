@@ -78,7 +78,8 @@ def run(
         process = LoaderProcess(work)
 
         def status() -> LoaderStatus:
-            return status_of(jobs.get(job_id), records.all(job_id), work.log_ends(), process)
+            asked_ms, ends = clock.now_ms(), work.log_ends()
+            return status_of(jobs.get(job_id), records.all(job_id), ends, process, asked_ms)
 
         def want(state: LoadJobState) -> None:
             jobs.set_state(job_id, state, f"asked to {state.lower()}")

@@ -252,6 +252,7 @@ class Settler:
     def _loaded(self, pending: Pending, said: Loaded) -> Outcome:
         pending.record = self._records.mark_loaded(self._ownership.lease, pending.sequence, said)
         self._progress.loaded(pending, said, self._clock)
+        self._progress.times.settled(pending.sequence, pending.content.latest_ms if pending.content else {})
         pending.content = None
         return Outcome.SETTLED
 

@@ -11,9 +11,14 @@ from rtolap.wire.loader import LoaderStatus
 
 
 def status_of(
-    job: LoadJob, records: tuple[OffsetsRecord, ...], log_ends: Offsets | None, process: LoaderProcess | None
+    job: LoadJob,
+    records: tuple[OffsetsRecord, ...],
+    log_ends: Offsets | None,
+    process: LoaderProcess | None,
+    asked_ms: int = 0,
 ) -> LoaderStatus:
-    """`log_ends` is None where the topic cannot be asked, `process` where it is not this one."""
+    """`log_ends`, as they were at `asked_ms` or later, is None where the topic cannot be asked; `process`
+    where it is not this one."""
     loaded: Offsets = {}
     sequence, last_ms, filtered, rows = None, None, 0, 0
     for record in records:
@@ -22,8 +27,11 @@ def status_of(
         loaded, sequence, last_ms = record.end_offsets, record.sequence_id, record.loaded_at_ms
     ends = log_ends or {}
     lag = sum(max(0, end - loaded.get(partition, 0)) for partition, end in ends.items())
-    error, rows_per_s, bytes_per_s = "", 0.0, 0.0
+    error, rows_per_s, bytes_per_s, event_ms = "", 0.0, 0.0, None
     if process is not None:
+        times = process.work.progress.times
+        times.contiguous(sequence)
+        event_ms = times.loaded_ms(loaded, log_ends, asked_ms)
         shown = process.work.progress.shown(process.work.clock)
         error, rows_per_s, bytes_per_s = shown.last_error, shown.rows_per_s, shown.bytes_per_s
         rows, filtered = shown.counts.rows_loaded, shown.counts.rows_rejected
@@ -49,6 +57,7 @@ def status_of(
         rows_rejected=filtered,
         rows_per_s=rows_per_s,
         bytes_per_s=bytes_per_s,
+        event_ms_loaded=event_ms,
         last_error=error,
         last_loaded_ms=last_ms,
     )
