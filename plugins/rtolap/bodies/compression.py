@@ -133,7 +133,9 @@ _SNAPPY_HEAD = b"\xff\x06\x00\x00sNaPpY"
 def _snappy(source: _Counted) -> Iterator[bytes]:
     """The framing format; its blocks unpack to at most 64 KiB each."""
     codec = pa.Codec("snappy")
-    held = b""
+    held = source.next()
+    if not held:
+        return
 
     def take(count: int) -> bytes:
         nonlocal held

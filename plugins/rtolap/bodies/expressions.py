@@ -13,6 +13,7 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 from sqlglot import exp
 
 from rtolap.base.errors import Corrupted, DefinitionError, Unavailable
@@ -173,7 +174,15 @@ class Computed:
         if not self._results:
             return {}
         given = [columns[name] for name in self._names] or [pa.nulls(rows)]
-        return dict(zip(self._results, self._engine.query(self._sql, given), strict=True))
+        found = [_finite(values) for values in self._engine.query(self._sql, given)]
+        return dict(zip(self._results, found, strict=True))
+
+
+def _finite(values: pa.Array) -> pa.Array:
+    """SQL has no NaN: what is none is null."""
+    if not pa.types.is_floating(values.type):
+        return values
+    return pc.if_else(pc.is_finite(values), values, pa.scalar(None, values.type))
 
 
 def _engine_sql(

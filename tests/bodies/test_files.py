@@ -1,0 +1,155 @@
+"""Parquet, ORC and Arrow bodies."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pyarrow as pa
+import pyarrow.orc
+import pyarrow.parquet
+import pytest
+from rtolap.base.errors import Corrupted, DefinitionError, Refused
+from rtolap.bodies.settings import BodySettings
+from rtolap.testing.body_tables import decoded, plain_schema, sketch_schema, unique_schema
+
+
+def parquet(table: pa.Table) -> bytes:
+    out = io.BytesIO()
+    pa.parquet.write_table(table, out)
+    return out.getvalue()
+
+
+def orc(table: pa.Table) -> bytes:
+    out = pa.BufferOutputStream()
+    pa.orc.write_table(table, out)
+    return bytes(out.getvalue())
+
+
+def arrow(table: pa.Table) -> bytes:
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, table.schema) as writer:
+        writer.write_table(table)
+    return bytes(out.getvalue())
+
+
+WRITERS = {"parquet": parquet, "orc": orc, "arrow": arrow}
+every_format = pytest.mark.parametrize(("layout", "write"), WRITERS.items())
+Write = Callable[[pa.Table], bytes]
+TABLE = pa.table(
+    {
+        "other": pa.array([[1], [2], [3]]),
+        "K": pa.array([1, 2, 1 << 40]),
+        "price": pa.array([Decimal("1.25"), None, Decimal("3.5")], pa.decimal128(12, 3)),
+        "at": pa.array([datetime(2024, 1, 31, 23, tzinfo=UTC)] * 3, pa.timestamp("us", "UTC")),
+    }
+)
+
+
+@every_format
+def test_columns_are_found_by_name_and_converted(layout: str, write: Write) -> None:
+    found = decoded(write(TABLE), unique_schema(), format=layout, timezone="Asia/Shanghai")
+    at = datetime(2024, 2, 1, 7)
+    assert found.rows == [
+        {"k": 1, "price": Decimal("1.25"), "s": "none", "at": at},
+        {"k": 2, "price": None, "s": "none", "at": at},
+    ]
+    ((number, text, reason),) = found.refused
+    assert (number, '"K": 1099511627776' in text) == (3, True)
+    assert reason.startswith("column(k) value is incorrect")
+
+
+@every_format
+def test_columns_may_be_renamed_computed_and_selected_by(layout: str, write: Write) -> None:
+    found = decoded(
+        write(TABLE),
+        plain_schema(),
+        format=layout,
+        columns="K, price, s = concat(price * 2, '!')",
+        where="k < 2",
+    )
+    assert found.rows == [{"k": 1, "s": "2.500!"}]
+    assert (found.unselected, len(found.refused), found.total) == (1, 1, 3)
+
+
+@every_format
+def test_a_file_with_another_schema_is_refused(layout: str, write: Write) -> None:
+    with pytest.raises(DefinitionError, match="column k has no default value"):
+        decoded(write(TABLE.drop_columns(["K"])), unique_schema(), format=layout)
+    with pytest.raises(DefinitionError, match=r"column k of the body has another type.*list"):
+        decoded(write(TABLE.select(["other"]).rename_columns(["k"])), unique_schema(), format=layout)
+    with pytest.raises(DefinitionError, match=r"the body lacks columns; expected nope"):
+        decoded(write(TABLE), plain_schema(), format=layout, columns="k, nope, s = nope")
+    if layout != "orc":
+        with pytest.raises(DefinitionError, match="names a column twice"):
+            decoded(write(TABLE.rename_columns(["k", "K", "a", "b"])), plain_schema(), format=layout)
+
+
+@every_format
+def test_a_damaged_file_fails(layout: str, write: Write) -> None:
+    body = write(TABLE)
+    for broken in (b"", b"1,a\n", body[: len(body) // 2], body[:-9], b"\0" * len(body)):
+        with pytest.raises((Corrupted, Refused)):
+            decoded(broken, unique_schema(), format=layout)
+
+
+@every_format
+def test_rows_come_in_batches(layout: str, write: Write) -> None:
+    body = write(pa.table({"k": pa.array(range(70_000), pa.int32())}))
+    found = decoded(body, plain_schema(), format=layout)
+    assert (len(found.rows), found.rows[-1]["k"]) == (70_000, 69_999)
+
+
+def test_a_file_that_unpacks_to_too_much_fails() -> None:
+    body = parquet(pa.table({"k": pa.repeat(pa.scalar(1, pa.int32()), 3_000_000)}))
+    settings = BodySettings(ratio_free_bytes=1 << 20, ratio_max=100)
+    with pytest.raises(Refused, match="unpacks to too much"):
+        decoded(body, plain_schema(), settings, format="parquet")
+
+
+def test_a_file_that_is_too_large_to_spool_fails() -> None:
+    with pytest.raises(Refused, match="too large for its format"):
+        decoded(parquet(TABLE), plain_schema(), BodySettings(spool_bytes_max=100), format="parquet")
+
+
+def test_a_batch_that_is_too_long_fails() -> None:
+    body = arrow(pa.table({"k": pa.array(range(10_000), pa.int32())}))
+    with pytest.raises(Refused, match="record batch is too long"):
+        decoded(body, plain_schema(), BodySettings(record_bytes_max=10_000), format="arrow")
+
+
+def test_text_in_files_follows_the_grammars_of_csv() -> None:
+    table = pa.table(
+        {
+            "k": pa.array(["1", "x", "3"]).dictionary_encode(),
+            "s": pa.array([b"a", b"b", b"\xff"], pa.large_binary()),
+        }
+    )
+    found = decoded(arrow(table), plain_schema(), format="arrow")
+    assert found.rows == [{"k": 1, "s": "a"}, {"k": 3, "s": None}]
+
+
+def test_sketches_come_as_they_are() -> None:
+    table = pa.table({"k": pa.array([1], pa.int32()), "users": pa.array([b"\x01\x02"])})
+    assert decoded(parquet(table), sketch_schema(), format="parquet").rows == [
+        {"k": 1, "users": b"\x01\x02", "ids": None}
+    ]
+
+
+def test_floats_and_dates_convert_exactly_or_not_at_all() -> None:
+    table = pa.table(
+        {
+            "k": pa.array([1.0, 2.5, 3.0]),
+            "price": pa.array([0.1, 1.0, float("nan")]),
+            "at": pa.array([19_753, 19_753, None], pa.date32()),
+        }
+    )
+    found = decoded(parquet(table), unique_schema(), format="parquet")
+    midnight = datetime(2024, 1, 31)
+    assert found.rows == [
+        {"k": 1, "price": Decimal("0.10"), "s": "none", "at": midnight},
+        {"k": 3, "price": None, "s": "none", "at": None},
+    ]
+    assert [number for number, _, _ in found.refused] == [2]
