@@ -74,8 +74,8 @@ def _reach(latest_ms: Instants, allowed_ms: float, window_ms: int) -> int:
         return BEYOND
     from_ms = last_ms - window_ms
     ahead_ms = np.maximum(sample_ms, from_ms) - from_ms
-    behind_ms = np.arange(1, ahead_ms.size + 1) * ahead_ms - np.cumsum(ahead_ms)  # of all before each of them
-    position = int(np.searchsorted(behind_ms, allowed_ms * sample_ms.size))
+    behind_ms = np.arange(1, ahead_ms.size + 1) * ahead_ms - ahead_ms.cumsum()  # of all before each of them
+    position = int(behind_ms.searchsorted(allowed_ms * sample_ms.size))
     position += 2 + position // 4
     return int(sample_ms[position]) if position < sample_ms.size else BEYOND
 
