@@ -15,6 +15,7 @@ from rtolap.testing.metadata_contract import eventually
 from rtolap.wire.watermark import Refusal, ReportAnswer, ReportBatch, UnitReport
 from rtolap.wire.watermark_client import WatermarkClient
 from rtolap.wire.watermark_pending import ROWS_MAX, Pending
+from rtolap.wire.watermark_unit import unfinished
 
 DECODE = msgspec.msgpack.Decoder(ReportBatch)
 
@@ -217,3 +218,31 @@ def test_what_an_earlier_owner_of_a_unit_says_in_the_same_client_is_void() -> No
     pending.work(UnitReport("sessions", "p", 0, None, generation=1))
     pending.work(UnitReport("sessions", "p", left=True, generation=1))
     assert pending.take("c", 1, 1, True).units == (UnitReport("sessions", "p", 0, 5, generation=2),)
+
+
+def test_unfinished_work_is_held_from_before_it_begins_until_it_has_succeeded(
+    leader: Leader, client: WatermarkClient
+) -> None:
+    def try_it(error: Exception | None) -> None:
+        with unfinished(client, "sessions", "job", oldest_work_ms=5, generation=2):
+            assert leader.units == {"job": 5}
+            if error is not None:
+                raise error
+
+    with pytest.raises(ValueError, match="the disk is full"):
+        try_it(ValueError("the disk is full"))
+    client.flush()
+    assert leader.units == {"job": 5}, "another try has to do it"
+    try_it(None)
+    client.flush()
+    assert leader.units == {"job": None}
+    assert {unit.generation for batch in leader.batches for unit in batch.units} == {2}
+
+
+def test_work_is_not_begun_while_nobody_holds_it(leader: Leader) -> None:
+    client = WatermarkClient(["http://a"], "token", "logs", every_s=0.01, transport=leader)
+    leader.up.clear()
+    work = unfinished(client, "sessions", "job", oldest_work_ms=5, timeout_s=0.2)
+    with pytest.raises(Unavailable), work:
+        pytest.fail("it has begun")
+    client.close(timeout_s=0.1)

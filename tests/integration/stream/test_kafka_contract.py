@@ -1,37 +1,18 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Producer
 from rtolap.stack.process import ManagedProcess
-from rtolap.stream.consumer import OutRecord, StreamConsumer
+from rtolap.stream.consumer import OutRecord, StreamProducer
 from rtolap.stream.kafka import KafkaConsumer
-from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
+from rtolap.stream.kafka_out import KafkaProducer
 from rtolap.testing.stream_contract import StreamContract, World, read, until
 
 pytestmark = pytest.mark.integration
 
 
 @pytest.fixture
-def world(kafka: str, unique_name: str) -> Iterator[World]:
-    opened: list[KafkaConsumer] = []
-
-    def consumer(topic: str) -> StreamConsumer:
-        opened.append(KafkaConsumer(kafka, topic, client_id="contract"))
-        return opened[-1]
-
-    def abort_a_transaction(topic: str, partition: int) -> None:
-        producer = Producer({"bootstrap.servers": kafka, "transactional.id": unique_name})
-        producer.init_transactions(20)
-        producer.begin_transaction()
-        producer.produce(topic, b"aborted", partition=partition)
-        producer.flush(20)
-        producer.abort_transaction(20)
-
-    producer = KafkaProducer(kafka)
-    yield World(unique_name, KafkaAdmin(kafka), producer, consumer, abort_a_transaction)
-    producer.close()
-    for each in opened:
-        each.close()
+def world(kafka: str, world_of: Callable[[StreamProducer], World]) -> World:
+    return world_of(KafkaProducer(kafka))
 
 
 class TestKafkaStream(StreamContract):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Producer
 from rtolap.stack.process import ManagedProcess
-from rtolap.stream.consumer import OutRecord, StreamConsumer
+from rtolap.stream.consumer import OutRecord, StreamProducer
 from rtolap.stream.kafka import KafkaConsumer
 from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
 from rtolap.stream.watermark_out import WatermarkedProducer
@@ -43,26 +42,8 @@ def watermarked(kafka: str, topic: str, mark: Mark, every_s: float | None) -> Wa
 
 
 @pytest.fixture
-def world(kafka: str, unique_name: str) -> Iterator[World]:
-    opened: list[KafkaConsumer] = []
-
-    def consumer(topic: str) -> StreamConsumer:
-        opened.append(KafkaConsumer(kafka, topic, client_id="contract"))
-        return opened[-1]
-
-    def abort_a_transaction(topic: str, partition: int) -> None:
-        other = Producer({"bootstrap.servers": kafka, "transactional.id": unique_name})
-        other.init_transactions(20)
-        other.begin_transaction()
-        other.produce(topic, b"aborted", partition=partition)
-        other.flush(20)
-        other.abort_transaction(20)
-
-    producer = watermarked(kafka, unique_name, Mark(), every_s=None)
-    yield World(unique_name, KafkaAdmin(kafka), producer, consumer, abort_a_transaction)
-    producer.close()
-    for each in opened:
-        each.close()
+def world(kafka: str, unique_name: str, world_of: Callable[[StreamProducer], World]) -> World:
+    return world_of(watermarked(kafka, unique_name, Mark(), every_s=None))
 
 
 class TestKafkaWatermarkedProducer(StreamContract):
