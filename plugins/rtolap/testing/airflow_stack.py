@@ -181,7 +181,12 @@ class AirflowStack:
             found = self.task(dag_id, run_id, task_id)
             return found if found["state"] in states else None
 
-        return wait_for(f"{dag_id}.{task_id} in {states}", look)
+        try:
+            return wait_for(f"{dag_id}.{task_id} in {states}", look)
+        except AssertionError as late:
+            found = self.task(dag_id, run_id, task_id)
+            said = self.log(found)[-3000:] if found["try_number"] else "it was never tried"
+            raise AssertionError(f"{late}: it is {found['state']}; {said}") from late
 
     def result(self, task: Mapping[str, Any]) -> Any:
         """What a task that has ended returned."""
