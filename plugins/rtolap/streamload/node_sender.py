@@ -49,7 +49,6 @@ class NodeSender:
         self._queue: deque[_Part | PutEnd] = deque()
         self._bytes = 0
         self._stream: RowStream | None = None
-        self._over = False
         self.failure: RtolapError | None = None
         self.answer: PutAnswer | None = None
         self._thread = Thread(target=self._run, name=f"load {head.txn_id} to {node}", daemon=True)
@@ -100,7 +99,7 @@ class NodeSender:
             log.info("transaction %d leaves node %s behind: %s", self._head.txn_id, self._node, error)
         self._queue.clear()
         self._bytes = 0
-        if self._stream is not None and not self._over:
+        if self._stream is not None:
             self._stream.cancel()
         self._changed.notify_all()
 
@@ -109,7 +108,6 @@ class NodeSender:
             self._send()
         except RtolapError as error:
             with self._changed:
-                self._over = True
                 self._fail(error)
         except Exception as error:
             log.exception("sending rows to node %s failed", self._node)
@@ -130,7 +128,7 @@ class NodeSender:
             if isinstance(item, PutEnd):
                 answer = stream.finish(item)
                 with self._changed:
-                    self.answer, self._over = answer, True
+                    self.answer = answer
                     self._changed.notify_all()
                 return
             stream.write(*item)

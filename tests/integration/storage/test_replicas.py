@@ -1,0 +1,196 @@
+"""Three storage nodes as processes, killed as by kill -9: loads go on, nothing is lost, nothing half there.
+
+Seeds: RTOLAP_STORAGE_SEEDS, by default 5. A failure names its seed; `RTOLAP_STORAGE_SEED=n` plays it again.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rtolap.base.errors import NotFound, NotYet, RtolapError, Unavailable
+from rtolap.model.stored_table import Buckets, StoredColumn, StoredTable
+from rtolap.testing.services import wait_for
+from rtolap.testing.stream_load_cluster import PASSWORD, TOKEN, USER, StreamLoadCluster
+from rtolap.wire.storage import ScanRequest, TabletId
+from rtolap.wire.storage_client import StorageClient
+from rtolap.wire.stored_tables import TableName
+from rtolap.wire.stream_load import LoadState, SendOptions
+from rtolap.wire.stream_load_client import StreamLoadClient
+
+SEEDS = (
+    [int(os.environ["RTOLAP_STORAGE_SEED"])]
+    if "RTOLAP_STORAGE_SEED" in os.environ
+    else list(range(int(os.environ.get("RTOLAP_STORAGE_SEEDS", "5"))))
+)
+NODES = ("node-0", "node-1", "node-2")
+OPTIONS = SendOptions(format="csv", headers={"column_separator": ","}, timeout_s=60)
+BATCHES, KILLS = 8, 3
+TIMEOUT_S = 60.0
+
+Rows = dict[int, int]
+
+
+@pytest.fixture(scope="module")
+def cluster(owned: None, server_folder: Path) -> Iterator[StreamLoadCluster]:
+    folder = server_folder / "replicas"
+    with StreamLoadCluster(folder, f"sqlite:///{folder / 'ledger.db'}") as running:
+        running.start(doors=1, nodes=len(NODES))
+        yield running
+
+
+@pytest.fixture
+def loads(cluster: StreamLoadCluster) -> Iterator[StreamLoadClient]:
+    with StreamLoadClient(cluster.urls, USER, PASSWORD) as client:
+        yield client
+
+
+@pytest.fixture
+def table(cluster: StreamLoadCluster) -> TableName:
+    """Rows of equal ids are summed: a row that counts twice, or not at all, shows."""
+    name = f"t_{uuid.uuid4().hex[:8]}"
+    definition = StoredTable(
+        database="d",
+        name=name,
+        model="aggregate",
+        keys=("id",),
+        columns=(StoredColumn("id", "int", nullable=False), StoredColumn("n", "bigint", aggregate="SUM")),
+        buckets=Buckets(2),
+    )
+    cluster.tables.create(definition)
+    return TableName("d", name)
+
+
+def csv(rows: Rows) -> bytes:
+    return "".join(f"{key},{n}\n" for key, n in rows.items()).encode()
+
+
+def kept_by(cluster: StreamLoadCluster, node: str, name: TableName) -> tuple[Rows, bool]:
+    """What this one node has of the table, and whether it has all that is visible."""
+    (view,) = cluster.tables.read_view((name,)).tables
+    found: Rows = {}
+    with StorageClient(cluster.processes[node].address, TOKEN) as client:
+        for part in view.partitions:
+            for tablet in part.tablets:
+                tablet_id = TabletId(view.table_id, name.db, name.name, part.range.name, tablet.bucket)
+                try:
+                    for batch in client.scan(ScanRequest(tablet_id, view.schema, part.version)):
+                        found.update(zip(*(column.to_pylist() for column in batch.columns), strict=True))
+                except (NotYet, NotFound, Unavailable):
+                    return found, False
+    return found, True
+
+
+def caught_up(cluster: StreamLoadCluster, node: str, name: TableName) -> Rows:
+    wait_for(f"{node} has caught up", lambda: kept_by(cluster, node, name)[1], TIMEOUT_S)
+    return kept_by(cluster, node, name)[0]
+
+
+def test_loads_go_on_without_one_of_three_nodes_and_it_catches_up(
+    cluster: StreamLoadCluster, loads: StreamLoadClient, table: TableName
+) -> None:
+    assert loads.load(table.db, table.name, f"{table.name}-0", csv({1: 1}), OPTIONS).status == "Success"
+    cluster.kill("node-1")
+    for number in range(1, 6):
+        answer = loads.load(table.db, table.name, f"{table.name}-{number}", csv({1: 1, number: 5}), OPTIONS)
+        assert answer.status == "Success", answer
+    cluster.restart("node-1")
+    expected = {1: 11, 2: 5, 3: 5, 4: 5, 5: 5}
+    for node in NODES:
+        assert caught_up(cluster, node, table) == expected, node
+
+
+def test_without_a_majority_a_load_is_aborted_and_nothing_is_visible(
+    cluster: StreamLoadCluster, loads: StreamLoadClient, table: TableName
+) -> None:
+    assert loads.load(table.db, table.name, f"{table.name}-0", csv({1: 1}), OPTIONS).status == "Success"
+    for node in NODES[1:]:
+        cluster.kill(node)
+    answer = loads.load(table.db, table.name, f"{table.name}-1", csv({1: 1, 2: 2}), OPTIONS)
+    assert answer.status == "Fail"
+    assert "succ replica num 1 < quorum replica num 2" in answer.message
+    assert loads.state(table.db, f"{table.name}-1") is LoadState.ABORTED
+    for node in NODES[1:]:
+        cluster.restart(node)
+    for node in NODES:
+        assert caught_up(cluster, node, table) == {1: 1}, node
+    again = loads.load(table.db, table.name, f"{table.name}-1", csv({1: 1, 2: 2}), OPTIONS)
+    assert again.status == "Success", again
+    for node in NODES:
+        assert caught_up(cluster, node, table) == {1: 2, 2: 2}, node
+
+
+class Killer:
+    """Kills nodes one after another, each at a moment of its own, and starts each again before the next."""
+
+    def __init__(self, cluster: StreamLoadCluster, rng: random.Random) -> None:
+        self._cluster, self._random = cluster, rng
+        self.killed: list[str] = []
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    @property
+    def running(self) -> bool:
+        return self._thread.is_alive()
+
+    def join(self) -> None:
+        self._thread.join(TIMEOUT_S)
+        assert not self._thread.is_alive()
+        if self.error is not None:
+            raise self.error
+
+    def _run(self) -> None:
+        try:
+            for _ in range(KILLS):
+                time.sleep(self._random.uniform(0.0, 0.4))  # the moment is what is drawn
+                node = self._random.choice(NODES)
+                self._cluster.kill(node)
+                self.killed.append(node)
+                time.sleep(self._random.uniform(0.0, 0.4))
+                self._cluster.restart(node)
+        except BaseException as error:  # noqa: BLE001 – for the thread of the test
+            self.error = error
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_whenever_nodes_are_killed_every_replica_equals_a_recount(
+    cluster: StreamLoadCluster, loads: StreamLoadClient, table: TableName, seed: int
+) -> None:
+    rng = random.Random(seed)
+    expected: Rows = {}
+    killer = Killer(cluster, rng)
+    number = 0
+    while number < BATCHES or killer.running:
+        rows = {rng.randint(1, 50): rng.randint(1, 9) for _ in range(rng.randint(1, 40))}
+        load_until_it_stands(loads, table, f"{table.name}-{number}", rows)
+        for key, n in rows.items():
+            expected[key] = expected.get(key, 0) + n
+        number += 1
+    killer.join()
+    assert len(killer.killed) == KILLS
+    for node in NODES:
+        assert caught_up(cluster, node, table) == expected, f"seed {seed}: {node} after {killer.killed}"
+
+
+def load_until_it_stands(loads: StreamLoadClient, table: TableName, label: str, rows: Rows) -> None:
+    """Under one label, as a loader does: sent again only when it is known not to stand."""
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        try:
+            answer = loads.load(table.db, table.name, label, csv(rows), OPTIONS)
+            if answer.status in ("Success", "Publish Timeout"):
+                return
+            state = loads.state(table.db, label)
+        except RtolapError:
+            state = loads.state(table.db, label)
+        if state in (LoadState.COMMITTED, LoadState.VISIBLE):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"label {label} never came to an end")

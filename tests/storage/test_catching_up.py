@@ -1,0 +1,128 @@
+"""How a node comes to what it has missed: from what it holds itself, by single versions, or whole."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rtolap.storage.settings import StorageSettings
+from rtolap.tablet.settings import TabletSettings
+from rtolap.testing.storage_nodes import InProcessNodes
+from rtolap.testing.storage_rows import SCHEMA, read, rows, tablet
+from rtolap.wire import storage as wire
+
+SETTINGS = StorageSettings(tablet=TabletSettings(compaction_files_min=3))
+T = tablet()
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[InProcessNodes]:
+    found = InProcessNodes(tmp_path, ("a", "b"), SETTINGS)
+    for node in found.nodes.values():
+        node.create(wire.CreateTablets((T,), SCHEMA))
+    yield found
+    found.close()
+
+
+def prepare(nodes: InProcessNodes, name: str, txn_id: int, *ids: int, note: str = "x") -> None:
+    stream = nodes.put(name, wire.PutHead(txn_id, SCHEMA), rows().schema)
+    stream.write(T, rows(*ids, note=note))
+    stream.finish(wire.PutEnd((wire.TabletRows(T, len(ids)),)))
+
+
+def publish(nodes: InProcessNodes, name: str, txn_id: int, version: int) -> bool:
+    return bool(nodes.nodes[name].publish(wire.Publish(txn_id, ((T, version),))).tablets)
+
+
+def catch_up(
+    nodes: InProcessNodes, name: str, *missed: tuple[int, int | None], sources: tuple[str, ...]
+) -> int:
+    wanted = tuple(wire.Missed(*each) for each in missed)
+    return nodes.nodes[name].catch_up(wire.CatchUp(T, SCHEMA, wanted, sources)).version
+
+
+def compact(nodes: InProcessNodes, name: str) -> None:
+    before = nodes.nodes[name].compactor.runs
+    for slot in nodes.nodes[name]._slots.all():
+        nodes.nodes[name].compactor.compact(slot)
+    assert nodes.nodes[name].compactor.runs > before
+
+
+def test_what_it_has_prepared_itself_needs_nobody(nodes: InProcessNodes) -> None:
+    prepare(nodes, "a", 7, 1)
+    prepare(nodes, "a", 8, 2)
+    assert catch_up(nodes, "a", (1, 7), (2, 8), sources=()) == 2
+    assert read(nodes.nodes["a"], T, 2) == [(1, "x"), (2, "x")]
+
+
+def test_single_versions_are_copied_and_what_it_holds_itself_is_not_replaced(nodes: InProcessNodes) -> None:
+    for version, txn_id in enumerate((7, 8, 9), 1):
+        prepare(nodes, "b", txn_id, 1, version, note=f"of {txn_id}")
+        publish(nodes, "b", txn_id, version)
+    prepare(nodes, "a", 8, 1, 2, note="of 8")
+    assert catch_up(nodes, "a", (1, 7), (2, None), (3, 9), sources=("b",)) == 3
+    for version in (1, 2, 3):
+        assert read(nodes.nodes["a"], T, version) == read(nodes.nodes["b"], T, version)
+    assert nodes.nodes["a"].status().tablets[0].floor == 0
+
+
+def test_a_compacted_tablet_is_copied_whole_and_votes_that_were_given_stay(nodes: InProcessNodes) -> None:
+    prepare(nodes, "a", 7, 1)
+    publish(nodes, "a", 7, 1)
+    prepare(nodes, "a", 50, 5)  # waits, and is not among what is copied
+    prepare(nodes, "a", 9, 3)  # waits, and is
+    for version, txn_id in enumerate((7, 8, 9), 1):
+        prepare(nodes, "b", txn_id, version)
+        publish(nodes, "b", txn_id, version)
+    compact(nodes, "b")
+    pinned = nodes.nodes["a"].scan(wire.ScanRequest(T, SCHEMA, 1))
+    assert catch_up(nodes, "a", (2, None), (3, None), sources=("b",)) == 3
+    assert read(nodes.nodes["a"], T, 3) == [(1, "x"), (2, "x"), (3, "x")]
+    assert nodes.nodes["a"].status().tablets[0].prepared == (50,)
+    assert sum(batch.num_rows for batch in pinned) == 1, "who read the old copy goes on"
+    nodes.stop("a")
+    nodes.start("a")
+    assert publish(nodes, "a", 50, 4)
+    assert read(nodes.nodes["a"], T, 4) == [(1, "x"), (2, "x"), (3, "x"), (5, "x")]
+
+
+def test_rows_deleted_by_later_ones_stay_deleted_in_a_copy(nodes: InProcessNodes) -> None:
+    for version, txn_id in enumerate((7, 8, 9, 10), 1):
+        prepare(nodes, "b", txn_id, 1, 2, note=f"of {txn_id}")
+        publish(nodes, "b", txn_id, version)
+        if version == 3:
+            compact(nodes, "b")
+    assert catch_up(nodes, "a", *((version, None) for version in range(1, 5)), sources=("b",)) == 4
+    assert read(nodes.nodes["a"], T, 4) == [(1, "of 10"), (2, "of 10")]
+    prepare(nodes, "a", 11, 2, note="of 11")
+    publish(nodes, "a", 11, 5)
+    assert read(nodes.nodes["a"], T, 5) == [(1, "of 10"), (2, "of 11")]
+
+
+def test_a_source_that_is_down_is_passed_over(nodes: InProcessNodes) -> None:
+    prepare(nodes, "b", 7, 1)
+    publish(nodes, "b", 7, 1)
+    assert catch_up(nodes, "a", (1, 7), sources=("nobody",)) == 0
+    assert catch_up(nodes, "a", (1, 7), sources=("nobody", "b")) == 1
+    assert catch_up(nodes, "a", (1, 7), sources=()) == 1  # again, harmless
+
+
+def test_a_stream_of_rows_that_have_come_another_way_is_given_up(nodes: InProcessNodes) -> None:
+    slow = nodes.put("a", wire.PutHead(7, SCHEMA), rows().schema)
+    slow.write(T, rows(1))
+    prepare(nodes, "b", 7, 1)
+    publish(nodes, "b", 7, 1)
+    assert catch_up(nodes, "a", (1, 7), sources=("b",)) == 1
+    with pytest.raises(Exception, match="is over"):
+        slow.finish(wire.PutEnd((wire.TabletRows(T, 1),)))
+    assert read(nodes.nodes["a"], T, 1) == [(1, "x")]
+    assert nodes.nodes["a"].status().tablets[0].prepared == ()
+
+
+def test_a_node_that_has_lost_its_tablet_makes_it_anew(nodes: InProcessNodes) -> None:
+    prepare(nodes, "b", 7, 1)
+    publish(nodes, "b", 7, 1)
+    nodes.nodes["a"].drop(wire.DropTablets((T,)))
+    assert catch_up(nodes, "a", (1, 7), sources=("b",)) == 1
+    assert read(nodes.nodes["a"], T, 1) == [(1, "x")]
