@@ -4,9 +4,9 @@
 
 Ten columns, about 100 bytes a row in CSV; one load of all the rows at a time, into a duplicate and into an
 aggregate table. `rows_per_s` is by the clock, from the first byte to the answer `Success`; `rows_per_core_s`
-by the processor time that door and node together have used. Beside it, in the same run, DuckDB copies the same
-bytes into a table on disk, with one thread. With `--body-gb` one more CSV body of that size is streamed, and
-the most memory that the two had is told.
+by the processor time that door and node have used. Beside it, in the same run, DuckDB copies the same
+bytes into a table on disk, with one thread. With `--body-gb` one more CSV body of that size is sent, and the
+most memory of the two is told.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from rtolap.base.metrics import Metrics
 from rtolap.base.metrics_http import serve_metrics
 from rtolap.streamload.authentication import Guard
 from rtolap.streamload.doors import Election
-from rtolap.streamload.http_load import TAKES_BODIES
+from rtolap.streamload.http_load import TAKES_BODIES, expects
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,8 @@ def make_app(
         if isinstance(error, Unauthorized):
             own_path = request.url.path.startswith(API)
             headers = {"WWW-Authenticate": "Bearer" if own_path else 'Basic realm="rtolap"'}
-            headers["Connection"] = "close"  # a body may be on its way, of which nothing is read
+            if expects(request):
+                headers["Connection"] = "close"
         return JSONResponse({**error.to_dict(), "msg": str(error)}, error.http_status, headers=headers)
 
     return app

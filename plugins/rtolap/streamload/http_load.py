@@ -56,6 +56,7 @@ def load_routes(door: LoadDoor) -> APIRouter:
     running = 0
 
     @router.put("/api/{db}/{table}/_stream_load")
+    @router.put("/api/{db}/{table}/_stream_load/")
     async def stream_load(request: Request, db: str, table: str) -> Response:
         nonlocal running
         door.guard.user(request)
@@ -67,10 +68,10 @@ def load_routes(door: LoadDoor) -> APIRouter:
             take = door.groups.run if _joins(request, wanted) else door.loads.run
         except RtolapError as error:
             label = request.headers.get("label", "")
-            return _answer(LoadAnswer(label=label, status="Fail", message=str(error)), body_left=True)
+            return _answer(LoadAnswer(label=label, status="Fail", message=str(error)), ends=expects(request))
         if running >= door.running_max:
             door.metrics.refused.inc()
-            return _too_many(running)
+            return _too_many(request, running)
         running += 1
         try:
             with door.metrics.running.track_inprogress():
@@ -85,7 +86,7 @@ def load_routes(door: LoadDoor) -> APIRouter:
                 finally:
                     feeding.cancel()
                     pipe.fail(Unavailable("the door shuts down"))  # its thread may still be waiting for more
-                return _answer(answer, body_left=not whole)
+                return _answer(answer, ends=not whole)
         finally:
             running -= 1
 
@@ -119,26 +120,33 @@ def _redirect(request: Request, election: Election) -> Response:
         master = election.master()
     except NotLeader as error:
         answer = LoadAnswer(label=request.headers.get("label", ""), status="Fail", message=str(error))
-        response = _answer(answer, body_left=True)
+        response = _answer(answer, ends=expects(request))
         response.status_code = 503
         response.headers["Retry-After"] = str(RETRY_AFTER_S)
         return response
     path = request.scope["raw_path"].decode("ascii")
     query = urlsplit(str(request.url)).query
     location = f"{master.body_url}{path}{'?' + query if query else ''}"
-    return Response(status_code=307, headers={"Location": location, "Connection": "close"})
+    ending = {"Connection": "close"} if expects(request) else {}
+    return Response(status_code=307, headers={"Location": location, **ending})
 
 
-def _too_many(running: int) -> Response:
+def _too_many(request: Request, running: int) -> Response:
     answer = LoadAnswer(status="Fail", message=f"too many loads run at this door: {running}")
-    response = _answer(answer, body_left=True)
+    response = _answer(answer, ends=expects(request))
     response.status_code = 429
     response.headers["Retry-After"] = str(RETRY_AFTER_S)
     return response
 
 
-def _answer(answer: LoadAnswer, *, body_left: bool) -> Response:
-    """`body_left`: what follows on the connection may be the rest of a body, so nothing else can."""
+def expects(request: Request) -> bool:
+    """Whether the client waits for a 100. If it gets something else, it may send the body or not: nobody can
+    tell what comes next on the connection. Who does not wait sends it, and the server throws it away."""
+    return "expect" in request.headers
+
+
+def _answer(answer: LoadAnswer, *, ends: bool) -> Response:
+    """`ends`: the connection, after it."""
     encoded = msgspec.json.format(msgspec.json.encode(answer), indent=4) + b"\n"
-    headers = {"Connection": "close"} if body_left else {}
+    headers = {"Connection": "close"} if ends else {}
     return Response(encoded, media_type="application/json", headers=headers)
