@@ -27,12 +27,13 @@ from typing import Self, TypeVar
 
 import msgspec
 import sqlalchemy as sa
-import tenacity
 
 from rtolap.base.clock import Clock, SystemClock
-from rtolap.base.errors import CommitConflict, CommitUnknown, DefinitionError, Unauthorized, Unavailable
+from rtolap.base.errors import CommitConflict
+from rtolap.ledger.address import checked_address, read_password
 from rtolap.ledger.dialects import Dialect, MySqlDialect, SqliteDialect
 from rtolap.ledger.migrations import MIGRATIONS, Migration, migrate
+from rtolap.ledger.patience import Patience, Transient, reason
 from rtolap.ledger.schema import applied_write
 
 log = logging.getLogger(__name__)
@@ -42,20 +43,9 @@ R = TypeVar("R")
 Connection = sa.Connection  # within a read or a write; its users need no more of SQLAlchemy than this
 
 PATIENCE_S = 30.0
-_PAUSE_S = 0.02
-_PAUSE_MAX_S = 1.0
 # A repetition comes within the patience of its caller; keys older than this are of no more use.
 KEY_KEPT_MS = 3_600_000
 _KEYS_FORGOTTEN_MAX = 10_000  # at a time, to hold few locks
-
-
-class _Transient(Exception):
-    """The attempt is to be repeated. `in_doubt`: its commit may be durable."""
-
-    def __init__(self, error: sa.exc.DBAPIError, *, in_doubt: bool) -> None:
-        super().__init__(_reason(error))
-        self.in_doubt = in_doubt
-        self.lost = error.connection_invalidated
 
 
 class Ledger:
@@ -73,8 +63,7 @@ class Ledger:
     ) -> None:
         self._engine = engine
         self._dialect = dialect
-        self._patience_s = patience_s
-        self._sleep = sleep
+        self._patience = Patience(dialect, patience_s, sleep)
         self._new_key = new_key
         one_connection = isinstance(engine.pool, sa.pool.StaticPool)
         self._one_at_a_time = RLock() if one_connection else nullcontext()
@@ -95,9 +84,9 @@ class Ledger:
 
         `clock` is that of the database where it is embedded; a server has its own. Raises DefinitionError.
         """
-        url = _checked(address)
+        url = checked_address(address)
         if password_file is not None:
-            url = url.set(password=_read_password(password_file))
+            url = url.set(password=read_password(password_file))
         dialect: Dialect
         if url.get_backend_name() == "sqlite":
             dialect = SqliteDialect(clock or SystemClock())
@@ -106,7 +95,9 @@ class Ledger:
             dialect = MySqlDialect()
         ledger = cls(dialect.create_engine(url), dialect, patience_s=patience_s, sleep=sleep)
         try:
-            ledger._repeat("bring the ledger's schema up to date", lambda: ledger._migrate(migrations))
+            ledger._patience.repeat(
+                "bring the ledger's schema up to date", lambda: ledger._migrate(migrations)
+            )
         except BaseException:
             ledger.close()
             raise
@@ -136,7 +127,7 @@ class Ledger:
                 with connection.begin():
                     return work(connection)
 
-        return self._repeat(what, attempt)
+        return self._patience.repeat(what, attempt)
 
     def write(
         self, what: str, kind: type[R], work: Callable[[sa.Connection], R], *, key: str | None = None
@@ -163,7 +154,7 @@ class Ledger:
                     self._roll_back(connection, transaction)
                 return result
 
-        return self._repeat(what, attempt)
+        return self._patience.repeat(what, attempt)
 
     def forget_keys(self) -> int:
         """Delete old keys of writes; returns their number."""
@@ -202,7 +193,7 @@ class Ledger:
         try:
             result = work(connection)
         except sa.exc.IntegrityError as error:
-            raise CommitConflict(f"{what}: a unique key is taken", found=_reason(error)) from error
+            raise CommitConflict(f"{what}: a unique key is taken", found=reason(error)) from error
         if result is not None:
             encoded = msgspec.json.encode(result).decode()
             connection.execute(sa.update(table).where(table.c.write_key == key).values(result=encoded))
@@ -218,14 +209,14 @@ class Ledger:
 
     def _in_doubt(self, error: sa.exc.DBAPIError) -> Exception:
         """The connection broke at a commit: the write is repeated, and finds its key if it stands."""
-        return _Transient(error, in_doubt=True)
+        return Transient(error, in_doubt=True)
 
     def _roll_back(self, connection: sa.Connection, transaction: sa.RootTransaction) -> None:
         try:
             transaction.rollback()
         except sa.exc.DBAPIError as error:
             # the server rolls back by itself what nobody committed; the error that led here goes on
-            log.debug("the ledger's connection broke during a rollback: %s", _reason(error))
+            log.debug("the ledger's connection broke during a rollback: %s", reason(error))
             connection.invalidate()
 
     def _migrate(self, migrations: tuple[Migration, ...]) -> None:
@@ -236,79 +227,3 @@ class Ledger:
     def _connection(self) -> Iterator[sa.Connection]:
         with self._one_at_a_time, self._engine.connect() as connection:
             yield connection
-
-    def _repeat(self, what: str, attempt: Callable[[], R]) -> R:
-        in_doubt = False
-
-        def once() -> R:
-            nonlocal in_doubt
-            try:
-                return attempt()
-            except _Transient as error:
-                in_doubt = in_doubt or error.in_doubt
-                raise
-            except sa.exc.DBAPIError as error:
-                if self._dialect.is_denied(error):
-                    raise Unauthorized(
-                        f"{what}: the database refuses the login", found=_reason(error)
-                    ) from None
-                if self._dialect.is_lost(error) or self._dialect.is_busy(error):
-                    raise _Transient(error, in_doubt=False) from error
-                raise
-
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(_Transient),
-            wait=tenacity.wait_random_exponential(multiplier=_PAUSE_S, max=_PAUSE_MAX_S),
-            stop=tenacity.stop_after_delay(self._patience_s),
-            sleep=self._sleep,
-            reraise=True,
-        )
-        try:
-            return retrying(once)
-        except _Transient as error:
-            kind = CommitUnknown if in_doubt else Unavailable
-            raise kind(
-                f"{what}: the ledger's database did not answer within {self._patience_s:g} s",
-                found=str(error),
-                action="read back before acting" if in_doubt else "try again later",
-            ) from error
-
-
-def _checked(address: str) -> sa.URL:
-    try:
-        url = sa.make_url(address)
-    except (sa.exc.ArgumentError, ValueError):
-        # without the address: what cannot be parsed may hold a password
-        raise DefinitionError(
-            "the ledger's address cannot be read",
-            expected="mysql://user@host:port/database or sqlite:///path",
-        ) from None
-    if url.password is not None:
-        raise DefinitionError(
-            "the ledger's address must not hold a password",
-            found=url.render_as_string(hide_password=True),
-            action="put it into a file and name the file",
-        )
-    if url.get_backend_name() not in ("mysql", "mariadb", "sqlite"):
-        raise DefinitionError(
-            "the ledger cannot use this kind of database",
-            expected="mysql, mariadb or sqlite",
-            found=url.get_backend_name(),
-        )
-    return url
-
-
-def _read_password(path: Path) -> str:
-    try:
-        return path.read_text().rstrip("\r\n")
-    except OSError as error:
-        raise DefinitionError(
-            "the password of the ledger's database cannot be read",
-            expected=f"a readable file {path}",
-            found=error.strerror,
-        ) from error
-
-
-def _reason(error: sa.exc.DBAPIError) -> str:
-    """The driver's own words, without the statement and its values."""
-    return str(error.orig)
