@@ -15,6 +15,7 @@ from rtolap.base.settings import Settings
 from rtolap.format.object_store import open_store
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.zookeeper import ZooKeeperStore
+from rtolap.receiver.assembly import CubeAssembly
 from rtolap.receiver.service import ReceiverService
 from rtolap.receiver.settings import ReceiverSettings
 from rtolap.stream.kafka import KafkaConsumer
@@ -71,12 +72,9 @@ def serve(
     store = ZooKeeperStore(
         settings.zookeeper, root=settings.zookeeper_root, session_timeout_s=settings.session_timeout_s
     )
-    service = ReceiverService(
+    cubes = CubeAssembly(
         receiver_id=receiver_id,
         replica_set=replica_set,
-        host=settings.host,
-        port=settings.receiver_port if port is None else port,
-        metrics_port=metrics_port,
         token=settings.token(),
         data_dir=data_dir or settings.data_dir / "receivers" / receiver_id,
         metadata=ClusterMetadata(store, clock),
@@ -101,6 +99,12 @@ def serve(
             disk_free_bytes_min=disk_free_bytes_min,
             idle_after_s=idle_after_s,
         ),
+    )
+    service = ReceiverService(
+        cubes,
+        host=settings.host,
+        port=settings.receiver_port if port is None else port,
+        metrics_port=metrics_port,
     )
     service.start()
     stopping.wait()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
@@ -30,45 +31,31 @@ log = logging.getLogger(__name__)
 OpenConsumer = Callable[[Table], StreamConsumer]
 
 
+@dataclass(frozen=True, kw_only=True)
 class CubeAssembly:
     """Of one receiver: what its cubes share."""
 
-    def __init__(
-        self,
-        *,
-        receiver_id: str,
-        replica_set: str,
-        data_dir: Path,
-        metadata: ClusterMetadata,
-        store: ObjectStore,
-        open_consumer: OpenConsumer,
-        producer: StreamProducer,
-        admin: TopicAdmin,
-        clock: Clock,
-        settings: ReceiverSettings,
-        token: str,
-    ) -> None:
-        self.receiver_id = receiver_id
-        self.replica_set = replica_set
-        self._data_dir = data_dir
-        self._metadata = metadata
-        self._store = store
-        self._open_consumer = open_consumer
-        self._producer = producer
-        self._admin = admin
-        self._clock = clock
-        self._settings = settings
-        self._token = token
+    receiver_id: str
+    replica_set: str
+    token: str = field(repr=False)
+    data_dir: Path
+    metadata: ClusterMetadata
+    store: ObjectStore
+    open_consumer: OpenConsumer
+    producer: StreamProducer
+    admin: TopicAdmin
+    clock: Clock
+    settings: ReceiverSettings
 
     def runner(self, schema: Schema, cube_id: str, election: Election) -> CubeRunner:
         """Not started yet. Local data belongs to one creation of the cube; what an earlier one left goes."""
         table = schema.table
-        folder = self._data_dir / "cubes" / schema.cube.name
+        folder = self.data_dir / "cubes" / schema.cube.name
         for other in folder.iterdir() if folder.exists() else ():
             if other.name != cube_id:
                 shutil.rmtree(other, ignore_errors=True)
         create_topic = partial(
-            self._admin.create_topic, schema.table.dead_letter_topic, 1, config=TOPIC_CONFIG
+            self.admin.create_topic, schema.table.dead_letter_topic, 1, config=TOPIC_CONFIG
         )
         try:
             create_topic()
@@ -78,16 +65,16 @@ class CubeAssembly:
         core = CubeReceiver(
             schema,
             replica_set=self.replica_set,
-            consumer=self._open_consumer(table),
-            producer=self._producer,
+            consumer=self.open_consumer(table),
+            producer=self.producer,
             folder=folder / cube_id,
-            clock=self._clock,
-            settings=self._settings,
+            clock=self.clock,
+            settings=self.settings,
             ends_beside=True,
             create_dead_letter_topic=create_topic,
         )
         reader = RangeReader(
-            schema, lambda: self._open_consumer(table), self._clock, self._settings.realign_records_max
+            schema, lambda: self.open_consumer(table), self.clock, self.settings.realign_records_max
         )
         return CubeRunner(
             schema,
@@ -95,23 +82,23 @@ class CubeAssembly:
             cube_id=cube_id,
             receiver_id=self.receiver_id,
             replica_set=self.replica_set,
-            metadata=self._metadata,
+            metadata=self.metadata,
             election=election,
             reader=reader,
             uploader=Uploader(
                 schema,
                 replica_set=self.replica_set,
-                metadata=self._metadata,
-                store=self._store,
+                metadata=self.metadata,
+                store=self.store,
                 reader=reader,
             ),
-            clock=self._clock,
+            clock=self.clock,
             open_watermark_client=self._watermark_client,
         )
 
     def _watermark_client(self, coordinators: tuple[str, ...], application: str) -> WatermarkClient:
-        return WatermarkClient(coordinators, self._token, application)
+        return WatermarkClient(coordinators, self.token, application)
 
     def close(self) -> None:
-        self._producer.close()
-        self._admin.close()
+        self.producer.close()
+        self.admin.close()

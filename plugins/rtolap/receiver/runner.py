@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TypeVar
 
 import pyarrow as pa
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import CommitConflict, Refused, RtolapError, Unavailable
+from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.metadata.store import Election, Operation
+from rtolap.metadata.store import Election
 from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Schema
 from rtolap.model.segment import parse_segment_name
+from rtolap.receiver.commits import ClosingCommits
 from rtolap.receiver.ingest import CubeReceiver
 from rtolap.receiver.log_ends import LOG_END_EVERY_S
 from rtolap.receiver.query_service import NotReady, answer
 from rtolap.receiver.realign import RangeReader
 from rtolap.receiver.requests import Requests
 from rtolap.receiver.states import READING
-from rtolap.receiver.upload import Uploader, close_segment, leading_under
+from rtolap.receiver.upload import Uploader
 from rtolap.receiver.views import ViewSource
 from rtolap.receiver.watermark_reports import WatermarkReports
 from rtolap.receiver.work import CubeWork
@@ -40,8 +41,6 @@ T = TypeVar("T")
 OpenWatermarkClient = Callable[[tuple[str, ...], str], WatermarkClient]  # coordinators, application
 
 POLL_S = 0.05  # a poll returns as soon as something has arrived
-CLOSE_EVERY_S = 0.2
-CLOSINGS_MAX = 4  # commits a round: consuming waits for them
 WORK_EVERY_S = 0.1
 STOP_TIMEOUT_S = 60.0
 
@@ -67,14 +66,19 @@ class CubeRunner:
         self.cube_id = cube_id
         self.changed = threading.Condition()
         self._receiver_id = receiver_id
-        self._replica_set = replica_set
         self._metadata = metadata
-        self._election = election
         self._clock = clock
         self._stopping = threading.Event()
         self._core_stopping = threading.Event()
-        self._closed_at_s = float("-inf")
         self._requests = Requests(schema.cube.name, receiver_id)
+        self._commits = ClosingCommits(
+            schema,
+            core,
+            by=f"{replica_set}/{receiver_id}",
+            metadata=metadata,
+            election=election,
+            clock=clock,
+        )
         self._views = ViewSource(metadata, schema.cube.name, election)
         self._work = CubeWork(
             schema,
@@ -176,7 +180,7 @@ class CubeRunner:
             self._requests.serve()
             try:
                 self.core.step(self._views.view(), POLL_S)
-                self._close_due()
+                self._commits.close_due()
             except RtolapError as error:
                 log.warning("cube %s: %s", self.schema.cube.name, error)
                 self._core_stopping.wait(POLL_S)
@@ -209,27 +213,9 @@ class CubeRunner:
             except Exception:
                 log.exception("log ends of cube %s", self.schema.cube.name)
 
-    def _close_due(self) -> None:
-        now_s = self._clock.monotonic_s()
-        if now_s - self._closed_at_s < CLOSE_EVERY_S:
-            return
-        self._closed_at_s = now_s
-        for one in self.core.closings()[:CLOSINGS_MAX]:
-            by = f"{self._replica_set}/{self._receiver_id}, {one.why}"
-            try:
-                close_segment(self._metadata, self.schema, one, by=by, require=self._closing_requires())
-            except (Refused, CommitConflict) as error:
-                log.info("segment %d of %s is not closed now: %s", one.start_ms, self.schema.cube.name, error)
-
     def _coordinators(self) -> tuple[str, ...]:
         """Where they stand for election; none while ZooKeeper cannot tell."""
         return tuple(self._metadata.coordinators()) if self._metadata.store.connected() else ()
-
-    def _closing_requires(self) -> Callable[[], Sequence[Operation]]:
-        if self.schema.cube.watermark is None:
-            return tuple
-        epoch = self.core.assignment_epoch
-        return leading_under(self._metadata, self.schema.cube.name, epoch, self._election)
 
     # -- the worker thread ------------------------------------------------------------------------------
 

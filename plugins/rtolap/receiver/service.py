@@ -10,27 +10,21 @@ import logging
 import shutil
 import threading
 import uuid
-from pathlib import Path
 
 import pyarrow as pa
 
-from rtolap.base.clock import Clock
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.base.metrics_server import MetricsServer
-from rtolap.format.object_store import ObjectStore
 from rtolap.metadata import paths
-from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import ChangeLog, ReceiverRecord
 from rtolap.metadata.updates import read
 from rtolap.model.cube import Schema
-from rtolap.receiver.assembly import CubeAssembly, OpenConsumer
+from rtolap.receiver.assembly import CubeAssembly
 from rtolap.receiver.flight import ReceiverFlightServer
 from rtolap.receiver.heartbeats import Heartbeats
 from rtolap.receiver.metrics import ReceiverMetrics
 from rtolap.receiver.reports import cube_stats
 from rtolap.receiver.runner import CubeRunner
-from rtolap.receiver.settings import ReceiverSettings
-from rtolap.stream.consumer import StreamProducer, TopicAdmin
 from rtolap.wire.receiver import PartialQuery, ReceiverStats
 
 log = logging.getLogger(__name__)
@@ -40,42 +34,15 @@ BEGIN_WAIT_S = 2.0  # what a query waits for a cube that this receiver is just b
 
 
 class ReceiverService:
-    def __init__(
-        self,
-        *,
-        receiver_id: str,
-        replica_set: str,
-        host: str,
-        port: int,
-        metrics_port: int = 0,
-        token: str,
-        data_dir: Path,
-        metadata: ClusterMetadata,
-        store: ObjectStore,
-        open_consumer: OpenConsumer,
-        producer: StreamProducer,
-        admin: TopicAdmin,
-        clock: Clock,
-        settings: ReceiverSettings,
-    ) -> None:
+    def __init__(self, cubes: CubeAssembly, *, host: str, port: int, metrics_port: int = 0) -> None:
+        receiver_id, replica_set, token = cubes.receiver_id, cubes.replica_set, cubes.token
+        metadata, clock = cubes.metadata, cubes.clock
         self.receiver_id = receiver_id
         self.replica_set = replica_set
         self._host = host
         self._metadata = metadata
         self._clock = clock
-        self._cubes = CubeAssembly(
-            receiver_id=receiver_id,
-            replica_set=replica_set,
-            data_dir=data_dir,
-            metadata=metadata,
-            store=store,
-            open_consumer=open_consumer,
-            producer=producer,
-            admin=admin,
-            clock=clock,
-            settings=settings,
-            token=token,
-        )
+        self._cubes = cubes
         self._instance = uuid.uuid4().hex
         self._started_ms = clock.now_ms()
         self._runners: dict[str, CubeRunner] = {}

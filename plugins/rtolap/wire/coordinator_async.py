@@ -63,11 +63,8 @@ class AsyncCoordinatorClient:
 
     async def _attempt(self, call: Call[T]) -> T:
         for url in self._leader.attempts():
-            timeout = httpx.USE_CLIENT_DEFAULT if call.timeout_s is None else call.timeout_s
             try:
-                response = await self._http.request(
-                    call.method, url + call.path, json=call.body, params=call.params, timeout=timeout
-                )
+                response = await self._http.request(**call.request_at(url))
             except httpx.TransportError as error:
                 self._leader.failed(url, error)
                 continue

@@ -77,26 +77,20 @@ class CoordinatorClient:
         """One coordinator's own word, leader or not. One attempt."""
         call = calls.health()
         try:
-            return call.read(self._request(url.rstrip("/"), call))
+            return call.read(self._http.request(**call.request_at(url.rstrip("/"))))
         except httpx.TransportError as error:
             raise Unavailable(f"coordinator {url} does not answer", found=str(error)) from error
 
     def _attempt(self, call: Call[T]) -> T:
         for url in self._leader.attempts():
             try:
-                response = self._request(url, call)
+                response = self._http.request(**call.request_at(url))
             except httpx.TransportError as error:
                 self._leader.failed(url, error)
                 continue
             if self._leader.answered(url, response):
                 return call.read(response)
         raise self._leader.nobody(str(call))
-
-    def _request(self, url: str, call: Call[T]) -> httpx.Response:
-        timeout = httpx.USE_CLIENT_DEFAULT if call.timeout_s is None else call.timeout_s
-        return self._http.request(
-            call.method, url + call.path, json=call.body, params=call.params, timeout=timeout
-        )
 
     cluster = _Sent(calls.cluster)
     receivers = _Sent(calls.receivers)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, ParamSpec, TypeVar
+from typing import Any, Generic, ParamSpec, TypeVar
 from urllib.parse import quote
 
 import httpx
@@ -38,6 +38,17 @@ class Call(Generic[T]):
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
+
+    def request_at(self, url: str) -> dict[str, Any]:
+        """What an httpx client's `request` is called with. `url`: of a coordinator."""
+        timeout = httpx.USE_CLIENT_DEFAULT if self.timeout_s is None else self.timeout_s
+        return {
+            "method": self.method,
+            "url": url + self.path,
+            "json": self.body,
+            "params": self.params,
+            "timeout": timeout,
+        }
 
     def read(self, response: httpx.Response) -> T:
         try:
