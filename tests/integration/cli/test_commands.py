@@ -16,7 +16,7 @@ import pytest
 from rtolap.testing.prices import define_prices
 from rtolap.testing.services import Services, wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration]
 
 _PRICES = (("pen", "1.10"), ("ink", "2.20"), ("pen", "3.30"), ("ink", None))
 

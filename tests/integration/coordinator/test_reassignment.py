@@ -15,7 +15,7 @@ from rtolap.testing.service_world import ANSWERS_MIN, PARTITIONS, Asker, World
 from rtolap.testing.services import Services, wait_for
 from rtolap.wire.coordinator import ReassignRequest
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.integration]
 
 SETS = {"old": ("o0", "o1"), "new": ("n0", "n1")}
 

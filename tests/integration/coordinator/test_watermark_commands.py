@@ -19,7 +19,7 @@ from rtolap.stack.ports import free_port
 from rtolap.testing.services import TOKEN, Services, wait_for
 from rtolap.wire.watermark_client import WatermarkClient
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration]
 
 HELD_MS = 3_000
 LOGS: dict[str, Any] = {

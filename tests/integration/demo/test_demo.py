@@ -12,7 +12,7 @@ import psutil
 import pytest
 from rtolap.stack.artifacts import JavaArtifacts
 
-pytestmark = [pytest.mark.integration, pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.e2e]
 
 PROJECT = Path(__file__).resolve().parents[3]
 

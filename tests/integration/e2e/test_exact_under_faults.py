@@ -21,7 +21,7 @@ from rtolap.testing.service_world import PARTITIONS, Asker, World
 from rtolap.testing.services import Services, wait_for
 from rtolap.wire.coordinator_client import CoordinatorClient
 
-pytestmark = [pytest.mark.integration, pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.integration, pytest.mark.e2e]
 
 JOBS = Path(__file__).resolve().parents[3] / "spark_jobs"
 SETS = {"left": ("l0", "l1"), "right": ("r0", "r1")}

@@ -31,7 +31,7 @@ from rtolap.testing.host_stalls import Played, Stalls
 from rtolap.testing.host_stream import HostStream
 from rtolap.wire.coordinator import SegmentInfo
 
-pytestmark = [pytest.mark.integration, pytest.mark.e2e, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration, pytest.mark.e2e]
 
 PROJECT = Path(__file__).resolve().parents[3]
 DEFINITIONS = Path(__file__).with_name("access_logs.yaml")

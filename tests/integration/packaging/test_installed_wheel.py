@@ -28,7 +28,7 @@ from rtolap.testing.staging import Staging, raw_events
 from rtolap.wire.agent import ProcessSpec as AgentProcess
 from rtolap.wire.agent_client import AgentClient
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration]
 
 PROJECT = Path(__file__).resolve().parents[3]
 DEADLINE_S = 240.0

@@ -23,7 +23,7 @@ from rtolap.testing.scrape import scrape
 from rtolap.testing.services import TOKEN, Services, wait_for
 from rtolap.wire.query_client import QueryClient
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration]
 USER, PASSWORD = "ann", "s3cret #1"
 
 

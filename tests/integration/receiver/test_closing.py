@@ -15,7 +15,7 @@ from rtolap.testing.builders import START_MS, WINDOW_MS, small_schema
 from rtolap.testing.services import Services, wait_for
 from rtolap.wire.coordinator import SegmentInfo
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.integration]
 
 _FAR_MS = 100 * WINDOW_MS
 BY_WATERMARK = SegmentPolicy(

@@ -24,7 +24,7 @@ from rtolap.testing.builders import START_MS, WINDOW_MS, small_schema
 from rtolap.testing.services import Services, wait_for
 from rtolap.wire.coordinator import SegmentInfo
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration]
 
 HOSTS = tuple(f"host-{n}" for n in range(5))
 LAST = HOSTS[-1]

@@ -21,7 +21,7 @@ from rtolap.testing.builders import START_MS, WINDOW_MS, small_schema
 from rtolap.testing.services import Services, wait_for
 from rtolap.wire.coordinator import SegmentInfo
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.integration]
 
 PARTITIONS = 2
 FAR_MS = START_MS + 3 * WINDOW_MS

@@ -17,7 +17,7 @@ from rtolap.stream.kafka_out import KafkaProducer
 from rtolap.testing.builders import START_MS, WINDOW_MS, small_schema
 from rtolap.testing.services import Services, wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.integration]
 
 AFTER_MS = 3 * WINDOW_MS
 RECEIVERS = ("r1", "r2")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 from rtolap.base.errors import NotFound
 from rtolap.format import history
 from rtolap.model.build_spec import BuildSpec
@@ -35,7 +34,6 @@ STEPS = [
 LONG_BEFORE_THE_END = 2  # a Spark job at least lies ahead; later steps may be over before the kill arrives
 
 
-@pytest.mark.timeout(420)
 def test_a_build_killed_after_any_step_leaves_no_half_version_and_is_built_whole_afterwards(
     staging: Staging, submit: Callable[..., Any], submit_command: Command, tmp_path: Path
 ) -> None:

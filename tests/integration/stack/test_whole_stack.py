@@ -23,7 +23,7 @@ from rtolap.stack.ports import free_port
 from rtolap.stack.secrets import SQL_USER, read_secret
 from rtolap.stack.sweep import marked_processes
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.integration]
 
 PROJECT = Path(__file__).resolve().parents[3]
 # The requirement, on two cores. RTOLAP_TEST_SLOWNESS stretches it on a machine that is busy with other work.
