@@ -15,14 +15,18 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from rtolap.model.stored_table import StoredColumn, StoredTable
 from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stack.components import DEFAULT_PORTS
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.ports import free_port
-from rtolap.stack.secrets import read_secret
+from rtolap.stack.secrets import SQL_USER, read_secret
 from rtolap.stack.sweep import marked_processes
 from rtolap.wire.agent import ProcessSpec as AgentProcess
 from rtolap.wire.agent_client import AgentClient
+from rtolap.wire.stored_tables_client import StoredTablesClient
+from rtolap.wire.stream_load import SendOptions
+from rtolap.wire.stream_load_client import StreamLoadClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("java")]
 ONLY = ("--only", "zookeeper,kafka")
@@ -70,6 +74,24 @@ def _ports() -> list[str]:
         taken.add(port)
         arguments += ["--port", f"{name}={port}"]
     return arguments
+
+
+@pytest.mark.parametrize("more", [(), ("mariadb",)], ids=["in a file", "on mariadb"])
+def test_a_door_and_a_node_take_a_load(stack: Command, more: tuple[str, ...]) -> None:
+    """As `up --stream-load` starts them, without what else it starts."""
+    only = ("--only", ",".join((*more, "stream-load", "storage")))
+    up = stack("up", *only, *_ports(), "--json")
+    assert up.returncode == 0, up.stderr
+    ports, layout = json.loads(up.stdout)["ports"], StackLayout(stack.folder)
+    url = f"http://127.0.0.1:{ports['stream-load']}"
+    with StoredTablesClient((url,), read_secret(layout, "token")) as tables:
+        columns = (StoredColumn("id", "int", nullable=False),)
+        tables.create(StoredTable(database="web", name="hits", columns=columns, keys=("id",)))
+    with StreamLoadClient((url,), SQL_USER, read_secret(layout, "sql-password")) as client:
+        answer = client.load("web", "hits", "first", b"1\n2\n", SendOptions(format="csv"))
+    assert (answer.status, answer.number_loaded_rows) == ("Success", 2)
+    assert stack("down").returncode == 0
+    assert stack.left() == []
 
 
 def test_up_status_crash_up_down(stack: Command) -> None:
