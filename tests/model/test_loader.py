@@ -1,0 +1,92 @@
+"""Definitions of loaders: read from YAML, and refused with the place of what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from rtolap.base.errors import DefinitionError
+from rtolap.model.loader import Loader, LoaderBatch, LoaderColumn, LoaderRejects, LoaderSink
+from rtolap.model.validate_loader import validate_loader
+from rtolap.model.yaml_files import read_definitions
+
+FULL = """
+kind: loader
+name: flights
+topic: flights
+database: web
+table: flights
+columns:
+  - {name: at, path: meta.at, format: epoch_ms}
+start: latest
+batch: {rows: 1000, bytes: 1048576, interval: 2s}
+parallel: 3
+order: always
+unknown_columns: reject
+rejects: {tolerance_percent: 5, to: file}
+sink:
+  urls: ["http://door:7030"]
+  user: loader
+  password_file: /secrets/p
+  format: json
+  two_phase: true
+  timeout: 5m
+  label_kept: 3h
+"""
+
+
+def test_every_key_is_read(tmp_path: Path) -> None:
+    (tmp_path / "l.yaml").write_text(FULL)
+    assert read_definitions(tmp_path).loaders == {
+        "flights": Loader(
+            name="flights",
+            topic="flights",
+            database="web",
+            table="flights",
+            columns=(LoaderColumn("at", "meta.at", "epoch_ms"),),
+            start="latest",
+            batch=LoaderBatch(rows=1000, bytes=1 << 20, interval_ms=2_000),
+            parallel=3,
+            order="always",
+            unknown_columns="reject",
+            rejects=LoaderRejects(tolerance_percent=5, to="file"),
+            sink=LoaderSink(
+                urls=("http://door:7030",),
+                user="loader",
+                password_file="/secrets/p",
+                format="json",
+                two_phase=True,
+                timeout_ms=300_000,
+                label_kept_ms=10_800_000,
+            ),
+        )
+    }
+
+
+PLAIN = Loader(name="l", topic="t", database="d", table="t")
+
+
+def test_a_plain_one_is_sound() -> None:
+    validate_loader(PLAIN)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"name": "Not A Name"}, "name: not a name"),
+        ({"topic": "a/b"}, "topic: not a topic name"),
+        ({"batch": LoaderBatch(rows=0)}, "batch.rows: out of bounds"),
+        ({"batch": LoaderBatch(interval_ms=1)}, "batch.interval_ms: out of bounds"),
+        ({"parallel": 99}, "parallel: out of bounds"),
+        ({"rejects": LoaderRejects(tolerance_percent=101)}, "rejects.tolerance_percent: out of bounds"),
+        ({"columns": (LoaderColumn("a"), LoaderColumn("a"))}, "columns: column is named twice"),
+        ({"sink": LoaderSink(urls=("door:7030",))}, "sink.urls[0]: not an address"),
+        ({"sink": LoaderSink(urls=("http://u:secret@door",))}, "sink.urls[0]: not an address"),
+        ({"sink": LoaderSink(label_kept_ms=0)}, "sink.label_kept_ms: out of bounds"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(change: dict[str, object], said: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        validate_loader(msgspec.structs.replace(PLAIN, **change))
+    assert said in str(refused.value)
