@@ -7,7 +7,6 @@ crashes, loses disks, moves leadership, kills coordinators and builds, breaks co
 
 from __future__ import annotations
 
-import argparse
 import random
 import tempfile
 from collections import Counter
@@ -27,6 +26,7 @@ from rtolap.testing.builders import START_MS, WINDOW_MS, small_schema
 from rtolap.testing.cluster import Cluster
 from rtolap.testing.harness_actions import Actions
 from rtolap.testing.recount import Answer, merge_into
+from rtolap.testing.seeds import replay
 from rtolap.testing.stepped_receiver import assert_apart
 from rtolap.testing.visitors import engine_estimates, plain_estimates, with_visitors
 
@@ -198,15 +198,5 @@ def run_seed(seed: int, steps: int = STEPS) -> Counter[str]:
             run.cluster.close()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seeds", type=int, default=1, help="so many, from --seed on")
-    parser.add_argument("--steps", type=int, default=STEPS)
-    arguments = parser.parse_args()
-    for seed in range(arguments.seed, arguments.seed + arguments.seeds):
-        print(seed, dict(run_seed(seed, arguments.steps)), flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    replay(__doc__, run_seed, STEPS)
