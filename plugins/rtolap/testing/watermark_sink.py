@@ -25,12 +25,13 @@ def main() -> None:
     bootstrap, topic, name, application, level, urls, token, *options = sys.argv[1:]
     silent = "--silent" in options
     client = WatermarkClient(urls.split(","), token, application, every_s=0.2)
+    generation = time.time_ns() // 1_000_000
     out = WatermarkedProducer(
         KafkaProducer(bootstrap, client_id=name),
         KafkaAdmin(bootstrap),
         topic,
         name=name,
-        generation=time.time_ns() // 1_000_000,
+        generation=generation,
         watermark_ms=client.global_watermark,
         every_s=None if silent else EVERY_S,
     )
@@ -46,7 +47,8 @@ def main() -> None:
     def acknowledge() -> None:
         while not done.wait(0.01):
             out.poll()
-            client.set_oldest_work(level, name, 0, out.oldest_unacknowledged_ms())
+            oldest_ms = out.oldest_unacknowledged_ms()
+            client.set_oldest_work(level, name, 0, oldest_ms, generation=generation)
 
     polling = threading.Thread(target=acknowledge)
     polling.start()
@@ -60,7 +62,7 @@ def main() -> None:
         out.flush(20)
     else:
         out.close()
-    client.leave(level, name)
+    client.leave(level, name, generation=generation)
     client.close()
 
 
