@@ -12,7 +12,9 @@ from rich.markup import escape
 from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
-from rtolap.cli.output import JsonOption, console, print_json, print_table, success
+from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
+from rtolap.cli.tables import drop as drop_table
+from rtolap.cli.tables import show as show_table
 from rtolap.cli.tables import tables_client
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.cuboids import cuboids
@@ -46,6 +48,10 @@ def validate(path: PathArgument = None, as_json: JsonOption = False) -> None:
     rows += [
         ("stored_table", name, _stored_summary(table)) for name, table in definitions.stored_tables.items()
     ]
+    rows += [
+        ("loader", name, f"topic {loader.topic} into {loader.database}.{loader.table}")
+        for name, loader in definitions.loaders.items()
+    ]
     print_table(("kind", "name", "summary"), rows, as_json=as_json)
     if not as_json:
         success(f"{len(rows)} definitions in {source} are sound")
@@ -69,6 +75,8 @@ def create(
     if definitions.stored_tables:
         with tables_client() as doors:
             created += create_stored(doors, definitions)
+    if definitions.loaders:
+        warn("loaders are left alone: `rtolap loader create` creates them")
     if as_json:
         print_json(created)
         return
@@ -78,7 +86,10 @@ def create(
 
 @app.command()
 def describe(name: NameArgument, as_json: JsonOption = False) -> None:
-    """Show a definition as the cluster has it."""
+    """Show a definition as the cluster has it; a stored table by DATABASE.TABLE."""
+    if "." in name:
+        show_table(name, as_json)
+        return
     with coordinator_client() as client:
         kind, definition = _find(client, name)
         table = client.table(str(definition["table"])) if kind == "cube" else None
@@ -110,7 +121,10 @@ def drop(
     disable: Annotated[bool, typer.Option("--disable", help="Stop a cube's receivers first.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Drop a cube, an application, a lookup or a table that no cube uses."""
+    """Drop a cube, an application, a lookup, a table that no cube uses, or a stored table (DATABASE.TABLE)."""
+    if "." in name:
+        drop_table(name, yes, as_json)
+        return
     with coordinator_client() as client:
         kind, _ = _find(client, name)
         if not yes and not typer.confirm(f"Drop {kind} {name}?"):

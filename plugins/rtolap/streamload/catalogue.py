@@ -17,12 +17,12 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from rtolap.base.errors import CommitConflict, DefinitionError, NotYet, Refused, Unavailable
+from rtolap.base.errors import CommitConflict, DefinitionError, NotYet, Refused
 from rtolap.ledger import partitions as partition_rows
 from rtolap.ledger import tables as rows
 from rtolap.ledger import tablet_debts as debts
 from rtolap.ledger.database import Connection, Ledger
-from rtolap.ledger.records import Partition, Replica, StoredTableRow, TabletDebt
+from rtolap.ledger.records import Replica, StoredTableRow, TabletDebt
 from rtolap.model.stored_partitions import WHOLE, PartitionRange, partition_of, to_create, to_drop
 from rtolap.model.stored_schema import StoredSchema, initial_schema
 from rtolap.model.stored_table import StoredTable
@@ -31,6 +31,7 @@ from rtolap.streamload.column_changes import changed
 from rtolap.streamload.mastership import Mastership
 from rtolap.streamload.placement import REPLICATION, buckets_by_node, place
 from rtolap.streamload.tablet_hosts import TabletHosts
+from rtolap.streamload.telling import Telling
 from rtolap.wire.stored_tables import ColumnChange, TableInfo
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,7 @@ class Catalogue:
     ) -> None:
         self._ledger = ledger
         self._mastership = mastership
-        self._hosts = hosts
+        self._telling = Telling(ledger, mastership, hosts)
         self._nodes = nodes
         self._replication = replication
 
@@ -130,7 +131,7 @@ class Catalogue:
             made = self._ledger.write(what, bool, work)
         entry = self.table(definition.database, definition.name)
         if made:
-            self._pay(entry.table_id)
+            self._telling.of_table(entry.table_id)
         return entry.info
 
     def change_columns(self, db: str, name: str, changes: Sequence[ColumnChange]) -> TableInfo:
@@ -148,7 +149,7 @@ class Catalogue:
 
         self._ledger.write(f"change columns of {db}.{name}", type(None), work)
         entry = self.table(db, name)
-        self._pay(entry.table_id)
+        self._telling.of_table(entry.table_id)
         return entry.info
 
     def drop_table(self, db: str, name: str) -> None:
@@ -160,7 +161,7 @@ class Catalogue:
             self._end(connection, table)
             return table.table_id
 
-        self._pay(self._ledger.write(f"drop table {db}.{name}", int, work))
+        self._telling.of_table(self._ledger.write(f"drop table {db}.{name}", int, work))
 
     def truncate(self, db: str, name: str) -> TableInfo:
         """An empty table in the place of this one: a new id, the same columns. Raises as `drop_table`."""
@@ -173,9 +174,9 @@ class Catalogue:
             self._add_partitions(connection, anew, _first_partitions(table.definition, now_ms))
             return table.table_id
 
-        self._pay(self._ledger.write(f"truncate table {db}.{name}", int, work))
+        self._telling.of_table(self._ledger.write(f"truncate table {db}.{name}", int, work))
         entry = self.table(db, name)
-        self._pay(entry.table_id)
+        self._telling.of_table(entry.table_id)
         return entry.info
 
     def ensure_partitions(self, db: str, name: str, instants_ms: Collection[int]) -> TableEntry:
@@ -218,12 +219,12 @@ class Catalogue:
 
         dropped = self._ledger.write(f"drop old partitions of {db}.{name}", int, work)
         if dropped:
-            self.settle()
+            self._telling.everything()
         return dropped
 
     def settle(self) -> int:
         """Tell nodes what they have missed; how much of it was told."""
-        return self._tell(self._ledger.read("read what nodes are owed", debts.all_debts))
+        return self._telling.everything()
 
     # How
 
@@ -257,7 +258,7 @@ class Catalogue:
         except CommitConflict:  # somebody else was the first
             table_id, made = self._ledger.write(what, tuple[int, int], work)
         if made:
-            self._pay(table_id)
+            self._telling.of_table(table_id)
         return made
 
     def _add_partitions(
@@ -293,50 +294,6 @@ class Catalogue:
             for node, buckets in placed.items()
         ]
         debts.add(connection, owed)
-
-    def _pay(self, table_id: int) -> None:
-        self._tell(self._ledger.read("read what nodes are owed", lambda it: debts.of_table(it, table_id)))
-
-    def _tell(self, owed: Sequence[TabletDebt]) -> int:
-        silent: set[str] = set()
-        told = 0
-        for debt in owed:
-            if debt.node in silent:
-                continue
-            try:
-                self._tell_one(debt)
-            except Unavailable as error:
-                silent.add(debt.node)
-                log.warning("node %s is told of %s.%s later: %s", debt.node, debt.db, debt.tbl, error)
-                continue
-            told += 1
-        return told
-
-    def _tell_one(self, debt: TabletDebt) -> None:
-        """The present schema, whatever it was when the debt was made. A debt of a schema that has changed
-        again meanwhile stays: that change has its own telling."""
-        schema: StoredSchema | None = None
-        if debt.kind != "drop":
-            row = self._ledger.read("read a table", lambda it: rows.find(it, debt.db, debt.tbl))
-            if row is not None and row.table_id == debt.table_id:
-                schema = row.schema
-        partition = Partition(debt.db, debt.tbl, debt.part)
-        if debt.kind == "drop":
-            self._hosts.drop(debt.node, debt.table_id, partition, debt.buckets)
-        elif schema is not None and debt.kind == "create":
-            self._hosts.create(debt.node, debt.table_id, partition, debt.buckets, schema)
-        elif schema is not None:
-            self._hosts.change_schema(debt.node, debt.table_id, debt.db, debt.tbl, schema)
-
-        def work(connection: Connection) -> None:
-            self._mastership.fence(connection)
-            row = rows.find(connection, debt.db, debt.tbl)
-            current = row is not None and row.table_id == debt.table_id
-            if debt.kind != "drop" and current and row is not None and row.schema != schema:
-                return
-            debts.pay(connection, debt)
-
-        self._ledger.write("note what a node was told", type(None), work)
 
 
 def _entry(connection: Connection, db: str, name: str) -> TableEntry:

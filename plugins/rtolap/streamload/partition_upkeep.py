@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from rtolap.base.errors import NotFound
+from rtolap.base.errors import NotLeader, RtolapError
 from rtolap.streamload.catalogue import Catalogue
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,9 @@ class PartitionUpkeep:
             try:
                 made += self._catalogue.create_ahead(table.db, table.name)
                 dropped += self._catalogue.drop_old(table.db, table.name)
-            except NotFound as error:
-                log.info("%s was dropped meanwhile: %s", table.qualified_name, error)
+            except NotLeader:
+                raise
+            except RtolapError as error:  # tried again with the next round
+                log.warning("the partitions of %s are not kept up: %s", table.qualified_name, error)
         self._catalogue.settle()
         return made, dropped

@@ -1,0 +1,82 @@
+"""Nodes are told what they are owed: tablets to make, to drop, or a schema to take.
+
+A debt is paid when the node has done it. One that does not answer is told with a later round.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from rtolap.base.errors import Unavailable
+from rtolap.ledger import tables as rows
+from rtolap.ledger import tablet_debts as debts
+from rtolap.ledger.database import Connection, Ledger
+from rtolap.ledger.records import Partition, TabletDebt
+from rtolap.model.stored_schema import StoredSchema
+from rtolap.streamload.mastership import Mastership
+from rtolap.streamload.tablet_hosts import TabletHosts
+
+log = logging.getLogger(__name__)
+
+
+class Telling:
+    """Thread-safe. Raises NotLeader where somebody else is master."""
+
+    def __init__(self, ledger: Ledger, mastership: Mastership, hosts: TabletHosts) -> None:
+        self._ledger = ledger
+        self._mastership = mastership
+        self._hosts = hosts
+
+    def of_table(self, table_id: int) -> int:
+        """Tell what one change of a table has brought; how much of it was told."""
+        return self._tell(
+            self._ledger.read("read what nodes are owed", lambda it: debts.of_table(it, table_id))
+        )
+
+    def everything(self) -> int:
+        """Tell whatever is owed; how much of it was told."""
+        return self._tell(self._ledger.read("read what nodes are owed", debts.all_debts))
+
+    def _tell(self, owed: Sequence[TabletDebt]) -> int:
+        silent: set[str] = set()
+        told = 0
+        for debt in owed:
+            if debt.node in silent:
+                continue
+            try:
+                self._tell_one(debt)
+            except Unavailable as error:
+                silent.add(debt.node)
+                log.warning("node %s is told of %s.%s later: %s", debt.node, debt.db, debt.tbl, error)
+                continue
+            told += 1
+        return told
+
+    def _tell_one(self, debt: TabletDebt) -> None:
+        """The present schema, whatever it was when the debt was made."""
+        schema = None if debt.kind == "drop" else self._schema(debt)
+        partition = Partition(debt.db, debt.tbl, debt.part)
+        if debt.kind == "drop":
+            self._hosts.drop(debt.node, debt.table_id, partition, debt.buckets)
+        elif schema is not None and debt.kind == "create":
+            self._hosts.create(debt.node, debt.table_id, partition, debt.buckets, schema)
+        elif schema is not None:
+            self._hosts.change_schema(debt.node, debt.table_id, debt.db, debt.tbl, schema)
+
+        def work(connection: Connection) -> None:
+            self._mastership.fence(connection)
+            # columns may have changed again since they were read: then this debt stands for that change too
+            if debt.kind == "drop" or _schema_of(connection, debt) in (None, schema):
+                debts.pay(connection, debt)
+
+        self._ledger.write("note what a node was told", type(None), work)
+
+    def _schema(self, debt: TabletDebt) -> StoredSchema | None:
+        return self._ledger.read("read a table", lambda connection: _schema_of(connection, debt))
+
+
+def _schema_of(connection: Connection, debt: TabletDebt) -> StoredSchema | None:
+    """None where the table is gone, or another one has its name."""
+    row = rows.find(connection, debt.db, debt.tbl)
+    return None if row is None or row.table_id != debt.table_id else row.schema
