@@ -139,6 +139,18 @@ def test_bad_columns_are_refused_before_the_body_is_read(written: str) -> None:
         comma(b"1\n", plain_schema(), columns=written)
 
 
+@pytest.mark.parametrize("where", ["(" * 3000 + "k" + ")" * 3000, "k" + " + 1" * 5000, "not " * 3000 + "k"])
+def test_expressions_nested_without_end_are_refused_or_computed(where: str) -> None:
+    found: object
+    try:
+        found = comma(b"1,a\n", plain_schema(), where=where).total
+    except DefinitionError as error:
+        found = error
+    assert found == 1 or any(
+        reason in str(found) for reason in ("header where", "nested too deeply", "expression depth limit")
+    )
+
+
 def test_names_may_be_quoted_and_the_list_in_parentheses() -> None:
     assert parse_columns("(`a b`, k)").sources == ("a b", "k")
 
@@ -166,12 +178,14 @@ def test_a_merge_deletes_what_its_condition_says() -> None:
 
 def test_the_delete_sign_may_stand_in_the_body() -> None:
     found = comma(
-        b"1,0\n2,1\n3,\\N\n",
+        b"1,0\n2,1\n3,\\N\n4,x\n",
         unique_schema(),
         columns="k, __DORIS_DELETE_SIGN__",
         hidden_columns="__DORIS_DELETE_SIGN__",
     )
     assert [row["__delete_sign"] for row in found.rows] == [False, True, False]
+    reason = "column(__DORIS_DELETE_SIGN__) is neither 0 nor 1, src value is x"
+    assert found.refused == [(4, "4,x", reason)]
 
 
 def test_deletes_need_a_table_that_allows_them() -> None:

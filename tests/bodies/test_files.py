@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+import random
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet
 import pytest
 from rtolap.base.errors import Corrupted, DefinitionError, Refused
+from rtolap.bodies.decode import decode_body
+from rtolap.bodies.options import Format, LoadOptions
 from rtolap.bodies.settings import BodySettings
 from rtolap.testing.body_tables import decoded, plain_schema, sketch_schema, unique_schema
 
@@ -35,7 +39,7 @@ def arrow(table: pa.Table) -> bytes:
     return bytes(out.getvalue())
 
 
-WRITERS = {"parquet": parquet, "orc": orc, "arrow": arrow}
+WRITERS: dict[Format, Callable[[pa.Table], bytes]] = {"parquet": parquet, "orc": orc, "arrow": arrow}
 every_format = pytest.mark.parametrize(("layout", "write"), WRITERS.items())
 Write = Callable[[pa.Table], bytes]
 TABLE = pa.table(
@@ -57,7 +61,7 @@ def test_columns_are_found_by_name_and_converted(layout: str, write: Write) -> N
         {"k": 2, "price": None, "s": "none", "at": at},
     ]
     ((number, text, reason),) = found.refused
-    assert (number, '"K": 1099511627776' in text) == (3, True)
+    assert (number, '"K": "1099511627776"' in text) == (3, True)
     assert reason.startswith("column(k) value is incorrect")
 
 
@@ -153,3 +157,51 @@ def test_floats_and_dates_convert_exactly_or_not_at_all() -> None:
         {"k": 3, "price": None, "s": "none", "at": None},
     ]
     assert [number for number, _, _ in found.refused] == [2]
+
+
+@every_format
+def test_errors_of_the_connection_stay_what_they_are(layout: Format, write: Write) -> None:
+    body = write(TABLE)
+
+    def chunks() -> Iterator[bytes]:
+        yield body[: len(body) // 2]
+        raise ConnectionResetError("gone")
+
+    with pytest.raises(ConnectionResetError, match="gone"):
+        list(decode_body(chunks(), LoadOptions(format=layout), unique_schema()))
+
+
+def test_text_that_is_no_utf8_and_places_out_of_bounds_fail() -> None:
+    offsets = pa.py_buffer(np.array([0, 2, 1], np.int32))
+    wild = pa.StringArray.from_buffers(2, offsets, pa.py_buffer(b"ab"))
+    broken = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff"))
+    for text in (wild, broken):
+        table = pa.table({"k": pa.array(range(len(text)), pa.int32()), "s": text})
+        with pytest.raises(Corrupted):
+            decoded(arrow(table), plain_schema(), format="arrow")
+
+
+def test_values_that_no_calendar_has_are_refused_not_stumbled_over() -> None:
+    wild = pa.array([1 << 30, 19_753], pa.int32()).view(pa.date32())
+    table = pa.table({"k": pa.array([1, 2], pa.int32()), "at": wild})
+    found = decoded(arrow(table), unique_schema(), format="arrow", strict_mode="true")
+    assert [row["k"] for row in found.rows] == [2]
+    ((number, text, reason),) = found.refused
+    assert number == 1
+    assert "k" in text
+    assert "expected timestamp" in reason
+
+
+@pytest.mark.parametrize("seed", range(90))
+def test_damage_is_found_or_harmless(seed: int) -> None:
+    rng = random.Random(seed)
+    layout, write = list(WRITERS.items())[seed % 3]
+    body = bytearray(write(TABLE))
+    for _ in range(rng.choice((1, 1, 5))):
+        at = rng.randrange(len(body))
+        body[at : at + rng.choice((0, 1, 1, 8))] = rng.randbytes(rng.choice((0, 1, 1, 3)))
+    try:
+        found = decoded(bytes(body), unique_schema(), format=layout)
+    except (Corrupted, DefinitionError, Refused):
+        return
+    assert found.total == len(found.rows) + len(found.refused)

@@ -59,6 +59,14 @@ def convertible(source: pa.DataType, kind: ColumnType) -> bool:
     return True
 
 
+def shown(values: pa.Array) -> list[str | None]:
+    """Each value as a message shows it, whatever a file has put into its column."""
+    try:
+        return list(_as_text(_plain(values, "UTC")).to_pylist())
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return [None if one is None else f"a {values.type}" for one in values.is_valid().to_pylist()]
+
+
 def _plain(values: pa.Array, zone: str) -> pa.Array:
     """Less encodings, and with instants as the zone's clocks show them."""
     if pa.types.is_dictionary(values.type):

@@ -11,6 +11,7 @@ import json
 import tempfile
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import IO
 
 import numpy as np
@@ -18,8 +19,9 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet
 
-from rtolap.base.errors import Corrupted, DefinitionError, Refused
+from rtolap.base.errors import Corrupted, DefinitionError, Refused, Unavailable
 from rtolap.bodies.batches import Longs, Refusals, Source
+from rtolap.bodies.casting import shown
 from rtolap.bodies.options import Format
 from rtolap.bodies.settings import BodySettings
 from rtolap.format.groups import single_chunk
@@ -32,32 +34,42 @@ class FileBody:
     """`schema`: of the file. `read(names)`: its rows, only those columns; once."""
 
     def __init__(
-        self, schema: pa.Schema, batches: Batches, size_bytes: Callable[[], int], settings: BodySettings
-    ):
+        self,
+        schema: pa.Schema,
+        batches: Batches,
+        size_bytes: Callable[[], int],
+        settings: BodySettings,
+        stream: _Stream | None = None,
+    ) -> None:
+        """`size_bytes`: of the body, as far as it has come. `stream`: what `batches` reads, if chunks."""
         names = [name.lower() for name in schema.names]
         if len(set(names)) != len(names):
             raise DefinitionError("the body names a column twice", found=", ".join(schema.names))
         self.schema = schema
         self._batches, self._size_bytes, self._settings = batches, size_bytes, settings
+        self._stream = stream
 
     def read(self, names: Collection[str]) -> Iterator[Source]:
         """Raises Corrupted for damaged files, Refused for what unpacks to too much."""
         rows = given = 0
-        with _damaged("the body"):
+        with _damaged(self._stream):
             for whole in self._batches(names):
                 for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
                     batch = whole.slice(start, _ROWS_AT_ONCE)
                     given += batch.get_total_buffer_size() if start == 0 else 0
                     self._check(given)
+                    batch.validate(full=True)  # places within bounds, text in UTF-8
                     yield self._source(batch, rows)
                     rows += batch.num_rows
 
     def _source(self, batch: pa.RecordBatch, rows: int) -> Source:
         def texts(places: Longs) -> list[str]:
-            found = batch.take(pa.array(places)).to_pylist()
-            return [json.dumps(row, ensure_ascii=False, default=str) for row in found]
+            chosen = batch.take(pa.array(places))
+            values = zip(*(shown(column) for column in chosen.columns), strict=True)
+            return [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in values]
 
-        columns = {name: single_chunk(batch.column(name)) for name in batch.schema.names}
+        names = batch.schema.names
+        columns = {name: single_chunk(batch.column(name)) for name in names}
         numbers = np.arange(rows + 1, rows + batch.num_rows + 1)
         refused = Refusals(self._settings.rejected_rows_max)
         return Source(columns, numbers, texts, refused, batch.num_rows)
@@ -73,22 +85,25 @@ def open_file(chunks: Iterator[bytes], layout: Format, settings: BodySettings) -
     """Raises Corrupted for what is no such file, Refused for one that is too large to spool."""
     if layout == "arrow":
         stream = _Stream(chunks, settings.record_bytes_max)
-        with _damaged("the body"), pa.ipc.open_stream(pa.PythonFile(stream, mode="r")) as reader:
-            yield FileBody(reader.schema, lambda names: _arrow(reader, names), lambda: stream.taken, settings)
+        with _damaged(stream):
+            reader = pa.ipc.open_stream(pa.PythonFile(stream, mode="r"))
+            streamed = FileBody(
+                reader.schema, partial(_arrow, reader), lambda: stream.taken, settings, stream
+            )
+        with reader:
+            yield streamed
         return
     with tempfile.TemporaryFile(prefix="rtolap-load-") as spool:
         size = _spool(chunks, spool, settings.spool_bytes_max)
         source = pa.PythonFile(spool, mode="r")
-        if layout == "parquet":
-            with _damaged("the body"):
+        with _damaged():
+            if layout == "parquet":
                 parquet = pa.parquet.ParquetFile(source, pre_buffer=False, buffer_size=1 << 20)
-            yield FileBody(
-                parquet.schema_arrow, lambda names: _parquet(parquet, names), lambda: size, settings
-            )
-        else:
-            with _damaged("the body"):
+                body = FileBody(parquet.schema_arrow, partial(_parquet, parquet), lambda: size, settings)
+            else:
                 orc = pa.orc.ORCFile(source)
-            yield FileBody(orc.schema, lambda names: _orc(orc, names), lambda: size, settings)
+                body = FileBody(orc.schema, partial(_orc, orc), lambda: size, settings)
+        yield body
 
 
 def _arrow(reader: pa.RecordBatchReader, names: Collection[str]) -> Iterator[pa.RecordBatch]:
@@ -111,19 +126,27 @@ def _spool(chunks: Iterator[bytes], spool: IO[bytes], bytes_max: int) -> int:
         size += len(chunk)
         if size > bytes_max:
             raise Refused("a body is too large for its format", expected=f"at most {bytes_max} bytes")
-        spool.write(chunk)
+        try:
+            spool.write(chunk)
+            spool.flush()
+        except OSError as error:
+            raise Unavailable(
+                "a body cannot be spooled", found=error.strerror, action="free disk space"
+            ) from error
     spool.seek(0)
     return size
 
 
 @contextmanager
-def _damaged(what: str) -> Iterator[None]:
-    """Arrow's errors in our tree. What `chunks` raises is no Arrow error and passes."""
+def _damaged(stream: _Stream | None = None) -> Iterator[None]:
+    """Arrow's errors in our tree; what the chunks of `stream` have raised stays what it is."""
     try:
         yield
     except (pa.ArrowException, OSError, ValueError) as error:
+        if stream is not None and stream.failure is not None:
+            raise stream.failure from None
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise Corrupted(f"{what} is not what its format says, or is cut short", found=text) from error
+        raise Corrupted("the body is not what its format says, or is cut short", found=text) from error
 
 
 class _Stream(io.RawIOBase):
@@ -133,6 +156,7 @@ class _Stream(io.RawIOBase):
         self._chunks, self._bytes_max = chunks, message_bytes_max
         self._held = bytearray()
         self.taken = 0
+        self.failure: BaseException | None = None
 
     def readable(self) -> bool:
         return True
@@ -143,7 +167,11 @@ class _Stream(io.RawIOBase):
                 "a record batch is too long", expected=f"at most {self._bytes_max} bytes", found=size
             )
         while size < 0 or len(self._held) < size:
-            chunk = next(self._chunks, b"")
+            try:
+                chunk = next(self._chunks, b"")
+            except BaseException as error:
+                self.failure = error
+                raise
             if not chunk:
                 break
             self.taken += len(chunk)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from rtolap.base.errors import DefinitionError
+
+_TEXT_BYTES_MAX = 1 << 30  # Arrow's places in text are 32 bits wide
+
 
 class BodySettings(msgspec.Struct, frozen=True, kw_only=True):
     """`chunk_bytes`: how much text is decoded at once (it should fit the processor's cache).
@@ -21,3 +25,13 @@ class BodySettings(msgspec.Struct, frozen=True, kw_only=True):
     spool_bytes_max: int = 16 << 30
     rejected_rows_max: int = 1000
     expression_memory_bytes_max: int = 512 << 20
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if getattr(self, name) < 1:
+                raise DefinitionError(f"setting {name}", expected="at least 1", found=getattr(self, name))
+        for name in ("chunk_bytes", "record_bytes_max"):
+            if getattr(self, name) > _TEXT_BYTES_MAX:
+                raise DefinitionError(
+                    f"setting {name}", expected=f"at most {_TEXT_BYTES_MAX}", found=getattr(self, name)
+                )

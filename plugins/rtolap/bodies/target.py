@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from rtolap.base.errors import DefinitionError
 from rtolap.bodies.batches import DecodedBatch, Longs, Mask, Source
-from rtolap.bodies.casting import convert, convertible
+from rtolap.bodies.casting import convert, convertible, shown
 from rtolap.bodies.clauses import Expression
 from rtolap.bodies.expressions import Computed, Engine
 from rtolap.bodies.options import LoadOptions
@@ -62,6 +62,8 @@ class Target:
         for target in targets:
             if isinstance(target, Direct):
                 columns[target.column.name] = rows.direct(target.column, target.source)
+        if isinstance(self._plan.deletes, str):
+            columns[DELETE_SIGN] = rows.signs(self._plan.deletes)
         given = source.columns | {
             target.source: columns[target.column.name]
             for target in targets
@@ -73,7 +75,7 @@ class Target:
                 columns[target.column.name] = rows.made(target, results[target.column.name])
             elif not isinstance(target, Direct):
                 columns[target.column.name] = constant(target.column, rows.count)
-        columns = {name: self._loaded(columns[name], name) for name in self._types}
+        columns |= {name: self._loaded(columns[name], name) for name in self._types}
         wanted = rows.accepted.copy()
         unselected = 0
         if self._conditions is not None:
@@ -85,9 +87,8 @@ class Target:
                 columns[DELETE_SIGN] = pa.array(_true(found[_DELETE]))
         if self._plan.deletes is True:
             columns[DELETE_SIGN] = pa.repeat(pa.scalar(True), rows.count)
-        elif isinstance(self._plan.deletes, str):
-            columns[DELETE_SIGN] = pa.array(_true(source.columns[self._plan.deletes]))
-        batch = pa.RecordBatch.from_pydict(columns)
+        names = [*self._types, *([DELETE_SIGN] if DELETE_SIGN in columns else [])]
+        batch = pa.RecordBatch.from_arrays([columns[name] for name in names], names)
         if not wanted.all():
             batch = batch.filter(pa.array(wanted))
         return DecodedBatch(batch, source.refused.rejected(), unselected, source.total)
@@ -126,6 +127,16 @@ class _Rows:
             found = pc.if_else(pa.array(absent), default, found)
         self._check_nulls(column, found)
         return found
+
+    def signs(self, name: str) -> pa.BooleanArray:
+        """What a hidden column says of deletes; null is no."""
+        raw = self._source.columns[name]
+        found, lost = convert(raw, BOOLEAN, zone=self._options.timezone, rounds=False)
+        if lost is not None:
+            self._refuse(
+                lost, lambda row: f"column({name}) is neither 0 nor 1, src value is {_shown(raw, row)}"
+            )
+        return found.fill_null(False)
 
     def made(self, target: Made, values: pa.Array) -> pa.Array:
         """Conversions of what an expression gives are never strict."""
@@ -174,5 +185,5 @@ def _true(values: pa.Array) -> Mask:
 
 
 def _shown(values: pa.Array, row: int) -> str:
-    text = str(values[row].as_py())
+    text = str(shown(values[row : row + 1])[0])
     return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "…"
