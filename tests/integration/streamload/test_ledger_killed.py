@@ -1,0 +1,97 @@
+"""The ledger on MariaDB, killed with the door and the node in turn while loads go on: each row is there once.
+
+A client does what a loader does: it asks what became of a label before it sends again, under the same one.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from rtolap.base.errors import Refused, RtolapError
+from rtolap.model.stored_table import Buckets, StoredColumn, StoredTable
+from rtolap.stack.mariadb import mariadb_spec
+from rtolap.stack.ports import free_port
+from rtolap.stack.process import ManagedProcess
+from rtolap.testing.stream_load_cluster import PASSWORD, USER, StreamLoadCluster
+from rtolap.wire.stored_tables import TableName
+from rtolap.wire.stream_load import LoadState, SendOptions
+from rtolap.wire.stream_load_client import StreamLoadClient
+
+SEED = int(os.environ.get("RTOLAP_TEST_SEED", "1"))
+LOADS = 24
+ROWS = 50
+TIMEOUT_S = 90.0
+HITS = TableName("web", "hits")
+OPTIONS = SendOptions(format="csv", headers={"column_separator": ","}, timeout_s=5)
+SECRET = "kept-in-a-file"
+
+
+@pytest.fixture
+def cluster(owned: None, server_folder: Path) -> Iterator[StreamLoadCluster]:
+    folder = server_folder / "killed"
+    folder.mkdir()
+    (folder / "password").write_text(SECRET)
+    spec = mariadb_spec(folder / "mariadb", free_port(), databases=("loads",), users={"rtolap": SECRET})
+    database = ManagedProcess(spec)
+    try:
+        database.start()
+        address = f"mysql://rtolap@{database.address}/loads"
+        with StreamLoadCluster(folder / "cluster", address, folder / "password") as running:
+            running.start(doors=1, nodes=1)
+            running.processes["mariadb"] = database
+            columns = (StoredColumn("id", "int", nullable=False), StoredColumn("label", "string"))
+            running.tables.create(
+                StoredTable(
+                    database=HITS.db, name=HITS.name, columns=columns, keys=("id",), buckets=Buckets(2)
+                )
+            )
+            yield running
+    finally:
+        database.stop()
+
+
+def test_every_row_is_there_once_whatever_is_killed(cluster: StreamLoadCluster) -> None:
+    chosen = random.Random(SEED)
+    with StreamLoadClient(cluster.urls, USER, PASSWORD) as client, ThreadPoolExecutor(3) as pool:
+        loads = [pool.submit(load_once, client, number, number % 2 == 0) for number in range(LOADS)]
+        for name in chosen.sample(["mariadb", "door-0", "node-0"], 3):
+            done = sum(load.done() for load in loads)
+            deadline_s = time.monotonic() + TIMEOUT_S
+            while sum(load.done() for load in loads) < min(done + 2, LOADS):  # in the midst of the others
+                assert time.monotonic() < deadline_s
+                time.sleep(0.01)
+            cluster.kill(name)
+            cluster.restart(name)
+        for load in loads:
+            load.result()
+    expected = [number * ROWS + row for number in range(LOADS) for row in range(ROWS)]
+    assert sorted(row["id"] for row in cluster.rows(HITS)) == expected, f"seed {SEED}"
+
+
+def load_once(client: StreamLoadClient, number: int, two_phase: bool) -> None:
+    """Until the label is VISIBLE."""
+    label = f"load-{number}"
+    body = b"".join(b"%d,%s\n" % (number * ROWS + row, label.encode()) for row in range(ROWS))
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        try:
+            match client.state("web", label):
+                case LoadState.VISIBLE:
+                    return
+                case LoadState.UNKNOWN | LoadState.ABORTED:
+                    client.load("web", "hits", label, body, OPTIONS, two_phase=two_phase)
+                case LoadState.PRECOMMITTED:
+                    client.commit_label("web", label)
+                case LoadState.PREPARE | LoadState.COMMITTED:
+                    time.sleep(0.1)  # it is aborted at its deadline, or becomes visible
+        except Refused:
+            raise
+        except RtolapError:
+            time.sleep(0.1)  # nobody answers; what was asked may have been done
+    raise AssertionError(f"{label} is not visible in time")
