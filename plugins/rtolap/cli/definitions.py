@@ -121,7 +121,7 @@ def drop(
     disable: Annotated[bool, typer.Option("--disable", help="Stop a cube's receivers first.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Drop a cube, an application, a lookup, a table that no cube uses, or a stored table (DATABASE.TABLE)."""
+    """Drop a cube, an application, a lookup, a table that no cube uses, or DATABASE.TABLE, a stored one."""
     if "." in name:
         drop_table(name, yes, as_json)
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from rtolap.base.errors import Unavailable
+from rtolap.base.errors import NotLeader, RtolapError, Unavailable
 from rtolap.ledger import tables as rows
 from rtolap.ledger import tablet_debts as debts
 from rtolap.ledger.database import Connection, Ledger
@@ -46,8 +46,11 @@ class Telling:
                 continue
             try:
                 self._tell_one(debt)
-            except Unavailable as error:
-                silent.add(debt.node)
+            except NotLeader:
+                raise
+            except RtolapError as error:
+                if isinstance(error, Unavailable):
+                    silent.add(debt.node)
                 log.warning("node %s is told of %s.%s later: %s", debt.node, debt.db, debt.tbl, error)
                 continue
             told += 1
