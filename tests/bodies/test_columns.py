@@ -205,12 +205,13 @@ def test_the_sequence_column_may_come_from_another_field() -> None:
         comma(b"1,a\n", plain_schema(), function_column_sequence_col="s")
 
 
-def test_partial_columns_give_only_what_the_body_has() -> None:
-    found = comma(b"1,9\n", unique_schema(), columns="k, price", partial_columns="true")
-    assert found.rows == [{"k": 1, "price": Decimal("9.00")}]
-    with pytest.raises(DefinitionError, match="all keys"):
-        comma(b"9\n", unique_schema(), columns="price", partial_columns="true")
-    with pytest.raises(DefinitionError, match="header partial_columns"):
+def test_partial_columns_overwrite_nothing_that_the_body_has_not() -> None:
+    body = b"x,2024-01-31,1,9\n"
+    found = comma(body, unique_schema(), columns="s, at, k, price", partial_columns="true")
+    assert found.rows[0]["price"] == Decimal("9.00")
+    with pytest.raises(DefinitionError, match=r"header partial_columns.* none for s, at"):
+        comma(b"1,9\n", unique_schema(), columns="k, price", partial_columns="true")
+    with pytest.raises(DefinitionError, match="header partial_columns; expected a unique table"):
         comma(b"1\n", plain_schema(), columns="k", partial_columns="true")
 
 

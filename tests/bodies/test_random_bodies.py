@@ -6,14 +6,18 @@ import json
 import os
 import random
 from collections.abc import Iterator
+from datetime import datetime
+from decimal import Decimal
 
+import pyarrow as pa
+import pyarrow.parquet
 import pytest
 from rtolap.bodies.decode import decode_body
 from rtolap.bodies.options import CsvOptions, JsonOptions, LoadOptions
 from rtolap.bodies.settings import BodySettings
 from rtolap.model.stored_schema import initial_schema
 from rtolap.model.stored_table import StoredColumn, StoredTable
-from rtolap.testing.body_oracle import Told, csv_told, json_told, told
+from rtolap.testing.body_oracle import Told, csv_told, json_told, table_told, told
 
 SEEDS = int(os.environ.get("RTOLAP_BODY_SEEDS", "60"))
 
@@ -289,3 +293,60 @@ def cut(rng: random.Random, body: bytes) -> Iterator[bytes]:
 
 def settings(rng: random.Random) -> BodySettings:
     return BodySettings(chunk_bytes=rng.choice((1, 50, 1000, 1 << 20)))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_files_are_read_as_row_by_row(seed: int) -> None:
+    """Typed columns mean what their values mean when they are written out."""
+    rng = random.Random(seed)
+    count = rng.choice((0, 1, 30))
+    drawn = {name: rng.choice(_TYPED[name]) for name in SCHEMA.names}
+    columns = {
+        name: pa.array([rng.choice((*values, None)) for _ in range(count)], kind)
+        for name, (kind, values) in drawn.items()
+    }
+    table = pa.table(columns).select(rng.sample(SCHEMA.names, len(SCHEMA.names)))
+    layout = rng.choice(("parquet", "arrow"))
+    options = LoadOptions(format=layout, strict_mode=rng.random() < 0.5)
+    found = told(decode_body(cut(rng, written(table, layout)), options, SCHEMA, settings(rng)))
+    check(found, table_told(table.to_pylist(), options, SCHEMA), str(table).encode())
+
+
+_INTEGERS = (0, 1, -5, 2**31 - 1, 2**31, -(2**31), 10**18)
+_WHOLE = ((pa.int64(), _INTEGERS), (pa.int32(), _INTEGERS[:4]), (pa.string(), ("7", "x", " 8", "9.0")))
+_MONEY = tuple(Decimal(text) for text in ("0.125", "-0.125", "9999999.994", "9999999.995", "1234567890.5"))
+_DAYS = tuple(datetime(2024, 1, day, 23, 59, 59, day) for day in (1, 15, 31))
+_TYPED: dict[str, tuple[tuple[pa.DataType, tuple[object, ...]], ...]] = {
+    "k": _WHOLE,
+    "big": (*_WHOLE, (pa.uint64(), (1, 2**63 - 1, 2**63)), (pa.bool_(), (True, False))),
+    "price": (
+        (pa.decimal128(20, 3), _MONEY),
+        (pa.decimal256(60, 3), _MONEY),
+        (pa.int64(), (5, 10**9)),
+        (pa.float64(), (0.1, 2.5)),
+    ),
+    "wide": ((pa.decimal128(20, 3), _MONEY), (pa.int64(), _INTEGERS)),
+    "share": ((pa.float64(), (0.1, 1e300)), (pa.float32(), (0.5, 0.25)), (pa.int32(), (1, 2))),
+    "day": ((pa.date32(), tuple(day.date() for day in _DAYS)), (pa.timestamp("us"), _DAYS)),
+    "at": (
+        (pa.timestamp("us"), _DAYS),
+        (pa.timestamp("ns"), _DAYS),
+        (pa.date32(), tuple(day.date() for day in _DAYS)),
+    ),
+    "ok": ((pa.bool_(), (True, False)), (pa.int8(), (0, 1, 2))),
+    "name": (
+        (pa.string(), _TEXTS),
+        (pa.large_string(), _TEXTS),
+        (pa.dictionary(pa.int8(), pa.string()), _TEXTS),
+    ),
+}
+
+
+def written(table: pa.Table, layout: str) -> bytes:
+    out = pa.BufferOutputStream()
+    if layout == "parquet":
+        pa.parquet.write_table(table, out)
+    else:
+        with pa.ipc.new_stream(out, table.schema) as writer:
+            writer.write_table(table)
+    return bytes(out.getvalue())

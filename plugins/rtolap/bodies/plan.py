@@ -149,9 +149,14 @@ def _check_partial(
         return
     if schema.model != "unique":
         raise DefinitionError("header partial_columns", expected="a unique table", found=schema.model)
-    absent = [name for name in schema.key_names if name not in {target.column.name for target in targets}]
-    if absent:
-        raise DefinitionError("header partial_columns", expected=f"all keys; {', '.join(absent)} not given")
+    given = {target.column.name for target in targets}
+    absent = [name for name in schema.names if name not in given]
+    if absent:  # a row without them would overwrite them with their defaults
+        raise DefinitionError(
+            "header partial_columns: a row replaces the one before it whole",
+            expected="every column of the table",
+            found=f"none for {', '.join(absent)}",
+        )
 
 
 _MAKERS: dict[str, tuple[str, ...]] = {

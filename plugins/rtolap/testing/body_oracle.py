@@ -73,6 +73,21 @@ def json_told(records: list[bytes], options: LoadOptions, schema: StoredSchema) 
     return found
 
 
+def table_told(rows: list[Row], options: LoadOptions, schema: StoredSchema) -> Told:
+    """Rows of typed values: each means what it means when it is written out."""
+    found = Told()
+    for row in rows:
+        found.total += 1
+        _add(
+            found, {name: None if row[name] is None else _written(row[name]) for name in row}, options, schema
+        )
+    return found
+
+
+def _written(value: Any) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
 def _json_row(record: bytes) -> dict[str, Any] | None:
     def first(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         row: dict[str, Any] = {}
