@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 
 from rtolap.testing.transaction_runs import World, run_seed
 
-SEEDS = 1000
+SEEDS = int(os.environ.get("RTOLAP_TEST_TRANSACTION_SEEDS", "1000"))
 
 
 def test_what_clients_were_told_comes_true_whatever_dies() -> None:
