@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -48,6 +49,7 @@ def decimal(precision: int, scale: int) -> ColumnType:
     return ColumnType("decimal", precision, scale)
 
 
+@lru_cache(maxsize=256)  # asked for with every look at a stored column
 def parse_type(text: str) -> ColumnType:
     """`"decimal(10,2)"` → ColumnType. Raises DefinitionError naming the types there are."""
     cleaned = text.strip().lower()

@@ -57,8 +57,9 @@ def rows_below(keys: Sequence[pa.Array], bound: Sequence[pa.Scalar], *, inclusiv
     for column, value in zip(reversed(keys), reversed(bound), strict=True):
         column, value = _comparable(column), _comparable(value)
         if value.is_valid:
-            less = pc.fill_null(pc.less(column, value), True)
-            equal = pc.fill_null(pc.equal(column, value), False)
+            less, equal = pc.less(column, value), pc.equal(column, value)
+            if column.null_count:
+                less, equal = pc.fill_null(less, True), pc.fill_null(equal, False)
         else:
             less, equal = pa.repeat(pa.scalar(False), rows), column.is_null()
         below = pc.or_(less, pc.and_(equal, below))

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -127,7 +128,7 @@ def plain(table: pa.Table, schema: StoredSchema) -> list[tuple[Any, ...]]:
 def expected(
     rows: Sequence[Mapping[str, Any]], names: Sequence[str], schema: StoredSchema
 ) -> list[tuple[Any, ...]]:
-    shapes = {"hll": _hll, "bitmap": _members}
+    shapes: dict[str, Callable[[Any], Any]] = {"hll": _hll, "bitmap": _members}
     shaped = {name: shapes.get(schema.named(name).definition.type, lambda value: value) for name in names}
     return sorted((tuple(shaped[name](row[name]) for name in names) for row in rows), key=repr)
 
@@ -144,6 +145,7 @@ def _column(rows: Sequence[Row], column: SchemaColumn) -> pa.Array:
     return array.dictionary_encode() if pa.types.is_string(array.type) and len(rows) % 2 else array
 
 
+@lru_cache(maxsize=8192)  # the same sketch is compared again and again
 def _hll(values: frozenset[int] | None) -> bytes | None:
     if values is None:
         return None

@@ -30,17 +30,17 @@ from rtolap.testing.tablet_rows import (
 )
 
 _OPS: tuple[CompareOp, ...] = ("eq", "ne", "lt", "le", "gt", "ge")
-_ROWS_OF_A_BATCH = (1, 3, 12, 24)
+_ROWS_OF_A_BATCH = (1, 3, 8, 16)
 
 
 def small_settings(rng: random.Random) -> TabletSettings:
     """So that some tens of rows have many blocks, files and merges."""
     return TabletSettings(
         memtable_bytes_max=3_000,
-        merge_rows_max=rng.choice((9, 60)),
+        merge_rows_max=rng.choice((20, 120)),
         compaction_bytes_max=200_000,
         compaction_files_min=3,
-        block_rows=rng.choice((4, 8, 32)),
+        block_rows=rng.choice((8, 16, 64)),
         log_bytes_max=1_500,
         rewrite_deleted_ppm=500_000,
     )
@@ -75,7 +75,7 @@ class TabletRun:
             (6, self.publish_wrongly),
             (4, self.change_schema),
             (10, self.compact),
-            (10, self.read),
+            (7, self.read),
             (4, self.pin),
             (4, self.look_at_pins),
         ]
