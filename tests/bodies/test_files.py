@@ -181,6 +181,16 @@ def test_text_that_is_no_utf8_and_places_out_of_bounds_fail() -> None:
             decoded(arrow(table), plain_schema(), format="arrow")
 
 
+@pytest.mark.parametrize("scale", [-3, 13, 14_614_531])
+def test_decimals_of_an_impossible_scale_fail(scale: int) -> None:
+    kind = pa.decimal128(12, scale)
+    prices = pa.Array.from_buffers(kind, 1, [None, pa.py_buffer(bytes(16))])
+    table = pa.table({"k": pa.array([1], pa.int32()), "price": prices})
+    for columns in (table, pa.table({"k": table["k"], "price": pa.array([[None]], pa.list_(kind))})):
+        with pytest.raises(Corrupted, match="column price of the body has an impossible type"):
+            decoded(arrow(columns), unique_schema(), format="arrow")
+
+
 def test_values_that_no_calendar_has_are_refused_not_stumbled_over() -> None:
     wild = pa.array([1 << 30, 19_753], pa.int32()).view(pa.date32())
     table = pa.table({"k": pa.array([1, 2], pa.int32()), "at": wild})

@@ -54,7 +54,7 @@ def convertible(source: pa.DataType, kind: ColumnType) -> bool:
     """Whether a column of a file may hold values of the table's type at all."""
     try:
         convert(pa.nulls(0, source), kind, zone="UTC", rounds=True)
-    except DefinitionError:
+    except (DefinitionError, pa.ArrowException):
         return False
     return True
 

@@ -45,6 +45,8 @@ class FileBody:
         names = [name.lower() for name in schema.names]
         if len(set(names)) != len(names):
             raise DefinitionError("the body names a column twice", found=", ".join(schema.names))
+        for field in schema:
+            _check_decimals(field.type, field.name)
         self.schema = schema
         self._batches, self._size_bytes, self._settings = batches, size_bytes, settings
         self._stream = stream
@@ -78,6 +80,20 @@ class FileBody:
         limit = max(self._settings.ratio_free_bytes, self._settings.ratio_max * self._size_bytes())
         if given > limit:
             raise Refused("a body unpacks to too much", expected=f"at most {limit} bytes", found=given)
+
+
+def _check_decimals(kind: pa.DataType, name: str) -> None:
+    """Arrow computes with any scale that a file states, also where its tables of powers have ended."""
+    if pa.types.is_decimal(kind) and not 0 <= kind.scale <= kind.precision:
+        raise Corrupted(
+            f"column {name} of the body has an impossible type",
+            expected="a scale from 0 to the precision",
+            found=str(kind),
+        )
+    if pa.types.is_dictionary(kind):
+        _check_decimals(kind.value_type, name)
+    for place in range(kind.num_fields):
+        _check_decimals(kind.field(place).type, name)
 
 
 @contextmanager
