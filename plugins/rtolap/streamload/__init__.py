@@ -11,8 +11,8 @@ what is committed, `upkeep` does what falls due, and all a new master has to do.
 
 A **door** is a process that takes loads over HTTP: `service` is the process, `assembly` puts it together,
 `doors` says which of several is master, `duties` are its threads. A load goes `http_load` → `body_pipe` →
-`reading` (`distribution`, `error_files`) → `load_writer` → `committing` (`visibility`); `loads` is the whole of
-one, `group_commit` of several small ones.
+`reading` (`distribution`, `error_files`) → `load_writer` → `committing` (`visibility`); `loads` is the whole
+of one, `group_commit` of several small ones.
 
 Invariants: what is COMMITTED becomes VISIBLE, whatever dies, strictly in order per partition; what is not
 COMMITTED is seen by nobody; a master without the lease changes nothing. No state is kept beside the ledger.
