@@ -26,8 +26,8 @@ def add(connection: sa.Connection, debts: Collection[TabletDebt]) -> None:
 
 
 def all_debts(connection: sa.Connection) -> tuple[TabletDebt, ...]:
-    """Those of older tables first, and of one partition in the order in which they have to be paid."""
-    order = sa.select(_d).order_by(_d.c.table_id, _d.c.kind, _d.c.part).limit(_AT_ONCE)
+    """Those of older tables first; what is to be dropped before what is to be made."""
+    order = sa.select(_d).order_by(_d.c.table_id, _d.c.kind != "drop", _d.c.part).limit(_AT_ONCE)
     return tuple(_debt(row) for row in connection.execute(order))
 
 
@@ -48,7 +48,8 @@ def forgive(connection: sa.Connection, table_id: int, part: str | None = None) -
 
 
 def _of(connection: sa.Connection, table_ids: Collection[int]) -> tuple[TabletDebt, ...]:
-    rows = connection.execute(sa.select(_d).where(_d.c.table_id.in_(tuple(table_ids))))
+    here = sa.select(_d).where(_d.c.table_id.in_(tuple(table_ids)))
+    rows = connection.execute(here.order_by(_d.c.kind != "drop", _d.c.part))
     return tuple(_debt(row) for row in rows)
 
 

@@ -7,20 +7,39 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from typing import TypeVar
 
 import pytest
 import sqlalchemy as sa
 
 from rtolap.base.errors import CommitConflict, DefinitionError, NotFound, NotLeader, NotYet, Refused
-from rtolap.ledger import partitions, schema, transactions
+from rtolap.ledger import partitions, schema, tables, tablet_debts, transactions
 from rtolap.ledger.database import Ledger
 from rtolap.ledger.leases import Lease, Leases
 from rtolap.ledger.load_jobs import LoadJobs, LoadJobState
 from rtolap.ledger.migrations import MIGRATIONS, Migration
 from rtolap.ledger.offsets import Loaded, OffsetsRecords
-from rtolap.ledger.records import Partition, Tablet, Transaction, TransactionState
+from rtolap.ledger.records import (
+    Partition,
+    PartitionVersions,
+    StoredTableRow,
+    Tablet,
+    TabletDebt,
+    Transaction,
+    TransactionState,
+)
+from rtolap.model.stored_partitions import partition_of
+from rtolap.model.stored_schema import initial_schema
+from rtolap.model.stored_table import RangePartitions, StoredColumn, StoredTable
 
 HOUR_MS = 3_600_000
+R = TypeVar("R")
+DAILY = StoredTable(
+    database="d",
+    name="daily",
+    columns=(StoredColumn("at", "date", nullable=False),),
+    partitions=RangePartitions("at"),
+)
 
 
 class Databases:
@@ -481,3 +500,62 @@ class LedgerContract:
         jobs = LoadJobs(ledger)
         jobs.create("j", "d", "t", "topic", "{}")
         return jobs.leases.acquire("j", "host", HOUR_MS), OffsetsRecords(ledger)
+
+    # --- stored tables --------------------------------------------------------------------------------
+
+    def test_tables_are_found_by_name_and_never_share_an_id(self, ledger: Ledger) -> None:
+        first = write(ledger, lambda it: tables.insert(it, DAILY, initial_schema(DAILY), 5), StoredTableRow)
+        assert read(ledger, lambda it: tables.get(it, "d", "daily")) == first
+        assert read(ledger, lambda it: tables.find(it, "d", "Daily")) is None
+        with pytest.raises(CommitConflict):
+            write(ledger, lambda it: tables.insert(it, DAILY, initial_schema(DAILY), 5), StoredTableRow)
+        write(ledger, lambda it: tables.delete(it, first), type(None))
+        with pytest.raises(NotFound):
+            read(ledger, lambda it: tables.get(it, "d", "daily"))
+        again = write(ledger, lambda it: tables.insert(it, DAILY, initial_schema(DAILY), 6), StoredTableRow)
+        assert again.table_id > first.table_id
+
+    def test_what_is_visible_of_several_tables_is_read_at_once(self, ledger: Ledger) -> None:
+        table = write(ledger, lambda it: tables.insert(it, DAILY, initial_schema(DAILY), 5), StoredTableRow)
+        parts = [partition_of(day * 24 * HOUR_MS, "day") for day in (3, 1, 2)]
+
+        def fill(connection: sa.Connection) -> None:
+            for part in parts:
+                tables.add_partition(connection, table, part, {0: ("a", "b"), 1: ("b",)})
+            where = tables.partition(table, parts[0])
+            assert partitions.assign(connection, where) == 1
+            assert partitions.make_visible(connection, where, 1)
+
+        write(ledger, fill, type(None))
+        found = read(ledger, lambda it: tables.visible(it, [("d", "daily"), ("d", "nope")]))
+        assert found == {("d", "daily"): (table, {parts[1]: 0, parts[2]: 0, parts[0]: 1})}
+        assert list(found["d", "daily"][1]) == sorted(parts)
+        assert read(ledger, lambda it: tables.ranges(it, table)) == tuple(sorted(parts))
+        assert len(read(ledger, lambda it: partitions.replicas_of(it, "d", "daily"))) == 9
+        versions = read(ledger, lambda it: partitions.versions_of(it, "d", "daily"))
+        assert versions[parts[0].name] == PartitionVersions(1, 1)
+        write(ledger, lambda it: tables.delete_partition(it, table, parts[0]), type(None))
+        assert set(read(ledger, lambda it: tables.visible(it, [("d", "daily")]))["d", "daily"][1]) == {
+            *parts[1:]
+        }
+
+    def test_debts_are_paid_in_the_order_of_tables_dropping_first(self, ledger: Ledger) -> None:
+        made = TabletDebt(2, "d", "t", "p", "n", "create", (0, 1))
+        dropped = TabletDebt(2, "d", "t", "q", "n", "drop", (3,))
+        older = TabletDebt(1, "d", "t", "", "n", "schema")
+        write(ledger, lambda it: tablet_debts.add(it, (made, dropped, older)), type(None))
+        write(ledger, lambda it: tablet_debts.add(it, (made,)), type(None))
+        assert read(ledger, tablet_debts.all_debts) == (older, dropped, made)
+        write(ledger, lambda it: tablet_debts.forgive(it, 2), type(None))
+        assert read(ledger, tablet_debts.all_debts) == (older, dropped)
+        write(ledger, lambda it: tablet_debts.pay(it, older), type(None))
+        write(ledger, lambda it: tablet_debts.pay(it, older), type(None))
+        assert read(ledger, lambda it: tablet_debts.of_table(it, 2)) == (dropped,)
+
+
+def read(ledger: Ledger, work: Callable[[sa.Connection], R]) -> R:
+    return ledger.read("r", work)
+
+
+def write(ledger: Ledger, work: Callable[[sa.Connection], R], kind: type[R]) -> R:
+    return ledger.write("w", kind, work)
