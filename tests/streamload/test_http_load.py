@@ -206,6 +206,17 @@ def test_wrong_headers_are_named(door: LoadDoor, headers: dict[str, str], says: 
     assert 50 not in ids(door)
 
 
+def test_headers_are_read_as_utf_8(door: LoadDoor, label: str) -> None:
+    response = httpx.put(
+        f"{door.body_url}/api/web/hits/_stream_load",
+        content="51,ü,1\n52,u,1\n".encode(),
+        headers={"column_separator": ",", "label": label, "where": "host = 'ü'".encode()},  # type: ignore[dict-item]
+        auth=AUTH,
+    )
+    assert response.json()["NumberUnselectedRows"] == 1, response.text
+    assert [row["id"] for row in door.rows("web", "hits") if row["host"] == "ü"] == [51]
+
+
 def test_an_unknown_table_is_named_and_begins_nothing(door: LoadDoor, label: str) -> None:
     answer = put(door, b"1,a,1\n", table="misses", label=label)
     assert answer["Status"] == "Fail"

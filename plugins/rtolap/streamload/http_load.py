@@ -63,8 +63,9 @@ def load_routes(door: LoadDoor) -> APIRouter:
         if not (request.scope.get(TAKES_BODIES) and door.election.leading):
             return _redirect(request, door.election)
         try:
-            check_framing(request.headers)
-            wanted = load_request(db, table, request.headers)
+            headers = _headers(request)
+            check_framing(headers)
+            wanted = load_request(db, table, headers)
             take = door.groups.run if _joins(request, wanted) else door.loads.run
         except RtolapError as error:
             label = request.headers.get("label", "")
@@ -91,6 +92,18 @@ def load_routes(door: LoadDoor) -> APIRouter:
             running -= 1
 
     return router
+
+
+def _headers(request: Request) -> dict[str, str]:
+    """By lower-case name. Names of columns and conditions come in UTF-8, whatever HTTP says of headers."""
+    return {name.decode("latin-1"): _text(value) for name, value in request.headers.raw}
+
+
+def _text(value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return value.decode("latin-1")
 
 
 def _joins(request: Request, wanted: LoadRequest) -> bool:
