@@ -140,7 +140,9 @@ def _frame_end(path: Path, data: bytes, at: int) -> int | None:
         return None
     length, length_xxh3, xxh3 = _FRAME.unpack_from(data, at)
     if length_xxh3 != xxhash.xxh3_64_intdigest(_LENGTH.pack(length), seed=at):
-        if not any(data[at:]):
+        if not any(
+            data[at + _FRAME.size :]
+        ):  # the file had grown, but of the frame its head at most is there
             return None
         raise _damaged(path, at, "length of a record")
     end: int = at + _FRAME.size + length
