@@ -37,7 +37,7 @@ from rtolap.testing.application_model import Kept, SlowServer
 from rtolap.testing.mortal_coordinator import Killed, MortalStore
 from rtolap.wire.watermark import ApprovalRequest, HostsChange, ReportBatch, SourceReport, UnitReport
 
-RUNS, SEEDS, STEPS = 10_000, 20, 12
+RUNS, SEEDS, STEPS = 10_000, 20, 11
 START_MS = 1_000_000_000_000
 LEASE_MS, GRACE_MS, UNIT_LEASE_MS = 60_000, 30_000, 20_000
 HOSTS = ("a", "b", "c", "d")
@@ -105,13 +105,11 @@ class World:
         """Everybody was read up to some instant, and counted over a while before it."""
         hosts = [self.clock.now_ms() - self.random.randint(0, 40_000) for _ in HOSTS[:3]]
         before = [instant_ms - 90_000 for instant_ms in hosts]
-        app = SourceReport("app", 0, 0, progress={"any": self.clock.now_ms()})
         counts = [self.random.choice((30, 100, 500)) for _ in hosts]
-        for sequence, (instants, sources) in enumerate(((before, ()), (hosts, (app,)))):
-            names = HOSTS[:3] if sequence == 0 else ()
-            web = SourceReport("web", 0, 0, names, 3 - len(names), **columns([0, 1, 2], instants, counts))
-            batch = ReportBatch("c2", sequence, self.leader.epoch, sequence == 0, (web, *sources))
-            self.post(batch)
+        first = SourceReport("web", 0, 0, HOSTS[:3], **columns([0, 1, 2], before, counts))
+        then = SourceReport("web", 0, 0, hosts_from=3, **columns([0, 1, 2], hosts, counts))
+        app = SourceReport("app", 0, 0, progress={"any": self.clock.now_ms()})
+        self.post(ReportBatch("c2", 0, self.leader.epoch, True, (first, then, app)))
 
     def lead(self, kept: Kept) -> None:
         """A new leader, a new epoch; the model begins with what it knows to be kept."""
