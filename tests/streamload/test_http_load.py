@@ -329,7 +329,7 @@ def test_connectors_find_columns_and_backends(door: LoadDoor) -> None:
     schema = httpx.get(f"{door.url}/api/web/hits/_schema", auth=AUTH).json()
     assert schema["code"] == 0
     assert schema["data"]["keysType"] == "DUP_KEYS"
-    assert [column["type"] for column in schema["data"]["properties"]] == ["INT", "STRING", "DECIMALV3"]
+    assert [column["type"] for column in schema["data"]["properties"]] == ["INT", "STRING", "DECIMAL64"]
     assert schema["data"]["properties"][2]["precision"] == "10"
     assert httpx.get(f"{door.url}/api/web/misses/_schema", auth=AUTH).json()["code"] != 0
     backends = httpx.get(f"{door.url}/api/backends?is_alive=true", auth=AUTH).json()["data"]["backends"]

@@ -35,10 +35,10 @@ _TYPES = {
     "int": "INT",
     "bigint": "BIGINT",
     "double": "DOUBLE",
-    "decimal": "DECIMALV3",
     "date": "DATEV2",
     "timestamp": "DATETIMEV2",
 }
+_DECIMALS = {9: "DECIMAL32", 18: "DECIMAL64", 38: "DECIMAL128"}  # by the most digits
 _SKETCHES = {"hll": "HLL", "bitmap": "BITMAP"}
 _MICROSECONDS = "6"
 
@@ -104,13 +104,13 @@ def _column(schema: StoredSchema, column: SchemaColumn) -> wire.SchemaColumn:
     definition: StoredColumn = column.definition
     type_name = _SKETCHES.get(definition.type.strip().lower())
     loaded = definition.load_type
-    if type_name is None:
-        type_name = _TYPES[loaded.kind]
     precision, scale = "", ""
     if loaded.kind == "decimal":
+        type_name = next(name for digits, name in _DECIMALS.items() if loaded.precision <= digits)
         precision, scale = str(loaded.precision), str(loaded.scale)
-    elif loaded.kind == "timestamp":
-        scale = _MICROSECONDS
+    elif type_name is None:
+        type_name = _TYPES[loaded.kind]
+        scale = _MICROSECONDS if loaded.kind == "timestamp" else ""
     value = column.id not in schema.keys
     return wire.SchemaColumn(
         name=column.name,
