@@ -12,7 +12,6 @@ uploading) is handed out as values and comes back through `apply_realigned` and 
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
@@ -34,14 +33,13 @@ from rtolap.receiver.intake import Intake
 from rtolap.receiver.lifecycle import Lifecycle
 from rtolap.receiver.limits import Limits
 from rtolap.receiver.log_ends import LogEnds
+from rtolap.receiver.persisting import Persisting
 from rtolap.receiver.progress import Progress
 from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.states import ConsumerEvent, ConsumerState
 from rtolap.receiver.tables import LocalState, LocalTable
 from rtolap.receiver.view import CubeView
 from rtolap.stream.consumer import OffsetsGone, StreamConsumer, StreamProducer
-
-log = logging.getLogger(__name__)
 
 
 class CubeReceiver:
@@ -67,12 +65,11 @@ class CubeReceiver:
         self.progress = Progress(settings.idle_after_s, hosts)
         self.force: set[int] = set()
         self.epoch = 0
-        self._letters = DeadLetterBox(
-            producer, table.topic, table.dead_letter_topic, create_dead_letter_topic
-        )
-        self._checkpoints = Checkpoints(schema, folder, self._letters, settings, clock)
+        letters = DeadLetterBox(producer, table.topic, table.dead_letter_topic, create_dead_letter_topic)
+        self._checkpoints = Checkpoints(schema, folder, letters, settings, clock)
         self._life = Lifecycle(schema.cube.name, consumer)
         self._limits = Limits(settings, folder, clock)
+        self._persisting = Persisting(schema.cube.name, self._checkpoints, letters, self._limits)
         self._replica_set = replica_set
         self._consumer = consumer
         self._clock = clock
@@ -92,7 +89,7 @@ class CubeReceiver:
         self._intake = Intake(
             schema,
             consumer=consumer,
-            letters=self._letters,
+            letters=letters,
             progress=self.progress,
             clock=clock,
             settings=settings,
@@ -156,15 +153,13 @@ class CubeReceiver:
                 self.state = self._checkpoints.recover(self.progress)
                 self._aligned_records = None
             self._align(view)
-            self._look_at_letters()
-            if self._limits.flush_due:
-                self._try_checkpoint()
+            self._persisting.look_at_letters()
+            self._swap_if_new(self._persisting.again_if_due(self.state, self.progress))
             self._follow(view)
             if not self._life.reading:
                 return False
             worked = self._consume(timeout_s)
-            if self._checkpoints.due(self.state):
-                self._try_checkpoint()
+            self._swap_if_new(self._persisting.if_due(self.state, self.progress))
         except (NotFound, OffsetsGone, Corrupted) as error:
             self._life.fail(error)
             return False
@@ -202,6 +197,10 @@ class CubeReceiver:
         self._swap(state)
         self._aligned_records, self._aligned_basis = view.records, basis
 
+    def _swap_if_new(self, state: LocalState) -> None:
+        if state is not self.state:
+            self._swap(state)
+
     def _swap(self, state: LocalState) -> None:
         self.state = state
         self.epoch += 1
@@ -212,8 +211,7 @@ class CubeReceiver:
         control = view.control
         owned = self.owned if control.enabled else frozenset[int]()
         state = self._assignment.follow(self.state, owned, view.start_offsets)
-        if state is not self.state:
-            self._swap(state)
+        self._swap_if_new(state)
         if control.close_epoch > self._close_epoch:
             self._close_epoch = control.close_epoch
             self.force.update(closings.late_before(self.schema, self.state, control.close_before_ms))
@@ -229,8 +227,7 @@ class CubeReceiver:
 
     def _consume(self, timeout_s: float) -> bool:
         state, worked = self._intake.read(self.state, timeout_s)
-        if state is not self.state:
-            self._swap(state)
+        self._swap_if_new(state)
         self._checkpoints.dirty |= worked
         self._trouble(self._ends.look_if_due(self.state.positions))
         positions = self.state.positions
@@ -248,27 +245,11 @@ class CubeReceiver:
         if what is not None:
             self._life.reason = what
 
-    def _look_at_letters(self) -> None:
-        """Letters that Kafka will not take stop the consumer now, not at the next checkpoint."""
-        self._letters.poll()
-        if not self._limits.flush_failing and (trouble := self._letters.trouble) is not None:
-            self._limits.flush_failed(trouble)
-
     # -- checkpoints ------------------------------------------------------------------------------------
-
-    def _try_checkpoint(self) -> None:
-        try:
-            self.checkpoint()
-        except (OSError, RtolapError) as error:
-            log.error("cube %s: checkpoint failed: %s", self.schema.cube.name, error)
-            self._limits.flush_failed(error)
 
     def checkpoint(self) -> None:
         """Raises what `Checkpoints.write` raises; the state and the checkpoint on disk stay as they were."""
-        if self._checkpoints.known is None:
-            return  # the checkpoint on disk still stands for everything
-        self._swap(self._checkpoints.write(self.state, self.progress))
-        self._limits.flush_worked()
+        self._swap_if_new(self._persisting.write(self.state, self.progress))
 
     def replay_from(self) -> Offsets:
         """Per partition the smallest offset that is not in history, as of the last checkpoint."""
