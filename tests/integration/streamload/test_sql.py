@@ -1,0 +1,196 @@
+"""SQL over what is loaded: a query service beside doors and nodes, all of them processes."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+
+import pymysql
+import pytest
+from rtolap.testing.services import wait_for
+from rtolap.testing.stored_cluster import StoredCluster
+from rtolap.testing.stream_load_cluster import PASSWORD, USER
+from rtolap.wire.stream_load import SendOptions
+from rtolap.wire.stream_load_client import StreamLoadClient
+
+TIMEOUT_S = 40.0
+COLUMNS = "day date not null, side int not null, load_id int not null, amount decimal(9,2)"
+
+
+@pytest.fixture(scope="module")
+def cluster(owned: None, server_folder: Path, zookeeper: str) -> Iterator[StoredCluster]:
+    folder = server_folder / "stored-sql"
+    with StoredCluster(folder, f"sqlite:///{folder / 'ledger.db'}") as running:
+        running.start(doors=2, nodes=3)
+        running.start_query(zookeeper, f"/stored-{uuid.uuid4().hex}")
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(cluster: StoredCluster) -> Iterator[StreamLoadClient]:
+    with StreamLoadClient(cluster.urls, USER, PASSWORD) as made:
+        yield made
+
+
+class Loading:
+    """Loads of one row for each of two sides of each of two days, one after another, until it is stopped."""
+
+    def __init__(self, client: StreamLoadClient, table: str, columns: str) -> None:
+        self.loads = 0
+        self.errors: list[str] = []
+        self._client, self._table, self._columns = client, table, columns
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            self.load()
+
+    def load(self) -> None:
+        number = self.loads
+        rows = [f"{day},{side},{number},1.25" for day in ("2024-05-01", "2024-05-02") for side in (0, 1)]
+        options = SendOptions(
+            format="csv",
+            headers={"column_separator": ",", "columns": self._columns},
+            timeout_s=30,
+        )
+        label = f"{self._table}-{number}-{uuid.uuid4().hex[:8]}"
+        answer = self._client.load("shop", self._table, label, "\n".join(rows).encode(), options)
+        if answer.status != "Success":
+            self.errors.append(str(answer))
+            self._over.set()
+            return
+        self.loads += 1
+
+
+@contextmanager
+def loading(client: StreamLoadClient, table: str, columns: str) -> Iterator[Loading]:
+    """In a thread of its own, within the block."""
+    running = Loading(client, table, columns)
+    running._thread.start()
+    try:
+        yield running
+    finally:
+        running._over.set()
+        running._thread.join(TIMEOUT_S)
+    assert not running.errors
+
+
+def create(cluster: StoredCluster, table: str, *, model: str = "duplicate key(day, side)") -> None:
+    cluster.ask(
+        f"create table shop.{table} ({COLUMNS}) {model} "
+        "auto partition by range (date_trunc(day, 'day')) () distributed by hash(side) buckets 2"
+    )
+
+
+def test_what_is_loaded_is_in_the_next_answer(cluster: StoredCluster, client: StreamLoadClient) -> None:
+    create(cluster, "simple")
+    loads = Loading(client, "simple", "day,side,load_id,amount")
+    for _ in range(3):
+        loads.load()
+        assert cluster.ask("select count(*) from shop.simple") == [(loads.loads * 4,)]
+    assert not loads.errors
+    partitions = cluster.ask("show partitions from shop.simple where PartitionName < 'p202406'")
+    assert [name for name, *_ in partitions] == ["p20240501", "p20240502"]
+    total = loads.loads * Decimal("1.25")
+    sums = "select side, sum(amount) from shop.simple where day = '2024-05-02' group by side order by side"
+    assert cluster.ask(sums) == [(0, total), (1, total)]
+
+
+def test_every_answer_holds_whole_loads(cluster: StoredCluster, client: StreamLoadClient) -> None:
+    """Each load is in all partitions, buckets and self-joined copies of one answer, or in none."""
+    create(cluster, "whole")
+    with loading(client, "whole", "day,side,load_id,amount") as running, cluster.connect("shop") as asking:
+        seen = 0
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while seen < 12 and time.monotonic() < deadline_s:
+            with asking.cursor() as cursor:
+                cursor.execute("select load_id, count(*) n from whole group by load_id having n <> 4")
+                assert cursor.fetchall() == ()
+                cursor.execute("select count(distinct load_id) from whole")
+                ((found,),) = cursor.fetchall()
+            assert found >= seen, "an answer went backwards"
+            seen = found
+        assert seen >= 12
+    assert cluster.ask("select count(*) from shop.whole") == [(running.loads * 4,)]
+
+
+def test_columns_change_while_loads_run(cluster: StoredCluster, client: StreamLoadClient) -> None:
+    create(cluster, "changing")
+    cluster.ask("alter table shop.changing add column spare int default '5'")
+    with loading(client, "changing", "day,side,load_id,amount") as running:
+        for number, change in enumerate(
+            (
+                "add column extra bigint default '7'",
+                "rename column extra to bonus",
+                "add column note varchar(10)",
+                "drop column spare",
+            )
+        ):
+            cluster.ask(f"alter table shop.changing {change}")
+            _wait(running, 2 * (number + 1))
+    assert cluster.ask("select count(*), min(bonus), max(bonus), count(note) from shop.changing") == [
+        (running.loads * 4, 7, 7, 0)
+    ]
+    names = [name for name, *_ in cluster.ask("describe shop.changing")]
+    assert names == ["day", "side", "load_id", "amount", "bonus", "note"]
+
+
+def test_a_node_killed_in_between_changes_no_answer(cluster: StoredCluster, client: StreamLoadClient) -> None:
+    create(cluster, "replicated", model="unique key(day, side)")
+    with loading(client, "replicated", "day,side,load_id,amount") as running:
+        _wait(running, 3)
+        cluster.kill("node-1")
+        try:
+            at = running.loads
+            _wait(running, at + 3)
+            assert cluster.ask("select count(*) from shop.replicated") == [(4,)]
+        finally:
+            cluster.restart("node-1")
+        _wait(running, running.loads + 2)
+    last = running.loads - 1
+    assert cluster.ask("select distinct load_id from shop.replicated") == [(last,)]
+
+
+def test_definitions_go_on_with_another_master(cluster: StoredCluster) -> None:
+    create(cluster, "survivor")
+    number = cluster.master()
+    cluster.kill(f"door-{number}")
+    try:
+        wait_for("the other door makes tables", _succeeds(lambda: create(cluster, "successor")), TIMEOUT_S)
+        names = {name for (name,) in cluster.ask("show tables from shop")}
+        assert {"survivor", "successor"} <= names
+        cluster.ask("drop table shop.survivor")
+        assert "survivor" not in {name for (name,) in cluster.ask("show tables from shop")}
+    finally:
+        cluster.restart(f"door-{number}")
+
+
+def test_a_transaction_is_shown_by_its_label(cluster: StoredCluster, client: StreamLoadClient) -> None:
+    create(cluster, "labelled")
+    options = SendOptions(format="csv", headers={"column_separator": ","}, timeout_s=30)
+    client.load("shop", "labelled", "the-label", b"2024-05-01,1,2,3.5", options)
+    ((_, label, state, *rest),) = cluster.ask("show transaction from shop where label = 'the-label'")
+    assert (label, state) == ("the-label", "VISIBLE")
+    assert rest[-1] == "labelled"
+
+
+def _wait(running: Loading, loads: int) -> None:
+    wait_for(f"{loads} loads", lambda: running.loads >= loads or bool(running.errors), TIMEOUT_S)
+    assert not running.errors
+
+
+def _succeeds(work: Callable[[], None]) -> Callable[[], bool]:
+    def attempt() -> bool:
+        try:
+            work()
+        except pymysql.Error:
+            return False
+        return True
+
+    return attempt
