@@ -228,6 +228,16 @@ def test_what_a_crash_left_of_making_and_dropping_is_removed(nodes: InProcessNod
     assert sorted(path.name for path in (tablets / "1.all.0").iterdir()) == ["about.json", "g1"]
 
 
+def test_a_folder_that_nobody_knows_the_tablet_of_does_not_stop_the_others(
+    nodes: InProcessNodes, tmp_path: Path
+) -> None:
+    nodes.stop("a")
+    (tmp_path / "a" / "tablets" / "1.all.0" / "about.json").write_bytes(b"{}")
+    nodes.start("a")
+    assert list(nodes.nodes["a"].status().broken) == ["1.all.0"]
+    assert read(nodes.nodes["a"], tablet(1), 0) == []
+
+
 def test_a_tablet_with_damaged_bytes_is_set_aside_and_the_others_serve(
     nodes: InProcessNodes, tmp_path: Path
 ) -> None:

@@ -73,9 +73,9 @@ class DataFolder:
             if path.name.endswith((MAKING, DROPPING)):
                 shutil.rmtree(path)
 
-    def places(self) -> list[tuple[TabletId, Path]]:
-        """All tablets that are there. Raises Corrupted."""
-        return [(_about(path), path) for path in sorted(self.tablets.iterdir())]
+    def places(self) -> list[Path]:
+        """Of all tablets that are there."""
+        return sorted(self.tablets.iterdir())
 
     def place(self, tablet: TabletId) -> Path:
         """Where a tablet is or will be. Raises DefinitionError for a name that no folder can have."""
@@ -142,7 +142,8 @@ def tidy_generations(place: Path) -> Path | None:
     return generation(place, newest) if newest else None
 
 
-def _about(place: Path) -> TabletId:
+def about(place: Path) -> TabletId:
+    """Whose tablet is there. Raises Corrupted."""
     try:
         return msgspec.json.decode((place / _ABOUT).read_bytes(), type=TabletId)
     except (OSError, msgspec.MsgspecError) as error:

@@ -9,7 +9,7 @@ from threading import RLock
 
 from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
 from rtolap.model.stored_schema import StoredSchema
-from rtolap.storage.folder import DataFolder
+from rtolap.storage.folder import DataFolder, about
 from rtolap.storage.slot import Slot
 from rtolap.tablet.disk import Disk, RealDisk, disk_error
 from rtolap.tablet.settings import TabletSettings
@@ -31,15 +31,15 @@ class Slots:
         self._slots: dict[_Name, Slot] = {}
         self.broken: dict[str, str] = {}
         folder.tidy()
-        for id, place in folder.places():
-            slot = Slot(id, place, settings, self._disk)
+        for place in folder.places():
             try:
+                slot = Slot(about(place), place, settings, self._disk)
                 slot.open()
             except (Corrupted, Refused) as error:
-                log.error("tablet %s in %s cannot be opened: %s", id, place, error)
+                log.error("the tablet in %s cannot be opened: %s", place, error)
                 self.broken[place.name] = str(error)
                 continue
-            self._slots[_name(id)] = slot
+            self._slots[_name(slot.id)] = slot
 
     def find(self, id: TabletId) -> Slot | None:
         with self._lock:
