@@ -221,6 +221,7 @@ BAD: dict[str, tuple[bytes, dict[str, str], str]] = {
     "no parquet": (CSV, {"format": "parquet"}, ""),
     "other parquet": (_orc(), {"format": "parquet"}, ""),
     "unknown format": (CSV, {"format": "xml"}, "header format"),
+    "long line": (b"1," + b"x" * (70 << 20) + b",1,\\N\n", {}, "record"),
     "bomb": (gzip.compress(b"0" * (200 << 20)), {"compress_type": "gz"}, ""),
 }
 
