@@ -148,3 +148,10 @@ def test_like_sees_no_escape_characters_and_crosses_lines() -> None:
     assert mask(table, Like("s", "a_b")).to_pylist() == [True, False, True, True, False]
     assert mask(table, Like("s", "a+b")).to_pylist() == [False, False, False, True, False]
     assert mask(pa.table({"s": ["a\n"]}), Like("s", "a")).to_pylist() == [False]
+
+
+def test_both_zeros_are_in_a_list_with_one_of_them() -> None:
+    table = pa.table({"x": pa.array([0.0, -0.0, 1.0, None])})
+    for zero in (0.0, -0.0):
+        assert mask(table, In("x", (zero, 5.0))).to_pylist() == [True, True, False, False]
+        assert mask(table, In("x", (zero,), negated=True)).to_pylist() == [False, False, True, False]

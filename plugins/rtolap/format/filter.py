@@ -98,8 +98,10 @@ def _compare(column: pa.Array, predicate: Compare) -> pa.BooleanArray:
 
 def _is_in(column: pa.Array, values: tuple[object, ...]) -> pa.BooleanArray:
     places = [place(value, column.type) for value in values if value is not None]  # type: ignore[arg-type]
-    exact = pa.array([at.value for at in places if at.exact], column.type)
-    found = pc.is_in(column, value_set=exact)
+    exact = [at.value for at in places if at.exact]
+    if pa.types.is_floating(column.type) and 0.0 in exact:
+        exact += [0.0, -0.0]  # they are equal, but not to `is_in`
+    found = pc.is_in(column, value_set=pa.array(exact, column.type))
     nothing = pa.scalar(None, pa.bool_())
     if any(value is None for value in values):
         found = pc.if_else(found, True, nothing)  # x IN (…, NULL) is TRUE or NULL
