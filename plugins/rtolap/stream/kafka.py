@@ -46,7 +46,7 @@ class KafkaConsumer:
         self._misses = 0
         self._next_check_s = time.monotonic() + TOPIC_CHECK_S
         self._consumer = Consumer(consumer_settings(bootstrap, client_id) | {"error_cb": self._on_error})
-        self._topic = TopicLookup(self._consumer, topic)
+        self._topic = TopicLookup(Consumer(consumer_settings(bootstrap, client_id)), topic)
 
     def assign(self, offsets: Offsets) -> None:
         self._positions = dict(offsets)
@@ -97,6 +97,7 @@ class KafkaConsumer:
         return self._trouble
 
     def close(self) -> None:
+        self._topic.close()
         self._consumer.close()
 
     def _take(self, records_max: int, bytes_max: int) -> list[Message]:

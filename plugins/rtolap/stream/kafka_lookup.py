@@ -10,7 +10,11 @@ from rtolap.stream.kafka_errors import GONE_TOPIC
 
 
 class TopicLookup:
-    """Thread-safe, as the client's own look-ups are. The contract: `consumer.StreamConsumer`."""
+    """Thread-safe. The contract: `consumer.StreamConsumer`.
+
+    It has a client of its own, which reads nothing: a look-up waits for a client that another thread polls,
+    and one that polls without a pause is never free.
+    """
 
     def __init__(self, consumer: Consumer, topic: str) -> None:
         self._consumer = consumer
@@ -24,6 +28,8 @@ class TopicLookup:
         except KafkaException as error:
             if error.args[0].code() in GONE_TOPIC:
                 raise self.gone() from error
+            raise self.unavailable("tell its offsets", error) from error
+        except RuntimeError as error:  # closed by another thread meanwhile
             raise self.unavailable("tell its offsets", error) from error
         if found is None:
             raise self.unavailable("tell its offsets", "no answer in time")
@@ -41,6 +47,9 @@ class TopicLookup:
                 raise self.gone()
             raise self.unavailable("tell its partitions", reason)
         return sorted(described.partitions)
+
+    def close(self) -> None:
+        self._consumer.close()
 
     def gone(self) -> NotFound:
         return NotFound(
