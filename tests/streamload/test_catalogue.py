@@ -16,12 +16,13 @@ from rtolap.ledger.database import Connection, Ledger
 from rtolap.ledger.leases import Leases
 from rtolap.ledger.records import Partition, Tablet, TabletDebt
 from rtolap.model.stored_table import Buckets, RangePartitions, StoredColumn, StoredTable
-from rtolap.streamload.catalogue import ON_DEMAND_MAX, Catalogue
+from rtolap.streamload.catalogue import Catalogue
 from rtolap.streamload.mastership import Mastership
 from rtolap.streamload.memory_hosts import MemoryTabletHosts
 from rtolap.streamload.partition_upkeep import PartitionUpkeep
 from rtolap.streamload.placement import place
 from rtolap.streamload.read_views import ReadViews
+from rtolap.streamload.table_writes import ON_DEMAND_MAX
 from rtolap.wire.stored_tables import AddColumn, DropColumn, RenameColumn, TableName
 
 NODES = ("n1", "n2", "n3", "n4")

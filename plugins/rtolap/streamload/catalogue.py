@@ -23,13 +23,20 @@ from rtolap.ledger import tables as rows
 from rtolap.ledger import tablet_debts as debts
 from rtolap.ledger.database import Connection, Ledger
 from rtolap.ledger.records import Replica, StoredTableRow, TabletDebt
-from rtolap.model.stored_partitions import WHOLE, PartitionRange, partition_of, to_create, to_drop
+from rtolap.model.stored_partitions import PartitionRange, partition_of, to_create, to_drop
 from rtolap.model.stored_schema import StoredSchema, initial_schema
 from rtolap.model.stored_table import StoredTable
 from rtolap.model.validate_stored_table import validate_stored_table
 from rtolap.streamload.column_changes import changed
 from rtolap.streamload.mastership import Mastership
-from rtolap.streamload.placement import REPLICATION, buckets_by_node, place
+from rtolap.streamload.placement import REPLICATION
+from rtolap.streamload.table_writes import (
+    add_partitions,
+    check_wanted,
+    end_partition,
+    end_table,
+    first_partitions,
+)
 from rtolap.streamload.tablet_hosts import TabletHosts
 from rtolap.streamload.telling import Telling
 from rtolap.wire.stored_tables import ColumnChange, TableInfo
@@ -37,7 +44,6 @@ from rtolap.wire.stored_tables import ColumnChange, TableInfo
 log = logging.getLogger(__name__)
 
 RESERVED = ("rtolap", "information_schema")  # SQL has cubes and lookups in the one, itself in the other
-ON_DEMAND_MAX = 400  # partitions that one load may make
 
 
 class TableEntry(msgspec.Struct, frozen=True):
@@ -121,7 +127,7 @@ class Catalogue:
                     )
                 return False
             table = rows.insert(connection, definition, initial_schema(definition), now_ms)
-            self._add_partitions(connection, table, _first_partitions(definition, now_ms))
+            self._add(connection, table, first_partitions(definition, now_ms))
             return True
 
         what = f"create table {definition.qualified_name}"
@@ -158,7 +164,7 @@ class Catalogue:
         def work(connection: Connection) -> int:
             self._mastership.fence(connection)
             table = rows.get(connection, db, name)
-            self._end(connection, table)
+            end_table(connection, table)
             return table.table_id
 
         self._telling.of_table(self._ledger.write(f"drop table {db}.{name}", int, work))
@@ -169,9 +175,9 @@ class Catalogue:
         def work(connection: Connection) -> int:
             now_ms = self._mastership.fence(connection)
             table = rows.get(connection, db, name)
-            self._end(connection, table)
+            end_table(connection, table)
             anew = rows.insert(connection, table.definition, table.schema, now_ms)
-            self._add_partitions(connection, anew, _first_partitions(table.definition, now_ms))
+            self._add(connection, anew, first_partitions(table.definition, now_ms))
             return table.table_id
 
         self._telling.of_table(self._ledger.write(f"truncate table {db}.{name}", int, work))
@@ -211,7 +217,7 @@ class Catalogue:
             dropped = 0
             for part in to_drop(policy, now_ms, rows.ranges(connection, table)):
                 try:
-                    self._end_partition(connection, table, part)
+                    end_partition(connection, table, part)
                     dropped += 1
                 except NotYet as error:
                     log.info("partition %s outlives its retention: %s", part.name, error)
@@ -242,14 +248,14 @@ class Catalogue:
             existing = rows.ranges(connection, table)
             known = {part.start_ms for part in existing}
             missing = [part for part in wanted(now_ms, existing) if part.start_ms not in known]
-            _check_wanted(table, missing, now_ms)
+            check_wanted(table, missing, now_ms)
             being_dropped = {
                 debt.part for debt in debts.of_table(connection, table.table_id) if debt.kind == "drop"
             }
             for part in missing:
                 if part.name in being_dropped:
                     raise NotYet(f"partition {part.name} of {db}.{name} is still being dropped")
-            self._add_partitions(connection, table, missing)
+            self._add(connection, table, missing)
             return table.table_id, len(missing)
 
         what = f"create partitions of {db}.{name}"
@@ -261,39 +267,9 @@ class Catalogue:
             self._telling.of_table(table_id)
         return made
 
-    def _add_partitions(
-        self, connection: Connection, table: StoredTableRow, parts: Sequence[PartitionRange]
-    ) -> None:
+    def _add(self, connection: Connection, table: StoredTableRow, parts: Sequence[PartitionRange]) -> None:
         nodes = self._nodes(connection) if parts else ()
-        owed: list[TabletDebt] = []
-        for part in parts:
-            partition = rows.partition(table, part)
-            placed = place(partition, table.definition.buckets.count, nodes, self._replication)
-            rows.add_partition(connection, table, part, placed)
-            owed += [
-                TabletDebt(table.table_id, table.db, table.name, part.name, node, "create", buckets)
-                for node, buckets in buckets_by_node(placed).items()
-            ]
-        debts.add(connection, owed)
-
-    def _end(self, connection: Connection, table: StoredTableRow) -> None:
-        for part in rows.ranges(connection, table):
-            self._end_partition(connection, table, part)
-        debts.forgive(connection, table.table_id)
-        rows.delete(connection, table)
-
-    def _end_partition(self, connection: Connection, table: StoredTableRow, part: PartitionRange) -> None:
-        partition = rows.partition(table, part)
-        placed: dict[str, list[int]] = {}
-        for replica in partition_rows.replicas(connection, (partition,)):
-            placed.setdefault(replica.node, []).append(replica.tablet.bucket)
-        rows.delete_partition(connection, table, part)
-        debts.forgive(connection, table.table_id, part.name)
-        owed = [
-            TabletDebt(table.table_id, table.db, table.name, part.name, node, "drop", tuple(sorted(buckets)))
-            for node, buckets in placed.items()
-        ]
-        debts.add(connection, owed)
+        add_partitions(connection, table, parts, nodes, self._replication)
 
 
 def _entry(connection: Connection, db: str, name: str) -> TableEntry:
@@ -317,23 +293,3 @@ def _info(table: StoredTableRow, parts: tuple[PartitionRange, ...]) -> TableInfo
         created_at_ms=table.created_at_ms,
         partitions=parts,
     )
-
-
-def _first_partitions(definition: StoredTable, now_ms: int) -> tuple[PartitionRange, ...]:
-    return (WHOLE,) if definition.partitions is None else to_create(definition.partitions, now_ms, ())
-
-
-def _check_wanted(table: StoredTableRow, parts: Sequence[PartitionRange], now_ms: int) -> None:
-    policy = table.definition.partitions
-    if len(parts) > ON_DEMAND_MAX:
-        raise Refused(
-            f"too many new partitions of {table.definition.qualified_name} at once",
-            expected=f"at most {ON_DEMAND_MAX}",
-            found=len(parts),
-        )
-    old = () if policy is None else to_drop(policy, now_ms, parts)
-    if old:
-        raise Refused(
-            f"the time of partition {old[0].name} of {table.definition.qualified_name} is over",
-            expected="rows that its retention keeps",
-        )
