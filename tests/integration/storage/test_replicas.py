@@ -97,11 +97,11 @@ def test_loads_go_on_without_one_of_three_nodes_and_it_catches_up(
 ) -> None:
     assert loads.load(table.db, table.name, f"{table.name}-0", csv({1: 1}), OPTIONS).status == "Success"
     cluster.kill("node-1")
-    for number in range(1, 6):
+    for number in range(2, 6):
         answer = loads.load(table.db, table.name, f"{table.name}-{number}", csv({1: 1, number: 5}), OPTIONS)
         assert answer.status == "Success", answer
     cluster.restart("node-1")
-    expected = {1: 11, 2: 5, 3: 5, 4: 5, 5: 5}
+    expected = {1: 5, 2: 5, 3: 5, 4: 5, 5: 5}
     for node in NODES:
         assert caught_up(cluster, node, table) == expected, node
 
