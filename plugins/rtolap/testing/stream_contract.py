@@ -6,8 +6,10 @@ Waits are on conditions with a deadline, because a real broker answers when it c
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -168,6 +170,26 @@ class StreamContract:
         until(lambda: consumer.log_range(0) == (2, 3), "the trimmed log")
         assert world.admin.offsets(world.topic, "earliest") == {0: 2}
         assert world.admin.offsets(world.topic, "latest") == {0: 3}
+
+    def test_the_log_range_is_told_while_another_thread_polls_without_a_pause(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 1)
+        world.produce(0, b"a", b"b")
+        consumer = world.consumer(world.topic)
+        consumer.assign({0: 2})
+        ended = threading.Event()
+
+        def poll() -> None:
+            while not ended.is_set():
+                consumer.poll(10, 0.5)
+
+        with ThreadPoolExecutor(2) as pool:
+            polling = pool.submit(poll)
+            try:
+                found = pool.submit(consumer.log_range, 0, DEADLINE_S)
+                assert found.result(DEADLINE_S).end == 2
+            finally:
+                ended.set()
+            polling.result(DEADLINE_S)
 
     def test_an_offset_below_the_log_is_an_error_that_names_both(self, world: World) -> None:
         world.admin.create_topic(world.topic, 1)
