@@ -18,7 +18,7 @@ from rtolap.loader.job import JobConfig, write_config
 from rtolap.loader.memory_sink import MemorySink
 from rtolap.loader.ownership import LEASE_MS
 from rtolap.loader.rejects import FileBox
-from rtolap.loader.settle import FAILS_MAX, PATIENCE_S, Outcome, Settler
+from rtolap.loader.settle import FAILS_MAX, FILTERED_BY_SINK, PATIENCE_S, Outcome, Settler
 from rtolap.loader.states import StopCause, Stopped
 from rtolap.loader.work import Work, begin
 from rtolap.model.loader import Loader, LoaderBatch, LoaderRejects, LoaderSink
@@ -279,6 +279,28 @@ def test_refused_records_in_a_file_are_whole_and_durable(tmp_path: Path, world: 
     assert line["value"] == "/3s="
 
 
+def test_rows_that_the_sink_filters_are_kept_with_its_reasons(world: World) -> None:
+    world.create(rejects=LoaderRejects(tolerance_percent=50))
+    world.produce(1, 2)
+    work = world.start()
+    strict = (COLUMNS[0], SchemaColumn("v", "BIGINT"), SchemaColumn("w", "BIGINT", is_nullable="No"))
+    world.sink.tables["d", "t"] = TableSchema(properties=strict)  # the loader has not seen it yet
+    work.source.step(0.0)
+    settler = work.settler()
+    assert work.settle_once(settler) is Outcome.AGAIN  # all rows are filtered: too many
+    assert stopped_by(lambda: work.settle_once(settler)) is StopCause.TOO_MANY_FILTERED
+    more = msgspec.structs.replace(work.loader, rejects=LoaderRejects(tolerance_percent=100))
+    world.clock.advance_ms(LEASE_MS + 1)
+    world.jobs.reconfigure("j", write_config(JobConfig(more)))
+    world.sink.tables["d", "t"] = TableSchema(properties=COLUMNS)
+    again = world.start()
+    world.sink.tables["d", "t"] = TableSchema(properties=strict)
+    assert again.settle_once(again.settler()) is Outcome.SETTLED
+    assert world.box.kept == [(-1, 1, FILTERED_BY_SINK)]
+    record = world.records.all("j")[-1]
+    assert (record.row_count, record.filtered_rows, record.error_url) == (0, 2, "memory:2")
+
+
 # --- the sink -----------------------------------------------------------------------------------------
 
 
@@ -460,6 +482,23 @@ def test_labels_go_back_only_when_no_request_can_be_under_way(world: World) -> N
     assert world.sink.labels("d") == {"j_1_3": LoadState.VISIBLE}
     (left,) = world.records.all("j")
     assert (left.sequence_id, left.committed) == (3, True)
+
+
+def test_labels_that_are_not_visible_yet_stay_with_their_records(world: World) -> None:
+    world.create(sink=LoaderSink(timeout_ms=10_000))
+    world.sink.publishes_late = True
+    world.produce(1, 2, 3, 4)
+    work = world.start()
+    load_all(work)
+    world.clock.advance_ms(10_001)
+    with pytest.raises(Unavailable):
+        work.committer.round(world.clock.now_ms())
+    assert set(world.sink.labels("d")) == {"j_1_1", "j_1_2"}
+    assert [record.sequence_id for record in world.records.all("j")] == [0, 1, 2]
+    world.sink.publish()
+    work.committer.round(world.clock.now_ms())
+    assert set(world.sink.labels("d")) == {"j_1_2"}
+    assert [record.sequence_id for record in world.records.all("j")] == [2]
 
 
 def test_a_job_that_is_defined_anew_has_labels_of_its_own(world: World) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from itertools import takewhile
 
+from rtolap.base.errors import Refused, Unavailable
 from rtolap.ledger.offsets import OffsetsRecord, OffsetsRecords
 from rtolap.loader.ownership import Ownership
 from rtolap.loader.sink import Sink
@@ -40,9 +41,15 @@ class Committer:
         ripe = list(takewhile(lambda record: self._is_ripe(record, now_ms), row[:-1]))
         if ripe:
             if self._labels_kept and (sent := [record.label for record in ripe if record.attempts]):
-                self._sink.acknowledge(self._loader.database, sent)
+                self._give_back(sent)
             self._records.commit(lease, keep_from=ripe[-1].sequence_id + 1)
         return row[-1].sequence_id
+
+    def _give_back(self, labels: list[str]) -> None:
+        try:
+            self._sink.acknowledge(self._loader.database, labels)
+        except Refused as error:  # committed and not visible yet: a node is away, say
+            raise Unavailable("labels cannot be given back yet", found=str(error)) from error
 
     def _is_ripe(self, record: OffsetsRecord, now_ms: int) -> bool:
         return record.loaded_at_ms is not None and (

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+from msgspec import UNSET
 
-from rtolap.base.errors import NotFound, Unavailable
+from rtolap.base.errors import NotFound, Refused, Unavailable
 from rtolap.wire.stream_load import LoadAnswer, LoadState, SendOptions, TableSchema, TwoPhaseAnswer
 
 Row = dict[str, Any]
@@ -49,6 +50,7 @@ class MemorySink:
         self.publishes_late = False
         self._keeps_labels = keeps_labels
         self._labels: dict[tuple[str, str], Transaction] = {}
+        self._errors: dict[str, str] = {}
         self._next = 1
         self._lock = threading.RLock()
 
@@ -103,8 +105,18 @@ class MemorySink:
             self._answering()
             for label in labels:
                 found = self._labels.get((db, label))
-                if found is not None and found.state in (LoadState.VISIBLE, LoadState.ABORTED):
-                    del self._labels[db, label]
+                if found is None:
+                    continue
+                if found.state not in (LoadState.VISIBLE, LoadState.ABORTED):
+                    raise Refused(f"label {label} cannot be acknowledged", found=f"{found.state}")
+                del self._labels[db, label]
+
+    def error_log(self, url: str) -> str:
+        with self._lock:
+            self._answering()
+            if url not in self._errors:
+                raise NotFound(f"there is nothing at {url}")
+            return self._errors[url]
 
     # --- its insides, for tests -----------------------------------------------------------------------
 
@@ -140,6 +152,10 @@ class MemorySink:
             required = [column.name for column in columns if column.is_nullable == "No"]
             begun.rows = [row for row in rows if all(row[name] is not None for name in required)]
             begun.filtered = len(rows) - len(begun.rows)
+            if begun.filtered:
+                self._errors[f"memory:{begun.txn_id}"] = "\n".join(
+                    f"{row}: null in a column that takes none" for row in rows if row not in begun.rows
+                )
             if begun.filtered > options.max_filter_ratio * len(rows):
                 begun.state = LoadState.ABORTED
                 return self._answer(begun, "Fail", "[DATA_QUALITY_ERROR]too many filtered rows")
@@ -201,6 +217,7 @@ class MemorySink:
             number_total_rows=rows + begun.filtered,
             number_loaded_rows=rows if status != "Fail" else 0,
             number_filtered_rows=begun.filtered,
+            error_url=f"memory:{begun.txn_id}" if begun.filtered else UNSET,
         )
 
 

@@ -15,6 +15,8 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import TypeVar
 
+import numpy as np
+
 from rtolap.base.clock import Clock
 from rtolap.base.errors import Refused, RtolapError, Unavailable
 from rtolap.ledger.offsets import Loaded, OffsetsRecord, OffsetsRecords
@@ -31,7 +33,8 @@ from rtolap.loader.states import ACTIONS, Action, StopCause, Stopped, Verdict, s
 from rtolap.loader.target import Target
 from rtolap.loader.window import Pending
 from rtolap.model.loader import Loader
-from rtolap.stream.consumer import StreamConsumer
+from rtolap.stream.consumer import Batch, StreamConsumer
+from rtolap.stream.rejects import Rejects
 from rtolap.wire.stream_load import LoadAnswer, SendOptions
 
 T = TypeVar("T")
@@ -39,6 +42,7 @@ T = TypeVar("T")
 FAILS_MAX = 8  # of one batch; a door that restarts may well answer with one or two
 PATIENCE_S = 1_800.0
 _STUCK_FACTOR = 3
+FILTERED_BY_SINK = "filtered_by_sink"
 _FILTERED = "too many filtered rows"
 
 
@@ -222,8 +226,11 @@ class Settler:
         return decoded
 
     def _keep(self, content: Content, decoded: Decoded) -> None:
+        self._keep_letters(content.batch, decoded.rejects)
+
+    def _keep_letters(self, batch: Batch, rejects: Rejects) -> None:
         try:
-            self._box.keep(self._loader.topic, content.batch, decoded.rejects)
+            self._box.keep(self._loader.topic, batch, rejects)
         except Unavailable as error:
             raise Trouble(error) from error
         except (RtolapError, OSError) as error:
@@ -250,11 +257,26 @@ class Settler:
         return self._loaded(pending, said)
 
     def _loaded(self, pending: Pending, said: Loaded) -> Outcome:
+        if said.error_url is not None:
+            self._keep_filtered(pending, said.error_url)
         pending.record = self._records.mark_loaded(self._ownership.lease, pending.sequence, said)
         self._progress.loaded(pending, said, self._clock)
         self._progress.times.settled(pending.sequence, pending.content.latest_ms if pending.content else {})
         pending.content = None
         return Outcome.SETTLED
+
+    def _keep_filtered(self, pending: Pending, url: str) -> None:
+        """What the sink rejected, as one letter of the batch; its address stays in the record in any case."""
+        try:
+            text = self._sink.error_log(url)
+        except RtolapError as error:
+            self._progress.error(f"the rejected rows of batch {pending.sequence} are only at {url}: {error}")
+            return
+        batch = Batch([text.encode()], np.array([-1], np.int32), np.array([pending.sequence], np.int64))
+        rejects = Rejects(
+            np.array([0], np.int64), [FILTERED_BY_SINK], [f"label {pending.record.label}: {url}"]
+        )
+        self._keep_letters(batch, rejects)
 
     def _wait(self, pending: Pending) -> Outcome:
         now_s = self._clock.monotonic_s()

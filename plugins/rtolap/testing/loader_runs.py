@@ -110,7 +110,7 @@ class FaultySink:
         def request() -> LoadAnswer:
             return sink.load(db, table, label, body, options, two_phase=two_phase)
 
-        match run.chance("fails", "under way", "under way", "comes late as well", "comes late as well"):
+        match run.chance("fails", "under way", "under way", "comes late as well", often=2.0):
             case "fails":
                 begun = sink.begin(db, table, label, options, two_phase=two_phase)
                 if isinstance(begun, Transaction):
@@ -139,6 +139,9 @@ class FaultySink:
 
     def keeps_labels(self) -> bool:
         return self._run.around(self._run.sink.keeps_labels)
+
+    def error_log(self, url: str) -> str:
+        return self._run.around(lambda: self._run.sink.error_log(url))
 
     def acknowledge(self, db: str, labels: Iterable[str]) -> None:
         kept = tuple(labels)
@@ -207,8 +210,8 @@ class Run:
 
     # --- faults ---------------------------------------------------------------------------------------
 
-    def chance(self, *kinds: str) -> str | None:
-        if self.faults_on and self.random.random() < self.faulty:
+    def chance(self, *kinds: str, often: float = 1.0) -> str | None:
+        if self.faults_on and self.random.random() < self.faulty * often:
             kind = self.random.choice(kinds)
             self.counts[kind] += 1
             return kind
@@ -256,7 +259,7 @@ class Run:
             (self.pass_time, 4),
             (self.kill, 1),
             (self.take_over, 1),
-            (self.restart_sink, 1),
+            (self.restart_sink, 2),
             (self.add_partition, 1),
             (self.add_column, 1),
             (self.publish, 2),

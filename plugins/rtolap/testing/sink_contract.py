@@ -117,6 +117,10 @@ class SinkContract:
         some = SendOptions(columns=("k",), timeout_s=20, keep_label=True, max_filter_ratio=0.5)
         answer = table.sink.load(table.db, table.name, "l_1_1", body, some)
         assert (answer.status, answer.number_loaded_rows, answer.number_filtered_rows) == ("Success", 1, 1)
+        assert isinstance(answer.error_url, str)
+        assert "null" in table.sink.error_log(answer.error_url).lower()
+        with pytest.raises(NotFound):
+            table.sink.error_log(answer.error_url[:-1] + "x")
         assert [row["k"] for row in table.rows()] == [1]
 
     def test_a_table_that_is_not_there(self, table: Table) -> None:
