@@ -22,23 +22,11 @@ from rtolap.wire.storage_client import BatchStream
 class StorageFlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
     """Serves as soon as it is made; `port` tells which one it got."""
 
-    def __init__(
-        self,
-        node: LocalNode,
-        *,
-        host: str,
-        port: int,
-        token: str,
-        metrics: Metrics,
-        tls: tuple[bytes, bytes] | None = None,
-    ) -> None:
-        """`tls`: PEM of the certificate chain and of its key."""
+    def __init__(self, node: LocalNode, *, host: str, port: int, token: str, metrics: Metrics) -> None:
         self._node = node
-        scheme = "grpc+tls" if tls else "grpc"
         super().__init__(
-            f"{scheme}://{host}:{port}",
+            f"grpc://{host}:{port}",
             auth_handler=None,
-            tls_certificates=[tls] if tls else None,
             middleware={"token": TokenFactory(token), "metrics": FlightCalls(metrics)},
         )
 

@@ -18,7 +18,6 @@ class StorageSettings:
     aborted_max             transactions remembered as aborted, against late streams of theirs
     disk_free_bytes_min     below it no stream is begun: publishing and compacting need room too
     compact_every_s         how often all tablets are looked at; those published to are looked at at once
-    copy_batch_bytes        of files on their way to another node
     heartbeat_every_s       well within the lease that doors give
     """
 
@@ -29,6 +28,5 @@ class StorageSettings:
     aborted_max: int = 100_000
     disk_free_bytes_min: int = 256 << 20
     compact_every_s: float = 60.0
-    copy_batch_bytes: int = 4 << 20
     heartbeat_every_s: float = 2.0
     tablet: TabletSettings = field(default_factory=TabletSettings)
