@@ -1,0 +1,93 @@
+"""`rtolap loader` against real servers: declare, run by the agent's command, look, pause, stop, reset."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+from rtolap.cli.main import app
+from rtolap.testing.loader_world import DATABASE, Around, LoaderWorld
+from typer.testing import CliRunner, Result
+
+RECORDS = 500
+
+
+@pytest.fixture
+def world(around: Around, tmp_path: Path, unique_name: str, monkeypatch: pytest.MonkeyPatch) -> LoaderWorld:
+    for name, value in {
+        **around.env,
+        "RTOLAP_KAFKA": around.kafka.address,
+        "RTOLAP_TOKEN_FILE": str(around.cluster.folder / "token"),
+        "RTOLAP_DATA_DIR": str(tmp_path),
+        "RTOLAP_AGENT_PORT": "9",
+    }.items():
+        monkeypatch.setenv(name, value)
+    return LoaderWorld(f"c_{unique_name[-8:]}", "duplicate", around, tmp_path)
+
+
+def rtolap(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["loader", *arguments])
+
+
+def told(*arguments: str) -> dict[str, object]:
+    result = rtolap(*arguments, "--json")
+    assert result.exit_code == 0, f"{result.output}\n{result.exception!r}"
+    return dict(json.loads(result.stdout))
+
+
+def test_a_loader_is_managed_by_command(world: LoaderWorld, tmp_path: Path) -> None:
+    chooser = random.Random(1)
+    try:
+        world.produce(chooser, RECORDS)
+        before = told("status", world.name)["loaders"][0]  # type: ignore[index]
+        assert (before["alive"], before["state"], before["loaded"]) == (False, "RUNNING", {})
+        world.process.start()
+        world.wait_loaded()
+        world.wait_until(lambda it: it.lag_records == 0 and it.alive)
+        rows = json.loads(rtolap("lag", world.name, "--json").stdout)
+        assert [row["lag"] for row in rows] == [0, 0]
+        assert sum(row["loaded"] for row in rows) == RECORDS
+
+        assert told("pause", world.name)["state"] == "PAUSED"
+        world.wait_until(lambda it: it.phase == "paused")
+        world.produce(chooser, RECORDS)
+        assert world.status().lag_records == RECORDS
+        told("resume", world.name)
+        world.wait_loaded()
+
+        stopped = told("stop", world.name)
+        assert (stopped["state"], stopped["alive"]) == ("STOPPED", False)
+        assert stopped["reason"] == "stopped by command"
+        assert len(world.rows()) == 2 * RECORDS
+
+        started = rtolap("start", world.name)
+        assert started.exit_code != 0
+        assert "no agent answers" in str(started.exception)
+
+        anew = told("reset", world.name, "--at", "0=0,1=0", "--yes")
+        assert (anew["incarnation"], anew["state"], anew["loaded"]) == (2, "STOPPED", {})
+        assert rtolap("reset", world.name, "--at", "nonsense", "--yes").exit_code != 0
+    finally:
+        world.close()
+
+
+def test_a_definition_is_declared_once_and_followed_when_it_changes(
+    world: LoaderWorld, tmp_path: Path
+) -> None:
+    name = f"{world.name}_b"
+    definition = tmp_path / "loader.yaml"
+    text = f"kind: loader\nname: {name}\ntopic: {world.name}\ndatabase: {DATABASE}\ntable: {world.name}\n"
+    try:
+        definition.write_text(text)
+        for _ in range(2):
+            (found,) = told("create", str(definition))["loaders"]  # type: ignore[misc]
+            assert (found["job"], found["state"], found["incarnation"]) == (name, "STOPPED", 1)
+        definition.write_text(text + "parallel: 4\n")
+        told("create", str(definition))
+        assert '"parallel":4' in world.access.jobs.get(name).config
+        definition.write_text(text.replace(f"topic: {world.name}", "topic: another"))
+        assert "is there already" in str(rtolap("create", str(definition)).exception)
+    finally:
+        world.close()
