@@ -31,6 +31,10 @@ class StoredCluster(StreamLoadCluster):
         url = f"http://{HOST}:{http_port}/health"
         self._start("query", ("query", "serve"), env, http_port, lambda _: http_missing(url))
 
+    def settings(self) -> dict[str, str]:
+        """The environment of commands."""
+        return dict(self._env)
+
     def connect(self, database: str | None = None) -> pymysql.connections.Connection:
         """To the MySQL door, as a user who may define."""
         connection: pymysql.connections.Connection = pymysql.connections.Connection(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 import uuid
@@ -9,16 +10,31 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pymysql
 import pytest
+import typer
+from rtolap.base.errors import NotFound, Refused
+from rtolap.cli import definitions, tables
 from rtolap.testing.services import wait_for
 from rtolap.testing.stored_cluster import StoredCluster
 from rtolap.testing.stream_load_cluster import PASSWORD, USER
 from rtolap.wire.stream_load import SendOptions
 from rtolap.wire.stream_load_client import StreamLoadClient
+from typer.testing import CliRunner
 
 TIMEOUT_S = 40.0
+DEFINED = """
+kind: stored_table
+database: files
+name: visits
+model: unique
+keys: [id]
+columns:
+  - {name: id, type: int}
+  - {name: page, type: string}
+"""
 COLUMNS = "day date not null, side int not null, load_id int not null, amount decimal(9,2)"
 
 
@@ -178,6 +194,40 @@ def test_a_transaction_is_shown_by_its_label(cluster: StoredCluster, client: Str
     ((_, label, state, *rest),) = cluster.ask("show transaction from shop where label = 'the-label'")
     assert (label, state) == ("the-label", "VISIBLE")
     assert rest[-1] == "labelled"
+
+
+def test_commands_create_show_and_drop_what_a_file_defines(cluster: StoredCluster, tmp_path: Path) -> None:
+    file = tmp_path / "tables.yaml"
+    file.write_text(DEFINED)
+    assert run(cluster, definitions.app, "create", str(file), "--json") == [["stored_table", "files.visits"]]
+    assert run(cluster, definitions.app, "create", str(file), "--json") == [["stored_table", "files.visits"]]
+    listed = run(cluster, tables.app, "list", "--json")
+    assert [table["model"] for table in listed if table["table"] == "files.visits"] == ["unique"]
+    shown = run(cluster, tables.app, "show", "files.visits", "--json")
+    assert shown["schema"]["version"] == 1
+    (part,) = run(cluster, tables.app, "partitions", "files.visits", "--json")
+    assert (part["partition"], part["replicas"]) == ("all", 3)
+    assert cluster.ask("select count(*) from files.visits") == [(0,)]
+    assert run(cluster, tables.app, "truncate", "files.visits", "--yes", "--json") == {
+        "truncated": "files.visits"
+    }
+    file.write_text(
+        DEFINED.replace("unique", "aggregate").replace("type: string", "type: int, aggregate: SUM")
+    )
+    refused = CliRunner().invoke(definitions.app, ["create", str(file)], env=cluster.settings())
+    assert isinstance(refused.exception, Refused)
+    assert run(cluster, definitions.app, "drop", "files.visits", "--yes", "--json") == {
+        "dropped": "files.visits"
+    }
+    gone = CliRunner().invoke(tables.app, ["show", "files.visits"], env=cluster.settings())
+    assert isinstance(gone.exception, NotFound)
+
+
+def run(cluster: StoredCluster, app: typer.Typer, *words: str) -> Any:
+    """A command's JSON."""
+    done = CliRunner().invoke(app, words, env=cluster.settings(), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
 
 
 def _wait(running: Loading, loads: int) -> None:
