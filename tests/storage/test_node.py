@@ -252,7 +252,7 @@ def test_a_tablet_with_damaged_bytes_is_set_aside_and_the_others_serve(
     node = nodes.nodes["a"]
     assert list(node.status().broken) == ["1.all.0"]
     assert read(node, tablet(1), 1) == [(2, "x")]
-    with pytest.raises(NotFound):
+    with pytest.raises(Unavailable, match="cannot be opened here"):
         node.scan(wire.ScanRequest(tablet(0), SCHEMA, 1))
     load(nodes.nodes["b"], 7, b0=rows(1), b1=rows(2))
     publish(nodes.nodes["b"], 7, 1)

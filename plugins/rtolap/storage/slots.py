@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from threading import RLock
 
-from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
+from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError, Unavailable
 from rtolap.model.stored_schema import StoredSchema
 from rtolap.storage.folder import DataFolder, about
 from rtolap.storage.slot import Slot
@@ -47,9 +47,12 @@ class Slots:
         return slot if slot is not None and slot.id == id else None
 
     def get(self, id: TabletId) -> Slot:
-        """Raises NotFound."""
+        """Raises NotFound; Unavailable for one that is here and cannot be opened: ask another replica."""
         slot = self.find(id)
         if slot is None:
+            reason = self.broken.get(self._folder.place(id).name)
+            if reason is not None:
+                raise Unavailable(f"tablet {id} cannot be opened here", found=reason)
             known = self._slots.get(_name(id))
             raise NotFound(
                 f"tablet {id} is not here", found="nothing" if known is None else f"table {known.id.table_id}"
