@@ -6,6 +6,7 @@ be computed for a row is null there.
 
 from __future__ import annotations
 
+import atexit
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -110,6 +111,10 @@ def _database(memory_bytes_max: int) -> Any:
     return connection
 
 
+# The bindings complain about objects that outlive the interpreter.
+atexit.register(_database.cache_clear)
+
+
 class Engine:
     """Of one load and thread; `close` when done."""
 
@@ -139,7 +144,10 @@ class Engine:
         return [single_chunk(column) for column in found.columns]
 
     def close(self) -> None:
-        self._cursor.close()
+        """Again is harmless."""
+        if self._cursor is not None:
+            self._cursor.close()
+            self._cursor = None
 
 
 class Computed:
