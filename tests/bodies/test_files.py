@@ -191,6 +191,13 @@ def test_decimals_of_an_impossible_scale_fail(scale: int) -> None:
             decoded(arrow(columns), unique_schema(), format="arrow")
 
 
+def test_a_zone_that_is_no_text_fails() -> None:
+    body = arrow(pa.table({"k": pa.array([1]), "at": pa.array([0], pa.timestamp("us", "Europe/Paris"))}))
+    assert body.count(b"Europe/Paris") == 1
+    with pytest.raises(Corrupted):
+        decoded(body.replace(b"Europe/Paris", b"Europe/P\xff\xfes"), unique_schema(), format="arrow")
+
+
 def test_values_that_no_calendar_has_are_refused_not_stumbled_over() -> None:
     wild = pa.array([1 << 30, 19_753], pa.int32()).view(pa.date32())
     table = pa.table({"k": pa.array([1, 2], pa.int32()), "at": wild})

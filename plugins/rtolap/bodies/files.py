@@ -46,6 +46,7 @@ class FileBody:
         if len(set(names)) != len(names):
             raise DefinitionError("the body names a column twice", found=", ".join(schema.names))
         for field in schema:
+            str(field.type)  # fails where the name of a zone is no text
             _check_decimals(field.type, field.name)
         self.schema = schema
         self._batches, self._size_bytes, self._settings = batches, size_bytes, settings
