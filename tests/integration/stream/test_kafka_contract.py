@@ -22,7 +22,7 @@ class TestKafkaStream(StreamContract):
 def test_headers_keys_and_create_times_reach_the_consumer(
     kafka: str, create_topic: Callable[..., str]
 ) -> None:
-    topic = create_topic()
+    topic = create_topic(config={"retention.ms": "-1"})  # the record is from 1970
     producer = KafkaProducer(kafka)
     producer.produce(topic, [OutRecord(b"a", key=b"k", headers={"reason": b"empty"}, timestamp_ms=1234)])
     producer.flush(20)
