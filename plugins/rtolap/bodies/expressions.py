@@ -63,6 +63,7 @@ _TIMES = (
     exp.TimestampTrunc,
     exp.DateTrunc,
     exp.TimeToStr,
+    exp.Quarter,
     exp.Hour,
     exp.Minute,
     exp.Second,
@@ -86,6 +87,21 @@ _TEXTS = (
     exp.SplitPart,
     exp.StrToDate,
     exp.StrToTime,
+    exp.MD5,
+)
+_TEXT_RESULTS = (
+    exp.Substring,
+    exp.Lower,
+    exp.Upper,
+    exp.Trim,
+    exp.Replace,
+    exp.Left,
+    exp.Right,
+    exp.Reverse,
+    exp.RegexpReplace,
+    exp.Concat,
+    exp.ConcatWs,
+    exp.SplitPart,
     exp.MD5,
 )
 _SOURCE = "rows"
@@ -197,6 +213,7 @@ def _engine_sql(
     tree: exp.Expr, places: Mapping[str, int], types: Mapping[str, pa.DataType], zone: str
 ) -> str:
     tree = exp.Paren(this=tree.copy())
+    _unify(tree, types)
     for node in list(tree.find_all(exp.Column)):
         name = str(node.name)
         placed = exp.column(f"c{places[name]}")
@@ -244,6 +261,44 @@ def _wanted(column: exp.Expr, is_text: bool, types: Mapping[str, pa.DataType]) -
     ):
         return "DOUBLE"
     return "TIMESTAMP" if isinstance(parent, _TIMES) else None
+
+
+def _unify(tree: exp.Expr, types: Mapping[str, pa.DataType]) -> None:
+    """Results become text where one of them is; text becomes a number or an instant where one is needed."""
+    for node in list(tree.find_all(exp.Coalesce, exp.If, exp.Case)):
+        results = _results(node)
+        if any(_is_text(one, types) for one in results):
+            for one in results:
+                if not _is_text(one, types) and not isinstance(one, exp.Null):
+                    one.replace(exp.cast(one.copy(), exp.DataType.Type.TEXT))
+    for place in list(tree.find_all(*_NUMERIC, *_TIMES)):
+        is_time = isinstance(place, _TIMES)
+        both = not is_time or isinstance(place, (exp.DateDiff, exp.TsOrDsDiff))
+        for name in ("this", "expression") if both else ("this",):
+            operand = place.args.get(name)
+            if operand is None or isinstance(operand.unnest(), exp.Column) or not _is_text(operand, types):
+                continue
+            operand.replace(exp.cast(operand.copy(), "TIMESTAMP" if is_time else "DOUBLE"))
+
+
+def _results(node: exp.Expr) -> list[exp.Expr]:
+    if isinstance(node, exp.Coalesce):
+        return [node.this, *node.expressions]
+    found = [one.args["true"] for one in node.args.get("ifs", ())] if isinstance(node, exp.Case) else []
+    found += [node.args.get("true")] if isinstance(node, exp.If) else []
+    found += [node.args.get("default"), node.args.get("false")]
+    return [one for one in found if one is not None]
+
+
+def _is_text(node: exp.Expr, types: Mapping[str, pa.DataType]) -> bool:
+    node = node.unnest()
+    if isinstance(node, exp.Column):
+        return bool(pa.types.is_string(types[str(node.name)]))
+    if isinstance(node, exp.Literal):
+        return bool(node.is_string)
+    if isinstance(node, (exp.Coalesce, exp.If, exp.Case)):
+        return any(_is_text(one, types) for one in _results(node))
+    return isinstance(node, _TEXT_RESULTS)
 
 
 def _is_number(node: exp.Expr, types: Mapping[str, pa.DataType]) -> bool:
