@@ -6,7 +6,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -159,24 +159,3 @@ def test_a_loader_that_was_stopped_by_command_stays_so_until_its_task_is_cleared
     airflow.until_running(world.key, generation + 1)
     airflow.until("every row once", world.all_loaded)
     assert airflow.until("deferred loader", world.task)["dag_run_id"] == task["dag_run_id"]
-
-
-def test_a_partition_that_is_complete_starts_what_waits_for_it(world: World) -> None:
-    """By a person's word here: the application's own hosts are shown elsewhere."""
-    airflow = world.airflow
-    airflow.unpause("it_partition")
-    midnight = datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
-    airflow.coordinator.approve_windows(
-        world.application, int(midnight.timestamp() * 1000), "ann", "nothing more comes"
-    )
-
-    def told() -> list[dict[str, Any]] | None:
-        ended = [one for one in airflow.tasks("it_partition") if one["state"] == "success"]
-        events = [event for task in ended for event in airflow.result(task)]
-        return [event for event in events if event.get("loader") == world.name] or None
-
-    (event,) = airflow.until("run that a partition has started", told)
-    assert event["table"] == world.name
-    assert event["database"] == "web"
-    assert event["partition"] == f"p{midnight - timedelta(days=1):%Y%m%d}"
-    assert event["end"] == midnight.isoformat()
