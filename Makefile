@@ -2,7 +2,8 @@
 .DEFAULT_GOAL := help
 SHELL := /bin/sh
 BIN := .venv/bin
-PYTEST_FLAGS ?=
+# Two processes: most tests on real servers wait, and each process starts servers of its own.
+PYTEST_FLAGS ?= --numprocesses 2 --dist loadgroup
 
 .PHONY: help setup demo test test-unit test-integration lint format lock bench wheel clean
 

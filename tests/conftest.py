@@ -22,9 +22,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Tests in `integration/` and `e2e/` carry their marker even when a file forgets it.
 
     `-m "not integration and not e2e"` therefore always is the quick part.
+
+    Where several processes share the work, what shares servers stays together in one: a folder of
+    `integration/`, a file elsewhere.
     """
     for item in items:
-        parts = item.path.relative_to(config.rootpath).parts
+        path = item.path.relative_to(config.rootpath)
+        parts = path.parts
+        together = path.parent if "integration" in parts and "e2e" not in parts else path
+        item.add_marker(pytest.mark.xdist_group(together.as_posix()))
         for marker in ("integration", "e2e"):
             if marker in parts:
                 item.add_marker(getattr(pytest.mark, marker))

@@ -4,8 +4,8 @@
     finish    each node is told how many rows each of its tablets has, and makes them durable: prepared
     abort     the streams are given up, and nodes forget what has come
 
-Memory: `waiting_bytes_max` of collected rows, and `queue_bytes_max` that a node has not taken yet (the queues of
-all nodes hold the same buffers). A full queue holds the writer back. A node that fails, or takes nothing
+Memory: `waiting_bytes_max` of collected rows, and `queue_bytes_max` that a node has not taken yet (the queues
+of all nodes hold the same buffers). A full queue holds the writer back. A node that fails, or takes nothing
 for `stall_s`, is left behind: it catches up later. Without the majority of a tablet's replicas it is Refused.
 """
 

@@ -24,7 +24,9 @@ def tablet(bucket: int = 0, table_id: int = 1) -> TabletId:
 
 
 def rows(*ids: int, note: str = "x") -> pa.RecordBatch:
-    return pa.record_batch({"id": pa.array(ids, pa.int64()), "note": pa.array([note] * len(ids), pa.string())})
+    return pa.record_batch(
+        {"id": pa.array(ids, pa.int64()), "note": pa.array([note] * len(ids), pa.string())}
+    )
 
 
 def read(
