@@ -142,6 +142,7 @@ def test_nulls_dates_and_the_ends_of_the_calendar() -> None:
         batch([{"at": each, "host": "a", "n": 1} for each in dates], definition)
     )
     assert found.unroutable.to_pylist() == [False, True, True, True, True, True]
+    assert found.beyond.to_pylist() == [False, False, False, False, True, False]
     assert [part.name for part in found.absent] == ["p00010101", "p19691231", "p20240102"]
     assert [part.rows.num_rows for part in found.parts] == [1]
 

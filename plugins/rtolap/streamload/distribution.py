@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rtolap.base.errors import DefinitionError
+from rtolap.bodies.casting import shown
 from rtolap.bodies.options import LoadOptions
 from rtolap.ledger.records import Partition, Replica
 from rtolap.model.stored_partitions import PartitionRange, to_drop
@@ -21,6 +22,7 @@ from rtolap.streamload.catalogue import Catalogue, TableEntry
 from rtolap.tablet.routing import RoutedBatch, RoutedPart, Routing
 
 SHOWN_MAX = 1000  # of one batch: what the error file may get of it
+_BEYOND = "no partition for this tuple: its time is beyond the calendar, years 1 to 9998"
 
 
 class Writer(Protocol):
@@ -101,8 +103,9 @@ class Distribution:
         count = pc.sum(routed.unroutable).as_py() or 0
         if not count:
             return Distributed(routed.parts, None)
-        homeless = Homeless(count, _shown(rows.filter(routed.unroutable), self._reason()))
-        return Distributed(routed.parts, homeless)
+        refused = rows.filter(routed.unroutable)
+        beyond = routed.beyond.filter(routed.unroutable)
+        return Distributed(routed.parts, Homeless(count, _shown(refused, beyond, self._reason())))
 
     def _split(self, rows: pa.RecordBatch) -> RoutedBatch:
         routed = self._routing.split(rows)
@@ -133,13 +136,17 @@ class Distribution:
         return "no partition for this tuple: its time is null, or retention has passed it"
 
 
-def _shown(rows: pa.RecordBatch, reason: str) -> list[tuple[str, str]]:
+def _shown(rows: pa.RecordBatch, beyond: pa.BooleanArray, reason: str) -> list[tuple[str, str]]:
+    """`beyond`: rows that have a reason of their own."""
+    first = rows.slice(0, SHOWN_MAX)
+    # As text: an instant may be one that Python has no value for.
+    columns = [shown(column) for column in first.columns]
     text = io.StringIO()
     lines = csv.writer(text, delimiter="\t", lineterminator="")
     found = []
-    for row in rows.slice(0, SHOWN_MAX).to_pylist():  # refused rows only, and of them the first
+    for is_beyond, *values in zip(beyond.slice(0, SHOWN_MAX).to_pylist(), *columns, strict=True):
         text.seek(0)
         text.truncate()
-        lines.writerow(["\\N" if value is None else value for value in row.values()])
-        found.append((text.getvalue(), reason))
+        lines.writerow(["\\N" if value is None else value for value in values])
+        found.append((text.getvalue(), _BEYOND if is_beyond else reason))
     return found

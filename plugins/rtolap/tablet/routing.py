@@ -34,11 +34,13 @@ class RoutedPart(NamedTuple):
 
 class RoutedBatch(NamedTuple):
     """`parts`: no two of the same tablet; rows of each in the order of the batch. `unroutable`: boolean, of
-    each row: no partition has its time, or its time is null. `absent`: partitions that are not there yet and
-    would have some of these rows."""
+    each row: no partition has its time, or its time is null. `beyond`: those of them whose time is past the
+    calendar, for which none can be made. `absent`: partitions that are not there yet and would have some of
+    these rows."""
 
     parts: tuple[RoutedPart, ...]
     unroutable: pa.BooleanArray
+    beyond: pa.BooleanArray
     absent: tuple[PartitionRange, ...]
 
 
@@ -67,7 +69,7 @@ class Routing:
 
     def split(self, batch: pa.RecordBatch) -> RoutedBatch:
         """Raises DefinitionError where the batch lacks a column that decides, and it has no default."""
-        found, unroutable, absent = self._partition(batch)
+        found, unroutable, beyond, absent = self._partition(batch)
         buckets = self._bucket(batch)
         codes = found * self._buckets + buckets
         rows: Longs | None = None
@@ -75,7 +77,7 @@ class Routing:
             rows = np.flatnonzero(~unroutable)
             codes = codes[rows]
         parts = tuple(self._parts(batch, codes, rows))
-        return RoutedBatch(parts, pa.array(unroutable), absent)
+        return RoutedBatch(parts, pa.array(unroutable), pa.array(beyond), absent)
 
     def _parts(self, batch: pa.RecordBatch, codes: Longs, rows: Longs | None) -> list[RoutedPart]:
         if not len(codes):
@@ -98,22 +100,24 @@ class Routing:
 
     def _partition(
         self, batch: pa.RecordBatch
-    ) -> tuple[Longs, NDArray[np.bool_], tuple[PartitionRange, ...]]:
+    ) -> tuple[Longs, NDArray[np.bool_], NDArray[np.bool_], tuple[PartitionRange, ...]]:
         rows = batch.num_rows
         if self._time is None or self._unit is None:
-            return np.zeros(rows, np.int64), np.zeros(rows, np.bool_), ()
+            none = np.zeros(rows, np.bool_)
+            return np.zeros(rows, np.int64), none, none, ()
         column = _values(batch, self._time)
         instants_ms = _instants_ms(column)
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         at = np.searchsorted(self._starts, instants_ms, "right") - 1
         homeless = (at < 0) | (instants_ms >= self._ends[np.maximum(at, 0)]) | ~valid
+        inside = (instants_ms >= _CALENDAR_MS[0]) & (instants_ms < _CALENDAR_MS[1])
+        beyond = homeless & valid & ~inside
         absent: tuple[PartitionRange, ...] = ()
         if homeless.any():
-            inside = valid & (instants_ms >= _CALENDAR_MS[0]) & (instants_ms < _CALENDAR_MS[1])
             step_ms = _HOUR_MS if self._unit == "hour" else _DAY_MS
-            steps = np.unique(instants_ms[homeless & inside] // step_ms)
+            steps = np.unique(instants_ms[homeless & valid & inside] // step_ms)
             absent = tuple(sorted({partition_of(step * step_ms, self._unit) for step in steps.tolist()}))
-        return np.where(homeless, 0, at), homeless, absent
+        return np.where(homeless, 0, at), homeless, beyond, absent
 
     def _bucket(self, batch: pa.RecordBatch) -> Longs:
         if self._buckets == 1:
