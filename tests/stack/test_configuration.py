@@ -50,7 +50,7 @@ def test_secrets_are_made_once_and_private(layout: StackLayout) -> None:
 
 
 def test_the_users_file_holds_the_double_hash_of_the_sql_password(layout: StackLayout) -> None:
-    expected = f"rtolap:{password_hash(read_secret(layout, 'sql-password'))}\n"
+    expected = f"rtolap:{password_hash(read_secret(layout, 'sql-password'))}:load\n"
     assert layout.secret("users").read_text() == expected
     assert password_hash("a") == "bf5d3affb73efd2ec6c36ad3112dd933efed63c4e1cbffcfa88e2759c144f2d8"
 

@@ -15,10 +15,21 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 import pytest
+from rtolap.base.errors import Forbidden
 from rtolap.ledger.records import Tablet
 from rtolap.model.stored_table import RangePartitions, StoredColumn, StoredTable
 from rtolap.streamload.assembly import DoorOptions
-from rtolap.testing.load_door import PASSWORD, TOKEN, USER, LoadDoor, load_door
+from rtolap.testing.load_door import (
+    ASKING_USER,
+    DEFINING_USER,
+    PASSWORD,
+    TOKEN,
+    USER,
+    LoadDoor,
+    load_door,
+)
+from rtolap.wire.stream_load import SendOptions
+from rtolap.wire.stream_load_client import StreamLoadClient
 
 HITS = StoredTable(
     database="web",
@@ -262,6 +273,36 @@ def test_wrong_credentials_get_nowhere(door: LoadDoor, auth: httpx.Auth | None) 
         response = httpx.request(method, door.url + path, auth=auth)  # type: ignore[arg-type]
         assert response.status_code == 401, path
         assert "WWW-Authenticate" in response.headers
+
+
+def test_loading_wants_the_right_to_load(door: LoadDoor, label: str) -> None:
+    """Who has it not may look, and changes nothing; who may define tables may load as well."""
+    asking, defining = (httpx.BasicAuth(name, PASSWORD) for name in (ASKING_USER, DEFINING_USER))
+    put(door, b"60,a,1\n", label=label, two_phase_commit="true")
+    for method, path, headers in (
+        ("PUT", "/api/web/hits/_stream_load", {"label": f"{label}-refused"}),
+        ("PUT", "/api/web/_stream_load_2pc", {"label": label, "txn_operation": "commit"}),
+        ("PUT", "/api/web/_acknowledge_labels", {}),
+    ):
+        for url in (door.url, door.body_url):
+            response = httpx.request(method, url + path, headers=headers, content=b"61,a,1\n", auth=asking)
+            assert response.status_code == 403, path
+            assert response.json()["code"] == "forbidden"
+            assert f"user {ASKING_USER} has not the right to load" in response.json()["msg"]
+    assert state(door, label) == "PRECOMMITTED"
+    assert state(door, f"{label}-refused") == "UNKNOWN"
+    schema = httpx.get(f"{door.url}/api/web/hits/_schema", auth=asking)
+    assert schema.status_code == 200
+    with StreamLoadClient((door.url,), ASKING_USER, PASSWORD) as client, pytest.raises(Forbidden):
+        client.load("web", "hits", f"{label}-refused", b"61,a,1\n", SendOptions(format="csv"))
+    done = httpx.put(
+        f"{door.url}/api/web/_stream_load_2pc",
+        headers={"label": label, "txn_operation": "commit"},
+        auth=defining,
+    )
+    assert done.json()["status"] == "Success"
+    assert {60} <= ids(door)
+    assert 61 not in ids(door)
 
 
 def test_own_paths_want_the_token(door: LoadDoor) -> None:

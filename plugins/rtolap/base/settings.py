@@ -15,7 +15,7 @@ class Settings(BaseSettings):
     """What every service needs to find the others. One variable a field: `RTOLAP_ZOOKEEPER`, …
 
     Secrets are files, never values on a command line: `token_file` holds the cluster's bearer token,
-    `users_file` SQL users (`name:sha256(sha256(password))` in hex, one a line).
+    `users_file` users (`name:sha256(sha256(password))[:rights]` in hex, one a line).
     """
 
     model_config = SettingsConfigDict(env_prefix="RTOLAP_", frozen=True, extra="ignore")

@@ -11,8 +11,8 @@ from typing import Literal
 from rtolap.base.errors import DefinitionError, Forbidden, Unauthorized
 
 HASH_BYTES = 32
-Right = Literal["define"]
-RIGHTS: tuple[Right, ...] = ("define",)
+Right = Literal["define", "load"]
+RIGHTS: tuple[Right, ...] = ("define", "load")
 
 
 def password_hash(password: str) -> str:
@@ -24,7 +24,8 @@ class Users:
     """Names and double hashes, read once. A line is `name:hex` or `name:hex:right,right`; empty lines and
     `#` are passed over.
 
-    Everybody here may ask; a right is for what changes something: `define` for the definitions of tables.
+    Everybody here may ask; a right is for what changes something: `load` for rows of stored tables, `define`
+    for the tables themselves. Who may define may load: truncating a table takes more.
     """
 
     def __init__(self, hashes: dict[str, bytes], rights: Mapping[str, Collection[str]] | None = None) -> None:
@@ -59,17 +60,18 @@ class Users:
             if not name or not colon or len(decoded) != HASH_BYTES or not set(rights[name]) <= set(RIGHTS):
                 raise DefinitionError(
                     f"{path}:{number}: not a user",
-                    expected=f"name:hex(sha256(sha256(password))), and perhaps :{','.join(RIGHTS)}",
+                    expected=f"name:hex(sha256(sha256(password))), and perhaps :{' or :'.join(RIGHTS)}",
                 )
             hashes[name] = decoded
         return cls(hashes, rights)
 
     def require(self, name: str, right: Right) -> None:
         """Raises Forbidden."""
-        if right not in self._rights.get(name, ()):
+        granted = self._rights.get(name, frozenset())
+        if right not in granted and not (right == "load" and "define" in granted):
             raise Forbidden(
                 f"user {name} has not the right to {right}",
-                action=f"add :{right} to the user's line in the users file",
+                action=f"add {right} to the rights in the user's line of the users file: name:…:{right}",
             )
 
     def verify_password(self, name: str, password: str) -> None:

@@ -5,7 +5,7 @@
 <root>/lock                     held by `up` and `down`
 <root>/run/<component>/         pid file, logs, configuration and, of the servers, their data
 <root>/secrets/token            the cluster's bearer token
-<root>/secrets/users            SQL users: name:sha256(sha256(password)) in hex
+<root>/secrets/users            SQL users: name:sha256(sha256(password)) in hex:rights
 <root>/secrets/sql-password     password of the SQL user `rtolap`
 <root>/secrets/mariadb-password password of MariaDB's user `rtolap`
 <root>/secrets/airflow-jwt      signs the tokens between Airflow's components

@@ -23,7 +23,7 @@ def ensure_secrets(layout: StackLayout) -> None:
     _ensure(layout, "airflow-api", secrets.token_hex(32))
     _ensure(layout, "airflow-fernet", base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())
     if not layout.secret("users").exists():
-        line = f"{SQL_USER}:{password_hash(read_secret(layout, 'sql-password'))}\n"
+        line = f"{SQL_USER}:{password_hash(read_secret(layout, 'sql-password'))}:load\n"
         write_atomic(layout.secret("users"), line.encode(), mode=0o600)
 
 

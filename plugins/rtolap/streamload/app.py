@@ -14,7 +14,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from rtolap.base.errors import NotLeader, RtolapError, Unauthorized
+from rtolap.base.errors import Forbidden, NotLeader, RtolapError, Unauthorized
 from rtolap.base.metrics import Metrics
 from rtolap.base.metrics_http import serve_metrics
 from rtolap.streamload.authentication import Guard
@@ -59,8 +59,8 @@ def make_app(
         if isinstance(error, Unauthorized):
             own_path = request.url.path.startswith(API)
             headers = {"WWW-Authenticate": "Bearer" if own_path else 'Basic realm="rtolap"'}
-            if expects(request):
-                headers["Connection"] = "close"
+        if isinstance(error, Unauthorized | Forbidden) and expects(request):
+            headers["Connection"] = "close"
         return JSONResponse({**error.to_dict(), "msg": str(error)}, error.http_status, headers=headers)
 
     return app

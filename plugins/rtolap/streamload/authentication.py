@@ -29,6 +29,12 @@ class Guard:
         self._users.verify_password(name, password)
         return name
 
+    def loader(self, request: Request) -> str:
+        """The name of a user who may load. Raises Unauthorized, Forbidden."""
+        name = self.user(request)
+        self._users.require(name, "load")
+        return name
+
     def token(self, request: Request) -> None:
         """The cluster's bearer token. Raises Unauthorized."""
         scheme, value = _authorization(request)

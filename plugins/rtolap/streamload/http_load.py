@@ -4,8 +4,8 @@ A door takes the body where it is master and was asked on its port for bodies. O
 master's, before it has taken any of the body: a client that sends `Expect: 100-continue` gets the redirect
 instead of the 100. Credentials come first, then redirect, headers, a free place; then the 100 and the body.
 
-The answer is JSON with HTTP 200 also for a failed load. 401: wrong credentials. 429: too many loads run. 503:
-no door is master at the moment.
+The answer is JSON with HTTP 200 also for a failed load. 401: wrong credentials. 403: a user without the right
+to load. 429: too many loads run. 503: no door is master at the moment.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def load_routes(door: LoadDoor) -> APIRouter:
     @router.put("/api/{db}/{table}/_stream_load/")
     async def stream_load(request: Request, db: str, table: str) -> Response:
         nonlocal running
-        door.guard.user(request)
+        door.guard.loader(request)
         if not (request.scope.get(TAKES_BODIES) and door.election.leading):
             return _redirect(request, door.election)
         try:

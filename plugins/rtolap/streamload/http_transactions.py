@@ -38,7 +38,7 @@ def transaction_routes(
     @router.put("/api/{db}/_stream_load_2pc")
     @router.put("/api/{db}/{table}/_stream_load_2pc")
     async def two_phase(request: Request, db: str) -> Response:
-        guard.user(request)
+        guard.loader(request)
         election.require()
         return _json(await run_in_threadpool(second_phase, request, db))
 
@@ -77,7 +77,7 @@ def transaction_routes(
 
     @router.put("/api/{db}/_acknowledge_labels")
     async def acknowledge(request: Request, db: str) -> Response:
-        guard.user(request)
+        guard.loader(request)
         election.require()
         wanted = await _labels(request)
         return _json(await run_in_threadpool(acknowledged, db, wanted))

@@ -25,7 +25,9 @@ from rtolap.streamload.doors import Door
 from rtolap.streamload.memory_hosts import MemoryTabletHosts
 from rtolap.streamload.memory_participants import MemoryNodes
 
-USER, PASSWORD, TOKEN = "loader", "open sesame", "a cluster's token"
+USER, DEFINING_USER, ASKING_USER = "loader", "dora", "anna"  # with one password
+PASSWORD, TOKEN = "open sesame", "a cluster's token"
+RIGHTS = {USER: ("load",), DEFINING_USER: ("define",), ASKING_USER: ()}
 NODES = ("n1", "n2", "n3")
 _START_TIMEOUT_S = 20.0
 
@@ -111,7 +113,7 @@ def load_door(folder: Path, options: DoorOptions = DoorOptions()) -> Iterator[Lo
             ledger,
             Door(url, body_url),
             Storage(nodes, hosts, open_writer, lambda connection: NODES, addresses),
-            Guard(Users({USER: bytes.fromhex(password_hash(PASSWORD))}), TOKEN),
+            Guard(Users({name: bytes.fromhex(password_hash(PASSWORD)) for name in RIGHTS}, RIGHTS), TOKEN),
             folder / "errors",
             options,
             broken=broken.append,

@@ -7,11 +7,12 @@ import sys
 import time
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import httpx
 import pyarrow as pa
 
+from rtolap.base.closing import Closing
 from rtolap.base.errors import Unavailable
 from rtolap.base.users import password_hash
 from rtolap.stack.ports import free_port
@@ -29,7 +30,7 @@ LEASE_S = 2
 _TIMEOUT_S = 30.0
 
 
-class StreamLoadCluster:
+class StreamLoadCluster(Closing):
     """Each process can be killed and started again by its name: `door-0`, `node-0`, …"""
 
     def __init__(self, folder: Path, ledger: str, password_file: Path | None = None) -> None:
@@ -45,7 +46,7 @@ class StreamLoadCluster:
         if password_file is not None:
             self._env["RTOLAP_LEDGER_PASSWORD_FILE"] = str(password_file)
         (folder / "token").write_text(TOKEN)
-        (folder / "users").write_text(f"{USER}:{password_hash(PASSWORD)}\n")
+        (folder / "users").write_text(f"{USER}:{password_hash(PASSWORD)}:load\n")
         self.processes: dict[str, ManagedProcess] = {}
         self.urls: list[str] = []
         self.body_urls: list[str] = []
@@ -159,9 +160,3 @@ class StreamLoadCluster:
         for process in self.processes.values():
             process.stop()
         self._storage.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *unused: object) -> None:
-        self.close()

@@ -25,7 +25,7 @@ def certificates(tmp_path: Path) -> Certificates:
 @pytest.fixture
 def environment(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "token").write_text(TOKEN)
-    (tmp_path / "users").write_text(f"{USER}:{password_hash(PASSWORD)}\n")
+    (tmp_path / "users").write_text(f"{USER}:{password_hash(PASSWORD)}:load\n")
     port = free_port()
     return {
         **os.environ,
