@@ -22,13 +22,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from threading import RLock
-from types import TracebackType
 from typing import Self, TypeVar
 
 import msgspec
 import sqlalchemy as sa
 
 from rtolap.base.clock import Clock, SystemClock
+from rtolap.base.closing import Closing
 from rtolap.base.errors import CommitConflict
 from rtolap.ledger.address import checked_address, read_password
 from rtolap.ledger.dialects import Dialect, MySqlDialect, SqliteDialect
@@ -48,7 +48,7 @@ KEY_KEPT_MS = 3_600_000
 _KEYS_FORGOTTEN_MAX = 10_000  # at a time, to hold few locks
 
 
-class Ledger:
+class Ledger(Closing):
     """All calls are thread-safe. Errors: Unavailable (nothing was written), CommitUnknown (perhaps it was:
     read back), Unauthorized; and whatever the work raises, which rolls it back."""
 
@@ -102,14 +102,6 @@ class Ledger:
             ledger.close()
             raise
         return ledger
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self._engine.dispose()

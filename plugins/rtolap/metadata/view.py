@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from types import TracebackType
 
+from rtolap.base.closing import Closing
 from rtolap.base.errors import NotFound
 from rtolap.metadata import paths
 from rtolap.metadata.cubes import ClusterMetadata
@@ -13,7 +13,7 @@ from rtolap.metadata.records import ChangeLog, CubeControl, SegmentRecord
 from rtolap.metadata.updates import read
 
 
-class SegmentView:
+class SegmentView(Closing):
     """Thread-safe. Raises NotFound if the cube does not exist when the view is made.
 
     The change log is read before the records, so a change that commits meanwhile is seen the next time.
@@ -38,14 +38,6 @@ class SegmentView:
             metadata.store.watch(path, self._load)
             for path in (paths.cube_changes(cube), paths.cube_control(cube))
         ]
-
-    def __enter__(self) -> SegmentView:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self._closed = True

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 
 import pyarrow as pa
 
+from rtolap.base.closing import Closing
 from rtolap.storage.catching_up import CatchingUp
 from rtolap.storage.compactor import Compactor
 from rtolap.storage.folder import DataFolder
@@ -25,7 +25,7 @@ from rtolap.wire.storage_client import BatchStream, StorageNode
 _COPY = pa.schema([pa.field(wire.COPY_NAME, pa.string()), pa.field(wire.COPY_DATA, pa.binary())])
 
 
-class LocalNode:
+class LocalNode(Closing):
     """A `StorageNode`; thread-safe. `node_at`: other nodes by their addresses, to copy from."""
 
     def __init__(
@@ -56,14 +56,6 @@ class LocalNode:
         self._loads.close()
         self._slots.close()
         self.folder.release()
-
-    def __enter__(self) -> LocalNode:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def loaded_rows(self) -> int:

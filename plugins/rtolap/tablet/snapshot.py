@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 
 import pyarrow as pa
 
+from rtolap.base.closing import Closing
 from rtolap.base.errors import Refused
 from rtolap.model.predicate import Predicate
 from rtolap.model.stored_schema import StoredSchema
@@ -14,7 +14,7 @@ from rtolap.tablet.records import Rowset
 from rtolap.tablet.scan import View, scan
 
 
-class Snapshot:
+class Snapshot(Closing):
     """Reads as often as wanted, by several threads; `close` unpins. A context manager."""
 
     def __init__(
@@ -56,11 +56,3 @@ class Snapshot:
         if self._open:
             self._open = False
             self._unpin()
-
-    def __enter__(self) -> Snapshot:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -10,12 +10,12 @@ import tempfile
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
 
 from rtolap.base.clock import ManualClock
+from rtolap.base.closing import Closing
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.ledger import partitions as partition_rows
 from rtolap.ledger.database import Connection, Ledger
@@ -149,7 +149,7 @@ class LocalSource:
         """A query service closes its source; the world goes on."""
 
 
-class StoredWorld:
+class StoredWorld(Closing):
     """Loads and scans may run beside each other."""
 
     def __init__(self, *, replication: int = 2) -> None:
@@ -167,14 +167,6 @@ class StoredWorld:
         self.source = LocalSource(self.catalogue, self.views, self.nodes)
         self._txn = 0
         self._loading = threading.Lock()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self.nodes.close()

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
+from rtolap.base.closing import Closing
 from rtolap.base.errors import RtolapError, Unavailable, from_dict
 from rtolap.wire.agent import (
     GenerationRef,
@@ -79,7 +80,7 @@ def _unavailable(base_url: str, call: _Call, error: httpx.TransportError) -> Una
     )
 
 
-class AgentClient:
+class AgentClient(Closing):
     """Blocking client; close it or use it as a context manager.
 
     Raises Unavailable when the agent does not answer, Refused for a generation that is too low, NotFound
@@ -89,14 +90,6 @@ class AgentClient:
     def __init__(self, base_url: str, token: str) -> None:
         self._base_url = base_url.rstrip("/")
         self._http = httpx.Client(base_url=self._base_url, headers=_headers(token), trust_env=False)
-
-    def __enter__(self) -> AgentClient:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self._http.close()

@@ -9,12 +9,12 @@ that was refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from types import TracebackType
 from typing import ParamSpec, TypeVar
 
 import httpx
 from tenacity import Retrying, stop_after_delay
 
+from rtolap.base.closing import Closing
 from rtolap.base.errors import Unavailable
 from rtolap.wire import coordinator as wire
 from rtolap.wire import coordinator_calls as calls
@@ -39,7 +39,7 @@ class _Sent(Method[P, T]):
         return send
 
 
-class CoordinatorClient:
+class CoordinatorClient(Closing):
     """Synchronous and thread-safe. `urls` are base URLs of all coordinators, in any order."""
 
     def __init__(
@@ -54,14 +54,6 @@ class CoordinatorClient:
         self._leader = LeaderFinder(urls)
         self._retry_s = retry_s
         self._http = httpx.Client(headers=headers(token), timeout=timeout_s, transport=transport)
-
-    def __enter__(self) -> CoordinatorClient:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self._http.close()

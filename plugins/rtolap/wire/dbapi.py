@@ -9,9 +9,9 @@ with connect("http://127.0.0.1:7090", token="…") as connection:
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 from typing import Any
 
+from rtolap.base.closing import Closing
 from rtolap.base.errors import RtolapError
 from rtolap.wire.query_client import QueryAnswer, QueryClient
 
@@ -49,7 +49,7 @@ def connect(url: str, **credentials: Any) -> Connection:
     return Connection(QueryClient(url, **credentials))
 
 
-class Connection:
+class Connection(Closing):
     """Nothing is written, so commit and rollback have nothing to do."""
 
     def __init__(self, client: QueryClient) -> None:
@@ -70,14 +70,6 @@ class Connection:
     def close(self) -> None:
         self._closed = True
         self._client.close()
-
-    def __enter__(self) -> Connection:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class Cursor:

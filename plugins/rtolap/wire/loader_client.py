@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Any, Literal
 
 import httpx
 import msgspec
 
+from rtolap.base.closing import Closing
 from rtolap.base.errors import RtolapError, Unavailable, from_dict
 from rtolap.wire.loader import API, LoaderStatus
 
 TIMEOUT_S = 10.0
 
 
-class LoaderClient:
+class LoaderClient(Closing):
     """Thread-safe. Raises Unavailable where nobody answers, and the loader's errors of the tree."""
 
     def __init__(self, url: str, token: str, *, timeout_s: float = TIMEOUT_S) -> None:
@@ -31,14 +31,6 @@ class LoaderClient:
 
     def close(self) -> None:
         self._http.close()
-
-    def __enter__(self) -> LoaderClient:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _send(self, method: str, path: str) -> LoaderStatus:
         try:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import httpx
 import msgspec
 
+from rtolap.base.closing import Closing
 from rtolap.base.errors import DefinitionError, RtolapError, Unavailable, from_dict
 
 DEADLINE_GRACE_S = 5.0  # the service gives up by itself; its words are better than a broken call
@@ -30,7 +30,7 @@ class QueryAnswer(msgspec.Struct, frozen=True):
     stats: tuple[dict[str, Any], ...] = ()
 
 
-class QueryClient:
+class QueryClient(Closing):
     """Thread-safe. Give a token, or a user and a password. Raises the service's errors of the tree.
 
     `ca_file`: PEM of whom an https address is trusted to; None: the system's.
@@ -86,14 +86,6 @@ class QueryClient:
 
     def close(self) -> None:
         self._http.close()
-
-    def __enter__(self) -> QueryClient:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _trust(ca_file: Path | None) -> ssl.SSLContext | bool:

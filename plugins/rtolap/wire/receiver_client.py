@@ -5,16 +5,16 @@ Imports pyarrow; DAGs never load it.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from types import TracebackType
 from typing import Any, TypeVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from rtolap.base.closing import Closing
 from rtolap.base.errors import Corrupted
+from rtolap.wire.flight_clients import FlightClients
 from rtolap.wire.flight_errors import named
 from rtolap.wire.receiver import ANSWER_KEY, PartialAnswer, PartialQuery, ReceiverStats
 
@@ -23,7 +23,7 @@ ACTION_TIMEOUT_S = 10.0
 GRACE_S = 1.0  # the receiver gives up by itself at `timeout_ms`: its words are better than a broken call
 
 
-class ReceiverClient:
+class ReceiverClient(Closing):
     """Thread-safe; connects on the first call. `address` is host:port, `ca` the PEM of a TLS authority.
 
     Raises Unavailable when the receiver cannot be reached or does not answer in time, Unauthorized for a
@@ -72,14 +72,6 @@ class ReceiverClient:
     def close(self) -> None:
         self._client.close()
 
-    def __enter__(self) -> ReceiverClient:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def _options(self, timeout_s: float) -> flight.FlightCallOptions:
         return flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
 
@@ -90,24 +82,8 @@ class ReceiverClient:
             raise named(f"receiver {self.address}", operation, error) from error
 
 
-class ReceiverClients:
-    """One client an address, made when first asked for. Thread-safe."""
+class ReceiverClients(FlightClients[ReceiverClient]):
+    """One client an address. Thread-safe."""
 
     def __init__(self, token: str, *, ca: bytes | None = None) -> None:
-        self._token = token
-        self._ca = ca
-        self._lock = threading.Lock()
-        self._clients: dict[str, ReceiverClient] = {}
-
-    def at(self, address: str) -> ReceiverClient:
-        with self._lock:
-            client = self._clients.get(address)
-            if client is None:
-                client = self._clients[address] = ReceiverClient(address, self._token, ca=self._ca)
-            return client
-
-    def close(self) -> None:
-        with self._lock:
-            clients, self._clients = list(self._clients.values()), {}
-        for client in clients:
-            client.close()
+        super().__init__(lambda address: ReceiverClient(address, token, ca=ca))

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar
 
 import msgspec
 import pyarrow as pa
 import pyarrow.flight as flight
 
+from rtolap.base.closing import Closing
 from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.wire import storage as wire
+from rtolap.wire.flight_clients import FlightClients
 from rtolap.wire.flight_errors import named
 
 T = TypeVar("T")
@@ -80,7 +80,7 @@ class StorageNode(Protocol):
     def status(self) -> wire.NodeStatus: ...
 
 
-class StorageClient:
+class StorageClient(Closing):
     """A `StorageNode` by its `address` (host:port); connects on the first call. `ca`: PEM of an authority."""
 
     def __init__(self, address: str, token: str, *, ca: bytes | None = None) -> None:
@@ -129,14 +129,6 @@ class StorageClient:
 
     def close(self) -> None:
         self._client.close()
-
-    def __enter__(self) -> StorageClient:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _get(self, what: str, request: wire.ScanRequest | wire.CopyRequest) -> BatchStream:
         ticket = flight.Ticket(msgspec.json.encode(request))
@@ -223,28 +215,8 @@ class _Batches:
             return None
 
 
-class StorageClients:
-    """One client an address, made when first asked for. Thread-safe."""
+class StorageClients(FlightClients[StorageClient]):
+    """One client an address. Thread-safe."""
 
     def __init__(self, token: str, *, ca: bytes | None = None) -> None:
-        self._token = token
-        self._ca = ca
-        self._lock = threading.Lock()
-        self._clients: dict[str, StorageClient] = {}
-
-    def at(self, address: str) -> StorageClient:
-        with self._lock:
-            client = self._clients.get(address)
-            if client is None:
-                client = self._clients[address] = StorageClient(address, self._token, ca=self._ca)
-            return client
-
-    def keep(self, addresses: Sequence[str]) -> None:
-        """Close those of other addresses."""
-        with self._lock:
-            gone = [self._clients.pop(known) for known in list(self._clients) if known not in addresses]
-        for client in gone:
-            client.close()
-
-    def close(self) -> None:
-        self.keep(())
+        super().__init__(lambda address: StorageClient(address, token, ca=ca))

@@ -9,14 +9,14 @@ from __future__ import annotations
 import ssl
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 from urllib.parse import quote
 
 import httpx
 import msgspec
 from tenacity import Retrying, stop_after_delay
 
+from rtolap.base.closing import Closing
 from rtolap.base.errors import DefinitionError, RtolapError, Unavailable
 from rtolap.model.stored_table import StoredTable
 from rtolap.wire.coordinator_request import PASSING, PAUSE, headers
@@ -40,7 +40,7 @@ RETRY_S = 20.0
 T = TypeVar("T")
 
 
-class StoredTablesClient:
+class StoredTablesClient(Closing):
     """Thread-safe. `urls`: base URLs of doors, in any order. `ca`: PEM whom to trust; None: the system's."""
 
     def __init__(
@@ -60,14 +60,6 @@ class StoredTablesClient:
         self._http = httpx.Client(
             headers=headers(token), timeout=timeout, transport=transport, verify=_trust(ca)
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         self._http.close()

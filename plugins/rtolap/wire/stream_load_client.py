@@ -6,13 +6,13 @@ import base64
 import ssl
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeVar
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 import httpx
 import msgspec
 
+from rtolap.base.closing import Closing
 from rtolap.base.errors import (
     DefinitionError,
     NotFound,
@@ -47,7 +47,7 @@ _REDIRECTS_MAX = 3
 _ERROR_LOG_BYTES_MAX = 4 << 20
 
 
-class StreamLoadClient:
+class StreamLoadClient(Closing):
     """Thread-safe. `urls`: doors of one cluster; the next is asked where one does not answer.
 
     Errors of all calls: Unavailable (it may have been carried out: ask the state), Unauthorized, Refused.
@@ -149,14 +149,6 @@ class StreamLoadClient:
 
     def close(self) -> None:
         self._http.close()
-
-    def __enter__(self) -> StreamLoadClient:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _second_phase(self, db: str, headers: Mapping[str, str]) -> TwoPhaseAnswer:
         path = f"/api/{quote(db, safe='')}/_stream_load_2pc"

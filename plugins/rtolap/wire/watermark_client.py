@@ -23,11 +23,11 @@ import threading
 import time
 import uuid
 from collections.abc import Sequence
-from types import TracebackType
 
 import httpx
 import msgspec
 
+from rtolap.base.closing import Closing
 from rtolap.base.errors import DefinitionError, Refused, RtolapError, Unavailable
 from rtolap.wire.coordinator_request import headers, path
 from rtolap.wire.leader_finder import LeaderFinder
@@ -42,7 +42,7 @@ _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.1, 5.0
 _ANSWER = msgspec.msgpack.Decoder(ReportAnswer)
 
 
-class WatermarkClient(WatermarkSession):
+class WatermarkClient(WatermarkSession, Closing):
     """Thread-safe. `urls`: base URLs of all coordinators. `problem` is what the last batch met; None if
     nothing."""
 
@@ -71,14 +71,6 @@ class WatermarkClient(WatermarkSession):
         self._closing = False
         self._thread = threading.Thread(target=self._run, name=f"watermarks-{application}", daemon=True)
         self._thread.start()
-
-    def __enter__(self) -> WatermarkClient:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     # -- waiting -----------------------------------------------------------------------------------------
 

@@ -1,0 +1,21 @@
+"""What holds something until it is closed, and is used in a `with` statement."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+
+class Closing(ABC):
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of what it holds; harmless when that is done."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
