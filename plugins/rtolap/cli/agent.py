@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +12,7 @@ from rtolap.agent.commands import Commands
 from rtolap.agent.server import run
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, print_table, success
+from rtolap.cli.serving import service_settings
 from rtolap.wire.agent_client import AgentClient
 
 app = typer.Typer(no_args_is_help=True, help="The agent of this host and its processes.")
@@ -33,8 +33,7 @@ def serve(
     ] = False,
 ) -> None:
     """Run the agent until SIGTERM; its processes live on unless --stop-on-exit."""
-    settings = Settings()
-    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    settings = service_settings()
     run(
         folder=settings.data_dir / "agent",
         commands=Commands(jobs_dir or settings.spark_jobs_dir),

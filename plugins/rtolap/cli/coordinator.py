@@ -10,6 +10,7 @@ from rtolap.base.errors import Unavailable
 from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, print_json, print_table
+from rtolap.cli.serving import service_settings
 from rtolap.coordinator.server import run
 from rtolap.stream.kafka_out import KafkaAdmin
 
@@ -19,8 +20,7 @@ app = typer.Typer(no_args_is_help=True, help="The coordinator: cubes, segments, 
 @app.command()
 def serve() -> None:
     """Run a coordinator until SIGTERM; start several, one of them leads."""
-    settings = Settings()
-    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    settings = service_settings()
     logging.getLogger("kazoo").setLevel(logging.WARNING)
     run(settings, KafkaAdmin)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rtolap.base.settings import Settings
+from rtolap.cli.serving import service_settings
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.query.mysql.server import MySqlLimits
 from rtolap.query.run import QueryProcess
@@ -39,7 +38,7 @@ def serve(
     ] = False,
 ) -> None:
     """Answer SQL over the MySQL protocol and HTTP until SIGTERM."""
-    settings = Settings()
+    settings = service_settings()
     settings = settings.model_copy(
         update={
             "query_tls_certificate": tls_certificate or settings.query_tls_certificate,
@@ -47,7 +46,6 @@ def serve(
             "query_require_tls": require_tls or settings.query_require_tls,
         }
     )
-    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     store = ZooKeeperStore(
         settings.zookeeper, root=settings.zookeeper_root, session_timeout_s=settings.session_timeout_s
     )

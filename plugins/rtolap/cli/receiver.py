@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import logging
-import signal
-import threading
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from rtolap.base.clock import SystemClock
-from rtolap.base.settings import Settings
+from rtolap.cli.serving import service_settings, stop_event
 from rtolap.format.object_store import open_store
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.zookeeper import ZooKeeperStore
@@ -63,12 +60,9 @@ def serve(
     ] = _DEFAULTS.idle_after_s,
 ) -> None:
     """Run a receiver until SIGTERM; it then writes a checkpoint and ends."""
-    settings = Settings()
-    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    settings = service_settings()
     clock = SystemClock()
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    stopping = stop_event()
     store = ZooKeeperStore(
         settings.zookeeper, root=settings.zookeeper_root, session_timeout_s=settings.session_timeout_s
     )

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import logging
-import signal
-import threading
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from rtolap.base.settings import Settings
+from rtolap.cli.serving import service_settings, stop_event
 from rtolap.storage.service import StorageService
 from rtolap.storage.settings import StorageSettings
 
@@ -43,11 +40,8 @@ def serve(
     ] = _DEFAULTS.heartbeat_every_s,
 ) -> None:
     """Run a storage node until SIGTERM."""
-    settings = Settings()
-    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    settings = service_settings()
+    stopping = stop_event()
     with StorageService(
         name=name,
         data=data_dir or settings.data_dir / "storage" / name,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from typing import Annotated
 
 import typer
 
-from rtolap.base.settings import Settings
+from rtolap.cli.serving import service_settings
 from rtolap.streamload.assembly import DoorOptions
 from rtolap.streamload.service import run
 
@@ -41,8 +40,7 @@ def serve(
     ] = 0,
 ) -> None:
     """Run a door until SIGTERM; start several, one of them is master."""
-    settings = Settings()
-    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    settings = service_settings()
     options = DoorOptions(
         lease_ms=round(lease_s * 1000),
         loads_max=loads_max,
