@@ -39,7 +39,7 @@ def validate(path: PathArgument = None, as_json: JsonOption = False) -> None:
     source = path or Settings().include_dir
     definitions = read_definitions(source)
     rows = [("table", name, f"topic {table.topic}") for name, table in definitions.tables.items()]
-    rows += [("lookup", name, lookup.file) for name, lookup in definitions.lookups.items()]
+    rows += [("lookup", name, lookup.source) for name, lookup in definitions.lookups.items()]
     rows += [(kind, name, _summary(definitions, name)) for kind, name in _cubes(definitions)]
     rows += [
         ("application", name, f"{len(application.levels)} levels, {len(application.edges)} edges")
@@ -104,7 +104,7 @@ def describe(name: NameArgument, as_json: JsonOption = False) -> None:
         print_json({"kind": kind, **definition})  # as a tree: rtolap watermark topology
         return
     described = _read(kind, definition)
-    source = f"topic {described.topic}" if isinstance(described, Table) else described.file
+    source = f"topic {described.topic}" if isinstance(described, Table) else described.source
     console.print(f"[bold]{kind} {escape(name)}[/bold]  {escape(source)}")
     if isinstance(described, Table):
         time = described.time
