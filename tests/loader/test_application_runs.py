@@ -9,7 +9,6 @@ from collections.abc import Callable
 import pytest
 from rtolap.ledger.offsets import OffsetsRecord
 from rtolap.loader.held import Held
-from rtolap.loader.source import Source
 from rtolap.loader.visible import Visible
 from rtolap.model.offsets import Offsets
 from rtolap.testing.loader_application_runs import run_seed
@@ -48,19 +47,11 @@ def what_is_caught_up_with_is_enough(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Held, "readable", readable)
 
 
-def only_partitions_that_are_read_count(patch: pytest.MonkeyPatch) -> None:
-    def log_ends(self: Source) -> Offsets:
-        return {partition: self._consumer.log_range(partition).end for partition in self._start}
-
-    patch.setattr(Source, "log_ends", log_ends)
-
-
 @pytest.mark.parametrize(
     ("fault", "first_seed"),
     [
-        (committed_counts_as_visible, 0),
+        (committed_counts_as_visible, 6),
         (what_is_caught_up_with_is_enough, 0),
-        (only_partitions_that_are_read_count, 0),
     ],
 )
 def test_the_runs_notice(
