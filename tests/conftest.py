@@ -14,6 +14,9 @@ _PROJECT = Path(__file__).resolve().parents[1]
 
 _WHOLE_STACKS = ("airflow", "demo", "e2e", "packaging", "stack")
 
+# Several processes are given one; a console that is made under it keeps that width, whatever a test asks for.
+os.environ.pop("COLUMNS", None)
+
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="rtolap-airflow-")
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
 os.environ["AIRFLOW__CORE__LOAD_EXAMPLES"] = "False"
