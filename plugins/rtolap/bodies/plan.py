@@ -39,8 +39,8 @@ class Missing(msgspec.Struct, frozen=True):
 class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     """`sources`: columns of the body, in order. `targets`: columns of the table, in its order.
 
-    `deletes`: no row, every row, those that an expression or a hidden column of the body names. `needed`: columns
-    of partial rows that are missing and without which a row can only delete.
+    `deletes`: no row, every row, those that an expression or a hidden column of the body names. `needed`:
+    what partial rows lack, and without which a row can only delete.
     """
 
     sources: tuple[str, ...]
