@@ -11,9 +11,9 @@ import pytest
 from pyroaring import BitMap64
 from rtolap.base.errors import DefinitionError
 from rtolap.bodies.clauses import parse_columns, parse_expression
+from rtolap.bodies.options import load_options
 from rtolap.format.hll import coupons
 from rtolap.format.hll_image import estimate, sketches_from_coupons
-from rtolap.bodies.options import load_options
 from rtolap.model.stored_schema import SchemaColumn, StoredSchema
 from rtolap.model.stored_table import StoredColumn
 from rtolap.testing.body_tables import (

@@ -13,7 +13,7 @@
 | `columns`, `where`, `partitions` | all, none, all | |
 | `merge_type`, `delete` | APPEND | MERGE needs `delete` |
 | `function_column.sequence_col`, `hidden_columns`, `partial_columns`, `negative` | none, false | |
-| `unique_key_update_mode`, `partial_update_new_key_behavior` | UPSERT, APPEND | no flexible columns, no ERROR |
+| `unique_key_update_mode`, `partial_update_new_key_behavior` | UPSERT, APPEND | fixed columns, APPEND only |
 | `strict_mode`, `max_filter_ratio`, `timezone` | false, 0, UTC | |
 """
 

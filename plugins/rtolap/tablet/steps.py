@@ -3,9 +3,9 @@
 prepare   1. make pending/<txn>, write and sync its files     nobody knows of it: recovery removes it
           2. sync the folders pending/<txn> and pending       as before
           3. append PREPARED                                  prepared: it waits for publish or abort
-publish  17. (partial rows) make completing/<txn>, write  nobody knows of it: recovery removes it
-             and sync whole files there
-         18. sync the folders                             as before
+publish  17. (partial rows) make completing/<txn>, write and  nobody knows of it: recovery removes it
+             sync whole files there
+         18. (partial rows) sync the folders                  as before
           4. write and sync deletes/v<version>, its folder    (unique tables) a file nobody names: removed
           5. append PUBLISHED                                 visible: recovery goes on with step 6
           6. rename pending/<txn> (completing/<txn>) to       visible; recovery repeats what is missing
