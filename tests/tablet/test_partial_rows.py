@@ -16,7 +16,8 @@ from rtolap.model.schema_changes import add_column, drop_column, rename_column
 from rtolap.model.stored_schema import initial_schema
 from rtolap.model.stored_table import StoredColumn, StoredTable
 from rtolap.tablet.columns import DELETE_SIGN
-from rtolap.tablet.copying import Arriving, filling
+from rtolap.tablet.copying import Arriving, complete, filling, write_whole
+from rtolap.tablet.disk import RealDisk
 from rtolap.tablet.settings import TabletSettings
 from rtolap.tablet.tablet import Tablet
 
@@ -153,6 +154,30 @@ def test_another_replica_gets_the_whole_rows(tmp_path: Path) -> None:
             copy.begin(version.txn).adopt(filling(arriving, version))
             copy.publish(version.txn, version.version)
     assert rows_of(copy) == rows_of(tablet) == [(1, 7, "x", 1), (2, 8, "none", None)]
+
+
+def test_what_is_prepared_stays_partial_when_the_whole_tablet_is_copied(tmp_path: Path) -> None:
+    settings = TabletSettings(compaction_files_min=2)
+    tablet, behind = made(tmp_path, settings=settings), tmp_path / "behind"
+    behind.mkdir()
+    copy = made(behind)
+    load(tablet, {"id": 1, "a": 1, "b": "x", "at": 1}, partial=False)
+    load(tablet, {"id": 1, "a": 2, "b": "y", "at": 2}, partial=False)
+    assert tablet.compact()
+    txn = 5
+    for each in (tablet, copy):
+        transaction = each.begin(txn, partial=True)
+        transaction.add(pa.record_batch({"id": pa.array([1], pa.int32()), "a": pa.array([7], pa.int32())}))
+        transaction.prepare()
+    with tablet.export(0) as export:
+        disk, root = RealDisk(), tmp_path / "whole"
+        state = write_whole(disk, root, Arriving(export.chunks()))
+        copy.close()
+        complete(disk, root, state, copy.prepared_files, behind / "tablet", settings.log_bytes_max)
+    copy = Tablet.open(root)
+    for each in (tablet, copy):
+        each.publish(txn, 3)
+        assert rows_of(each) == [(1, 7, "y", 2)]
 
 
 def test_replicas_make_the_same_bytes_whatever_was_compacted(tmp_path: Path) -> None:
