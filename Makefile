@@ -3,7 +3,7 @@
 SHELL := /bin/sh
 BIN := .venv/bin
 # Two processes: most tests on real servers wait, and each process starts servers of its own.
-PYTEST_FLAGS ?= --numprocesses 2 --dist loadgroup
+PYTEST_FLAGS ?= --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
 .PHONY: help setup demo test test-unit test-integration lint format lock bench wheel clean
 

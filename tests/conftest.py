@@ -8,8 +8,11 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 _PROJECT = Path(__file__).resolve().parents[1]
+
+_WHOLE_STACKS = ("airflow", "demo", "e2e", "packaging", "stack")
 
 os.environ["AIRFLOW_HOME"] = tempfile.mkdtemp(prefix="rtolap-airflow-")
 os.environ["AIRFLOW__CORE__UNIT_TEST_MODE"] = "True"
@@ -22,18 +25,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Tests in `integration/` and `e2e/` carry their marker even when a file forgets it.
 
     `-m "not integration and not e2e"` therefore always is the quick part.
-
-    Where several processes share the work, what shares servers stays together in one: a folder of
-    `integration/`, a file elsewhere.
     """
     for item in items:
-        path = item.path.relative_to(config.rootpath)
-        parts = path.parts
-        together = path.parent if "integration" in parts and "e2e" not in parts else path
-        item.add_marker(pytest.mark.xdist_group(together.as_posix()))
+        parts = item.path.relative_to(config.rootpath).parts
         for marker in ("integration", "e2e"):
             if marker in parts:
                 item.add_marker(getattr(pytest.mark, marker))
+
+
+class _ByServers(LoadScopeScheduling):  # type: ignore[misc]
+    """Where two processes share the tests, those that share servers stay in one of them, in their order.
+
+    A folder of `integration/` is together, and all that start a whole stack are: one stack at a time.
+    Elsewhere it is a file.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.split("::")[0]
+        parts = path.split("/")
+        if "integration" not in parts:
+            return path
+        folder = parts[parts.index("integration") + 1]
+        return "whole stacks" if folder in _WHOLE_STACKS else folder
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
+    return _ByServers(config, log)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

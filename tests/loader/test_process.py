@@ -184,6 +184,21 @@ def test_one_that_fails_says_why(tmp_path: Path) -> None:
         running.close()
 
 
+def test_an_error_without_a_name_ends_it_and_is_told(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("nobody has thought of it")
+
+    monkeypatch.setattr(running.sink, "load", fails)
+    running.produce(range(4))
+    assert running.ended() == EXIT_FAILED
+    found = running.status()
+    assert (found.state, found.stop_cause) == ("FAILED", "broken")
+    assert "nobody has thought of it" in found.reason
+    assert running.keys() == []
+
+
 def test_one_that_has_lost_the_job_ends_without_a_word(running: Running) -> None:
     running.ledger.write("as time would", type(None), lambda it: it.exec_driver_sql(
         "UPDATE load_job SET lease_until_ms = 0") and None)  # fmt: skip

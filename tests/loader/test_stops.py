@@ -156,6 +156,23 @@ def test_a_recorded_range_that_reads_otherwise_is_not_sent_again(world: World) -
     assert stopped_by(lambda: again.settle_once(again.settler())) is StopCause.RANGE_CHANGED
 
 
+def test_a_range_of_the_same_offsets_with_other_values_is_not_sent_again(world: World) -> None:
+    world.create()
+    world.produce(1, 2)
+    work = world.start()
+    work.source.step(0.0)
+    world.sink.down = True
+    assert work.settle_once(work.settler()) is Outcome.AGAIN  # noted as sent, and nobody knows
+    world.sink.down = False
+    log = world.broker.logs("t")[0]
+    ends = log.start, log.end, list(log.offsets)
+    log.records[1] = OutRecord(b'{"k": 3, "v": 1}', partition=0)
+    assert (log.start, log.end, log.offsets) == ends
+    again = world.start()
+    assert stopped_by(lambda: again.settle_once(again.settler())) is StopCause.RANGE_CHANGED
+    assert world.keys() == []
+
+
 def test_gaps_of_compaction_and_transactions_are_no_rows_and_no_hole(world: World) -> None:
     world.create()
     world.produce(1)
@@ -201,6 +218,29 @@ def test_a_topic_that_is_gone_is_named(world: World) -> None:
     work = world.start()
     world.broker.delete("t")
     assert stopped_by(lambda: work.source.step(0.0)) is StopCause.TOPIC_GONE
+
+
+def test_a_topic_with_fewer_partitions_than_before_is_named(world: World) -> None:
+    world.create()
+    world.produce(1, 2)
+    work = world.start()
+    load_all(work)
+    del world.broker.logs("t")[1]
+    world.clock.advance_ms(60_000)
+    with pytest.raises(Stopped, match=r"no partitions \[1\]") as stopped:
+        work.source.step(0.0)
+    assert stopped.value.cause is StopCause.TOPIC_GONE
+
+
+def test_where_the_topic_ends_counts_partitions_that_are_not_read_yet(world: World) -> None:
+    world.create()
+    world.produce(1, 2)
+    work = world.start()
+    world.broker.logs("t").append(type(world.broker.logs("t")[0])())
+    world.produce(7, partition=2)
+    assert work.log_ends() == {0: 2, 1: 0, 2: 1}
+    world.broker.down = True
+    assert work.log_ends() is None
 
 
 def test_records_after_the_start_are_not_lost_with_a_process_that_recorded_nothing(world: World) -> None:

@@ -7,7 +7,14 @@ from pathlib import Path
 import msgspec
 import pytest
 from rtolap.base.errors import DefinitionError
-from rtolap.model.loader import Loader, LoaderBatch, LoaderColumn, LoaderRejects, LoaderSink
+from rtolap.model.loader import (
+    Loader,
+    LoaderApplication,
+    LoaderBatch,
+    LoaderColumn,
+    LoaderRejects,
+    LoaderSink,
+)
 from rtolap.model.validate_loader import validate_loader
 from rtolap.model.yaml_files import read_definitions
 
@@ -90,3 +97,14 @@ def test_what_is_wrong_is_named_with_its_place(change: dict[str, object], said: 
     with pytest.raises(DefinitionError) as refused:
         validate_loader(msgspec.structs.replace(PLAIN, **change))
     assert said in str(refused.value)
+
+
+def test_a_loader_names_the_level_of_an_application_that_it_is_a_unit_of(tmp_path: Path) -> None:
+    (tmp_path / "l.yaml").write_text(FULL + "application: {name: access_logs, level: store, key: 3}\n")
+    loader = read_definitions(tmp_path).loaders["flights"]
+    assert loader.application == LoaderApplication("access_logs", "store", 3)
+    (tmp_path / "l.yaml").write_text(FULL + "application: {name: access_logs, level: 'a b', key: -1}\n")
+    with pytest.raises(DefinitionError) as refused:
+        read_definitions(tmp_path)
+    assert "application.level" in str(refused.value)
+    assert "application.key" in str(refused.value)

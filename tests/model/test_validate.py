@@ -204,6 +204,22 @@ def test_all_problems_come_in_one_error() -> None:
     [
         (Lookup(name="l", file="x.json", columns=(Column("a", "int"),)), "unknown kind of file"),
         (Lookup(name="l", file="x.csv", columns=(Column("a", "int", "b.c"),)), "no nested values"),
+        (Lookup(name="l", columns=(Column("a", "int"),)), "either file or stored_table; found neither"),
+        (
+            Lookup(name="l", file="x.csv", stored_table="d.t", keys=("a",), columns=(Column("a", "int"),)),
+            "file: .* found both",
+        ),
+        (Lookup(name="l", file="x.csv", keys=("a",), columns=(Column("a", "int"),)), "only a lookup over"),
+        (Lookup(name="l", stored_table="t", keys=("a",), columns=(Column("a", "int"),)), "not a stored"),
+        (Lookup(name="l", stored_table="d.t", columns=(Column("a", "int"),)), "has no keys"),
+        (
+            Lookup(name="l", stored_table="d.t", keys=("abc",), columns=(Column("abd", "int"),)),
+            r"keys\[0\]: no such column; expected one of abd",
+        ),
+        (
+            Lookup(name="l", stored_table="d.t", keys=("a", "a"), columns=(Column("a", "int"),)),
+            r"keys\[1\]: key is named twice",
+        ),
     ],
 )
 def test_wrong_lookups_are_refused(lookup: Lookup, message: str) -> None:

@@ -156,3 +156,54 @@ def test_the_shipped_definitions_are_sound() -> None:
     found = read_definitions(Path(__file__).parents[2] / "include")
     assert "flights_cube" in found.cubes
     assert set(found.lookups) == {"airlines", "airports", "planes"}
+
+
+STORED_AND_LOOKUP = """
+kind: stored_table
+database: shop
+name: people
+model: {model}
+keys: [id, town]
+columns:
+  - {{name: id, type: int, nullable: false}}
+  - {{name: town, type: string, nullable: false}}
+  - {{name: seen, type: hll{function}}}
+---
+kind: lookup
+name: people
+stored_table: shop.people
+keys: [{keys}]
+columns:
+{columns}
+"""
+
+
+def test_a_lookup_is_held_against_its_stored_table(tmp_path: Path) -> None:
+    file = tmp_path / "people.yaml"
+    sound = ("  - {name: town, type: string}", "  - {name: id, type: int}")
+
+    def write(keys: str, *columns: str) -> None:
+        text = STORED_AND_LOOKUP.format(
+            model="aggregate", function=", aggregate: HLL_UNION", keys=keys, columns="\n".join(columns)
+        )
+        file.write_text(text)
+
+    write("id, town", *sound)
+    assert read_definitions(file).lookups["people"].source == "stored table shop.people"
+    for keys, columns, says in (
+        ("id", sound, r"people.yaml:15: keys: they do not tell rows of shop.people apart"),
+        (
+            "id, town",
+            ("  - {name: town, type: string}", "  - {name: id, type: bigint}"),
+            r"people.yaml:18: columns\[1\].type: another type than in shop.people; expected int; found big",
+        ),
+        (
+            "id, town",
+            (*sound, "  - {name: twon, type: string}"),
+            r"no such column in shop.people; .*; did you mean 'town'",
+        ),
+        ("id, town", (*sound, "  - {name: seen, type: string}"), r"expected no sketch"),
+    ):
+        write(keys, *columns)
+        with pytest.raises(DefinitionError, match=says):
+            read_definitions(file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,8 @@ from rich.markup import escape
 from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
-from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
+from rtolap.cli.loader_access import job_access
+from rtolap.cli.output import JsonOption, console, print_json, print_table, success
 from rtolap.cli.tables import drop as drop_table
 from rtolap.cli.tables import show as show_table
 from rtolap.cli.tables import tables_client
@@ -23,7 +25,7 @@ from rtolap.model.stored_table import StoredTable
 from rtolap.model.table import Lookup, Table
 from rtolap.model.yaml_files import Definitions, read_definitions
 from rtolap.wire.coordinator_client import CoordinatorClient
-from rtolap.wire.definitions import create_all, create_stored
+from rtolap.wire.definitions import Takers, create_all, wants_coordinator, wants_doors
 
 app = typer.Typer(no_args_is_help=True, help="Tables, cubes, lookups and stored tables.")
 
@@ -39,7 +41,7 @@ def validate(path: PathArgument = None, as_json: JsonOption = False) -> None:
     source = path or Settings().include_dir
     definitions = read_definitions(source)
     rows = [("table", name, f"topic {table.topic}") for name, table in definitions.tables.items()]
-    rows += [("lookup", name, lookup.file) for name, lookup in definitions.lookups.items()]
+    rows += [("lookup", name, lookup.source) for name, lookup in definitions.lookups.items()]
     rows += [(kind, name, _summary(definitions, name)) for kind, name in _cubes(definitions)]
     rows += [
         ("application", name, f"{len(application.levels)} levels, {len(application.edges)} edges")
@@ -68,15 +70,13 @@ def create(
 ) -> None:
     """Create what the files define, in the order of their needs. Repeating it changes nothing."""
     definitions = read_definitions(path or Settings().include_dir)
-    created: list[tuple[str, str]] = []
-    if definitions.tables or definitions.lookups or definitions.cubes or definitions.applications:
-        with coordinator_client() as client:
-            created += create_all(client, definitions, enable=enable, change=change)
-    if definitions.stored_tables:
-        with tables_client() as doors:
-            created += create_stored(doors, definitions)
-    if definitions.loaders:
-        warn("loaders are left alone: `rtolap loader create` creates them")
+    with ExitStack() as opened:
+        takers = Takers(
+            opened.enter_context(coordinator_client()) if wants_coordinator(definitions) else None,
+            opened.enter_context(tables_client()) if wants_doors(definitions) else None,
+            opened.enter_context(job_access(Settings())).declare if definitions.loaders else None,
+        )
+        created = create_all(takers, definitions, enable=enable, change=change)
     if as_json:
         print_json(created)
         return
@@ -104,7 +104,7 @@ def describe(name: NameArgument, as_json: JsonOption = False) -> None:
         print_json({"kind": kind, **definition})  # as a tree: rtolap watermark topology
         return
     described = _read(kind, definition)
-    source = f"topic {described.topic}" if isinstance(described, Table) else described.file
+    source = f"topic {described.topic}" if isinstance(described, Table) else described.source
     console.print(f"[bold]{kind} {escape(name)}[/bold]  {escape(source)}")
     if isinstance(described, Table):
         time = described.time

@@ -15,18 +15,18 @@ from typing import Annotated
 import typer
 
 from rtolap.base.clock import SystemClock
-from rtolap.base.errors import CommitConflict, DefinitionError, NotYet, Unavailable
+from rtolap.base.errors import DefinitionError, NotYet, Unavailable
 from rtolap.base.settings import Settings
 from rtolap.cli.loader_access import JobAccess, job_access, reject_box, sink_of
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
-from rtolap.ledger.load_jobs import LoadJob, LoadJobState
+from rtolap.ledger.load_jobs import LoadJobState
 from rtolap.loader.job import JobConfig, read_config, write_config
 from rtolap.loader.runner import run as run_job
-from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.model.yaml_files import read_definitions
 from rtolap.stream.kafka import KafkaConsumer
 from rtolap.wire.loader import EXIT_FAILED, LoaderList, LoaderStatus
+from rtolap.wire.watermark_client import WatermarkClient
 
 app = typer.Typer(no_args_is_help=True, help="Loaders: topics into tables, exactly once.")
 
@@ -44,7 +44,7 @@ def create(
     if not loaders:
         raise DefinitionError(f"no loaders in {path}", expected="documents of kind: loader")
     with job_access(Settings()) as access:
-        statuses = [access.status(_declare(access, loader)) for loader in loaders.values()]
+        statuses = [access.status(access.declare(loader)) for loader in loaders.values()]
     if as_json:
         print_json(LoaderList(tuple(statuses)))
         return
@@ -77,6 +77,9 @@ def run(
             host=settings.host,
             port=port,
             token=settings.token(),
+            open_watermarks=lambda application: WatermarkClient(
+                settings.coordinator_urls(), settings.token(), application
+            ),
         )
         box.close()
         sink.close()
@@ -193,25 +196,6 @@ def lag(job: JobArgument, as_json: JsonOption = False) -> None:
         as_json=as_json,
     )
     _exit_by((found,))
-
-
-def _declare(access: JobAccess, loader: Loader) -> LoadJob:
-    config = write_config(JobConfig(loader))
-    try:
-        return access.jobs.create(loader.name, loader.database, loader.table, loader.topic, config)
-    except CommitConflict:
-        job = access.jobs.get(loader.name)
-    if (job.db, job.table, job.topic) != (loader.database, loader.table, loader.topic):
-        raise DefinitionError(
-            f"loader {loader.name} is there already",
-            expected=f"{job.topic} into {job.db}.{job.table}",
-            found=f"{loader.topic} into {loader.database}.{loader.table}",
-            action="give it another name",
-        )
-    present = read_config(job)
-    if present.loader == loader:
-        return job
-    return access.jobs.reconfigure(job.job_id, write_config(JobConfig(loader, present.start_at)))
 
 
 def _start(access: JobAccess, job: str) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from rtolap.base.errors import DefinitionError, NotFound, Unavailable
+from rtolap.base.errors import CommitConflict, DefinitionError, NotFound, Unavailable
 from rtolap.base.settings import Settings
 from rtolap.ledger.database import Ledger
 from rtolap.ledger.load_jobs import LoadJob, LoadJobs
 from rtolap.ledger.offsets import OffsetsRecords
+from rtolap.loader.job import JobConfig, read_config, write_config
 from rtolap.loader.rejects import FileBox, RejectBox, TopicBox, reject_topic
 from rtolap.loader.status import status_of
 from rtolap.model.loader import Loader
@@ -47,6 +48,27 @@ class JobAccess:
             except Unavailable:
                 pass  # not alive: that is what the status says then
         return status_of(job, self.records.all(job.job_id), self._log_ends(job.topic), None)
+
+    def declare(self, loader: Loader) -> LoadJob:
+        """One that is there gets what is new in its definition for its further batches.
+
+        Raises DefinitionError where that loads another topic, or into another table."""
+        config = write_config(JobConfig(loader))
+        try:
+            return self.jobs.create(loader.name, loader.database, loader.table, loader.topic, config)
+        except CommitConflict:
+            job = self.jobs.get(loader.name)
+        if (job.db, job.table, job.topic) != (loader.database, loader.table, loader.topic):
+            raise DefinitionError(
+                f"loader {loader.name} is there already",
+                expected=f"{job.topic} into {job.db}.{job.table}",
+                found=f"{loader.topic} into {loader.database}.{loader.table}",
+                action="give it another name",
+            )
+        present = read_config(job)
+        if present.loader == loader:
+            return job
+        return self.jobs.reconfigure(job.job_id, write_config(JobConfig(loader, present.start_at)))
 
     def start_by_agent(self, job: str) -> None:
         settings = self._settings

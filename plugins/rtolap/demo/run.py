@@ -30,7 +30,7 @@ from rtolap.model.yaml_files import read_definitions
 from rtolap.stream.dead_letters import read_dead_letters
 from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
 from rtolap.wire.coordinator_client import CoordinatorClient
-from rtolap.wire.definitions import create_all
+from rtolap.wire.definitions import Takers, create_all
 from rtolap.wire.receiver_client import ReceiverClient, ReceiverClients
 
 CUBE = "flights_cube"
@@ -76,7 +76,8 @@ class Demo:
             for dag_id in DAGS:
                 airflow.unpause(dag_id)
         _wait_for("two receivers that are up", _RECEIVERS_TIMEOUT_S, self._receivers_are_up)
-        create_all(self._coordinator, read_definitions(self._settings.include_dir), enable=True)
+        definitions = read_definitions(self._settings.include_dir)
+        create_all(Takers(self._coordinator), definitions, enable=True)
         producer = KafkaProducer(self._settings.kafka)
         sender = Sender(producer, self._admin, TOPIC)
         recount = Recount(replay, sender.first)

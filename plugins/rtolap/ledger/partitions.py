@@ -80,6 +80,12 @@ def replicas_of(connection: sa.Connection, db: str, table: str) -> tuple[Replica
     return tuple(sorted(_replica(row) for row in rows))
 
 
+def on_nodes(connection: sa.Connection, nodes: Collection[str]) -> tuple[Replica, ...]:
+    """All replicas with any version that these nodes are to have."""
+    rows = connection.execute(sa.select(_r).where(_r.c.node.in_(tuple(nodes)), _r.c.version > 0))
+    return tuple(sorted(_replica(row) for row in rows))
+
+
 def versions_of(connection: sa.Connection, db: str, table: str) -> dict[str, PartitionVersions]:
     """Of all of a table's partitions, by name, in one statement."""
     rows = connection.execute(sa.select(_p).where(_p.c.db == db, _p.c.tbl == table))

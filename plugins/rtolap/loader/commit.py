@@ -5,6 +5,8 @@
                       way any more: a request that comes after its label is forgotten would be taken again
     3. delete         their records, with the next commit
 
+Where somebody has to know how far the table can be read, a record stays until it is known to be visible.
+
 A crash after 2 acknowledges again, which is harmless; no label is left behind, for its record is still there.
 """
 
@@ -16,18 +18,27 @@ from rtolap.base.errors import Refused, Unavailable
 from rtolap.ledger.offsets import OffsetsRecord, OffsetsRecords
 from rtolap.loader.ownership import Ownership
 from rtolap.loader.sink import Sink
+from rtolap.loader.visible import Visible
 from rtolap.model.loader import Loader
 
 
 class Committer:
     def __init__(
-        self, loader: Loader, records: OffsetsRecords, ownership: Ownership, sink: Sink, *, labels_kept: bool
+        self,
+        loader: Loader,
+        records: OffsetsRecords,
+        ownership: Ownership,
+        sink: Sink,
+        *,
+        labels_kept: bool,
+        visible: Visible | None = None,
     ) -> None:
         self._loader = loader
         self._records = records
         self._ownership = ownership
         self._sink = sink
         self._labels_kept = labels_kept
+        self._visible = visible
 
     def round(self, now_ms: int) -> int | None:
         """The number of the last batch of the row. Raises the sink's and the ledger's errors: nothing is lost
@@ -52,6 +63,8 @@ class Committer:
             raise Unavailable("labels cannot be given back yet", found=str(error)) from error
 
     def _is_ripe(self, record: OffsetsRecord, now_ms: int) -> bool:
+        if self._visible is not None and record.sequence_id > self._visible.sequence:
+            return False
         return record.loaded_at_ms is not None and (
             record.attempts == 0 or record.loaded_at_ms + self._loader.sink.timeout_ms <= now_ms
         )

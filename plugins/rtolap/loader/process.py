@@ -1,6 +1,7 @@
 """One job as a supervised process: a thread for each role, ended together.
 
     consume ──▶ window ──▶ send × parallel        commit        keep: lease, columns, what is wanted
+                                                  report: to its application, where it names one
 
 A role that is stopped for good ends the process with the reason in the job; a lost lease ends it without a
 word to the job, which is somebody else's now; what may pass is tried again, with jitter.
@@ -23,6 +24,7 @@ from tenacity import (
 
 from rtolap.base.errors import CommitUnknown, NotLeader, RtolapError, Unavailable
 from rtolap.ledger.load_jobs import LoadJobState
+from rtolap.loader.operator import Operator
 from rtolap.loader.ownership import LEASE_MS
 from rtolap.loader.settle import Outcome
 from rtolap.loader.states import StopCause, Stopped
@@ -33,6 +35,7 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.5
 COMMIT_S = 2.0
+REPORT_S = 1.0
 KEEP_S = LEASE_MS / 1000 / 3
 COLUMNS_CHECK_S = 10.0
 GRACE_S = 15.0
@@ -58,8 +61,17 @@ def retrying(stopping: threading.Event) -> Retrying:
 class LoaderProcess:
     """Owns the job from construction on. `run` returns the exit code."""
 
-    def __init__(self, work: Work, *, commit_s: float = COMMIT_S) -> None:
+    def __init__(
+        self,
+        work: Work,
+        *,
+        commit_s: float = COMMIT_S,
+        operator: Operator | None = None,
+        report_s: float = REPORT_S,
+    ) -> None:
         self.work = work
+        self._operator = operator
+        self._report_s = report_s
         self._commit_s = commit_s
         self._stopping = threading.Event()
         self._paused = threading.Event()
@@ -90,6 +102,8 @@ class LoaderProcess:
             ("keep", self._keep),
             *((f"send-{number}", self._send) for number in range(self.work.loader.parallel)),
         ]
+        if (operator := self._operator) is not None:
+            roles.append(("report", lambda: self._report(operator)))
         threads = [
             threading.Thread(target=self._guarded, args=(name, role), name=name, daemon=True)
             for name, role in roles
@@ -139,6 +153,14 @@ class LoaderProcess:
 
     def _commit_once(self) -> None:
         self.work.progress.times.contiguous(self.work.committer.round(self.work.clock.now_ms()))
+
+    def _report(self, operator: Operator) -> None:
+        while True:
+            self._passing(operator.round)
+            if trouble := operator.trouble:
+                self.work.progress.error(trouble)
+            if self._stopping.wait(self._report_s):
+                return
 
     def _keep(self) -> None:
         while True:

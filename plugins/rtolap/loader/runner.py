@@ -21,6 +21,7 @@ from rtolap.ledger.load_jobs import LoadJobs, LoadJobState
 from rtolap.ledger.offsets import OffsetsRecords
 from rtolap.loader.http import make_app
 from rtolap.loader.loader_metrics import measure
+from rtolap.loader.operator import operator_of
 from rtolap.loader.ownership import LEASE_MS
 from rtolap.loader.process import LoaderProcess, retrying
 from rtolap.loader.rejects import RejectBox
@@ -31,6 +32,7 @@ from rtolap.loader.work import Work, begin
 from rtolap.model.loader import Loader
 from rtolap.stream.consumer import StreamConsumer
 from rtolap.wire.loader import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus
+from rtolap.wire.watermark_client import WatermarkClient
 
 log = logging.getLogger(__name__)
 
@@ -50,10 +52,12 @@ def run(
     host: str,
     port: int,
     token: str,
+    open_watermarks: Callable[[str], WatermarkClient],
 ) -> int:
     """Until the job is stopped, fails or is somebody else's: the exit code. Call from the main thread.
 
     A job that was stopped or has failed is wanted again by this; one that is paused stays so.
+    `open_watermarks` connects to the application that the definition names, if it does.
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -75,7 +79,11 @@ def run(
             return EXIT_FAILED
         if work is None:
             return EXIT_STOPPED
-        process = LoaderProcess(work)
+        watermarks, operator = None, None
+        if (application := work.loader.application) is not None:
+            watermarks = open_watermarks(application.name)
+            operator = operator_of(work, application, watermarks)
+        process = LoaderProcess(work, operator=operator)
 
         def status() -> LoaderStatus:
             asked_ms, ends = clock.now_ms(), work.log_ends()
@@ -93,6 +101,8 @@ def run(
         threading.Thread(target=_stop_on, args=(stopping, process), name="signals", daemon=True).start()
         code = process.run()
         door.should_exit = True
+        if watermarks is not None:
+            watermarks.close()
         log.info("loader of %s ends with code %d", job_id, code)
         return code
 

@@ -85,9 +85,10 @@ class Source:
         return bool(self._held)
 
     def log_ends(self) -> Offsets | None:
-        """Of all partitions that are read; None where the broker does not tell. For any thread."""
+        """Of all partitions that the topic has now; None where the broker does not tell. For any thread."""
         try:
-            return {partition: self._consumer.log_range(partition).end for partition in tuple(self._start)}
+            present = self._consumer.partitions()
+            return {partition: self._consumer.log_range(partition).end for partition in present}
         except (NotFound, Unavailable):
             return None  # who asks is told by the consumer's errors what is wrong
 

@@ -29,6 +29,7 @@ from rtolap.loader.settle import Outcome, Settler
 from rtolap.loader.sink import Sink
 from rtolap.loader.source import Source
 from rtolap.loader.states import StopCause, Stopped
+from rtolap.loader.visible import Visible
 from rtolap.loader.window import Pending, Window
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
@@ -68,7 +69,12 @@ class Work:
         self.columns.refresh()
         self._labels_kept = sink.keeps_labels()
         self.window = Window(self.loader.parallel + 1, ordered=lambda: self.columns.target.ordered)
-        self.committer = Committer(self.loader, records, ownership, sink, labels_kept=self._labels_kept)
+        self.visible = (
+            None if self.loader.application is None else Visible(self.loader, job.job_id, records, sink)
+        )
+        self.committer = Committer(
+            self.loader, records, ownership, sink, labels_kept=self._labels_kept, visible=self.visible
+        )
         self.source = self._begin()
 
     def settler(self) -> Settler:

@@ -60,6 +60,15 @@ class LoaderSink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     label_kept_ms: int = 6 * 3_600_000
 
 
+class LoaderApplication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The loader is the unit (its own name, `key`) of `level` of the application `name`: that level's output
+    is held behind what the table shows. Its `unit_lease` has to outlast the loader's absence."""
+
+    name: str
+    level: str
+    key: int = 0
+
+
 class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """`columns` need only name those whose place or format differs. `start` counts once in a job's life.
 
@@ -80,3 +89,4 @@ class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     record_bytes_max: int = 1 << 20
     rejects: LoaderRejects = LoaderRejects()
     sink: LoaderSink = LoaderSink()
+    application: LoaderApplication | None = None

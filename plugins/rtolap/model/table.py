@@ -1,4 +1,4 @@
-"""A stream table: a Kafka topic with typed columns and an event time. A lookup table: a small file."""
+"""A stream table: a Kafka topic with typed columns and an event time. A lookup: a small table beside it."""
 
 from __future__ import annotations
 
@@ -71,8 +71,18 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
 
 class Lookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A small table beside the cubes, read whole by the query service. CSV with a header or Parquet."""
+    """A small table beside the cubes. Its rows are those of `file`, CSV with a header or Parquet, which the
+    query service reads whole; or of `stored_table` (`database.table`), told apart by `keys`, as they are when
+    a statement reads them.
+    """
 
     name: str
-    file: str
     columns: tuple[Column, ...]
+    file: str | None = None
+    stored_table: str | None = None
+    keys: tuple[str, ...] = ()
+
+    @property
+    def source(self) -> str:
+        """Where the rows are."""
+        return self.file if self.file is not None else f"stored table {self.stored_table}"

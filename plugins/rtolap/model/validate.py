@@ -16,6 +16,7 @@ from rtolap.model.problems import Key, Problem, did_you_mean, raise_all
 from rtolap.model.table import Column, Lookup, Table
 from rtolap.model.types import parse_type
 from rtolap.model.validate_cube import cube_problems
+from rtolap.model.validate_lookup import source_problems
 from rtolap.model.validate_time import time_problems
 
 NAME_LENGTH_MAX = 64
@@ -70,10 +71,7 @@ def table_problems(table: Table) -> tuple[Problem, ...]:
 
 def lookup_problems(lookup: Lookup) -> tuple[Problem, ...]:
     found = [*name_problems(lookup.name, ("name",)), *_column_problems(lookup.columns)]
-    if not lookup.file.endswith((".csv", ".parquet")):
-        found.append(
-            Problem(("file",), "unknown kind of file", expected="*.csv or *.parquet", found=repr(lookup.file))
-        )
+    found += source_problems(lookup)
     found += [
         Problem(("columns", position, "path"), "a lookup has no nested values", found=repr(column.path))
         for position, column in enumerate(lookup.columns)

@@ -9,6 +9,7 @@ from rtolap.model.validate import duplicates, name_problems, topic_problems
 ROWS_MAX = 5_000_000
 BYTES_MAX = 1 << 30
 PARALLEL_MAX = 16
+KEY_MAX = 2**63 - 1
 _BOUNDS: tuple[tuple[tuple[str, ...], int, int], ...] = (
     (("batch", "rows"), 1, ROWS_MAX),
     (("batch", "bytes"), 1 << 10, BYTES_MAX),
@@ -42,6 +43,18 @@ def loader_problems(loader: Loader) -> tuple[Problem, ...]:
         Problem(("columns",), "column is named twice", found=repr(name))
         for name in duplicates(column.name for column in loader.columns)
     ]
+    if (application := loader.application) is not None:
+        found += name_problems(application.name, ("application", "name"))
+        found += name_problems(application.level, ("application", "level"))
+        if not 0 <= application.key <= KEY_MAX:
+            found.append(
+                Problem(
+                    ("application", "key"),
+                    "out of bounds",
+                    expected=f"0 to {KEY_MAX}",
+                    found=str(application.key),
+                )
+            )
     for place, url in enumerate(loader.sink.urls):
         if not url.startswith(("http://", "https://")) or "@" in url:
             found.append(Problem(("sink", "urls", place), "not an address", expected="http(s)://host:port"))

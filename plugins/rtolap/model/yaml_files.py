@@ -18,12 +18,14 @@ from rtolap.model.application import Application
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.loader import Loader
 from rtolap.model.problems import Problem, did_you_mean
+from rtolap.model.stored_schema import initial_schema
 from rtolap.model.stored_table import StoredTable
 from rtolap.model.table import Lookup, Table
 from rtolap.model.validate import lookup_problems, name_problems, table_problems
 from rtolap.model.validate_application import application_problems, cube_watermark_problems
 from rtolap.model.validate_cube import cube_problems
 from rtolap.model.validate_loader import loader_problems
+from rtolap.model.validate_lookup import stored_lookup_problems
 from rtolap.model.validate_stored_table import stored_table_problems
 from rtolap.model.yaml_nodes import INVALID, NodeReader
 
@@ -81,7 +83,7 @@ def read_definitions(path: Path) -> Definitions:
     stored_tables = _unique(documents, StoredTable, complaints)
     loaders = _unique(documents, Loader, complaints)
     for document in documents:
-        complaints += _lines(document, _problems(document, tables, lookups, cubes, applications))
+        complaints += _lines(document, _problems(document, tables, cubes, applications, stored_tables))
     if complaints:
         raise DefinitionError("\n".join(complaints))
     return Definitions(tables, lookups, cubes, applications, stored_tables, loaders)
@@ -163,15 +165,18 @@ def _kind_of(node: yaml.Node) -> str | None:
 def _problems(
     document: _Document,
     tables: dict[str, Table],
-    lookups: dict[str, Lookup],
     cubes: dict[str, Cube],
     applications: dict[str, Application],
+    stored_tables: dict[str, StoredTable],
 ) -> list[Problem]:
     value = document.value
     if isinstance(value, Table):
         return list(table_problems(value))
     if isinstance(value, Lookup):
         problems = list(lookup_problems(value))
+        behind = stored_tables.get(value.stored_table or "")
+        if behind is not None and not problems and not stored_table_problems(behind):
+            problems += stored_lookup_problems(value, initial_schema(behind))
         if value.name in cubes:
             problems.append(Problem(("name",), "a cube has this name already", found=repr(value.name)))
         return problems

@@ -9,6 +9,7 @@ from rtolap.base.errors import QueryError
 from rtolap.model.cube import Schema
 from rtolap.model.table import Lookup
 from rtolap.model.types import TIMESTAMP, ColumnType
+from rtolap.model.validate_lookup import stored_lookup_problems
 from rtolap.query.stored.relation import columns_of, relation_key
 from rtolap.wire.stored_tables import TableInfo
 
@@ -64,6 +65,29 @@ class Catalogue:
             return columns_of(self.stored[relation])
         return {column.name: column.column_type for column in self.lookups[relation].columns}
 
+    def stored_table(self, relation: str) -> TableInfo | None:
+        """What the relation's rows are read from, if it is a stored table: itself, or the one that a lookup
+        names. Raises QueryError where that is not there, or does not fit the lookup any more."""
+        lookup = self.lookups.get(relation)
+        if lookup is None or lookup.stored_table is None:
+            return self.stored.get(relation)
+        database, _, name = lookup.stored_table.partition(".")
+        found = self.stored.get(relation_key(database, name))
+        if found is None:
+            raise QueryError(
+                f"lookup {relation} has no rows to read",
+                expected=f"the stored table {lookup.stored_table}",
+                found="no such table, or no Stream Load door that tells of it",
+            )
+        problems = stored_lookup_problems(lookup, found.schema)
+        if problems:
+            raise QueryError(
+                f"lookup {relation} does not fit its stored table: "
+                + "; ".join(problem.text() for problem in problems),
+                action="define the lookup anew",
+            )
+        return found
+
     def listed_columns(self, relation: str) -> dict[str, ColumnType]:
         """What clients are shown, and may SELECT in one statement: `columns` without an event time that is
         kept for conditions and functions only (as MySQL's invisible columns, left out of `*` as well).
@@ -84,7 +108,8 @@ class Catalogue:
         if relation in self.stored:
             return f"stored table, {self.stored[relation].definition.model} model"
         if relation not in self.cubes:
-            return "lookup"
+            stored_table = self.lookups[relation].stored_table
+            return "lookup" if stored_table is None else f"lookup over the stored table {stored_table}"
         hidden = self.event_time(relation)
         return "cube" if hidden is None else f"cube; event time {hidden}: in conditions and date functions"
 

@@ -9,6 +9,8 @@ import msgspec
 import pyarrow as pa
 
 from rtolap.query.plan import CubeRead, ReadStats, Rewritten, TableRead, TableStats
+from rtolap.query.rules.pushdown import relation_name
+from rtolap.query.stored.relation import relation_key
 
 SCHEMA = pa.schema([("item", pa.string()), ("value", pa.string())])
 _Rows = list[tuple[str, str]]
@@ -94,10 +96,17 @@ def _of_read(read: CubeRead, stats: ReadStats) -> _Rows:
 def _of_table(read: TableRead) -> _Rows:
     pushed = "none" if read.filter is None else msgspec.json.encode(read.filter).decode()
     return [
-        ("stored table", read.table.qualified_name),
+        ("stored table", _stored_name(read)),
         ("columns", ", ".join(read.columns)),
         ("pushed filter", pushed),
     ]
+
+
+def _stored_name(read: TableRead) -> str:
+    table = read.table
+    if read.relation == relation_name(relation_key(table.db, table.name)):
+        return table.qualified_name
+    return f"{table.qualified_name}, as {read.relation.removeprefix(relation_name(''))}"
 
 
 def _of_statement(rewritten: Rewritten) -> _Rows:

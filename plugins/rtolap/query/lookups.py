@@ -1,4 +1,4 @@
-"""Lookup tables: small files read whole, kept until they change."""
+"""Lookups that are small files: read whole, kept until they change."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ class Lookups:
 
     def read(self, lookup: Lookup) -> pa.Table:
         """Raises QueryError if the file is missing, Corrupted if it does not fit its definition."""
+        assert lookup.file is not None, "a lookup over a stored table is read as that"
         path = self._folder / lookup.file
         try:
             status = path.stat()

@@ -51,8 +51,8 @@ class CubeRead:
 
 @dataclass(frozen=True)
 class TableRead:
-    """What a statement needs of one stored table: `columns` of the rows that pass `filter`, which the engine
-    applies again; partitions outside `time` have none."""
+    """What a statement needs of one stored table, by itself or as a lookup: `columns` of the rows that pass
+    `filter`, which the engine applies again; partitions outside `time` have none."""
 
     table: TableInfo
     relation: str

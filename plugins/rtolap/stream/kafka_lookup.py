@@ -40,6 +40,8 @@ class TopicLookup:
             topics = self._consumer.list_topics(self._topic, timeout=timeout_s).topics
         except KafkaException as error:
             raise self.unavailable("tell its partitions", error) from error
+        except RuntimeError as error:  # closed by another thread meanwhile
+            raise self.unavailable("tell its partitions", error) from error
         described = topics.get(self._topic)
         if described is None or not described.partitions:
             reason = described.error if described is not None else None

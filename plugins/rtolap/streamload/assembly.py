@@ -36,6 +36,7 @@ from rtolap.streamload.partition_upkeep import PartitionUpkeep
 from rtolap.streamload.placement import REPLICATION
 from rtolap.streamload.publishing import Publisher
 from rtolap.streamload.read_views import ReadViews
+from rtolap.streamload.rebuilding import Rebuilding
 from rtolap.streamload.tablet_hosts import TabletHosts
 from rtolap.streamload.transactions import PRECOMMITTED_TIMEOUT_MS, TransactionManager
 from rtolap.streamload.transactions import RUNNING_MAX as TRANSACTIONS_MAX
@@ -45,6 +46,7 @@ from rtolap.streamload.visibility import Visibility
 _UPKEEP_S = 1.0
 _PUBLISH_S = 1.0
 _PARTITIONS_S = 10.0
+_REBUILDING_S = 10.0  # each node lists its tablets for it
 _SWEEP_S = 60.0
 _NODE_CALLS = 16  # at once, of one commit or publication
 
@@ -146,6 +148,7 @@ class Assembly:
             metrics=self.metrics,
         )
         partitions = PartitionUpkeep(self.catalogue)
+        rebuilding = Rebuilding(ledger, storage.participants, storage.names)
         election, visibility, sweep = self.election, self.visibility, self.error_files.sweep
         publishing = Duty("publishing", _PUBLISH_S, _if_leading(election, visibility.publish), broken)
         self.visibility.wake = publishing.wake
@@ -153,6 +156,7 @@ class Assembly:
             Duty("election", options.lease_ms / 3000, election.round, broken),
             publishing,
             Duty("upkeep", _UPKEEP_S, upkeep.round, broken),
+            Duty("rebuilding", _REBUILDING_S, _if_leading(election, rebuilding.round), broken),
             Duty("partitions", _PARTITIONS_S, _if_leading(election, partitions.round), broken),
             Duty("error files", _SWEEP_S, sweep, broken),
         )

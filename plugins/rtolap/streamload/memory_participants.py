@@ -78,11 +78,17 @@ class MemoryNodes:
         self, node: str, tablet: Tablet, missed: Collection[MissedVersion], sources: Collection[str]
     ) -> int:
         def work(here: MemoryNode) -> int:
-            for version in missed:
+            before = range(len(here.versions.get(tablet, ())) + 1, min(missed).version)
+            for version in (*(MissedVersion(lost, None) for lost in before), *missed):
                 self._advance(here, tablet, version, sources)
             return len(here.versions.get(tablet, ()))
 
         return self._call(node, work)
+
+    def versions(self, node: str) -> Mapping[Tablet, int]:
+        return self._call(
+            node, lambda here: {tablet: len(versions) for tablet, versions in here.versions.items()}
+        )
 
     def abort(self, node: str, txn_id: int) -> None:
         def work(here: MemoryNode) -> None:

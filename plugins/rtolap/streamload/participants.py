@@ -6,6 +6,7 @@ A node is told by its name. Every call may be repeated, come late, or come twice
     publish    the prepared rows are the partition's version; strictly in order, a node that lacks the version
                before, or the rows, says so and changes nothing of that tablet
     catch_up   it has missed versions: take them from what it holds itself, or from another node
+    versions   what it has
     abort      forget the transaction; whatever comes for it later is refused
 
 All calls raise Unavailable when no answer came: the node may have done it all the same.
@@ -42,8 +43,13 @@ class Participants(Protocol):
     def catch_up(
         self, node: str, tablet: Tablet, missed: Collection[MissedVersion], sources: Collection[str]
     ) -> int:
-        """The version up to which the node has the tablet now. `missed`: ascending, without a gap;
-        `sources`: other nodes that have them."""
+        """The version up to which the node has the tablet now. `missed`: ascending, without a gap; where the
+        node lacks others before them, those too come from a source. `sources`: other nodes that have them."""
+        ...
+
+    def versions(self, node: str) -> Mapping[Tablet, int]:
+        """Up to which version the node has each tablet of the tables that there are. One that it cannot open
+        is not among them."""
         ...
 
     def abort(self, node: str, txn_id: int) -> None: ...

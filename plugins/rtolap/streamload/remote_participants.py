@@ -45,6 +45,21 @@ class RemoteParticipants:
         )
         return self._nodes.client(node).catch_up(request).version
 
+    def versions(self, node: str) -> Mapping[Tablet, int]:
+        reports = self._nodes.client(node).status().tablets
+
+        def work(connection: Connection) -> dict[Tablet, int]:
+            names = {(report.tablet.db, report.tablet.table) for report in reports}
+            found = {name: tables.find(connection, *name) for name in names}
+            return {
+                Tablet(Partition(kept.db, kept.table, kept.partition), kept.bucket): report.version
+                for report in reports
+                for kept in (report.tablet,)
+                if (table := found[kept.db, kept.table]) is not None and table.table_id == kept.table_id
+            }
+
+        return self._ledger.read("read the tables that a node keeps", work)
+
     def abort(self, node: str, txn_id: int) -> None:
         self._nodes.client(node).abort(wire.Abort(txn_id))
 

@@ -29,7 +29,7 @@ from rtolap.loader.ownership import LEASE_MS
 from rtolap.loader.settle import Settler
 from rtolap.loader.states import Stopped
 from rtolap.loader.work import Work, begin
-from rtolap.model.loader import Loader, LoaderBatch, LoaderRejects, LoaderSink
+from rtolap.model.loader import Loader, LoaderApplication, LoaderBatch, LoaderRejects, LoaderSink
 from rtolap.stream.consumer import Batch, OutRecord, StreamConsumer
 from rtolap.stream.memory import MemoryConsumer
 from rtolap.stream.memory_broker import MemoryBroker
@@ -167,7 +167,14 @@ class Process:
 
 
 class Run:
-    def __init__(self, world: World, seed: int, steps: int = STEPS) -> None:
+    def __init__(
+        self,
+        world: World,
+        seed: int,
+        steps: int = STEPS,
+        *,
+        application: LoaderApplication | None = None,
+    ) -> None:
         self.random = random.Random(seed)
         self.seed, self.world, self.steps = seed, world, steps
         self.counts: Counter[str] = Counter()
@@ -193,6 +200,7 @@ class Run:
                 two_phase=self.random.random() < 0.4,
                 timeout_ms=TIMEOUT_MS,
             ),
+            application=application,
         )
         self.jobs, self.records = LoadJobs(world.ledger), OffsetsRecords(world.ledger)
         world.ledger.fault = lambda: None
@@ -249,7 +257,12 @@ class Run:
         return self.counts
 
     def step(self) -> None:
-        acts: tuple[tuple[Callable[[], object], int], ...] = (
+        acts = self.acts()
+        self.random.choices([act for act, _ in acts], [weight for _, weight in acts])[0]()
+
+    def acts(self) -> tuple[tuple[Callable[[], object], int], ...]:
+        """What may happen next, and how often."""
+        return (
             (self.produce, 6),
             (self.consume, 10),
             (self.settle, 12),
@@ -264,7 +277,6 @@ class Run:
             (self.add_column, 1),
             (self.publish, 2),
         )
-        self.random.choices([act for act, _ in acts], [weight for _, weight in acts])[0]()
 
     def produce(self) -> None:
         partitions = len(self.broker.logs(self.topic))
@@ -291,24 +303,24 @@ class Run:
         return (self.number * 7_919) % 1_000_003
 
     def consume(self) -> None:
-        self._of_any(lambda process: process.work.source.step(0.0))
+        self.of_any(lambda process: process.work.source.step(0.0))
 
     def settle(self) -> None:
         def one(process: Process) -> None:
             outcome = process.work.settle_once(process.settlers[0], 0.0, self.random.choice)
             self.counts[f"settle {outcome}"] += 1
 
-        self._of_any(one)
+        self.of_any(one)
 
     def commit(self) -> None:
-        self._of_any(lambda process: process.work.committer.round(self.world.clock.now_ms()))
+        self.of_any(lambda process: process.work.committer.round(self.world.clock.now_ms()))
 
     def keep(self) -> None:
         def one(process: Process) -> None:
             process.work.ownership.renew()
             process.work.columns.refresh()
 
-        self._of_any(one)
+        self.of_any(one)
 
     def come_late(self) -> None:
         if self.late:
@@ -356,13 +368,13 @@ class Run:
             self.columns = 1
             self.sink.tables["d", self.job] = table_schema(self.model, 1)
 
-    def _of_any(self, act: Callable[[Process], object]) -> None:
+    def of_any(self, act: Callable[[Process], object]) -> None:
         place = 1 if self.processes[1] is not None and self.random.random() < 0.2 else 0
         self.faults_on = True
         try:
             process = self.processes[place]
             if process is None:
-                process = self.processes[place] = self._started()
+                process = self.processes[place] = self.started()
             act(process)
         except Crash:
             self.counts["crash"] += 1
@@ -391,7 +403,7 @@ class Run:
         else:
             raise AssertionError(f"seed {self.seed}: stopped: {stopped}") from stopped
 
-    def _started(self) -> Process:
+    def started(self) -> Process:
         self.starts += 1
         owner = f"p{self.starts}"
         sink = FaultySink(self)
@@ -433,7 +445,7 @@ class Run:
                 break
         else:
             raise AssertionError(f"seed {self.seed}: not all is loaded after {DRAIN_ROUNDS_MAX} rounds")
-        self._judge()
+        self.judge()
 
     def _is_loaded(self) -> bool:
         process = self.processes[0]
@@ -446,7 +458,7 @@ class Run:
             for partition, log in enumerate(logs)
         )
 
-    def _judge(self) -> None:
+    def judge(self) -> None:
         where = f"seed {self.seed}, {self.model}"
         found = answer_of(self.model, self.sink.rows("d", self.job))
         expected = answer_of(self.model, self.produced)

@@ -21,7 +21,7 @@ from rtolap.ledger.database import Ledger
 from rtolap.ledger.load_jobs import LoadJobState
 from rtolap.loader.job import JobConfig, write_config
 from rtolap.loader.memory_sink import Row
-from rtolap.model.loader import Loader, LoaderBatch, LoaderRejects, LoaderSink
+from rtolap.model.loader import Loader, LoaderApplication, LoaderBatch, LoaderRejects, LoaderSink
 from rtolap.model.stored_table import StoredColumn, StoredTable
 from rtolap.stack.ports import free_port
 from rtolap.stack.probes import http_missing
@@ -84,6 +84,8 @@ class LoaderWorld:
         two_phase: bool = False,
         batch: LoaderBatch = LoaderBatch(rows=400, interval_ms=300),
         table: StoredTable | None = None,
+        application: LoaderApplication | None = None,
+        env: dict[str, str] | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         kafka, cluster = around.kafka.address, around.cluster
@@ -111,6 +113,7 @@ class LoaderWorld:
                 two_phase=two_phase,
                 timeout_ms=20_000,
             ),
+            application=application,
         )
         settings = Settings(kafka=kafka, token_file=cluster.folder / "token", data_dir=folder, host=HOST)
         self.access = JobAccess(around.ledger, settings)
@@ -131,6 +134,7 @@ class LoaderWorld:
                     "RTOLAP_TOKEN_FILE": str(cluster.folder / "token"),
                     "RTOLAP_DATA_DIR": str(folder),
                     "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+                    **(env or {}),
                 },
                 ready=lambda _: http_missing(f"http://{HOST}:{port}/health"),
             )

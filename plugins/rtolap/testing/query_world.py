@@ -70,8 +70,9 @@ class QueryWorld:
         for one in self.schemas.values():
             self.metadata.create_cube(one.cube)
         for name, (lookup, text) in lookups.items():
-            (self.folder / lookup.file).write_text(text)
             assert name == lookup.name
+            assert lookup.file is not None
+            (self.folder / lookup.file).write_text(text)
             self.metadata.create_lookup(lookup)
         self.dead: set[str] = set()
         self.asked: list[tuple[str, PartialQuery]] = []

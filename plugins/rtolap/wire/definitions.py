@@ -2,19 +2,96 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
 import msgspec
 
+from rtolap.base.errors import DefinitionError
+from rtolap.model.loader import Loader
+from rtolap.model.problems import raise_all
+from rtolap.model.validate_lookup import stored_lookup_problems
 from rtolap.model.yaml_files import Definitions
 from rtolap.wire.coordinator_client import CoordinatorClient
+from rtolap.wire.stored_tables import TableName
 from rtolap.wire.stored_tables_client import StoredTablesClient
 
+Created = list[tuple[str, str]]  # (kind, name), in the order of creation
 
-def create_all(
-    client: CoordinatorClient, definitions: Definitions, *, enable: bool, change: bool = False
-) -> list[tuple[str, str]]:
-    """(kind, name) of everything in the order of creation. `change`: applications that exist with another
-    definition get this one; nothing else can be changed in place."""
-    created: list[tuple[str, str]] = []
+
+@dataclass(frozen=True)
+class Takers:
+    """Who takes which kinds of definitions; None where nobody is there for them."""
+
+    coordinator: CoordinatorClient | None = None
+    doors: StoredTablesClient | None = None
+    declare_loader: Callable[[Loader], object] | None = None
+
+
+def wants_coordinator(definitions: Definitions) -> bool:
+    return bool(definitions.tables or definitions.lookups or definitions.cubes or definitions.applications)
+
+
+def wants_doors(definitions: Definitions) -> bool:
+    """For stored tables, and to see those that lookups name."""
+    return bool(definitions.stored_tables) or any(
+        lookup.stored_table is not None for lookup in definitions.lookups.values()
+    )
+
+
+def create_all(takers: Takers, definitions: Definitions, *, enable: bool, change: bool = False) -> Created:
+    """Everything, or DefinitionError before anything where somebody is missing who takes a kind.
+
+    `change`: applications that exist with another definition get this one. Stored tables that are there with
+    the same definition stay, with another one they are refused; loaders follow their definition.
+    """
+    _check(takers, definitions)
+    created: Created = []
+    if takers.doors is not None:
+        for name, stored in definitions.stored_tables.items():
+            takers.doors.create(stored)
+            created.append(("stored_table", name))
+        _check_lookups(takers.doors, definitions)
+    if takers.coordinator is not None:
+        created += _create_cubes(takers.coordinator, definitions, enable=enable, change=change)
+    if takers.declare_loader is not None:
+        for name, loader in definitions.loaders.items():
+            takers.declare_loader(loader)
+            created.append(("loader", name))
+    return created
+
+
+def _check(takers: Takers, definitions: Definitions) -> None:
+    lookups = [name for name, lookup in definitions.lookups.items() if lookup.stored_table is not None]
+    missing: list[tuple[str, Sequence[str]]] = []
+    if takers.coordinator is None and wants_coordinator(definitions):
+        names = (*definitions.tables, *definitions.lookups, *definitions.cubes, *definitions.applications)
+        missing.append(("a coordinator", names))
+    if takers.doors is None and wants_doors(definitions):
+        missing.append(("a Stream Load door", (*definitions.stored_tables, *lookups)))
+    if takers.declare_loader is None and definitions.loaders:
+        missing.append(("a ledger for loaders", tuple(definitions.loaders)))
+    if missing:
+        raise DefinitionError(
+            "some definitions cannot be created from here",
+            expected=" and ".join(who for who, _ in missing),
+            found="; ".join(", ".join(names) for _, names in missing),
+            action="keep them in another folder and create them with `rtolap create`",
+        )
+
+
+def _check_lookups(doors: StoredTablesClient, definitions: Definitions) -> None:
+    for name, lookup in definitions.lookups.items():
+        if lookup.stored_table is not None:
+            database, _, table = lookup.stored_table.partition(".")
+            schema = doors.table(TableName(database, table)).schema
+            raise_all(f"lookup {name}", stored_lookup_problems(lookup, schema))
+
+
+def _create_cubes(
+    client: CoordinatorClient, definitions: Definitions, *, enable: bool, change: bool
+) -> Created:
+    created: Created = []
     for name, table in definitions.tables.items():
         client.create_table(msgspec.to_builtins(table))
         created.append(("table", name))
@@ -34,14 +111,4 @@ def create_all(
         if enable:
             client.enable_cube(name)
         created.append(("cube", name))
-    return created
-
-
-def create_stored(client: StoredTablesClient, definitions: Definitions) -> list[tuple[str, str]]:
-    """(kind, `database.name`) of all stored tables. One that is there with the same definition stays; with
-    another one it is refused."""
-    created = []
-    for name, table in definitions.stored_tables.items():
-        client.create(table)
-        created.append(("stored_table", name))
     return created

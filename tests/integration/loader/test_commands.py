@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from rtolap.cli.main import app
+from rtolap.testing.agent_harness import running_agent
 from rtolap.testing.loader_world import DATABASE, Around, LoaderWorld
+from rtolap.testing.stream_load_cluster import TOKEN
 from typer.testing import CliRunner, Result
 
 RECORDS = 500
@@ -71,6 +73,34 @@ def test_a_loader_is_managed_by_command(world: LoaderWorld, tmp_path: Path) -> N
         assert rtolap("reset", world.name, "--at", "nonsense", "--yes").exit_code != 0
     finally:
         world.close()
+
+
+def test_an_agent_runs_a_loader_by_command_and_again_after_a_restart(
+    world: LoaderWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chooser = random.Random(2)
+    with running_agent(tmp_path / "agent", token=TOKEN) as agent:
+        monkeypatch.setenv("RTOLAP_AGENT_PORT", agent.url.rpartition(":")[2])
+        try:
+            told("stop", world.name)
+            world.produce(chooser, RECORDS)
+            started = told("start", world.name, "--wait-s", "60")
+            assert (started["state"], started["alive"]) == ("RUNNING", True)
+            world.wait_loaded()
+
+            again = told("restart", world.name, "--wait-s", "60")
+            assert (again["state"], again["alive"], again["incarnation"]) == ("RUNNING", True, 1)
+            assert again["owner"] != started["owner"]
+            with agent.client() as client:
+                assert client.generation(f"loader.{world.name}") == 2
+            world.produce(chooser, RECORDS)
+            world.wait_loaded()
+            assert len(world.rows()) == 2 * RECORDS
+
+            stopped = told("stop", world.name)
+            assert (stopped["state"], stopped["alive"]) == ("STOPPED", False)
+        finally:
+            world.close()
 
 
 def test_a_definition_is_declared_once_and_followed_when_it_changes(

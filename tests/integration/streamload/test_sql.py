@@ -15,8 +15,12 @@ from typing import Any
 import pymysql
 import pytest
 import typer
+from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotFound, Refused
 from rtolap.cli import definitions, tables
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.zookeeper import ZooKeeperStore
+from rtolap.model.table import Column, Lookup
 from rtolap.testing.services import wait_for
 from rtolap.testing.stored_cluster import StoredCluster
 from rtolap.testing.stream_load_cluster import PASSWORD, USER
@@ -25,6 +29,7 @@ from rtolap.wire.stream_load_client import StreamLoadClient
 from typer.testing import CliRunner
 
 TIMEOUT_S = 40.0
+_ROOT = f"/stored-{uuid.uuid4().hex}"
 DEFINED = """
 kind: stored_table
 database: files
@@ -43,8 +48,16 @@ def cluster(owned: None, server_folder: Path, zookeeper: str) -> Iterator[Stored
     folder = server_folder / "stored-sql"
     with StoredCluster(folder, f"sqlite:///{folder / 'ledger.db'}") as running:
         running.start(doors=2, nodes=3)
-        running.start_query(zookeeper, f"/stored-{uuid.uuid4().hex}")
+        running.start_query(zookeeper, _ROOT)
         yield running
+
+
+@pytest.fixture
+def metadata(cluster: StoredCluster, zookeeper: str) -> Iterator[ClusterMetadata]:
+    """Of the query service."""
+    store = ZooKeeperStore(zookeeper, root=_ROOT)
+    yield ClusterMetadata(store, SystemClock())
+    store.close()
 
 
 @pytest.fixture(scope="module")
@@ -185,6 +198,47 @@ def test_definitions_go_on_with_another_master(cluster: StoredCluster) -> None:
         assert "survivor" not in {name for (name,) in cluster.ask("show tables from shop")}
     finally:
         cluster.restart(f"door-{number}")
+
+
+def test_a_lookup_over_a_stored_table_is_joined_as_of_the_statement(
+    cluster: StoredCluster, client: StreamLoadClient, metadata: ClusterMetadata
+) -> None:
+    """While each load replaces all of its rows, every join sees the rows of one of them."""
+    create(cluster, "sales")
+    cluster.ask("create table shop.sides (side int not null, name varchar(20)) unique key(side)")
+    columns = (Column("name", "string"), Column("side", "int"))
+    metadata.create_lookup(Lookup(name="sides", stored_table="shop.sides", keys=("side",), columns=columns))
+    options = SendOptions(format="csv", headers={"column_separator": ","}, timeout_s=30)
+
+    def name_sides(number: int) -> None:
+        body = f"0,n{number}\n1,n{number}".encode()
+        assert client.load("shop", "sides", f"sides-{number}", body, options).status == "Success"
+
+    name_sides(0)
+    with loading(client, "sales", "day,side,load_id,amount") as running:
+        _wait(running, 2)
+    joined = "select name, count(*) from sides s join shop.sales o on o.side = s.side group by name"
+    wait_for("the lookup", lambda: "sides" in {name for (name,) in cluster.ask("show tables")}, TIMEOUT_S)
+    assert cluster.ask(joined) == [("n0", running.loads * 4)]
+    over = threading.Event()
+    replaced = threading.Thread(
+        target=lambda: [name_sides(number) for number in range(1, 500) if not over.is_set()]
+    )
+    replaced.start()
+    try:
+        seen: set[str] = set()
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while len(seen) < 4 and time.monotonic() < deadline_s:
+            ((name, rows),) = cluster.ask(joined)
+            assert rows == running.loads * 4
+            seen.add(name)
+    finally:
+        over.set()
+        replaced.join(TIMEOUT_S)
+    assert len(seen) >= 4
+    cluster.ask("alter table shop.sides rename column name title")
+    with pytest.raises(pymysql.err.MySQLError, match=r"no such column in shop\.sides"):
+        cluster.ask("select count(name) from sides, shop.sales")
 
 
 def test_a_transaction_is_shown_by_its_label(cluster: StoredCluster, client: StreamLoadClient) -> None:

@@ -20,7 +20,7 @@ Fold = Callable[[exp.Expr], object]  # a constant expression → its value; Look
 class Context:
     """`fold` evaluates constants, parameters included. `information` are tables of information_schema.
 
-    `rolls_up`: the outermost SELECT shows roll-up rows.
+    `lookups`: those that are files. `rolls_up`: the outermost SELECT shows roll-up rows.
     """
 
     catalogue: Catalogue
@@ -65,6 +65,16 @@ class CubeScope:
 
     def column(self, name: str) -> exp.Column:
         return exp.column(name, table=self.alias, quoted=True)
+
+
+def named_tables(tree: exp.Expr) -> Iterator[tuple[Scope, str, exp.Table]]:
+    """(SELECT, alias, table) of all that is read by a name, inner ones first; what a WITH names is none."""
+    for scope in traverse_scope(tree):
+        if not isinstance(scope.expression, exp.Select):
+            continue
+        for alias, (_, source) in scope.selected_sources.items():
+            if isinstance(source, exp.Table) and not source.db:
+                yield scope, alias, source
 
 
 def cube_scopes(tree: exp.Expr, context: Context) -> Iterator[CubeScope]:

@@ -110,7 +110,7 @@ def _check_tables(tree: exp.Expr, context: Context) -> None:
             spelled = context.catalogue.spelled(node.name)
             if spelled is None:
                 raise unknown_table(node.name, context.catalogue)
-            if spelled in context.catalogue.lookups:
+            if spelled in context.catalogue.lookups and context.catalogue.stored_table(spelled) is None:
                 context.lookups.add(spelled)
             _rename(node, spelled)
 

@@ -15,7 +15,7 @@ from rtolap.model.predicate import And, Or, Predicate
 from rtolap.query.catalogue import not_a_dimension
 from rtolap.query.filters import FilterBuilder, FilterColumns
 from rtolap.query.plan import CubeRead
-from rtolap.query.rules.context import Context, CubeScope, cube_scopes
+from rtolap.query.rules.context import Context, CubeScope, cube_scopes, named_tables
 from rtolap.query.timerange import time_range
 
 
@@ -40,9 +40,9 @@ def pushdown(tree: exp.Expr, context: Context) -> exp.Expr:
         needs[cube.schema.cube.name].columns.update(column.name for column in cube.columns())
     for cube in scopes:
         cube.table.set("this", exp.to_identifier(relation_name(cube.schema.cube.name), quoted=True))
-    for scope_table in tree.find_all(exp.Table):
-        if scope_table.name in context.lookups and not scope_table.db:
-            scope_table.set("this", exp.to_identifier(relation_name(scope_table.name), quoted=True))
+    for _, _, table in list(named_tables(tree)):
+        if table.name in context.lookups:
+            table.set("this", exp.to_identifier(relation_name(table.name), quoted=True))
     context.reads = tuple(_read(need) for _, need in sorted(needs.items()))
     return tree
 

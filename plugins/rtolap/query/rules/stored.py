@@ -6,23 +6,24 @@ out saves work, and decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from sqlglot import exp
-from sqlglot.optimizer.scope import Scope, traverse_scope
+from sqlglot.optimizer.scope import Scope
 
 from rtolap.base.errors import QueryError
 from rtolap.model.predicate import And, Or, Predicate
+from rtolap.model.types import ColumnType
 from rtolap.query.catalogue import unknown_column
 from rtolap.query.dialect import user_sql
 from rtolap.query.filters import FilterBuilder, FilterColumns
 from rtolap.query.plan import TableRead, TimeRange
 from rtolap.query.rules.aggregates import HLL_ESTIMATE
-from rtolap.query.rules.context import Context, is_nullable
+from rtolap.query.rules.context import Context, is_nullable, named_tables
 from rtolap.query.rules.pushdown import relation_name
 from rtolap.query.stored.partitions import instants
-from rtolap.query.stored.relation import columns_of, sketches_of
+from rtolap.query.stored.relation import sketches_of
 from rtolap.wire.stored_tables import TableInfo
 
 BITMAP_SIZE = "bitmap_size"  # registered in the engine: a list of bitmaps → the number of distinct values
@@ -35,12 +36,13 @@ _ENGINE = {"hll": HLL_ESTIMATE, "bitmap": BITMAP_SIZE}
 
 @dataclass(frozen=True)
 class _Source:
-    """A SELECT that reads a stored table under `alias`."""
+    """A SELECT that reads a stored table, or a lookup over one, under `alias`. `columns`: of the relation."""
 
     scope: Scope
     alias: str
     node: exp.Table
     table: TableInfo
+    columns: Mapping[str, ColumnType]
 
     @property
     def select(self) -> exp.Select:
@@ -84,29 +86,26 @@ def stored_sketches(tree: exp.Expr, context: Context) -> exp.Expr:
 def stored_tables(tree: exp.Expr, context: Context) -> exp.Expr:
     """Columns, filter and time of each stored table that the statement names."""
     needs: dict[str, _Need] = {}
-    for source in list(_sources(tree, context)):
+    sources = list(_sources(tree, context))
+    for source in sources:
         need = needs.setdefault(source.node.name, _Need(source.table))
         need.columns |= _columns(source)
         need.filters.append(_filter(source, context))
-    for key in needs:
-        for node in tree.find_all(exp.Table):
-            if node.name == key and not node.db:
-                node.set("this", exp.to_identifier(relation_name(key), quoted=True))
+    for source in sources:
+        source.node.set("this", exp.to_identifier(relation_name(source.node.name), quoted=True))
     context.tables = tuple(_read(key, need) for key, need in sorted(needs.items()))
     return tree
 
 
 def _sources(tree: exp.Expr, context: Context) -> Iterator[_Source]:
-    for scope in traverse_scope(tree):
-        if not isinstance(scope.expression, exp.Select):
-            continue
-        for alias, (_, source) in scope.selected_sources.items():
-            if isinstance(source, exp.Table) and not source.db and source.name in context.catalogue.stored:
-                yield _Source(scope, alias, source, context.catalogue.stored[source.name])
+    for scope, alias, node in named_tables(tree):
+        table = context.catalogue.stored_table(node.name)
+        if table is not None:
+            yield _Source(scope, alias, node, table, context.catalogue.columns(node.name))
 
 
 def _columns(source: _Source) -> set[str]:
-    known = columns_of(source.table)
+    known = source.columns
     if source.select.is_star or any(source.select.find_all(exp.Star)):
         counted = all(isinstance(star.parent, exp.Count) for star in source.select.find_all(exp.Star))
         if not counted:
@@ -130,9 +129,7 @@ def _filter(source: _Source, context: Context) -> Predicate | None:
     if where is None or is_nullable(source.select, source.alias):
         return None
     # Of doubles the engine thinks otherwise than Arrow: it compares NaN, as the largest of them.
-    columns = {
-        name: kind for name, kind in columns_of(source.table).items() if kind.kind not in ("binary", "double")
-    }
+    columns = {name: kind for name, kind in source.columns.items() if kind.kind not in ("binary", "double")}
     builder = FilterBuilder(FilterColumns(columns), source.alias, context.fold)
     conjuncts = where.this.flatten() if isinstance(where.this, exp.And) else [where.this]
     pushed = [predicate for each in conjuncts if (predicate := builder.build(each)) is not None]

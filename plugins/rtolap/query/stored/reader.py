@@ -68,7 +68,7 @@ class StoredReader:
             return {}, []
         pause = threading.Event()
         ending.on_cancel(pause.set)
-        names = [TableName(read.table.db, read.table.name) for read in reads]
+        names = list(dict.fromkeys(_name(read) for read in reads))
         for attempt in range(VIEWS_MAX):
             if attempt:
                 pause.wait(RETRY_WAIT_S * attempt)
@@ -92,7 +92,9 @@ class StoredReader:
         budget = _Budget(self._bytes_max)
         scans: list[_Scan] = []
         stats: dict[str, TableStats] = {}
-        for read, table in zip(reads, view.tables, strict=True):
+        tables = {TableName(table.db, table.name): table for table in view.tables}
+        for read in reads:
+            table = tables[_name(read)]
             stats[read.relation] = TableStats(read.table.qualified_name)
             scans += _scans(read, table, view.nodes, stats[read.relation])
         running = [self._pool.submit(self._scan, scan, budget, ending) for scan in scans]
@@ -111,8 +113,8 @@ class StoredReader:
             done = stats[scan.relation]
             done.nodes[node] = done.nodes.get(node, 0) + 1
             done.rows_read += sum(batch.num_rows for batch in found)
-        tables = {read.relation: _named_as_read(read, batches[read.relation]) for read in reads}
-        return tables, list(stats.values())
+        rows = {read.relation: _named_as_read(read, batches[read.relation]) for read in reads}
+        return rows, list(stats.values())
 
     def _scan(self, scan: _Scan, budget: _Budget, ending: Cancellation) -> tuple[str, list[pa.RecordBatch]]:
         failures: list[RtolapError] = []
@@ -177,6 +179,11 @@ class _Budget:
         """Stop the others: what they read is of no more use."""
         with self._lock:
             self._over = True
+
+
+def _name(read: TableRead) -> TableName:
+    """Several reads may be of one table, which a lookup stands for as well."""
+    return TableName(read.table.db, read.table.name)
 
 
 def _scans(

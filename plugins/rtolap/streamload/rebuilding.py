@@ -1,0 +1,75 @@
+"""Tablets that a node has lost are copied from other replicas, without waiting for a load.
+
+A tablet is lost where the node has less of it than the ledger says: it was set aside as damaged, or its files
+are gone. The ledger goes on to say that the node has these versions: what it lacks it says itself, to readers
+and to the next publication, and both do without it meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+
+from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.ledger import partitions as partition_rows
+from rtolap.ledger.database import Connection, Ledger
+from rtolap.ledger.records import Replica, Tablet
+from rtolap.streamload.participants import MissedVersion, Participants
+
+log = logging.getLogger(__name__)
+
+_Held = Mapping[str, Mapping[Tablet, int]]  # node that answers -> what it has
+
+
+class Rebuilding:
+    """`names`: the nodes that live, read with the given connection. Harmless where another door is master: a
+    node that has a version already changes nothing."""
+
+    def __init__(
+        self, ledger: Ledger, participants: Participants, names: Callable[[Connection], Collection[str]]
+    ) -> None:
+        self._ledger, self._participants, self._names = ledger, participants, names
+
+    def round(self) -> int:
+        """Have all copied that can be; how many tablets are whole again. One that no other node has stays as
+        it is: its bytes may be all there is."""
+
+        def work(connection: Connection) -> tuple[Replica, ...]:
+            return partition_rows.on_nodes(connection, self._names(connection))
+
+        # Before the nodes are asked: a version never falls, so who has less now has lost something.
+        replicas = self._ledger.read("read what nodes are to have", work)
+        held = self._ask({replica.node for replica in replicas})
+        lost = [
+            replica
+            for replica in replicas
+            if replica.node in held and held[replica.node].get(replica.tablet, 0) < replica.version
+        ]
+        return sum(self._rebuild(replica, held) for replica in lost)
+
+    def _ask(self, nodes: Collection[str]) -> _Held:
+        held: dict[str, Mapping[Tablet, int]] = {}
+        for node in sorted(nodes):
+            try:
+                held[node] = self._participants.versions(node)
+            except Unavailable as error:
+                log.info("node %s does not say what it has: %s", node, error)
+        return held
+
+    def _rebuild(self, replica: Replica, held: _Held) -> bool:
+        node, tablet = replica.node, replica.tablet
+        sources = [
+            other
+            for other, versions in held.items()
+            if other != node and versions.get(tablet, 0) >= replica.version
+        ]
+        if not sources:
+            log.warning("node %s has lost %s, and no other node has it now", node, tablet)
+            return False
+        newest = MissedVersion(replica.version, None)
+        try:
+            reached = self._participants.catch_up(node, tablet, (newest,), sources)
+        except RtolapError as error:
+            log.warning("node %s has lost %s, which cannot be copied yet: %s", node, tablet, error)
+            return False
+        return reached >= replica.version
