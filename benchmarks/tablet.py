@@ -68,6 +68,29 @@ def measure(folder: Path, rows: int) -> dict[str, dict[str, float]]:
     models: tuple[TableModel, ...] = ("aggregate", "unique")
     for model in models:
         figures[model] = of_tablet(folder / model, model, batches, TabletSettings())
+    figures["tenth, two columns"] = of_overwriting(folder / "partial", whole, ["id", "n0"])
+    figures["tenth, all columns"] = of_overwriting(folder / "whole", whole, whole.column_names)
+    return figures
+
+
+def of_overwriting(folder: Path, whole: pa.Table, columns: list[str]) -> dict[str, float]:
+    """A tenth of the rows of a unique table, spread over all of it: ms to load and to publish them."""
+    tablet = Tablet.create(folder, schema_of("unique"))
+    kept = whole.set_column(0, "id", pa.array(np.arange(whole.num_rows)))
+    chosen = np.random.default_rng(2).choice(whole.num_rows, whole.num_rows // 10, replace=False)
+
+    def load(txn: int, table: pa.Table) -> None:
+        transaction = tablet.begin(txn, partial=len(table.column_names) < len(whole.column_names))
+        for batch in table.combine_chunks().to_batches(max_chunksize=BATCH_ROWS):
+            transaction.add(batch)
+        transaction.prepare()
+
+    load(1, kept)
+    tablet.publish(1, 1)
+    some = kept.take(pa.array(chosen)).select(columns)
+    figures = {"load ms": 1e3 * timed(lambda: load(2, some))}
+    figures["publish ms"] = 1e3 * timed(lambda: tablet.publish(2, 2))
+    tablet.close()
     return figures
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
+import msgspec
 import pyarrow as pa
 import pytest
 from pyroaring import BitMap64
 from rtolap.base.errors import DefinitionError
 from rtolap.bodies.clauses import parse_columns, parse_expression
+from rtolap.bodies.options import load_options
 from rtolap.format.hll import coupons
 from rtolap.format.hll_image import estimate, sketches_from_coupons
-from rtolap.model.stored_schema import StoredSchema
+from rtolap.model.stored_schema import SchemaColumn, StoredSchema
+from rtolap.model.stored_table import StoredColumn
 from rtolap.testing.body_tables import (
     Decoded,
     aggregate_schema,
@@ -212,14 +215,73 @@ def test_the_sequence_column_may_come_from_another_field() -> None:
         comma(b"1,a\n", plain_schema(), function_column_sequence_col="s")
 
 
-def test_partial_columns_overwrite_nothing_that_the_body_has_not() -> None:
+def test_partial_columns_give_nothing_that_the_body_has_not() -> None:
+    found = comma(b"1,9\n", unique_schema(), columns="k, price", partial_columns="true")
+    assert found.rows == [{"k": 1, "price": Decimal("9.00")}]
+    found = comma(b"1,2\n", unique_schema(), columns="k, n, price = n + 1", partial_columns="true")
+    assert found.rows == [{"k": 1, "price": Decimal("3.00")}]
     body = b"x,2024-01-31,1,9\n"
     found = comma(body, unique_schema(), columns="s, at, k, price", partial_columns="true")
-    assert found.rows[0]["price"] == Decimal("9.00")
-    with pytest.raises(DefinitionError, match=r"header partial_columns.* none for s, at"):
-        comma(b"1,9\n", unique_schema(), columns="k, price", partial_columns="true")
+    assert sorted(found.rows[0]) == ["at", "k", "price", "s"]
+
+
+def test_partial_columns_need_keys_and_a_unique_table() -> None:
+    with pytest.raises(DefinitionError, match="partial rows lack key columns; expected k"):
+        comma(b"9\n", unique_schema(), columns="price", partial_columns="true")
     with pytest.raises(DefinitionError, match="header partial_columns; expected a unique table"):
         comma(b"1\n", plain_schema(), columns="k", partial_columns="true")
+
+
+def test_partial_columns_name_the_sequence_under_another_name() -> None:
+    found = comma(
+        b"1,2024-01-31\n",
+        unique_schema(),
+        columns="k, changed",
+        function_column_sequence_col="changed",
+        partial_columns="true",
+    )
+    assert found.rows == [{"k": 1, "at": datetime(2024, 1, 31)}]
+
+
+def test_partial_rows_of_what_a_new_row_must_have_can_only_delete() -> None:
+    schema = with_needed_column()
+    with pytest.raises(DefinitionError, match="partial rows lack must"):
+        comma(b"1,9\n", schema, columns="k, price", partial_columns="true")
+    found = comma(b"1\n2\n", schema, columns="k", partial_columns="true", merge_type="DELETE")
+    assert found.rows == [{"k": 1, "__delete_sign": True}, {"k": 2, "__delete_sign": True}]
+    found = comma(
+        b"1,9\n2,8\n3,7\n",
+        schema,
+        columns="k, price",
+        partial_columns="true",
+        merge_type="MERGE",
+        delete="price = 8",
+        where="k < 3",
+    )
+    assert found.rows == [{"k": 2, "price": Decimal("8.00"), "__delete_sign": True}]
+    reason = "column(must) has no default and may not be null, and a partial row lacks it"
+    assert found.refused == [(1, "1,9", reason)]
+
+
+def with_needed_column() -> StoredSchema:
+    schema = unique_schema()
+    needed = SchemaColumn(schema.next_id, StoredColumn("must", "int", nullable=False))
+    return msgspec.structs.replace(schema, columns=(*schema.columns, needed), next_id=schema.next_id + 1)
+
+
+@pytest.mark.parametrize(
+    ("header", "value"),
+    [("unique_key_update_mode", "UPDATE_FLEXIBLE_COLUMNS"), ("partial_update_new_key_behavior", "ERROR")],
+)
+def test_ways_to_update_that_there_are_not_are_refused(header: str, value: str) -> None:
+    with pytest.raises(DefinitionError, match=f"header {header}"):
+        load_options({header: value})
+
+
+def test_the_mode_says_the_same_as_partial_columns() -> None:
+    assert load_options({"unique_key_update_mode": "update_fixed_columns"}).partial_columns
+    assert not load_options({"unique_key_update_mode": "UPSERT"}).partial_columns
+    assert load_options({"partial_update_new_key_behavior": "append"}) == load_options({})
 
 
 def test_negative_turns_sums_around_also_the_smallest() -> None:

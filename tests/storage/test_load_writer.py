@@ -179,3 +179,16 @@ def test_an_abort_leaves_nothing(nodes: InProcessNodes) -> None:
     assert prepared(nodes, 7) == {"a": 0, "b": 0, "c": 0}
     for node in nodes.nodes.values():
         assert node.status().loading == ()
+
+
+def test_partial_rows_keep_what_they_do_not_name(nodes: InProcessNodes) -> None:
+    before = LoadWriter(nodes, 7, 1, SCHEMA, REPLICAS)
+    before.write("all", 0, rows(1, note="old"))
+    before.finish()
+    partial = LoadWriter(nodes, 8, 1, SCHEMA, REPLICAS, partial=True)
+    partial.write("all", 0, rows(1, 2).select(["id"]))
+    assert partial.finish() == {ALL}
+    for node in nodes.nodes.values():
+        for version, txn_id in enumerate((7, 8), 1):
+            node.publish(wire.Publish(txn_id, ((tablet(0), version),)))
+        assert read(node, tablet(0), 2) == [(1, "old"), (2, None)]

@@ -14,8 +14,8 @@ from rtolap.testing.tablet_run import TabletRun
 BATCHES = 120
 SEEDS = range(14)
 MODELS: tuple[TableModel, ...] = ("duplicate", "aggregate", "unique")
-STEPS = set(range(1, 17))
-OF_UNIQUE_TABLES = {4, 11}
+STEPS = set(range(1, 19))
+OF_UNIQUE_TABLES = {4, 11, 17, 18}
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -27,6 +27,7 @@ def test_a_random_life_equals_the_slow_tablet(tmp_path: Path, model: TableModel,
     assert run.crashes
     assert run.failures
     assert run.compactions
+    assert bool(run.partial_batches) == (model == "unique")
     assert run.disk.seen >= (STEPS if model == "unique" else STEPS - OF_UNIQUE_TABLES)
 
 

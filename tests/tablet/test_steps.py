@@ -36,7 +36,7 @@ def story(run: TabletRun, rounds: int = 6) -> None:
         run.step(run.compact)
 
 
-@pytest.mark.parametrize("step", range(1, 17))
+@pytest.mark.parametrize("step", range(1, 19))
 def test_a_power_cut_in_a_step_is_recovered_from(tmp_path: Path, step: int) -> None:
     crashes = 0
     for seed in range(6):

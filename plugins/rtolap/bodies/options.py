@@ -13,6 +13,7 @@
 | `columns`, `where`, `partitions` | all, none, all | |
 | `merge_type`, `delete` | APPEND | MERGE needs `delete` |
 | `function_column.sequence_col`, `hidden_columns`, `partial_columns`, `negative` | none, false | |
+| `unique_key_update_mode`, `partial_update_new_key_behavior` | UPSERT, APPEND | fixed columns, APPEND only |
 | `strict_mode`, `max_filter_ratio`, `timezone` | false, 0, UTC | |
 """
 
@@ -130,7 +131,7 @@ def load_options(headers: Mapping[str, str]) -> LoadOptions:
         delete=delete,
         sequence_column=_text(headers, "function_column.sequence_col"),
         hidden_columns=_names(headers, "hidden_columns"),
-        partial_columns=_boolean(headers, "partial_columns"),
+        partial_columns=_partial(headers),
         negative=_boolean(headers, "negative"),
         strict_mode=_boolean(headers, "strict_mode"),
         max_filter_ratio=_ratio(headers),
@@ -242,6 +243,14 @@ def _count(headers: Mapping[str, str], header: str, most: int) -> int:
     if not re.fullmatch(r"\d{1,9}", written) or int(written) > most:
         raise _bad(header, f"a number from 0 to {most}", written)
     return int(written)
+
+
+def _partial(headers: Mapping[str, str]) -> bool:
+    """Either header says it; what they may say besides would change other rows, so it is refused."""
+    modes = ("UPSERT", "UPDATE_FIXED_COLUMNS")
+    mode = _one_of(headers, "unique_key_update_mode", modes, "UPSERT", upper=True)
+    _one_of(headers, "partial_update_new_key_behavior", ("APPEND",), "APPEND", upper=True)
+    return _boolean(headers, "partial_columns") or mode == "UPDATE_FIXED_COLUMNS"
 
 
 def _boolean(headers: Mapping[str, str], header: str) -> bool:

@@ -10,6 +10,7 @@ from rtolap.base.errors import DefinitionError
 from rtolap.bodies.clauses import Columns, Expression, parse_columns, parse_expression
 from rtolap.bodies.options import LoadOptions
 from rtolap.model.stored_schema import SchemaColumn, StoredSchema
+from rtolap.tablet.columns import check_partial, needed_for_new
 
 HIDDEN_DELETE = "__DORIS_DELETE_SIGN__"
 HIDDEN_SEQUENCE = "__DORIS_SEQUENCE_COL__"
@@ -38,13 +39,15 @@ class Missing(msgspec.Struct, frozen=True):
 class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     """`sources`: columns of the body, in order. `targets`: columns of the table, in its order.
 
-    `deletes`: no row, every row, those that an expression or a hidden column of the body names.
+    `deletes`: no row, every row, those that an expression or a hidden column of the body names. `needed`:
+    what partial rows lack, and without which a row can only delete.
     """
 
     sources: tuple[str, ...]
     targets: tuple[Direct | Made | Missing, ...]
     where: Expression | None
     deletes: bool | Expression | str
+    needed: tuple[str, ...] = ()
 
     @property
     def used(self) -> tuple[str, ...]:
@@ -94,14 +97,16 @@ def load_plan(
             targets.append(Direct(column, source))
         elif not options.partial_columns:
             targets.append(_missing(column))
-    _check_partial(options, schema, targets)
+    deletes = _deletes(options, schema)
+    needed = _check_partial(options, schema, targets, deletes)
     _check_sketches(targets)
     _check_negative(options, schema)
     return LoadPlan(
         sources=sources,
         targets=tuple(targets),
         where=None if options.where is None else parse_expression("where", options.where),
-        deletes=_deletes(options, schema),
+        deletes=deletes,
+        needed=needed,
     )
 
 
@@ -143,20 +148,19 @@ def _check_hidden(options: LoadOptions, sources: tuple[str, ...]) -> None:
 
 
 def _check_partial(
-    options: LoadOptions, schema: StoredSchema, targets: list[Direct | Made | Missing]
-) -> None:
+    options: LoadOptions,
+    schema: StoredSchema,
+    targets: list[Direct | Made | Missing],
+    deletes: bool | Expression | str,
+) -> tuple[str, ...]:
+    """The columns that only deleting rows can do without, if any is missing."""
     if not options.partial_columns:
-        return
+        return ()
     if schema.model != "unique":
         raise DefinitionError("header partial_columns", expected="a unique table", found=schema.model)
-    given = {target.column.name for target in targets}
-    absent = [name for name in schema.names if name not in given]
-    if absent:  # a row without them would overwrite them with their defaults
-        raise DefinitionError(
-            "header partial_columns: a row replaces the one before it whole",
-            expected="every column of the table",
-            found=f"none for {', '.join(absent)}",
-        )
+    given = [target.column.name for target in targets]
+    check_partial(schema, given, only_deletes=deletes is not False)
+    return () if deletes is True else needed_for_new(schema, given)
 
 
 _MAKERS: dict[str, tuple[str, ...]] = {

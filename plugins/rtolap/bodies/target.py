@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -87,6 +87,8 @@ class Target:
                 columns[DELETE_SIGN] = pa.array(_true(found[_DELETE]))
         if self._plan.deletes is True:
             columns[DELETE_SIGN] = pa.repeat(pa.scalar(True), rows.count)
+        if self._plan.needed:
+            wanted &= rows.deleting(wanted, columns[DELETE_SIGN], self._plan.needed)
         names = [*self._types, *([DELETE_SIGN] if DELETE_SIGN in columns else [])]
         batch = pa.RecordBatch.from_arrays([columns[name] for name in names], names)
         if not wanted.all():
@@ -146,6 +148,13 @@ class _Rows:
         found = convert(values, column.definition.load_type, zone=self._options.timezone, rounds=True).values
         self._check_nulls(column, found)
         return found
+
+    def deleting(self, wanted: Mask, signs: pa.BooleanArray, needed: Sequence[str]) -> Mask:
+        """Partial rows without `needed` columns could not become new ones: all but deletes are refused."""
+        deletes = np.asarray(signs.to_numpy(zero_copy_only=False))
+        reason = f"column({', '.join(needed)}) has no default and may not be null, and a partial row lacks it"
+        self._refuse(wanted & ~deletes, lambda _: reason)
+        return deletes
 
     def _check_nulls(self, column: SchemaColumn, values: pa.Array) -> None:
         if values.null_count and not column.definition.nullable:

@@ -93,7 +93,8 @@ class Load:
         if known is None:
             slot = self._slots.get(tablet)
             self._slots.raise_schema(slot, self._head.schema)
-            known = self._transactions[tablet] = slot.open().begin(self.txn_id, self._head.schema)
+            known = slot.open().begin(self.txn_id, self._head.schema, partial=self._head.partial)
+            self._transactions[tablet] = known
         return known
 
     def _note(self) -> None:

@@ -46,7 +46,7 @@ class Writer(Protocol):
     def abort(self) -> None: ...
 
 
-OpenWriter = Callable[[int, TableEntry], Writer]  # (transaction, table)
+OpenWriter = Callable[[int, TableEntry, bool], Writer]  # (transaction, table, whether rows are partial)
 
 
 @dataclass(frozen=True)

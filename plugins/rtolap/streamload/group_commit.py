@@ -129,7 +129,7 @@ class GroupCommit:
         progress.txn_id = transaction.txn_id
         writer: Writer | None = None
         try:
-            writer = self._tables.open_writer(transaction.txn_id, table)
+            writer = self._tables.open_writer(transaction.txn_id, table, False)
             for (partition, bucket), rows in _by_tablet(parts).items():
                 writer.write(partition, bucket, rows)
             written = writer.finish()

@@ -38,7 +38,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
 
 def load_request(db: str, table: str, headers: Mapping[str, str]) -> LoadRequest:
     """`headers`: by lower-case name. Raises DefinitionError naming the header."""
-    mode = _group_commit(headers)
+    mode, options = _group_commit(headers), load_options(headers)
     two_phase = boolean(headers, "two_phase_commit")
     label = headers.get("label", "").strip()
     if mode != "off_mode":
@@ -46,7 +46,7 @@ def load_request(db: str, table: str, headers: Mapping[str, str]) -> LoadRequest
             raise DefinitionError("label and group_commit can't be set at the same time")
         if two_phase:
             raise DefinitionError("group commit does not support two-phase commit")
-        if boolean(headers, "partial_columns"):
+        if options.partial_columns:
             raise DefinitionError("group commit does not support partial column updates")
     label = checked_label(label or uuid.uuid4().hex)
     return LoadRequest(
@@ -58,7 +58,7 @@ def load_request(db: str, table: str, headers: Mapping[str, str]) -> LoadRequest
         comment=headers.get("comment", "").strip(),
         keep_label=_keep_label(headers),
         group_commit=mode,
-        options=load_options(headers),
+        options=options,
     )
 
 

@@ -55,10 +55,13 @@ class LoadWriter:
         schema: StoredSchema,
         replicas: Collection[Replica],
         settings: WriterSettings = WriterSettings(),
+        *,
+        partial: bool = False,
     ) -> None:
-        """`replicas`: of all partitions of the table; `add_replicas` for those that are made meanwhile."""
+        """`replicas`: of all partitions of the table; `add_replicas` for those that are made meanwhile.
+        `partial`: rows keep what columns they do not name."""
         self._nodes, self._txn_id, self._table_id, self._settings = nodes, txn_id, table_id, settings
-        self._head = PutHead(txn_id, schema)
+        self._head = PutHead(txn_id, schema, partial)
         self._replicas: dict[Partition, list[Replica]] = defaultdict(list)
         self._names: dict[str, Partition] = {}
         self._columns: pa.Schema | None = None

@@ -68,7 +68,8 @@ class Loads:
         writer: Writer | None = None
         try:
             distribution = Distribution(self._tables.catalogue, table, request.options)
-            writer = self._tables.open_writer(transaction.txn_id, table)
+            partial = request.options.partial_columns
+            writer = self._tables.open_writer(transaction.txn_id, table, partial)
             for parts in reading.parts(distribution):
                 with progress.measured(Phase.WRITE):
                     writer.add_replicas(distribution.replicas)

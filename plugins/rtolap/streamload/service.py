@@ -86,8 +86,8 @@ def run(settings: Settings, options: DoorOptions) -> None:
 
 
 def _storage(ledger: Ledger, nodes: StorageNodes) -> Storage:
-    def open_writer(txn_id: int, table: TableEntry) -> LoadWriter:
-        return LoadWriter(nodes, txn_id, table.table_id, table.schema, table.replicas)
+    def open_writer(txn_id: int, table: TableEntry, partial: bool) -> LoadWriter:
+        return LoadWriter(nodes, txn_id, table.table_id, table.schema, table.replicas, partial=partial)
 
     def addresses(connection: Connection) -> Mapping[str, str]:
         alive = node_rows.alive(connection, ledger.now_ms(connection))

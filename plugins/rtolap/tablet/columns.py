@@ -35,23 +35,60 @@ def read_schema(schema: StoredSchema, names: Iterable[str] | None = None) -> pa.
     return pa.schema([pa.field(column.name, stored_type(column)) for column in wanted])
 
 
-def accept(batch: pa.RecordBatch | pa.Table, schema: StoredSchema) -> pa.Table:
-    """A loaded batch as file columns; missing ones have their default.
+def accept(batch: pa.RecordBatch | pa.Table, schema: StoredSchema, *, partial: bool = False) -> pa.Table:
+    """A loaded batch as file columns; missing ones have their default, or are left out of `partial` rows.
 
     DefinitionError: a column that is not the table's or of another type, a null where none may be, bytes that
-    are no sketch, deletes in a table without.
+    are no sketch, deletes in a table without, a missing column that has to have a value.
     """
     unknown = sorted(set(batch.schema.names) - set(schema.names) - {DELETE_SIGN})
     if unknown:
         raise DefinitionError(
             "a batch has columns that the table has not", expected=", ".join(schema.names), found=unknown
         )
-    columns = {
-        file_column(column.id): _accept_column(batch, column, batch.num_rows) for column in schema.columns
-    }
+    given = schema.columns
+    if partial:
+        check_partial(schema, batch.schema.names, only_deletes=_only_deletes(batch))
+        given = tuple(column for column in schema.columns if column.name in batch.schema.names)
+    columns = {file_column(column.id): _accept_column(batch, column, batch.num_rows) for column in given}
     if DELETE_SIGN in batch.schema.names:
         columns[DELETE_SIGN] = _accept_deletes(batch, schema)
     return pa.table(columns)
+
+
+def check_partial(schema: StoredSchema, given: Iterable[str], *, only_deletes: bool) -> None:
+    """Rows with these columns only can become whole. DefinitionError where they cannot.
+
+    Whether a key is there is known when the rows are published, too late to refuse one: so every row has to
+    be able to become a new one.
+    """
+    if schema.model != "unique":
+        raise DefinitionError("partial rows", expected="a unique table", found=f"model {schema.model}")
+    known = set(given)
+    located = {*schema.keys, *schema.pinned}
+    absent = [column.name for column in schema.columns if column.id in located and column.name not in known]
+    if absent:
+        raise DefinitionError("partial rows lack key columns", expected=", ".join(absent))
+    needed = needed_for_new(schema, known)
+    if needed and not only_deletes:
+        raise DefinitionError(
+            f"partial rows lack {', '.join(needed)}: a key that is new would have no value there",
+            expected="every column that has no default and may not be null",
+        )
+
+
+def needed_for_new(schema: StoredSchema, given: Iterable[str]) -> tuple[str, ...]:
+    """Columns that a new row has to have and that are not given."""
+    known = set(given)
+    return tuple(
+        column.name
+        for column in schema.columns
+        if column.name not in known and column.default is None and not column.definition.nullable
+    )
+
+
+def _only_deletes(batch: pa.RecordBatch | pa.Table) -> bool:
+    return DELETE_SIGN in batch.schema.names and bool(pc.all(batch.column(DELETE_SIGN), min_count=0).as_py())
 
 
 def _accept_column(batch: pa.RecordBatch | pa.Table, column: SchemaColumn, rows: int) -> pa.Array:

@@ -7,10 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rtolap.base.errors import DefinitionError
 from rtolap.model.stored_schema import StoredSchema
 from rtolap.tablet.columns import DELETE_SIGN, accept, file_column
 from rtolap.tablet.disk import Disk
 from rtolap.tablet.file_writer import Compression, FileWriter
+from rtolap.tablet.partial_rows import merge_partial
 from rtolap.tablet.records import FileMeta
 from rtolap.tablet.reduce import merge
 from rtolap.tablet.settings import TabletSettings
@@ -20,8 +22,9 @@ from rtolap.tablet.steps import file_name
 class Memtable:
     """Bounded: `add` at most what `is_full` has not said yet, then `take`."""
 
-    def __init__(self, schema: StoredSchema, bytes_max: int) -> None:
-        self._schema, self._bytes_max = schema, bytes_max
+    def __init__(self, schema: StoredSchema, bytes_max: int, *, partial: bool = False) -> None:
+        self._schema, self._bytes_max, self._partial = schema, bytes_max, partial
+        self._columns: set[str] | None = None  # that all partial rows have
         self._tables: list[pa.Table] = []
         self._bytes = 0
 
@@ -30,8 +33,10 @@ class Memtable:
         return self._bytes
 
     def add(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """By name. Raises DefinitionError as `accept` does."""
-        table = accept(batch, self._schema)
+        """By name. Raises DefinitionError as `accept` does, and for partial rows with other columns."""
+        table = accept(batch, self._schema, partial=self._partial)
+        if self._partial:
+            self._check_columns(table)
         if table.num_rows:
             self._tables.append(table)
             self._bytes += table.nbytes
@@ -40,8 +45,8 @@ class Memtable:
         """Rows of equal keys are merged first; what merges well stays in memory. Refused as `merge` does."""
         if self._bytes < self._bytes_max:
             return False
-        if self._schema.model == "duplicate":
-            return True
+        if self._schema.model == "duplicate" or self._partial:
+            return True  # partial rows are merged once, from the order in which they came
         merged = self._merged()
         self._tables, self._bytes = [merged], merged.nbytes
         return self._bytes > self._bytes_max // 2
@@ -55,17 +60,36 @@ class Memtable:
         return merged
 
     def _merged(self) -> pa.Table:
-        if len(self._tables) == 1:
-            return merge(self._tables[0], self._schema)
-        return merge(_together(self._tables).combine_chunks(), self._schema)
+        one = len(self._tables) == 1
+        whole = self._tables[0] if one else _together(self._tables).combine_chunks()
+        return merge_partial(whole, self._schema) if self._partial else merge(whole, self._schema)
+
+    def _check_columns(self, table: pa.Table) -> None:
+        found = set(table.column_names) - {DELETE_SIGN}
+        if self._columns is None:
+            self._columns = found
+        elif found != self._columns:
+            raise DefinitionError(
+                "partial rows of one load have different columns",
+                expected=f"{len(self._columns)} columns",
+                found=f"others in {sorted(found ^ self._columns)}",
+            )
 
 
 class FileLoader:
     """Flushes into `<folder>/<i>.rows`. OSError as the disk raises it."""
 
-    def __init__(self, disk: Disk, folder: Path, schema: StoredSchema, settings: TabletSettings) -> None:
+    def __init__(
+        self,
+        disk: Disk,
+        folder: Path,
+        schema: StoredSchema,
+        settings: TabletSettings,
+        *,
+        partial: bool = False,
+    ) -> None:
         self._disk, self._folder, self._schema, self._settings = disk, folder, schema, settings
-        self._memtable = Memtable(schema, settings.memtable_bytes_max)
+        self._memtable = Memtable(schema, settings.memtable_bytes_max, partial=partial)
         self._files: list[FileMeta] = []
 
     @property

@@ -6,10 +6,11 @@ sequence column the larger one stays, and of equal ones the later. A null in it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyroaring import BitMap, FrozenBitMap
@@ -19,7 +20,7 @@ from rtolap.model.stored_schema import StoredSchema
 from rtolap.tablet.columns import file_column
 from rtolap.tablet.deletes import FileId
 from rtolap.tablet.keys import Longs, hashes, rows_below
-from rtolap.tablet.sorted_file import SortedFile
+from rtolap.tablet.sorted_file import Matches, SortedFile
 
 _ROWS_AT_ONCE = 262_144
 
@@ -30,43 +31,42 @@ class Older(NamedTuple):
     deleted: FrozenBitMap
 
 
-def overwritten(
-    new: Sequence[tuple[FileId, SortedFile]], older: Sequence[Older], schema: StoredSchema
-) -> dict[FileId, BitMap]:
-    """Rows to delete, of older files and of the new ones, which are in order of arrival."""
-    found: dict[FileId, BitMap] = {}
-    against = list(older)
-    for file_id, file in new:
+class Overwriting:
+    """Files of one transaction, in order of arrival, over what is older."""
+
+    def __init__(self, older: Sequence[Older], schema: StoredSchema) -> None:
+        self._against = list(older)
+        self._schema = schema
+        self._keys = [file_column(column_id) for column_id in schema.keys]
+        self._found: dict[FileId, BitMap] = {}
+
+    @property
+    def deleted(self) -> dict[FileId, BitMap]:
+        """Rows to delete so far, of older files and of the new ones."""
+        return {file_id: rows for file_id, rows in self._found.items() if rows}
+
+    def add(self, file_id: FileId, file: SortedFile) -> None:
+        """The next one: whole rows."""
         for start in range(0, file.rows, _ROWS_AT_ONCE):
-            for other in against:
-                _against(file_id, file, start, other, schema, found)
-        against.append(Older(file_id, file, FrozenBitMap()))
-    return {file_id: rows for file_id, rows in found.items() if rows}
+            for other, matches in self.alive(file.slice(start, start + _ROWS_AT_ONCE, self._keys)):
+                mine, theirs = matches.mine, matches.theirs + start
+                stays = _stays(file, theirs, other.file, mine, self._schema)
+                self._found.setdefault(other.id, BitMap()).update(mine[~stays].astype(np.uint32))
+                self._found.setdefault(file_id, BitMap()).update(theirs[stays].astype(np.uint32))
+        self._against.append(Older(file_id, file, FrozenBitMap()))
 
-
-def _against(
-    file_id: FileId,
-    file: SortedFile,
-    start: int,
-    other: Older,
-    schema: StoredSchema,
-    found: dict[FileId, BitMap],
-) -> None:
-    names = [file_column(column_id) for column_id in schema.keys]
-    table = file.slice(start, start + _ROWS_AT_ONCE, names)
-    keys = [single_chunk(table.column(name)) for name in names]
-    first = rows_below(keys, [column[0] for column in other.file.sparse_keys()])
-    last = rows_below(keys, other.file.last_key(), inclusive=True)
-    if last <= first:
-        return
-    keys = [column.slice(first, last - first) for column in keys]
-    matches = other.file.find(hashes(keys), keys)
-    deleted = other.deleted | found.get(other.id, BitMap())
-    alive = ~_among(matches.mine, deleted)
-    mine, theirs = matches.mine[alive], matches.theirs[alive] + start + first
-    stays = _stays(file, theirs, other.file, mine, schema)
-    found.setdefault(other.id, BitMap()).update(mine[~stays].astype(np.uint32))
-    found.setdefault(file_id, BitMap()).update(theirs[stays].astype(np.uint32))
+    def alive(self, table: pa.Table) -> Iterator[tuple[Older, Matches]]:
+        """Rows that are alive so far of some sorted keys, by the file that has them."""
+        columns = [single_chunk(table.column(name)) for name in self._keys]
+        for other in self._against:
+            first = rows_below(columns, [column[0] for column in other.file.sparse_keys()])
+            last = rows_below(columns, other.file.last_key(), inclusive=True)
+            if last <= first:
+                continue
+            keys = [column.slice(first, last - first) for column in columns]
+            matches = other.file.find(hashes(keys), keys)
+            alive = ~_among(matches.mine, other.deleted | self._found.get(other.id, BitMap()))
+            yield other, Matches(matches.theirs[alive] + first, matches.mine[alive])
 
 
 def _among(rows: Longs, deleted: BitMap | FrozenBitMap) -> NDArray[np.bool_]:

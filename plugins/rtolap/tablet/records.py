@@ -36,8 +36,11 @@ class Rowset(msgspec.Struct, frozen=True):
 
 
 class PreparedTxn(msgspec.Struct, frozen=True):
+    """`partial`: the files lack columns, which publishing fills."""
+
     txn: int
     files: tuple[FileMeta, ...]
+    partial: bool = False
 
 
 class TabletState(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,9 +68,12 @@ class Prepared(msgspec.Struct, frozen=True, tag="prepared"):
 
 
 class Published(msgspec.Struct, frozen=True, tag="published"):
+    """`completed`: what partial files have become."""
+
     txn: int
     version: int
     deletes: DeletesFile | None
+    completed: tuple[FileMeta, ...] | None = None
 
 
 class Aborted(msgspec.Struct, frozen=True, tag="aborted"):

@@ -9,11 +9,13 @@ from rtolap.tablet.disk import Disk
 from rtolap.tablet.records import TabletState
 from rtolap.tablet.steps import (
     COMPACTING,
+    COMPLETING,
     DELETES,
     FOLDERS,
     PENDING,
     ROWSETS,
     compacting_folder,
+    completing_folder,
     pending_folder,
     published_rowset,
     rowset_folder,
@@ -31,7 +33,7 @@ def tidy(disk: Disk, root: Path, state: TabletState) -> None:
         if target.is_dir():
             continue
         txn = publishers.get(rowset.id)
-        source = compacting_folder(root, rowset.id) if txn is None else pending_folder(root, txn)
+        source = compacting_folder(root, rowset.id) if txn is None else _published_from(root, txn)
         if not source.is_dir():
             raise Corrupted(
                 f"rowset {rowset.id} of {root} is gone",
@@ -43,6 +45,7 @@ def tidy(disk: Disk, root: Path, state: TabletState) -> None:
         PENDING: {str(txn) for txn in state.prepared},
         ROWSETS: {rowset.id for rowset in state.rowsets},
         COMPACTING: set[str](),
+        COMPLETING: set[str](),
         DELETES: {deletes.name for deletes in state.deletes},
     }
     for folder, names in keep.items():
@@ -51,3 +54,9 @@ def tidy(disk: Disk, root: Path, state: TabletState) -> None:
                 disk.remove(path)
         disk.sync_folder(root / folder)
     disk.sync_folder(root)
+
+
+def _published_from(root: Path, txn: int) -> Path:
+    """Partial rows are published from what they were completed to; other transactions never have that."""
+    completed = completing_folder(root, txn)
+    return completed if completed.is_dir() else pending_folder(root, txn)

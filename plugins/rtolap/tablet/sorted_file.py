@@ -20,6 +20,7 @@ from rtolap.tablet.keys import Hashes, Longs, equal_rows, rows_below
 from rtolap.tablet.zones import Zones
 
 T = TypeVar("T", bound=np.generic)
+_BLOCKS_AT_ONCE = 16  # in memory, of those that rows are taken from
 
 
 class Matches(NamedTuple):
@@ -135,12 +136,25 @@ class SortedFile:
         return Matches(theirs[same], mine[same])
 
     def take(self, rows: Longs, columns: Sequence[str]) -> pa.Table:
-        """Some rows, in the order asked for; only their blocks are read."""
+        """Some rows, in the order asked for; only their blocks are read, not too many at once."""
+        reader = self.reader(columns)
+        if not len(rows):
+            return reader.slice(0, 0)
+        ascending = bool((rows[1:] >= rows[:-1]).all())
+        order = None if ascending else np.argsort(rows, kind="stable")
+        ordered = rows if order is None else rows[order]
+        groups = ordered // (self.footer.block_rows * _BLOCKS_AT_ONCE)
+        cuts = np.flatnonzero(groups[1:] != groups[:-1]) + 1
+        taken = pa.concat_tables([self._take(reader, some) for some in np.split(ordered, cuts)])
+        if order is None:
+            return taken.combine_chunks()
+        back = np.empty(len(order), np.int64)
+        back[order] = np.arange(len(order))
+        return taken.combine_chunks().take(pa.array(back))
+
+    def _take(self, reader: RowReader, rows: Longs) -> pa.Table:
         size = self.footer.block_rows
         blocks, places = np.unique(rows // size, return_inverse=True)
-        reader = self.reader(columns)
-        if not len(blocks):
-            return reader.slice(0, 0)
         parts = [reader.slice(block * size, (block + 1) * size) for block in blocks.tolist()]
         # Only the last block is shorter, so blocks put together keep their stride.
         return pa.concat_tables(parts).combine_chunks().take(pa.array(places * size + rows % size))

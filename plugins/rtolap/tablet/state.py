@@ -40,8 +40,8 @@ def apply(state: TabletState, record: Record) -> TabletState:
             return replace(state, prepared=_without(state, txn))
         case SchemaChanged(schema=schema):
             return replace(state, schema=schema)
-        case Published(txn=txn, version=version, deletes=deletes):
-            files = state.prepared[txn].files
+        case Published(txn=txn, version=version, deletes=deletes, completed=completed):
+            files = state.prepared[txn].files if completed is None else completed
             made = (Rowset(published_rowset(version), version, version, files),) if files else ()
             return replace(
                 state,

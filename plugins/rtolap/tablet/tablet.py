@@ -5,8 +5,8 @@ Loads, readers and a compaction run beside each other: `core` says who waits for
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -174,7 +174,7 @@ class Tablet:
             ]
             names = [rowset.id for rowset in seen]
             self._core.files.pin(names)
-        unpin = partial(self._core.files.unpin, names)
+        unpin = functools.partial(self._core.files.unpin, names)
         return Snapshot(wanted, state.schema, seen, views, self._core.settings.merge_rows_max, unpin)
 
     def read(
@@ -193,8 +193,9 @@ class Tablet:
 
     # What changes it
 
-    def begin(self, txn: int, schema: StoredSchema | None = None) -> Transaction:
+    def begin(self, txn: int, schema: StoredSchema | None = None, *, partial: bool = False) -> Transaction:
         """`schema`: that of the rows, older or newer than the tablet's own, which is the default.
+        `partial`: rows keep the columns that they do not name as their keys have them at the publish.
 
         Refused while it is begun, prepared or visible. DefinitionError: a schema of another table.
         """
@@ -211,8 +212,9 @@ class Tablet:
                 pending_folder(self._core.root, txn),
                 schema or self._core.state.schema,
                 self._core.settings,
-                partial(self._prepared, txn),
-                partial(self._forget, txn),
+                functools.partial(self._prepared, txn),
+                functools.partial(self._forget, txn),
+                partial=partial,
             )
             self._core.begun[txn] = transaction
             return transaction
@@ -260,13 +262,13 @@ class Tablet:
                     compact(core, chosen, snapshot)
                 return bool(chosen)
 
-    def _prepared(self, txn: int, files: tuple[FileMeta, ...]) -> None:
+    def _prepared(self, txn: int, files: tuple[FileMeta, ...], partial: bool) -> None:
         core = self._core
         with core.writing:
             if core.begun.pop(txn, None) is None:
                 raise Refused(f"transaction {txn} was aborted meanwhile")
             core.check_running(f"preparing transaction {txn}")
-            decide_prepared(core, txn, files)
+            decide_prepared(core, PreparedTxn(txn, files, partial))
 
     def _forget(self, txn: int) -> None:
         self._core.begun.pop(txn, None)

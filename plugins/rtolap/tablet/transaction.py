@@ -28,22 +28,25 @@ class Transaction:
         folder: Path,
         schema: StoredSchema,
         settings: TabletSettings,
-        decide: Callable[[tuple[FileMeta, ...]], None],
+        decide: Callable[[tuple[FileMeta, ...], bool], None],
         forget: Callable[[], None],
+        *,
+        partial: bool = False,
     ) -> None:
         self.txn = txn
         self._disk, self._folder = disk, folder
         self._decide, self._forget = decide, forget
-        self._open = True
+        self._open, self._partial = True, partial
         try:
             disk.remove(folder)  # of an attempt that failed
             disk.make_folder(folder)  # step 1
         except OSError as error:
             raise self._failed(error) from error
-        self._loader = FileLoader(disk, folder, schema, settings)
+        self._loader = FileLoader(disk, folder, schema, settings, partial=partial)
 
     def add(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Rows by the names of the schema that the transaction began with; `__delete_sign` deletes by key.
+        Partial rows all have the same columns, keys among them.
 
         DefinitionError: the batch does not fit, and is left out as a whole. Unavailable: the disk failed.
         Refused: a sum needs more than its type holds.
@@ -61,14 +64,14 @@ class Transaction:
 
     def prepare(self) -> None:
         """Durable on return: publish or abort decide. Unavailable, Refused: as `add`."""
-        self._decide_on(self._loader.finish)
+        self._decide_on(self._loader.finish, self._partial)
 
     def adopt(self, fill: Callable[[Disk, Path], tuple[FileMeta, ...]]) -> None:
         """As `prepare`, of files that another replica has made of the same rows: `fill` writes them, synced,
         into the transaction's folder. Nothing may have been added."""
-        self._decide_on(lambda: fill(self._disk, self._folder))
+        self._decide_on(lambda: fill(self._disk, self._folder), partial=False)
 
-    def _decide_on(self, finish: Callable[[], tuple[FileMeta, ...]]) -> None:
+    def _decide_on(self, finish: Callable[[], tuple[FileMeta, ...]], partial: bool) -> None:
         def work() -> tuple[FileMeta, ...]:
             files = finish()
             self._disk.sync_folder(self._folder)  # step 2
@@ -77,7 +80,7 @@ class Transaction:
 
         files = self._write(work)
         self._open = False
-        self._decide(files)
+        self._decide(files, partial)
 
     def _write(self, work: Callable[[], R]) -> R:
         self._check_open()

@@ -102,7 +102,7 @@ def load_door(folder: Path, options: DoorOptions = DoorOptions()) -> Iterator[Lo
         nodes = MemoryNodes(NODES)
         hosts = MemoryTabletHosts(NODES)
 
-        def open_writer(txn_id: int, table: TableEntry) -> MemoryWriter:
+        def open_writer(txn_id: int, table: TableEntry, partial: bool) -> MemoryWriter:
             return MemoryWriter(nodes, txn_id, table.replicas)
 
         def addresses(connection: Connection) -> Mapping[str, str]:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rtolap.tablet.disk import OpenFile, RealDisk
-from rtolap.tablet.steps import COMPACTING, DELETES, LOG_PREFIX, PENDING, ROWSETS
+from rtolap.tablet.steps import COMPACTING, COMPLETING, DELETES, LOG_PREFIX, PENDING, ROWSETS
 
 _STEP_OF_RECORD = {b"prepared": 3, b"published": 5, b"aborted": 7, b"compacted": 12}
 _FAILING = ("create", "write", "append", "make_folder")
@@ -180,7 +180,8 @@ def _step(name: str, path: Path, data: bytes, target: Path | None) -> int | None
         if name == "remove":
             return None
         return 11 if path.name.startswith("c") else 4
-    for folder, write, sync, move in ((PENDING, 1, 2, 6), (COMPACTING, 9, 10, 13)):
+    folders = ((PENDING, 1, 2, 6), (COMPACTING, 9, 10, 13), (COMPLETING, 17, 18, 6))
+    for folder, write, sync, move in folders:
         if folder in parts:
             if name == "rename":
                 return move

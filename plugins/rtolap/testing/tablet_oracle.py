@@ -15,6 +15,7 @@ Key = tuple[Any, ...]
 _EXACT = Context(prec=76)  # Python's own rounds to 28 digits
 _COMPARE = {name: getattr(operator, name) for name in ("eq", "ne", "lt", "le", "gt", "ge")}
 DELETE = -1  # the delete sign's place in a row
+PARTIAL = -2  # true in rows that name only some columns
 
 
 class SlowTablet:
@@ -44,7 +45,10 @@ class SlowTablet:
         for row in rows:
             key = tuple(row[column_id] for column_id in self.schema.keys)
             known = after.get(key)
-            if known is None:
+            if row.get(PARTIAL, False):
+                if known is None or self._may_change(known, row):
+                    after[key] = self._completed(known, row)
+            elif known is None:
                 after[key] = row
             elif self.schema.model == "aggregate":
                 after[key] = self._aggregate(known, row)
@@ -70,6 +74,19 @@ class SlowTablet:
             return True
         old, new = known[self.schema.sequence], row[self.schema.sequence]
         return old is None or (new is not None and new >= old)
+
+    def _may_change(self, known: Row, row: Row) -> bool:
+        return self.schema.sequence not in row or self._replaces(known, row)
+
+    def _completed(self, known: Row | None, row: Row) -> Row:
+        """A partial row takes over what it does not name, but for the sequence nothing of a deleted row."""
+        whole = {column_id: value for column_id, value in row.items() if column_id != PARTIAL}
+        sequence = self.schema.sequence
+        if sequence is not None and sequence not in whole:
+            whole[sequence] = self._defaults[sequence] if known is None else known[sequence]
+        if known is None or known.get(DELETE, False) or row.get(DELETE, False):
+            return whole
+        return {**known, **whole}
 
     def _aggregate(self, known: Row, row: Row) -> Row:
         merged = dict(known)

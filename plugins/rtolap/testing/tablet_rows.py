@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from functools import lru_cache
@@ -20,7 +20,7 @@ from rtolap.model.stored_table import AggregateFunction, StoredColumn, StoredTab
 from rtolap.model.validate_stored_table import validate_stored_table
 from rtolap.tablet.columns import DELETE_SIGN
 from rtolap.tablet.sketches import image_of_bitmap
-from rtolap.testing.tablet_oracle import DELETE, Row
+from rtolap.testing.tablet_oracle import DELETE, PARTIAL, Row
 
 KEY_TYPES = ("bigint", "int", "string", "date", "timestamp", "boolean", "decimal(9,2)", "decimal(30,4)")
 VALUE_TYPES = (*KEY_TYPES, "double")
@@ -79,6 +79,12 @@ def random_row(rng: random.Random, schema: StoredSchema) -> Row:
     return row
 
 
+def partial_rows(rows: Sequence[Row], schema: StoredSchema, ids: Collection[int]) -> list[Row]:
+    """The same with some columns only: the keys and those with these ids."""
+    kept = set(ids) | set(schema.keys) | {DELETE}
+    return [{PARTIAL: True} | {place: row[place] for place in row if place in kept} for row in rows]
+
+
 def random_value(rng: random.Random, kind: str) -> Any:
     match kind:
         case "boolean":
@@ -107,8 +113,10 @@ def random_value(rng: random.Random, kind: str) -> Any:
 
 
 def batch_of(rows: Sequence[Row], schema: StoredSchema) -> pa.RecordBatch:
-    """As a client would send it."""
-    arrays = {column.name: _column(rows, column) for column in schema.columns}
+    """As a client would send it; the columns that the rows have."""
+    arrays = {
+        column.name: _column(rows, column) for column in schema.columns if not rows or column.id in rows[0]
+    }
     if schema.allows_deletes:
         arrays[DELETE_SIGN] = pa.array([row[DELETE] for row in rows], pa.bool_())
     return pa.record_batch(arrays)

@@ -23,6 +23,7 @@ from rtolap.testing.tablet_oracle import Row, SlowTablet, keeps
 from rtolap.testing.tablet_rows import (
     batch_of,
     expected,
+    partial_rows,
     plain,
     random_row,
     random_table,
@@ -60,7 +61,7 @@ class TabletRun:
         self.waiting: dict[int, list[Row]] = {}  # prepared
         self._pins: list[tuple[Snapshot, list[tuple[Any, ...]]]] = []
         self._next_txn = 1
-        self.batches = self.crashes = self.failures = self.compactions = 0
+        self.batches = self.partial_batches = self.crashes = self.failures = self.compactions = 0
         # What an interrupted step may have done: looked up after the crash.
         self._maybe_prepared: dict[int, list[Row]] = {}
         self._maybe_published: int | None = None
@@ -120,13 +121,18 @@ class TabletRun:
     def load(self) -> None:
         txn, self._next_txn = self._next_txn, self._next_txn + 1
         schema = self.tablet.schema
-        transaction = self.tablet.begin(txn)
+        partial = schema.model == "unique" and self.random.random() < 0.4
+        named = [column.id for column in schema.columns if self.random.random() < 0.4] if partial else []
+        transaction = self.tablet.begin(txn, partial=partial)
         rows: list[Row] = []
         for _ in range(self.random.randint(0, 3)):
             some = [random_row(self.random, schema) for _ in range(self.random.choice(_ROWS_OF_A_BATCH))]
+            if partial:
+                some = partial_rows(some, schema, named)
             transaction.add(batch_of(some, schema))
             rows += some
             self.batches += 1
+            self.partial_batches += partial
         if self.random.random() < 0.1:
             transaction.abort()
             return

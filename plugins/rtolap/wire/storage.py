@@ -36,10 +36,12 @@ class TabletId(msgspec.Struct, frozen=True, order=True):
 
 
 class PutHead(msgspec.Struct, frozen=True):
-    """`schema`: that of the batches; a node that has an older one takes it over."""
+    """`schema`: that of the batches; a node that has an older one takes it over. `partial`: rows keep, of the
+    columns that the batches have not, what their keys have when they are published."""
 
     txn_id: int
     schema: StoredSchema
+    partial: bool = False
 
 
 class TabletRows(msgspec.Struct, frozen=True):

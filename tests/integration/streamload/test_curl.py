@@ -197,6 +197,24 @@ def test_rows_are_replaced_and_deleted(cluster: StreamLoadCluster, unique_table:
     assert cluster.rows(unique_table) == []
 
 
+def test_partial_columns_keep_the_others(cluster: StreamLoadCluster, unique_table: TableName) -> None:
+    assert load(cluster, unique_table, CSV)["Status"] == "Success"
+    partial = {"columns": "id,amount", "partial_columns": "true"}
+    answer = load(cluster, unique_table, b"1,9.75\n4,4.00\n1,9.50\n", **partial)
+    assert (answer["Status"], answer["NumberLoadedRows"]) == ("Success", 3), answer
+    assert cluster.rows(unique_table) == [
+        ROWS[0] | {"amount": Decimal("9.50")},
+        *ROWS[1:],
+        {"id": 4, "host": None, "amount": Decimal("4.00"), "at": None},
+    ]
+    answer = load(cluster, unique_table, b"2\n3\n", columns="id", partial_columns="true", merge_type="DELETE")
+    assert answer["Status"] == "Success", answer
+    assert [row["id"] for row in cluster.rows(unique_table)] == [1, 4]
+    answer = load(cluster, unique_table, b"a\n", columns="host", partial_columns="true")
+    assert answer["Status"] == "Fail"
+    assert "partial rows lack key columns" in answer["Message"]
+
+
 def test_two_phases(cluster: StreamLoadCluster, table: TableName) -> None:
     label = uuid.uuid4().hex
     answer = load(cluster, table, CSV, label=label, two_phase_commit="true")
