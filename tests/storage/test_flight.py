@@ -12,6 +12,7 @@ from rtolap.storage.flight import StorageFlightServer
 from rtolap.storage.metrics import node_metrics
 from rtolap.storage.node import LocalNode
 from rtolap.storage.settings import StorageSettings
+from rtolap.testing.services import wait_for
 from rtolap.testing.storage_rows import SCHEMA, read, rows, tablet
 from rtolap.wire import storage as wire
 from rtolap.wire.storage_client import StorageClient
@@ -88,6 +89,7 @@ def test_one_stream_too_many_is_told_to_come_back(client: StorageClient) -> None
     streams = [client.put(wire.PutHead(txn, SCHEMA), rows().schema) for txn in (1, 2)]
     for stream in streams:
         stream.write(tablet(), rows(1))
+    wait_for("both streams at the node", lambda: client.status().loading == (1, 2))
     with pytest.raises(Unavailable, match="too many loads"):
         client.put(wire.PutHead(3, SCHEMA), rows().schema).finish(END)
     for stream in streams:
