@@ -161,8 +161,15 @@ def backfill(airflow: AirflowStack, history: History) -> Backfill:
     def create() -> dict[int, str]:
         words = ["--dag-id", dag_id, "--from-date", stream.start(3)[:10], "--to-date", stream.start(4)[:10]]
         words += ["--max-active-runs", "3", "--dag-run-conf", json.dumps({"cube": stream.name})]
-        done = airflow.command("airflow", "backfill", "create", *words, timeout_s=180)
-        assert done.returncode == 0, done.stderr[-2000:]
+
+        def done() -> bool | None:
+            told = airflow.command("airflow", "backfill", "create", *words, timeout_s=180)
+            if told.returncode and "database is locked" in told.stderr:
+                return None  # SQLite refuses at once who has read before somebody else wrote
+            assert told.returncode == 0, told.stderr[-2000:]
+            return True
+
+        airflow.until("backfill that the database lets through", done, 180.0)
         return states()
 
     def completed() -> bool | None:
