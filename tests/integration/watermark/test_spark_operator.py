@@ -105,8 +105,9 @@ class World:
         assert self.marks() == where
 
     def marks(self) -> tuple[int | None, int | None]:
-        found = self.level()
-        return found.input_ms, found.output_ms
+        """None for both until the level is published for the first time."""
+        found = self.services.coordinator.application_watermarks("jobs").levels.get("enrich")
+        return (None, None) if found is None else (found.input_ms, found.output_ms)
 
     def written(self) -> set[int]:
         consumer = KafkaConsumer(self.kafka, self.write)
