@@ -119,6 +119,11 @@ def test_an_answer_waits_for_what_an_earlier_one_held(bench: Bench) -> None:
     assert bench.rows(at_least={0: 3}) == 3
 
 
+def test_nothing_is_answered_before_the_first_step(bench: Bench) -> None:
+    with pytest.raises(NotReady, match="any assignment"):
+        bench.rows()
+
+
 def test_nothing_is_answered_before_all_partitions_are_started(bench: Bench) -> None:
     bench.core.step(CubeView(control=CONTROL))
     with pytest.raises(NotReady):

@@ -48,7 +48,8 @@ def _state() -> LocalState:
         )
         tables += batch_tables(SCHEMA, decoded.table, {}, None).tables[FIRST_MS]
     positions = {0: 5 * EVENTS_A_TABLE}
-    return LocalState(positions=positions, segments={FIRST_MS: LocalSegment(FIRST_MS, tuple(tables))})
+    segments = {FIRST_MS: LocalSegment(FIRST_MS, tuple(tables))}
+    return LocalState(positions=positions, segments=segments, assignment_epoch=1)
 
 
 def _ask(state: LocalState, predicate: Predicate | None) -> tuple[list[dict[str, object]], PartialAnswer]:

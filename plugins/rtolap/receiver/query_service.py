@@ -98,6 +98,8 @@ def check(schema: Schema, state: LocalState, query: PartialQuery, owned: Collect
 def _check_epoch(state: LocalState, snapshot: Snapshot) -> None:
     """Answers of one assignment are put together: of two, a partition may be in both or in neither."""
     local, asked = state.assignment_epoch, snapshot.assignment_epoch
+    if not local:
+        raise NotReady("the receiver does not follow any assignment yet")
     if asked is None or asked == local:
         return
     if asked > local:

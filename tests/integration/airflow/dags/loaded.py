@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pendulum
 from airflow.sdk import DAG
 from rtolap.airflow.loaded_sensor import LoadedSensor
@@ -13,6 +15,7 @@ with DAG(
     schedule=None,
     start_date=START,
     catchup=False,
+    default_args={"retries": 3, "retry_delay": timedelta(seconds=1)},  # see docs/airflow.md
     params={"loader": "", "offsets": {}, "until": ""},
     render_template_as_native_obj=True,
 ):

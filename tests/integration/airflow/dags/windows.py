@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pendulum
 from airflow.sdk import DAG
 from rtolap.airflow.sensors import WindowCompleteSensor
@@ -14,6 +16,7 @@ with DAG(
     schedule=None,
     start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
     catchup=False,
+    default_args={"retries": 3, "retry_delay": timedelta(seconds=1)},  # see docs/airflow.md
     params={"application": "", "window_end": ""},
 ):
     WindowCompleteSensor(task_id="patient", poke_interval=0.5, timeout=300, **WINDOW)
