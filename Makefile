@@ -28,7 +28,7 @@ test-integration: setup ## The part on the real servers
 lint: setup ## Format, style, types and the arrows between the rooms
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy plugins/rtolap plugins/rtolap_plugin.py $(wildcard spark_jobs/*.py)
+	$(BIN)/mypy plugins/rtolap plugins/rtolap_plugin.py $(wildcard spark_jobs/*.py) benchmarks
 	$(BIN)/lint-imports
 
 format: setup ## Format the code and mend what the linter can

@@ -142,8 +142,9 @@ def _decode_rate(world: LoaderWorld, records: int) -> float:
 
 
 def _cpu_s(process: ManagedProcess) -> float:
-    assert process.pid is not None
-    times = psutil.Process(process.pid).cpu_times()
+    pid = process.pid()
+    assert pid is not None, f"{process.name} is not running"
+    times = psutil.Process(pid).cpu_times()
     return float(times.user + times.system)
 
 

@@ -14,7 +14,8 @@ from confluent_kafka.cimpl import NewTopic
 from rtolap.stack.artifacts import java_artifacts
 from rtolap.stack.kafka import kafka_spec
 from rtolap.stack.ports import free_port
-from rtolap.stack.process import ManagedProcess, ProcessSpec
+from rtolap.stack.process import ManagedProcess
+from rtolap.stack.spec import ProcessSpec
 from rtolap.stack.zookeeper import zookeeper_spec
 
 

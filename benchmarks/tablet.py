@@ -62,7 +62,7 @@ def measure(folder: Path, rows: int) -> dict[str, dict[str, float]]:
         "Parquet, zstd": of_parquet(folder / "parquet", whole),
     }
     for compression in (None, "lz4"):
-        settings = TabletSettings(load_compression=compression)  # type: ignore[arg-type]
+        settings = TabletSettings(load_compression=compression)
         name = f"duplicate, {compression or 'plain'}"
         figures[name] = of_tablet(folder / name, "duplicate", batches, settings)
     models: tuple[TableModel, ...] = ("aggregate", "unique")

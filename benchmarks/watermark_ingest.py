@@ -78,7 +78,8 @@ def main() -> None:
     parser.add_argument("--worker", nargs=2, metavar=("NAME", "BOOTSTRAP"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.worker:
-        work(*arguments.worker, arguments.events)
+        worker, bootstrap = arguments.worker
+        work(worker, bootstrap, arguments.events)
         return
     taken: dict[str, list[float]] = {worker: [] for worker in WORKERS}
     with kafka() as bootstrap:

@@ -123,10 +123,10 @@ def main() -> None:
         for what, found in taken.items()
     }
     print(f"{len(values)} events, {arguments.rounds} rounds: ns of CPU per event, and as a share of without")
-    for what, found in medians.items():
-        for place, one_ns in found.items():
-            name = "without" if place == "None" else place
-            print(f"  {what:8} {name:8} {one_ns:8.0f} {one_ns / found['None']:6.2f}")
+    for what, by_place in medians.items():
+        for name, one_ns in by_place.items():
+            shown = "without" if name == "None" else name
+            print(f"  {what:8} {shown:8} {one_ns:8.0f} {one_ns / by_place['None']:6.2f}")
     if arguments.json:
         print(json.dumps({"benchmark": "watermark_records", "ns_per_event": medians}))
 

@@ -35,7 +35,10 @@ def measure(hosts: int, partitions: int, seconds: int, *, everywhere: bool) -> d
     everybody = np.arange(hosts)
     members = [everybody if everywhere else everybody[at::partitions] for at in range(partitions)]
     listed, drained = np.ones(hosts, np.bool_), np.zeros(hosts, np.bool_)
-    rules = {"host_precise": HostPrecise(1_000), "deficit": Deficit(100, 300_000)}
+    rules: dict[str, HostPrecise | Deficit] = {
+        "host_precise": HostPrecise(1_000),
+        "deficit": Deficit(100, 300_000),
+    }
     applying_s: list[float] = []
     estimating_s: list[float] = []
     deciding_s: dict[str, list[float]] = {name: [] for name in rules}

@@ -101,8 +101,8 @@ def main() -> None:
     if arguments.json:
         whole = {"hosts": arguments.hosts, "partitions": PARTITIONS, "scenarios": results, "missed": missed}
         print(json.dumps(whole))
-    for one in missed:
-        print(one, file=sys.stderr)
+    for reason in missed:
+        print(reason, file=sys.stderr)
     sys.exit(bool(missed))
 
 

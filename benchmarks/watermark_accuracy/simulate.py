@@ -151,7 +151,8 @@ def _by_stamp(fleet: Fleet, end_ms: int) -> NDArray[np.float64]:
     stamp = fleet.stamp_ms[fleet.wrong_clocks]
     overlap = np.minimum(stamp, end_ms) - np.maximum(stamp - BATCH_MS, end_ms - WINDOW_MS)
     events: NDArray[np.float64] = np.diff(fleet.total[fleet.wrong_clocks], axis=1, prepend=0) / BATCH_MS
-    return events * np.maximum(overlap, 0)
+    found: NDArray[np.float64] = events * np.maximum(overlap, 0)
+    return found
 
 
 def _logged(fleet: Fleet, until_ms: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -159,4 +160,5 @@ def _logged(fleet: Fleet, until_ms: NDArray[np.int64]) -> NDArray[np.float64]:
     batch, rest_ms = np.divmod(until_ms - fleet.sent_ms[:, 0], BATCH_MS)
     hosts = np.arange(fleet.hosts)
     whole = fleet.total[hosts, batch]
-    return whole + (fleet.total[hosts, batch + 1] - whole) * (rest_ms / BATCH_MS)
+    found: NDArray[np.float64] = whole + (fleet.total[hosts, batch + 1] - whole) * (rest_ms / BATCH_MS)
+    return found
