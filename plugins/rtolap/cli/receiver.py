@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rtolap.base.clock import SystemClock
-from rtolap.cli.serving import service_settings, stop_event
+from rtolap.cli.serving import end_now, service_settings, stop_event
 from rtolap.format.object_store import open_store
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.zookeeper import ZooKeeperStore
@@ -102,5 +102,7 @@ def serve(
     )
     service.start()
     stopping.wait()
-    service.stop()
+    drained = service.stop()
     store.close()
+    if not drained:
+        end_now()

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rtolap.cli.serving import service_settings, stop_event
+from rtolap.cli.serving import end_now, service_settings, stop_event
 from rtolap.storage.service import StorageService
 from rtolap.storage.settings import StorageSettings
 
@@ -38,11 +38,14 @@ def serve(
     heartbeat_every_s: Annotated[
         float, typer.Option(min=0.1, help="How often the doors are told that the node lives.")
     ] = _DEFAULTS.heartbeat_every_s,
+    drain_s: Annotated[
+        float, typer.Option(min=0.0, help="How long open streams have to end after SIGTERM.")
+    ] = _DEFAULTS.drain_s,
 ) -> None:
     """Run a storage node until SIGTERM."""
     settings = service_settings()
     stopping = stop_event()
-    with StorageService(
+    service = StorageService(
         name=name,
         data=data_dir or settings.data_dir / "storage" / name,
         host=settings.host,
@@ -55,6 +58,10 @@ def serve(
             loads_max=loads_max,
             disk_free_bytes_min=disk_free_bytes_min,
             heartbeat_every_s=heartbeat_every_s,
+            drain_s=drain_s,
         ),
-    ):
+    )
+    with service:
         stopping.wait()
+    if not service.drained:
+        end_now()

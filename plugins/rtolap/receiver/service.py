@@ -25,6 +25,7 @@ from rtolap.receiver.heartbeats import Heartbeats
 from rtolap.receiver.metrics import ReceiverMetrics
 from rtolap.receiver.reports import cube_stats
 from rtolap.receiver.runner import CubeRunner
+from rtolap.wire.flight_door import shut_down
 from rtolap.wire.receiver import PartialQuery, ReceiverStats
 
 log = logging.getLogger(__name__)
@@ -89,8 +90,11 @@ class ReceiverService:
             self._metrics.url,
         )
 
-    def stop(self) -> None:
-        """Graceful: each cube writes a checkpoint, leadership is given back."""
+    def stop(self) -> bool:
+        """Graceful: each cube writes a checkpoint, leadership is given back.
+
+        False where queries are still open: see `wire.flight_door.shut_down`.
+        """
         self._stopping.set()
         self._wake.set()
         for thread in self._threads:
@@ -100,9 +104,10 @@ class ReceiverService:
         for runner in runners:
             runner.stop()
         self._election.close()
-        self._server.shutdown()
+        drained = shut_down(self._server)
         self._metrics.close()
         self._cubes.close()
+        return drained
 
     # -- what the door asks for -------------------------------------------------------------------------
 

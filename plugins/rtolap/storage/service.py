@@ -1,7 +1,8 @@
 """A storage node's process: its tablets, its Flight door, its heartbeats, its metrics.
 
-On the way out: 1. heartbeats end, 2. the door closes, loads under way break off, 3. the compaction under way
-ends, 4. the tablets are closed. A node that is killed instead recovers the same.
+On the way out: 1. heartbeats end, 2. the door takes no call any more, open ones have `drain_s` to end,
+3. loads still under way are given up, 4. the compaction under way ends, 5. the tablets are closed.
+A node that is killed instead recovers the same.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from rtolap.storage.heartbeats import Heartbeats
 from rtolap.storage.metrics import node_metrics
 from rtolap.storage.node import LocalNode
 from rtolap.storage.settings import StorageSettings
+from rtolap.wire.flight_door import shut_down
 from rtolap.wire.storage import Heartbeat
 from rtolap.wire.storage_client import StorageClients
 from rtolap.wire.storage_heartbeats import HeartbeatClient
@@ -25,7 +27,10 @@ log = logging.getLogger(__name__)
 
 
 class StorageService:
-    """Serves from `start` to `stop`; a context manager that does both. `address` is what doors are told."""
+    """Serves from `start` to `stop`; a context manager that does both. `address` is what doors are told.
+
+    `drained`: whether no call was open any more when it had stopped; see `wire.flight_door.shut_down`.
+    """
 
     def __init__(
         self,
@@ -42,13 +47,14 @@ class StorageService:
         """Recovers all tablets. Raises Refused where another process serves the folder, Unavailable for a
         port that is taken."""
         self._settings = settings or StorageSettings()
+        self.drained = True
         with contextlib.ExitStack() as closing:
             clients = StorageClients(token)
             closing.callback(clients.close)
             self.node = closing.enter_context(LocalNode(name, data, clients.at, self._settings))
             metrics = node_metrics(self.node)
             self._server = StorageFlightServer(self.node, host=host, port=port, token=token, metrics=metrics)
-            closing.callback(self._server.shutdown)
+            closing.callback(self._shut_down)
             self.address = f"{host}:{self._server.port}"
             self.metrics = MetricsServer(metrics, host=host, port=metrics_port, token=token)
             closing.callback(self.metrics.close)
@@ -67,6 +73,9 @@ class StorageService:
 
     def stop(self) -> None:
         self._closing.close()
+
+    def _shut_down(self) -> None:
+        self.drained = shut_down(self._server, self._settings.drain_s)
 
     def __enter__(self) -> StorageService:
         self.start()

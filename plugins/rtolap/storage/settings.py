@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rtolap.tablet.settings import TabletSettings
+from rtolap.wire.flight_door import DRAIN_S
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,7 @@ class StorageSettings:
     disk_free_bytes_min     below it no stream is begun: publishing and compacting need room too
     compact_every_s         how often all tablets are looked at; those published to are looked at at once
     heartbeat_every_s       well within the lease that doors give
+    drain_s                 how long a node that is told to stop waits for open streams
     """
 
     load_memory_bytes_max: int = 512 << 20
@@ -29,4 +31,5 @@ class StorageSettings:
     disk_free_bytes_min: int = 256 << 20
     compact_every_s: float = 60.0
     heartbeat_every_s: float = 2.0
+    drain_s: float = DRAIN_S
     tablet: TabletSettings = field(default_factory=TabletSettings)

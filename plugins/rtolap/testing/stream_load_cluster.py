@@ -122,7 +122,7 @@ class StreamLoadCluster(Closing):
 
     def _start_node(self, name: str, port: int) -> None:
         env = {"RTOLAP_STORAGE_PORT": str(port), "RTOLAP_DATA_DIR": str(self.folder / name / "data")}
-        arguments = ("storage", "serve", "--name", name)
+        arguments = ("storage", "serve", "--name", name, "--drain-s", "1")
 
         def missing(started_s: float) -> str | None:
             said = "no door answers"

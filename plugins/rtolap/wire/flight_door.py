@@ -1,10 +1,11 @@
-"""What every Flight door of the product does: it wants the cluster's token, and names its errors."""
+"""What every Flight door of the product does: it wants the cluster's token, names its errors, and ends."""
 
 from __future__ import annotations
 
 import hmac
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -18,6 +19,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+DRAIN_S = 10.0
+
 
 class TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pyarrow has no types
     """Refuses every call without the cluster's token, before anything else is looked at."""
@@ -30,6 +33,20 @@ class TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pya
         sent = given if isinstance(given, bytes) else given.encode()
         if not hmac.compare_digest(sent, self._expected):
             raise flight.FlightUnauthenticatedError(_text(Unauthorized("the token is missing or wrong")))
+
+
+def shut_down(server: flight.FlightServerBase, within_s: float = DRAIN_S) -> bool:
+    """Take no call any more, and wait for those under way. False when some are still open then.
+
+    Arrow breaks no call off, and its server waits for the last one at the interpreter's end too: a process
+    for which this is False has to end without that (`cli.serving.end_now`).
+    """
+    waiting = threading.Thread(target=server.shutdown, name="flight-shutdown", daemon=True)
+    waiting.start()
+    waiting.join(within_s)
+    if waiting.is_alive():
+        log.warning("calls that are still open after %g s are given up", within_s)
+    return not waiting.is_alive()
 
 
 def body_of(data: bytes, kind: type[T]) -> T:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import threading
 import time
 import uuid
@@ -124,6 +125,38 @@ def test_without_a_majority_a_load_is_aborted_and_nothing_is_visible(
     assert again.status == "Success", again
     for node in NODES:
         assert caught_up(cluster, node, table) == {1: 2, 2: 2}, node
+
+
+def test_a_node_that_is_told_to_stop_does_not_wait_for_an_open_load(
+    cluster: StreamLoadCluster, loads: StreamLoadClient, table: TableName
+) -> None:
+    node = cluster.processes["node-1"]
+    pid = node.pid()
+    assert pid is not None
+    stopped = threading.Event()
+    chunk, sent = csv(dict.fromkeys(range(20_000), 1)), 0
+
+    def body() -> Iterator[bytes]:
+        nonlocal sent
+        while not stopped.is_set():  # a door reads some megabytes before nodes hear of a load
+            sent += 1
+            yield chunk
+
+    def stop_in_the_middle() -> None:
+        with StorageClient(node.address, TOKEN) as client:
+            wait_for("the node has a load", lambda: client.status().loading, TIMEOUT_S)
+        os.kill(pid, signal.SIGTERM)
+        wait_for("the node has ended", lambda: node.pid() is None, TIMEOUT_S)
+        stopped.set()
+
+    stopper = threading.Thread(target=stop_in_the_middle)
+    stopper.start()
+    answer = loads.load(table.db, table.name, f"{table.name}-0", body(), OPTIONS)
+    stopper.join()
+    assert answer.status == "Success", answer
+    cluster.restart("node-1")
+    for name in NODES:
+        assert caught_up(cluster, name, table) == dict.fromkeys(range(20_000), sent), name
 
 
 class Killer:
