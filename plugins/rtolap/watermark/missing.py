@@ -55,7 +55,7 @@ def totals(rates: Rates, errors: Rates) -> Totals:
     """Errors of hosts are independent, so they add as squares."""
     spread = rates * errors
     squares = float(np.dot(spread, spread))
-    expected = float(rates.sum())
+    expected = float(np.add.reduce(rates))
     if isfinite(squares):
         return Totals(expected, max(expected - sqrt(squares), 0.0), expected + float(np.dot(rates, errors)))
     known = np.isfinite(errors)  # hosts of which nothing is known may well have no events
@@ -65,22 +65,28 @@ def totals(rates: Rates, errors: Rates) -> Totals:
 def missing(snapshot: Snapshot, mark_ms: int, window_ms: int) -> Missing:
     """Of a window of that length which closes at `mark_ms`."""
     counting = snapshot.counting
-    late = np.flatnonzero(counting & (snapshot.latest_ms < mark_ms))
+    holding = np.flatnonzero(counting & (snapshot.latest_ms <= mark_ms))
     total = totals(snapshot.events_per_ms[counting], snapshot.relative_error[counting])
-    return missing_of(snapshot, late, mark_ms, window_ms, total)
+    return missing_of(snapshot, holding, mark_ms, window_ms, total)
 
 
-def missing_of(snapshot: Snapshot, late: Indices, mark_ms: int, window_ms: int, total: Totals) -> Missing:
-    """`late`: the counting hosts before `mark_ms`; `total` of all that count."""
-    if not late.size:
+def missing_of(snapshot: Snapshot, holding: Indices, mark_ms: int, window_ms: int, total: Totals) -> Missing:
+    """`holding`: the counting hosts that are not beyond `mark_ms`; `total` of all that count."""
+    latest_ms = snapshot.latest_ms[holding]
+    if total.least <= 0 or not isfinite(total.most):
+        late = latest_ms < mark_ms  # who stands at the mark owes nothing: of those nothing needs to be known
+        holding, latest_ms = holding[late], latest_ms[late]
+    if not holding.size:
         return Missing(0, 0)
-    rates, errors = snapshot.events_per_ms[late], snapshot.relative_error[late]
-    owed = deficit_ms(snapshot.latest_ms[late], mark_ms, window_ms)
+    owed_ms = (mark_ms - np.maximum(latest_ms, mark_ms - window_ms)).astype(np.float64)
+    rates, errors = snapshot.events_per_ms[holding], snapshot.relative_error[holding]
     all_events, least = total.expected * window_ms, total.least
-    expected = _up(float(np.dot(rates, owed)) / all_events) if all_events > 0 else PPM
+    expected = _up(float(np.dot(rates, owed_ms)) / all_events) if all_events > 0 else PPM
     if least <= 0 or not isfinite(errors.max()):
         return Missing(expected, PPM)
-    at_most = float(np.dot(np.minimum(rates * (1.0 + errors), least), owed))
+    errors += 1.0
+    errors *= rates
+    at_most = float(np.dot(np.minimum(errors, least), owed_ms))
     chance = DEVIATIONS * sqrt(snapshot.dispersion * at_most)
     return Missing(expected, _up((at_most + chance) / (least * window_ms)))
 

@@ -138,8 +138,7 @@ def decided(snapshot: Snapshot, counting: Mask | None, mark: int, window_ms: int
     holding = (reached_not if counting is None else reached_not & counting).nonzero()[0]
     if mark == NEVER:
         return Decision(None, holding)
-    late = holding[snapshot.latest_ms[holding] < mark]
-    share = missing_of(snapshot, late, mark, window_ms, total)
+    share = missing_of(snapshot, holding, mark, window_ms, total)
     return Decision(mark, holding, share.expected_ppm, share.bound_ppm)
 
 
