@@ -1,7 +1,8 @@
 """JSON → source columns, as text: what stands at a column's path, null for null and where nothing does.
 
 The engine reads values by the column. It is lenient, and it reads fractions as doubles; so a strict parser
-that XX (with `num_as_string` all are). Of two equal keys the first one counts.
+looks at all records before, and those with a fraction that a double may not keep (with `num_as_string`: with
+any) are read once more, as written. Of two equal keys the first one counts.
 """
 
 from __future__ import annotations
