@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +19,7 @@ from rtolap.loader.job import JobConfig, write_config
 from rtolap.loader.memory_sink import MemorySink
 from rtolap.loader.ownership import LEASE_MS
 from rtolap.loader.rejects import FileBox
-from rtolap.loader.settle import FAILS_MAX, FILTERED_BY_SINK, PATIENCE_S, Outcome, Settler
+from rtolap.loader.settle import FAILING_S, FAILS_MAX, FILTERED_BY_SINK, PATIENCE_S, Outcome, Settler
 from rtolap.loader.states import StopCause, Stopped
 from rtolap.loader.work import Work, begin
 from rtolap.model.loader import Loader, LoaderBatch, LoaderRejects, LoaderSink
@@ -345,10 +346,11 @@ def test_rows_that_the_sink_filters_are_kept_with_its_reasons(world: World) -> N
 
 
 class Refusing:
-    """A sink whose loads fail with these words."""
+    """A sink whose loads fail with these words, while there are any."""
 
     def __init__(self, sink: MemorySink, answer: LoadAnswer | RtolapError) -> None:
-        self._sink, self._answer = sink, answer
+        self._sink = sink
+        self.answer: LoadAnswer | RtolapError | None = answer
         self.loads = 0
 
     def __getattr__(self, name: str) -> Any:
@@ -356,9 +358,12 @@ class Refusing:
 
     def load(self, *arguments: Any, **named: Any) -> LoadAnswer:
         self.loads += 1
-        if isinstance(self._answer, RtolapError):
-            raise self._answer
-        return self._answer
+        if self.answer is None:
+            found: LoadAnswer = self._sink.load(*arguments, **named)
+            return found
+        if isinstance(self.answer, RtolapError):
+            raise self.answer
+        return self.answer
 
 
 @pytest.mark.parametrize(
@@ -380,8 +385,46 @@ def test_a_batch_that_fails_again_and_again_stops_the_loader(
     settler = work.settler()
     for _ in range(loads):
         assert work.settle_once(settler) is Outcome.AGAIN
+        world.clock.advance_ms(math.ceil(FAILING_S * 1000 / loads))
+        work.ownership.renew()
     assert stopped_by(lambda: work.settle_once(settler)) is cause
     assert sink.loads == loads
+
+
+def test_a_sink_without_its_nodes_refuses_quickly_and_often_and_that_is_waited_for(world: World) -> None:
+    world.create()
+    world.produce(1, 2)
+    world.sink = sink = Refusing(world.sink, LoadAnswer(message="no such backend"))
+    work = world.start()
+    work.source.step(0.0)
+    settler = work.settler()
+    for _ in range(4 * FAILS_MAX):
+        assert work.settle_once(settler) is Outcome.AGAIN
+    sink.answer = None
+    assert work.settle_once(settler) is Outcome.SETTLED
+    assert world.keys() == [1, 2]
+
+
+def test_a_batch_that_failed_is_left_alone_for_its_pause_by_every_thread(world: World) -> None:
+    world.create()
+    world.produce(1, 2)
+    world.sink = sink = Refusing(world.sink, LoadAnswer(message="no such backend"))
+    work = world.start()
+    work.source.step(0.0)
+    first, second = work.settler(), work.settler()
+    asked: list[int] = []
+
+    def pause_s(tries: int) -> float:
+        asked.append(tries)
+        return 2.0
+
+    for _ in range(3):
+        assert work.settle_once(first, pause_s=pause_s) is Outcome.AGAIN
+        assert work.settle_once(second, pause_s=pause_s) is None
+        world.clock.advance_ms(1_999)
+        assert work.settle_once(first, pause_s=pause_s) is None
+        world.clock.advance_ms(1)
+    assert (asked, sink.loads) == ([0, 1, 2], 3)
 
 
 def test_a_sink_that_is_away_is_waited_for_but_not_for_ever(world: World) -> None:

@@ -10,13 +10,13 @@ word to the job, which is somebody else's now; what may pass is tried again, wit
 from __future__ import annotations
 
 import logging
+import random
 import threading
 from collections.abc import Callable
 
 from tenacity import (
     Retrying,
     retry_if_exception,
-    retry_if_result,
     sleep_using_event,
     stop_when_event_set,
     wait_random_exponential,
@@ -26,7 +26,6 @@ from rtolap.base.errors import CommitUnknown, NotLeader, RtolapError, Unavailabl
 from rtolap.ledger.load_jobs import LoadJobState
 from rtolap.loader.operator import Operator
 from rtolap.loader.ownership import LEASE_MS
-from rtolap.loader.settle import Outcome
 from rtolap.loader.states import StopCause, Stopped
 from rtolap.loader.work import Work
 from rtolap.wire.loader import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED
@@ -48,14 +47,19 @@ def is_passing(error: BaseException) -> bool:
 
 
 def retrying(stopping: threading.Event) -> Retrying:
-    """Again on AGAIN and on what may pass, with jitter, until the process stops; then the last outcome."""
+    """Again on what may pass, with jitter, until the process stops; then None."""
     return Retrying(
-        retry=retry_if_result(lambda outcome: outcome is Outcome.AGAIN) | retry_if_exception(is_passing),
+        retry=retry_if_exception(is_passing),
         wait=wait_random_exponential(multiplier=_PAUSE_S, max=_PAUSE_MAX_S),
         stop=stop_when_event_set(stopping),
         sleep=sleep_using_event(stopping),
         retry_error_callback=lambda state: None,
     )
+
+
+def pause_s(tries: int) -> float:
+    """Between two attempts at one batch, whichever thread makes them; tries: those before, in a row."""
+    return random.uniform(0.0, min(_PAUSE_MAX_S, _PAUSE_S * 2 ** min(tries, 16)))
 
 
 class LoaderProcess:
@@ -145,7 +149,7 @@ class LoaderProcess:
         settler = self.work.settler()
         again = retrying(self._stopping)
         while not self._stopping.is_set():
-            again(self._noting, lambda: self.work.settle_once(settler, POLL_S))
+            again(self._noting, lambda: self.work.settle_once(settler, POLL_S, pause_s=pause_s))
 
     def _commit(self) -> None:
         while not self._stopping.wait(self._commit_s):

@@ -39,7 +39,8 @@ from rtolap.wire.stream_load import LoadAnswer, SendOptions
 
 T = TypeVar("T")
 
-FAILS_MAX = 8  # of one batch; a door that restarts may well answer with one or two
+FAILS_MAX = 8  # of one batch, and for so long: without its nodes a door answers at once, and says no
+FAILING_S = 120.0
 PATIENCE_S = 1_800.0
 _STUCK_FACTOR = 3
 FILTERED_BY_SINK = "filtered_by_sink"
@@ -296,11 +297,16 @@ class Settler:
         """The next attempt asks what became of this one."""
         pending.fails += 1
         pending.last_fail = words
+        if pending.failing_since_s is None:
+            pending.failing_since_s = self._clock.monotonic_s()
 
     def _check_fails(self, pending: Pending) -> None:
         """Called when it is certain that the batch is not in the table."""
+        if pending.failing_since_s is None:
+            return
+        failing_s = self._clock.monotonic_s() - pending.failing_since_s
         filtered = _FILTERED in pending.last_fail.lower()
-        if filtered or pending.fails >= FAILS_MAX:
+        if filtered or (pending.fails >= FAILS_MAX and failing_s >= FAILING_S):
             cause = StopCause.TOO_MANY_FILTERED if filtered else StopCause.SINK_REFUSES
             raise Stopped(
                 cause,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,17 +14,21 @@ from rtolap.loader.content import Content
 @dataclass
 class Pending:
     """`content` is None where the range has to be read again. `must_ask`: a request may have been made, so
-    that the state of the label comes first. `fails` counts refusals, `fails_seen` those after which the
-    columns were looked at; `silent_since_s`: since when the sink has not answered."""
+    that the state of the label comes first. `fails` counts refusals since `failing_since_s`, `fails_seen`
+    those after which the columns were looked at; `silent_since_s`: since when the sink has not answered;
+    `tries`: attempts in a row that did not settle it, `due_s`: when the next one may be."""
 
     record: OffsetsRecord
     content: Content | None
     must_ask: bool = False
     fails: int = 0
     fails_seen: int = 0
+    failing_since_s: float | None = None
     last_fail: str = ""
     silent_since_s: float | None = None
     waiting_since_s: float | None = None
+    tries: int = 0
+    due_s: float = 0.0
 
     @property
     def sequence(self) -> int:
@@ -31,11 +36,12 @@ class Pending:
 
 
 class Window:
-    """Thread-safe. `ordered`: one batch at a time, the oldest."""
+    """Thread-safe. `ordered`: one batch at a time, the oldest. `now_s`: the clock of `due_s`."""
 
-    def __init__(self, size: int, *, ordered: Callable[[], bool]) -> None:
+    def __init__(self, size: int, *, ordered: Callable[[], bool], now_s: Callable[[], float]) -> None:
         self._size = size
         self._ordered = ordered
+        self._now_s = now_s
         self._waiting: dict[int, Pending] = {}
         self._taken: dict[int, Pending] = {}
         self._recovering: set[int] = set()
@@ -56,15 +62,18 @@ class Window:
     def take(self, timeout_s: float = 0.0, choose: Callable[[list[int]], int] = min) -> Pending | None:
         """One to settle, for whoever takes it alone; None when there is none in time."""
         with self._changed:
-            if not self._changed.wait_for(self._takeable, timeout_s):
+            takeable = self._changed.wait_for(self._takeable, min(timeout_s, self._first_due_in_s()))
+            if not takeable:
                 return None
-            oldest_only = self._ordered()
-            sequence = min(self._waiting) if oldest_only else choose(sorted(self._waiting))
+            sequence = choose(takeable)
             self._taken[sequence] = self._waiting.pop(sequence)
             return self._taken[sequence]
 
-    def give_back(self, pending: Pending) -> None:
+    def give_back(self, pending: Pending, pause_s: float = 0.0) -> None:
+        """Not settled; it may be taken again after the pause."""
         with self._changed:
+            pending.tries += 1
+            pending.due_s = self._now_s() + pause_s
             self._waiting[pending.sequence] = self._taken.pop(pending.sequence)
             self._changed.notify_all()
 
@@ -86,7 +95,15 @@ class Window:
     def _has_room(self) -> bool:
         return not self._recovering and len(self._waiting) + len(self._taken) < self._size
 
-    def _takeable(self) -> bool:
-        if not self._waiting:
-            return False
-        return not self._ordered() or not self._taken
+    def _candidates(self) -> list[Pending]:
+        if not self._ordered():
+            return [self._waiting[sequence] for sequence in sorted(self._waiting)]
+        return [self._waiting[min(self._waiting)]] if self._waiting and not self._taken else []
+
+    def _takeable(self) -> list[int]:
+        now_s = self._now_s()
+        return [pending.sequence for pending in self._candidates() if pending.due_s <= now_s]
+
+    def _first_due_in_s(self) -> float:
+        due_s = min((pending.due_s for pending in self._candidates()), default=math.inf)
+        return max(0.0, due_s - self._now_s())

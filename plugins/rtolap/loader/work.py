@@ -68,7 +68,9 @@ class Work:
         self._box = box
         self.columns.refresh()
         self._labels_kept = sink.keeps_labels()
-        self.window = Window(self.loader.parallel + 1, ordered=lambda: self.columns.target.ordered)
+        self.window = Window(
+            self.loader.parallel + 1, ordered=lambda: self.columns.target.ordered, now_s=clock.monotonic_s
+        )
         self.visible = (
             None if self.loader.application is None else Visible(self.loader, job.job_id, records, sink)
         )
@@ -93,9 +95,14 @@ class Work:
         )
 
     def settle_once(
-        self, settler: Settler, timeout_s: float = 0.0, choose: Callable[[list[int]], int] = min
+        self,
+        settler: Settler,
+        timeout_s: float = 0.0,
+        choose: Callable[[list[int]], int] = min,
+        pause_s: Callable[[int], float] = lambda tries: 0.0,
     ) -> Outcome | None:
-        """One attempt at one batch, None when there is none."""
+        """One attempt at one batch, None when none is due. `pause_s`: before the next one at the same batch,
+        after so many in a row that did not settle it."""
         pending = self.window.take(timeout_s, choose)
         if pending is None:
             return None
@@ -104,7 +111,10 @@ class Work:
             self.progress.attempted()
             outcome = settler.attempt(pending)
         finally:
-            (self.window.settled if outcome is Outcome.SETTLED else self.window.give_back)(pending)
+            if outcome is Outcome.SETTLED:
+                self.window.settled(pending)
+            else:
+                self.window.give_back(pending, pause_s(pending.tries))
         return outcome
 
     def wanted(self) -> LoadJobState:
