@@ -11,7 +11,7 @@ import pytest
 from rtolap.base.errors import DefinitionError, Refused
 from rtolap.base.settings import Settings
 from rtolap.stack.components import COMPONENTS, DEFAULT_PORTS, needed_first
-from rtolap.stack.environment import airflow_env, mysql_line, rtolap_settings, write_env_file
+from rtolap.stack.environment import airflow_env, load_line, mysql_line, rtolap_settings, write_env_file
 from rtolap.stack.kafka import kafka_config
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.lifecycle import Stack, checked_names
@@ -50,9 +50,15 @@ def test_secrets_are_made_once_and_private(layout: StackLayout) -> None:
 
 
 def test_the_users_file_holds_the_double_hash_of_the_sql_password(layout: StackLayout) -> None:
-    expected = f"rtolap:{password_hash(read_secret(layout, 'sql-password'))}:load\n"
+    expected = f"rtolap:{password_hash(read_secret(layout, 'sql-password'))}:define\n"
     assert layout.secret("users").read_text() == expected
     assert password_hash("a") == "bf5d3affb73efd2ec6c36ad3112dd933efed63c4e1cbffcfa88e2759c144f2d8"
+
+
+def test_curl_finds_the_sql_password_in_a_file(layout: StackLayout) -> None:
+    password = read_secret(layout, "sql-password")
+    assert read_secret(layout, "netrc") == f"machine 127.0.0.1 login rtolap password {password}"
+    assert password not in load_line(layout, DEFAULT_PORTS)
 
 
 def test_settings_name_every_port_and_hold_no_secret(layout: StackLayout) -> None:

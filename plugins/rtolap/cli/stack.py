@@ -15,7 +15,7 @@ from rich.table import Table
 
 from rtolap.base.errors import DefinitionError
 from rtolap.cli.output import JsonOption, console, error_console, print_json, print_table, success, warn
-from rtolap.stack.environment import airflow_url, mysql_line
+from rtolap.stack.environment import airflow_url, load_line, mysql_line
 from rtolap.stack.layout import DEFAULT_DIR, StackLayout
 from rtolap.stack.lifecycle import Stack
 from rtolap.stack.log_files import Follower, last_lines
@@ -124,6 +124,8 @@ def up(
         console.print(f"\nAirflow   {airflow_url(state.ports)}", highlight=False, soft_wrap=True)
     if "query" in state.components:
         console.print(f"SQL       {mysql_line(stack.layout, state.ports)}", highlight=False, soft_wrap=True)
+    if "stream-load" in state.components:
+        console.print(f"Load      {load_line(stack.layout, state.ports)}", highlight=False, soft_wrap=True)
     console.print(f"Settings  . {stack.layout.env_file}", highlight=False, soft_wrap=True)
 
 

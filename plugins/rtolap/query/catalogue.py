@@ -129,7 +129,7 @@ def unknown_table(name: str, catalogue: Catalogue) -> QueryError:
     )
     return QueryError(
         f"unknown table {name!r}",
-        expected=f"one of {', '.join(known) or 'no table is defined yet'}",
+        expected=f"one of {', '.join(known)}" if known else "a table to be created first: there is none yet",
     )
 
 

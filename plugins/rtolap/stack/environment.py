@@ -135,6 +135,14 @@ def mysql_line(layout: StackLayout, ports: Mapping[str, int]) -> str:
     return f'MYSQL_PWD="$(cat {password})" mysql -h {HOST} -P {ports["query-mysql"]} -u {SQL_USER}'
 
 
+def load_line(layout: StackLayout, ports: Mapping[str, int]) -> str:
+    """The same for a load over HTTP, but for the names in capitals."""
+    netrc = shlex.quote(str(layout.secret("netrc")))
+    url = f"http://{HOST}:{ports['stream-load']}/api/DATABASE/TABLE/_stream_load"
+    headers = '-H "Expect: 100-continue" -H "column_separator: ,"'
+    return f"curl --netrc-file {netrc} --location-trusted {headers} -T FILE.csv {url}"
+
+
 def write_env_file(layout: StackLayout, settings: Mapping[str, str], ports: Mapping[str, int]) -> None:
     """To be sourced: rtolap's settings and Airflow's, so that `rtolap` and `airflow` work in a shell."""
     base = {"PATH", "PYTHONUNBUFFERED", STACK_MARK}

@@ -10,10 +10,12 @@ from rtolap.base.files import write_atomic
 from rtolap.stack.layout import StackLayout
 
 SQL_USER = "rtolap"
+_DOORS = "127.0.0.1"  # where all doors of a stack listen
 
 
 def ensure_secrets(layout: StackLayout) -> None:
-    """Make what is missing. The users file follows the SQL password, so it can be changed by hand."""
+    """Make what is missing. The files of users and for curl follow the SQL password, so it can be changed by
+    hand."""
     layout.secrets.mkdir(parents=True, exist_ok=True)
     layout.secrets.chmod(0o700)
     _ensure(layout, "token", secrets.token_urlsafe(32))
@@ -22,9 +24,9 @@ def ensure_secrets(layout: StackLayout) -> None:
     _ensure(layout, "airflow-jwt", secrets.token_hex(64))  # Airflow asks for at least 64 bytes
     _ensure(layout, "airflow-api", secrets.token_hex(32))
     _ensure(layout, "airflow-fernet", base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())
-    if not layout.secret("users").exists():
-        line = f"{SQL_USER}:{password_hash(read_secret(layout, 'sql-password'))}:load\n"
-        write_atomic(layout.secret("users"), line.encode(), mode=0o600)
+    password = read_secret(layout, "sql-password")
+    _ensure(layout, "users", f"{SQL_USER}:{password_hash(password)}:define")
+    _ensure(layout, "netrc", f"machine {_DOORS} login {SQL_USER} password {password}")
 
 
 def read_secret(layout: StackLayout, name: str) -> str:
