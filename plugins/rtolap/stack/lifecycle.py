@@ -44,13 +44,12 @@ class Stack:
     ) -> StackState:
         """Start what does not run, each part as soon as those it needs answer; returns when all answer.
 
-        `only` these; without it all that need not be asked for, and those of `also`.
+        `only` these, without it all that need not be asked for; and in any case those of `also`.
 
         Raises ProcessFailed naming the parts that failed; the others stay up, to be looked at or stopped.
         """
-        names = checked_names(only) or tuple(
-            name for name, component in COMPONENTS.items() if not component.on_request or name in also
-        )
+        usual = [name for name, component in COMPONENTS.items() if not component.on_request]
+        names = checked_names({*(only or usual), *also})
         for port_name in wanted_ports:
             if port_name not in DEFAULT_PORTS:
                 raise DefinitionError(
