@@ -10,7 +10,8 @@ from rtolap.model.stored_table import Buckets, RangePartitions, StoredColumn, St
 from rtolap.model.stored_table_text import create_table_text
 from rtolap.model.validate_stored_table import validate_stored_table
 from rtolap.query.stored.ddl import AlterTable, CreateTable, DropTable, TruncateTable, parse_ddl
-from rtolap.wire.stored_tables import AddColumn, DropColumn, RenameColumn, TableName
+from rtolap.query.stored.ddl_partitions import AddTablePartition, DropTablePartition
+from rtolap.wire.stored_tables import AddColumn, AddPartition, DropColumn, RenameColumn, TableName
 
 FULL = """
 CREATE TABLE IF NOT EXISTS `shop`.orders (
@@ -26,6 +27,8 @@ AUTO PARTITION BY RANGE (date_trunc(sold, 'month')) ()
 DISTRIBUTED BY HASH(order_id) BUCKETS 4
 PROPERTIES ("replication_num" = "3", "rtolap.retention" = "365d");
 """
+
+DAY_MS = 86_400_000
 
 TABLES = [
     StoredTable(
@@ -53,6 +56,12 @@ TABLES = [
             StoredColumn("text", "string", default="it's \\ it"),
         ),
         partitions=RangePartitions("at", "day", ahead=7),
+    ),
+    StoredTable(
+        database="d",
+        name="ahead_only",
+        columns=(StoredColumn("at", "timestamp", nullable=False),),
+        partitions=RangePartitions("at", "hour", ahead=0, on_demand=False),
     ),
     StoredTable(
         database="d",
@@ -103,13 +112,53 @@ def test_dynamic_partitions() -> None:
         "'dynamic_partition.prefix'='p')",
         "shop",
     )
-    assert table.partitions == RangePartitions("d", "week", ahead=2, retention_ms=4 * 7 * 86_400_000)
+    weeks = RangePartitions("d", "week", ahead=2, retention_ms=4 * 7 * 86_400_000, on_demand=False)
+    assert table.partitions == weeks
     assert table.qualified_name == "shop.t"
+
+
+@pytest.mark.parametrize(
+    ("words", "on_demand"),
+    [
+        ("auto partition by range(date_trunc(d, 'day')) ()", True),
+        ("partition by range(d) () properties ('dynamic_partition.time_unit'='DAY')", False),
+        (
+            "partition by range(d) () properties ('dynamic_partition.time_unit'='DAY', "
+            "'dynamic_partition.create_history_partition'='true')",
+            True,
+        ),
+    ],
+)
+def test_only_auto_partitions_are_made_by_loads(words: str, on_demand: bool) -> None:
+    table = created(f"create table s.t (d date not null) {words}")
+    assert table.partitions is not None
+    assert table.partitions.on_demand is on_demand
 
 
 @pytest.mark.parametrize(
     ("sql", "expected"),
     [
+        (
+            "ALTER TABLE s.t ADD PARTITION IF NOT EXISTS `p20231114` "
+            'VALUES [("2023-11-14 00:00:00"), ("2023-11-15 00:00:00")) ("replication_num" = "1")',
+            AddTablePartition(
+                TableName("s", "t"),
+                AddPartition("p20231114", 19_675 * DAY_MS, 19_676 * DAY_MS, if_not_exists=True),
+                ("replication_num has no effect: the door decides how many replicas there are",),
+            ),
+        ),
+        (
+            "alter table t add partition P2023 values less than ('2023-11-15');",
+            AddTablePartition(TableName("db", "t"), AddPartition("p2023", None, 19_676 * DAY_MS)),
+        ),
+        (
+            "alter table t drop partition if exists p20231114 force",
+            DropTablePartition(TableName("db", "t"), "p20231114", if_exists=True),
+        ),
+        (
+            "alter table t drop partition p1",
+            DropTablePartition(TableName("db", "t"), "p1", if_exists=False),
+        ),
         ("DROP TABLE IF EXISTS shop.t FORCE", DropTable(TableName("shop", "t"), if_exists=True)),
         ("drop table t;", DropTable(TableName("db", "t"), if_exists=False)),
         ("truncate table `T`", TruncateTable(TableName("db", "T"))),
@@ -166,6 +215,22 @@ def test_other_statements(sql: str, expected: object) -> None:
         ("alter table s.t modify column a bigint", "unsupported SQL: 'modify"),
         ("drop table s.t; drop table s.u", "unsupported SQL: 'drop table s.u'"),
         ("truncate table s.t partition (p1)", "unsupported SQL"),
+        ("alter table s.t add partition p values in ('a')", 'unsupported SQL: "in '),
+        ("alter table s.t add partition p values less than maxvalue", "unsupported SQL: 'maxvalue"),
+        ("alter table s.t add partition p values less than ('tomorrow')", "bound of a partition"),
+        ("alter table s.t add partition p values less than ('2023-02-30')", "bound of a partition"),
+        ("alter table s.t add partition p values less than (20231114)", "a bound is missing"),
+        ("alter table s.t add partition p values [('2023-11-14'), ('2023-11-15')]", r"\) is missing"),
+        (
+            "alter table s.t add partition p values [('2023-11-14'), ('2023-11-15')) "
+            "distributed by hash(a) buckets 3",
+            "unsupported SQL: 'distributed",
+        ),
+        (
+            "alter table s.t add partition p values less than ('2023-11-14') ('medium'='ssd')",
+            "unsupported property 'medium' of partition p",
+        ),
+        ("alter table s.t drop partition p, drop column a", "unsupported SQL"),
     ],
 )
 def test_what_has_no_meaning_here_is_named(sql: str, words: str) -> None:

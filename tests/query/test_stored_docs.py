@@ -9,6 +9,7 @@ import pytest
 from rtolap.model.validate_stored_table import validate_stored_table
 from rtolap.model.yaml_files import read_definitions
 from rtolap.query.stored.ddl import AlterTable, CreateTable, DropTable, TruncateTable, parse_ddl
+from rtolap.query.stored.ddl_partitions import AddTablePartition, DropTablePartition
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -26,7 +27,10 @@ def test_the_definition_is_sound(tmp_path: Path) -> None:
     assert list(read_definitions(file).stored_tables) == ["shop.orders"]
 
 
-@pytest.mark.parametrize(("at", "kind"), enumerate((CreateTable, AlterTable, TruncateTable, DropTable)))
+STATEMENTS = (CreateTable, AlterTable, AddTablePartition, DropTablePartition, TruncateTable, DropTable)
+
+
+@pytest.mark.parametrize(("at", "kind"), enumerate(STATEMENTS))
 def test_the_statements_are_understood(at: int, kind: type) -> None:
     sql = fenced("sql.md", "sql", "CREATE TABLE").split(";")[at]
     statement = parse_ddl(sql, None)

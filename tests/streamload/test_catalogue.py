@@ -23,7 +23,7 @@ from rtolap.streamload.partition_upkeep import PartitionUpkeep
 from rtolap.streamload.placement import place
 from rtolap.streamload.read_views import ReadViews
 from rtolap.streamload.table_writes import ON_DEMAND_MAX
-from rtolap.wire.stored_tables import AddColumn, DropColumn, RenameColumn, TableName
+from rtolap.wire.stored_tables import AddColumn, AddPartition, DropColumn, RenameColumn, TableName
 
 NODES = ("n1", "n2", "n3", "n4")
 DAY_MS = 86_400_000
@@ -64,13 +64,15 @@ def world(tmp_path: Path) -> Iterator[World]:
     made.ledger.close()
 
 
-def by_day(name: str = "t", *, ahead: int = 2, retention_ms: int | None = None) -> StoredTable:
+def by_day(
+    name: str = "t", *, ahead: int = 2, retention_ms: int | None = None, on_demand: bool = True
+) -> StoredTable:
     return StoredTable(
         database="d",
         name=name,
         columns=(StoredColumn("at", "timestamp", nullable=False), StoredColumn("v", "int")),
         keys=("at",),
-        partitions=RangePartitions("at", "day", ahead, retention_ms),
+        partitions=RangePartitions("at", "day", ahead, retention_ms, on_demand),
         buckets=Buckets(2),
     )
 
@@ -145,6 +147,77 @@ def test_loads_into_the_past_make_their_partitions(world: World) -> None:
         world.catalogue.ensure_partitions("d", "t", forever)
 
 
+def test_a_table_without_partitions_on_demand_gets_none_by_loads(world: World) -> None:
+    world.catalogue.create_table(by_day(ahead=0, on_demand=False))
+    entry = world.catalogue.ensure_partitions("d", "t", [NOW_MS + DAY_MS])
+    assert [part.name for part in entry.partitions] == ["p20231114"]
+
+
+def partition(day: int, name: str, *, days: int = 1, if_not_exists: bool = False) -> AddPartition:
+    """`day` days after the present one."""
+    start_ms = (19_675 + day) * DAY_MS
+    return AddPartition(name, start_ms, start_ms + days * DAY_MS, if_not_exists)
+
+
+def test_a_partition_is_added_once_and_dropped(world: World) -> None:
+    world.catalogue.create_table(by_day(ahead=0, on_demand=False))
+    world.catalogue.add_partition("d", "t", partition(5, "p20231119"))
+    assert world.names() == ["p20231114", "p20231119"]
+    with pytest.raises(Refused, match=r"partition p20231119 of d\.t is there already"):
+        world.catalogue.add_partition("d", "t", partition(5, "p20231119"))
+    again = world.catalogue.add_partition("d", "t", partition(5, "p20231119", if_not_exists=True))
+    assert len(again.partitions) == 2
+    kept = {node: names for node, names in world.tablets().items() if names}
+    assert set().union(*kept.values()) == {"p20231114", "p20231119"}
+    world.catalogue.drop_partition("d", "t", "p20231119")
+    assert world.names() == ["p20231114"]
+    assert set().union(*world.tablets().values()) == {"p20231114"}
+    with pytest.raises(NotFound, match=r"no partition p20231119 in d\.t"):
+        world.catalogue.drop_partition("d", "t", "p20231119")
+    world.catalogue.drop_partition("d", "t", "p20231119", if_exists=True)
+    assert world.debts() == ()
+
+
+def test_a_partition_without_a_lower_bound_begins_where_the_last_one_ends(world: World) -> None:
+    world.catalogue.create_table(by_day(ahead=1))
+    end_ms = (19_675 + 3) * DAY_MS
+    world.catalogue.add_partition("d", "t", AddPartition("p20231116", None, end_ms))
+    assert world.names() == ["p20231114", "p20231115", "p20231116"]
+    with pytest.raises(DefinitionError, match="is not one day; expected such as 2023-11-17"):
+        world.catalogue.add_partition("d", "t", AddPartition("p20231118", None, end_ms + 2 * DAY_MS))
+    with pytest.raises(Refused, match="has no lower bound"):
+        world.catalogue.add_partition("d", "t", AddPartition("p20231113", None, end_ms - 3 * DAY_MS))
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "words"),
+    [
+        (partition(1, "p20231115", days=2), DefinitionError, "is not one day"),
+        (partition(1, "p20231115", days=-1), DefinitionError, "is not one day"),
+        (AddPartition("p20231115", NOW_MS, NOW_MS + DAY_MS), DefinitionError, "is not one day"),
+        (partition(1, "tomorrow"), DefinitionError, "another name than its time says; expected p20231115"),
+        (partition(-9, "p20231105"), Refused, "the time of partition p20231105"),
+        (AddPartition("p", 1 << 62, (1 << 62) + 1), Refused, "outside the calendar"),
+    ],
+)
+def test_a_partition_that_the_table_would_not_make_is_refused(
+    world: World, asked: AddPartition, error: type[Exception], words: str
+) -> None:
+    world.catalogue.create_table(by_day(ahead=0, retention_ms=5 * DAY_MS))
+    with pytest.raises(error, match=words):
+        world.catalogue.add_partition("d", "t", asked)
+    assert world.names() == ["p20231114"]
+
+
+def test_a_table_without_partitions_takes_and_gives_none(world: World) -> None:
+    world.catalogue.create_table(plain())
+    with pytest.raises(DefinitionError, match="partition p20231115 cannot be added"):
+        world.catalogue.add_partition("d", "t", partition(1, "p20231115"))
+    with pytest.raises(DefinitionError, match="partition all cannot be dropped"):
+        world.catalogue.drop_partition("d", "t", "all", if_exists=True)
+    assert world.names() == ["all"]
+
+
 def test_a_partition_that_a_load_runs_into_outlives_its_retention(world: World) -> None:
     world.catalogue.create_table(by_day(ahead=0, retention_ms=DAY_MS))
     partition = Partition("d", "t", "p20231114")
@@ -172,6 +245,8 @@ def test_a_partition_that_a_load_runs_into_outlives_its_retention(world: World) 
         world.catalogue.drop_table("d", "t")
     with pytest.raises(NotYet):
         world.catalogue.truncate("d", "t")
+    with pytest.raises(NotYet):
+        world.catalogue.drop_partition("d", "t", "p20231114", if_exists=True)
     assert "p20231114" in world.names()
 
 
@@ -244,6 +319,8 @@ def test_only_the_master_changes_anything(world: World) -> None:
         lambda: world.catalogue.create_table(plain("u")),
         lambda: world.catalogue.drop_table("d", "t"),
         lambda: world.catalogue.truncate("d", "t"),
+        lambda: world.catalogue.add_partition("d", "t", partition(1, "p20231115")),
+        lambda: world.catalogue.drop_partition("d", "t", "p20231114"),
         lambda: world.catalogue.change_columns("d", "t", (DropColumn("v"),)),
     ):
         with pytest.raises(NotLeader):

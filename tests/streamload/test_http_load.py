@@ -17,6 +17,7 @@ import msgspec
 import pytest
 from rtolap.base.errors import Forbidden
 from rtolap.ledger.records import Tablet
+from rtolap.model.stored_partitions import partition_of
 from rtolap.model.stored_table import RangePartitions, StoredColumn, StoredTable
 from rtolap.streamload.assembly import DoorOptions
 from rtolap.testing.load_door import (
@@ -28,6 +29,7 @@ from rtolap.testing.load_door import (
     LoadDoor,
     load_door,
 )
+from rtolap.wire.stored_tables import AddPartition
 from rtolap.wire.stream_load import SendOptions
 from rtolap.wire.stream_load_client import StreamLoadClient
 
@@ -209,6 +211,52 @@ def test_a_time_without_a_partition_refuses_its_row_and_says_why(door: LoadDoor,
     (old,) = [line for line in log.splitlines() if "1970-01-01" in line]
     assert "retention has passed it" in old
     assert "10000-01-01" in log
+
+
+def test_loads_into_a_table_without_partitions_on_demand_make_none(door: LoadDoor, label: str) -> None:
+    definition = StoredTable(
+        database="web",
+        name="made_ahead",
+        columns=(StoredColumn("at", "date", nullable=False), StoredColumn("id", "int")),
+        partitions=RangePartitions("at", "day", ahead=0, on_demand=False),
+    )
+    door.assembly.catalogue.create_table(definition)
+    now_ms = time.time_ns() // 1_000_000
+    days = [datetime.now(UTC).date() + timedelta(days=days) for days in (0, 5)]
+    body = "".join(f"{day},{number}\n" for number, day in enumerate(days)).encode()
+    answer = put(door, body, "made_ahead", label=label, max_filter_ratio="0.5")
+    assert (answer["Status"], answer["NumberLoadedRows"], answer["NumberFilteredRows"]) == ("Success", 1, 1)
+    assert "no partition for this tuple: none is there" in httpx.get(str(answer["ErrorURL"])).text
+    there = partition_of(now_ms + 5 * 86_400_000, "day")
+    asked = AddPartition(there.name, there.start_ms, there.end_ms)
+    door.assembly.catalogue.add_partition("web", "made_ahead", asked)
+    assert put(door, body, "made_ahead", label=f"{label}-2")["NumberLoadedRows"] == 2
+    assert [row["id"] for row in door.rows("web", "made_ahead")].count(1) == 1
+
+
+def test_a_load_takes_partitions_that_are_made_while_it_runs(door: LoadDoor, label: str) -> None:
+    definition = StoredTable(
+        database="web",
+        name="made_meanwhile",
+        columns=(StoredColumn("at", "date", nullable=False), StoredColumn("id", "int")),
+        partitions=RangePartitions("at", "day", ahead=0, on_demand=False),
+    )
+    catalogue = door.assembly.catalogue
+    catalogue.create_table(definition)
+    there = partition_of(time.time_ns() // 1_000_000 + 5 * 86_400_000, "day")
+    day = f"{there.name[1:5]}-{there.name[5:7]}-{there.name[7:]}"
+
+    def body() -> Iterator[bytes]:
+        yield b"#" * 10 + b"\n"
+        _until(lambda: state(door, label) == "PREPARE")
+        catalogue.add_partition(
+            "web", "made_meanwhile", AddPartition(there.name, there.start_ms, there.end_ms)
+        )
+        yield f"{day},7\n".encode()
+
+    answer = put(door, body(), "made_meanwhile", label=label, skip_lines="1")
+    assert (answer["Status"], answer["NumberLoadedRows"]) == ("Success", 1)
+    assert [row["id"] for row in door.rows("web", "made_meanwhile")] == [7]
 
 
 def test_an_error_file_has_no_name_to_be_guessed(door: LoadDoor) -> None:

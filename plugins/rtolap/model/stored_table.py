@@ -52,13 +52,15 @@ class StoredColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class RangePartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One partition per calendar unit (UTC) of `column`; `ahead` future ones exist already.
 
-    `retention_ms`: how long after its end a partition is kept; None keeps it.
+    `retention_ms`: how long after its end a partition is kept; None keeps it. `on_demand`: loads make the
+    partitions that their rows need; else rows without one are refused.
     """
 
     column: str
     unit: PartitionUnit = "day"
     ahead: int = 3
     retention_ms: int | None = None
+    on_demand: bool = True
 
 
 class Buckets(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -33,7 +33,8 @@ def create_table_text(definition: StoredTable, schema: StoredSchema) -> str:
     policy = definition.partitions
     if policy is not None:
         column = schema.by_id(schema.pinned[0]).name
-        text += f"\nAUTO PARTITION BY RANGE (date_trunc(`{column}`, '{policy.unit}')) ()"
+        by = f"date_trunc(`{column}`, '{policy.unit}')" if policy.on_demand else f"`{column}`"
+        text += f"\n{'AUTO ' if policy.on_demand else ''}PARTITION BY RANGE ({by}) ()"
     hashed = _bucket_columns(definition, schema)
     if hashed:
         text += f"\nDISTRIBUTED BY HASH({_names(hashed)}) BUCKETS {definition.buckets.count}"

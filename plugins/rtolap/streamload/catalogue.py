@@ -12,36 +12,28 @@ replicas. Nothing is remembered beside the ledger.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from rtolap.base.errors import CommitConflict, DefinitionError, NotYet, Refused
+from rtolap.base.errors import CommitConflict, DefinitionError, Refused
 from rtolap.ledger import partitions as partition_rows
 from rtolap.ledger import tables as rows
 from rtolap.ledger import tablet_debts as debts
 from rtolap.ledger.database import Connection, Ledger
 from rtolap.ledger.records import Replica, StoredTableRow, TabletDebt
-from rtolap.model.stored_partitions import PartitionRange, partition_of, to_create, to_drop
+from rtolap.model.stored_partitions import PartitionRange
 from rtolap.model.stored_schema import StoredSchema, initial_schema
 from rtolap.model.stored_table import StoredTable
 from rtolap.model.validate_stored_table import validate_stored_table
 from rtolap.streamload.column_changes import changed
 from rtolap.streamload.mastership import Mastership
+from rtolap.streamload.partitions import Partitions
 from rtolap.streamload.placement import REPLICATION
-from rtolap.streamload.table_writes import (
-    add_partitions,
-    check_wanted,
-    end_partition,
-    end_table,
-    first_partitions,
-)
+from rtolap.streamload.table_writes import end_table, first_partitions
 from rtolap.streamload.tablet_hosts import TabletHosts
 from rtolap.streamload.telling import Telling
-from rtolap.wire.stored_tables import ColumnChange, TableInfo
-
-log = logging.getLogger(__name__)
+from rtolap.wire.stored_tables import AddPartition, ColumnChange, TableInfo
 
 RESERVED = ("rtolap", "information_schema")  # SQL has cubes and lookups in the one, itself in the other
 
@@ -85,8 +77,7 @@ class Catalogue:
         self._ledger = ledger
         self._mastership = mastership
         self._telling = Telling(ledger, mastership, hosts)
-        self._nodes = nodes
-        self._replication = replication
+        self.partitions = Partitions(ledger, mastership, self._telling, nodes, replication)
 
     # What is there
 
@@ -127,7 +118,7 @@ class Catalogue:
                     )
                 return False
             table = rows.insert(connection, definition, initial_schema(definition), now_ms)
-            self._add(connection, table, first_partitions(definition, now_ms))
+            self.partitions.place(connection, table, first_partitions(definition, now_ms))
             return True
 
         what = f"create table {definition.qualified_name}"
@@ -177,7 +168,7 @@ class Catalogue:
             table = rows.get(connection, db, name)
             end_table(connection, table)
             anew = rows.insert(connection, table.definition, table.schema, now_ms)
-            self._add(connection, anew, first_partitions(table.definition, now_ms))
+            self.partitions.place(connection, anew, first_partitions(table.definition, now_ms))
             return table.table_id
 
         self._telling.of_table(self._ledger.write(f"truncate table {db}.{name}", int, work))
@@ -186,90 +177,28 @@ class Catalogue:
         return entry.info
 
     def ensure_partitions(self, db: str, name: str, instants_ms: Collection[int]) -> TableEntry:
-        """The partitions that these instants are in exist; the table as it is then.
+        """The partitions that these instants are in exist, if its loads make any; the table as it is then.
 
-        Raises NotFound; Refused for an instant whose partition retention would drop at once, or for too many
-        of them in one load; NotYet while one of that name is still being dropped.
+        Raises as `Partitions.ensure`.
         """
-        definition = self.table(db, name).definition
-        policy = definition.partitions
-        if policy is not None:
-            wanted = sorted({partition_of(instant_ms, policy.unit) for instant_ms in instants_ms})
-            self._make_partitions(db, name, lambda now_ms, existing: wanted)
+        policy = self.table(db, name).definition.partitions
+        if policy is not None and policy.on_demand:
+            self.partitions.ensure(db, name, instants_ms)
         return self.table(db, name)
 
-    def create_ahead(self, db: str, name: str) -> int:
-        """Make the partitions of the present and of the near future; how many were missing."""
-        policy = self.table(db, name).definition.partitions
-        if policy is None:
-            return 0
-        return self._make_partitions(db, name, lambda now_ms, existing: to_create(policy, now_ms, existing))
+    def add_partition(self, db: str, name: str, asked: AddPartition) -> TableInfo:
+        """Raises as `Partitions.add`."""
+        self.partitions.add(db, name, asked)
+        return self.table(db, name).info
 
-    def drop_old(self, db: str, name: str) -> int:
-        """Drop the partitions that retention has passed; how many. One that a load still runs into stays."""
-
-        def work(connection: Connection) -> int:
-            now_ms = self._mastership.fence(connection)
-            table = rows.get(connection, db, name)
-            policy = table.definition.partitions
-            if policy is None:
-                return 0
-            dropped = 0
-            for part in to_drop(policy, now_ms, rows.ranges(connection, table)):
-                try:
-                    end_partition(connection, table, part)
-                    dropped += 1
-                except NotYet as error:
-                    log.info("partition %s outlives its retention: %s", part.name, error)
-            return dropped
-
-        dropped = self._ledger.write(f"drop old partitions of {db}.{name}", int, work)
-        if dropped:
-            self._telling.everything()
-        return dropped
+    def drop_partition(self, db: str, name: str, partition: str, *, if_exists: bool = False) -> TableInfo:
+        """Raises as `Partitions.drop`."""
+        self.partitions.drop(db, name, partition, if_exists=if_exists)
+        return self.table(db, name).info
 
     def settle(self) -> int:
         """Tell nodes what they have missed; how much of it was told."""
         return self._telling.everything()
-
-    # How
-
-    def _make_partitions(
-        self,
-        db: str,
-        name: str,
-        wanted: Callable[[int, Sequence[PartitionRange]], Sequence[PartitionRange]],
-    ) -> int:
-        """wanted: (now, those there are) -> those there should be as well."""
-
-        def work(connection: Connection) -> tuple[int, int]:
-            now_ms = self._mastership.fence(connection)
-            table = rows.get(connection, db, name)
-            existing = rows.ranges(connection, table)
-            known = {part.start_ms for part in existing}
-            missing = [part for part in wanted(now_ms, existing) if part.start_ms not in known]
-            check_wanted(table, missing, now_ms)
-            being_dropped = {
-                debt.part for debt in debts.of_table(connection, table.table_id) if debt.kind == "drop"
-            }
-            for part in missing:
-                if part.name in being_dropped:
-                    raise NotYet(f"partition {part.name} of {db}.{name} is still being dropped")
-            self._add(connection, table, missing)
-            return table.table_id, len(missing)
-
-        what = f"create partitions of {db}.{name}"
-        try:
-            table_id, made = self._ledger.write(what, tuple[int, int], work)
-        except CommitConflict:  # somebody else was the first
-            table_id, made = self._ledger.write(what, tuple[int, int], work)
-        if made:
-            self._telling.of_table(table_id)
-        return made
-
-    def _add(self, connection: Connection, table: StoredTableRow, parts: Sequence[PartitionRange]) -> None:
-        nodes = self._nodes(connection) if parts else ()
-        add_partitions(connection, table, parts, nodes, self._replication)
 
 
 def _entry(connection: Connection, db: str, name: str) -> TableEntry:

@@ -119,10 +119,12 @@ class Distribution:
         return self._routing.split(rows)
 
     def _kept(self, absent: tuple[PartitionRange, ...]) -> tuple[PartitionRange, ...]:
-        """Those that retention would not drop at once."""
+        """Those that it is worth looking for: retention would not drop them at once."""
         policy = self._table.definition.partitions
         if policy is None or not absent:
             return ()
+        if not policy.on_demand:
+            return absent  # somebody may have made them since this load began
         over = set(to_drop(policy, time.time_ns() // 1_000_000, absent))
         return tuple(part for part in absent if part not in over)
 
@@ -133,6 +135,9 @@ class Distribution:
     def _reason(self) -> str:
         if self._only:
             return "no partition for this tuple among those of the header partitions"
+        policy = self._table.definition.partitions
+        if policy is not None and not policy.on_demand:
+            return "no partition for this tuple: none is there for its time, and loads make none"
         return "no partition for this tuple: its time is null, or retention has passed it"
 
 

@@ -19,6 +19,7 @@ from rtolap.streamload.read_views import ReadViews
 from rtolap.streamload.transactions import TransactionManager
 from rtolap.wire.stored_tables import (
     API,
+    AddPartition,
     ChangeColumns,
     CreateTable,
     ReadViewRequest,
@@ -66,6 +67,15 @@ def tables_router(catalogue: Catalogue, views: ReadViews, manager: TransactionMa
     @router.get("/stored-tables/{db}/{table}/partitions")
     def partitions(db: str, table: str) -> Response:
         return _json(views.partitions(TableName(db, table)))
+
+    @router.post("/stored-tables/{db}/{table}/partitions")
+    async def add_partition(db: str, table: str, request: Request) -> Response:
+        body = await _body(request, AddPartition)
+        return _json(await run_in_threadpool(catalogue.add_partition, db, table, body))
+
+    @router.delete("/stored-tables/{db}/{table}/partitions/{partition}")
+    def drop_partition(db: str, table: str, partition: str, if_exists: bool = False) -> Response:
+        return _json(catalogue.drop_partition(db, table, partition, if_exists=if_exists))
 
     @router.post("/read-views")
     async def read_view(request: Request) -> Response:

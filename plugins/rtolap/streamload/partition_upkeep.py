@@ -23,8 +23,8 @@ class PartitionUpkeep:
             if table.definition.partitions is None:
                 continue
             try:
-                made += self._catalogue.create_ahead(table.db, table.name)
-                dropped += self._catalogue.drop_old(table.db, table.name)
+                made += self._catalogue.partitions.create_ahead(table.db, table.name)
+                dropped += self._catalogue.partitions.drop_old(table.db, table.name)
             except NotLeader:
                 raise
             except RtolapError as error:  # tried again with the next round

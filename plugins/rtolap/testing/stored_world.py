@@ -31,6 +31,7 @@ from rtolap.tablet.routing import Routing
 from rtolap.tablet.tablet import Tablet
 from rtolap.wire.storage import ScanRequest, TabletId
 from rtolap.wire.stored_tables import (
+    AddPartition,
     ColumnChange,
     PartitionInfo,
     ReadView,
@@ -138,6 +139,12 @@ class LocalSource:
 
     def truncate(self, name: TableName) -> TableInfo:
         return self._catalogue.truncate(name.db, name.name)
+
+    def add_partition(self, name: TableName, asked: AddPartition) -> TableInfo:
+        return self._catalogue.add_partition(name.db, name.name, asked)
+
+    def drop_partition(self, name: TableName, partition: str, *, if_exists: bool = False) -> TableInfo:
+        return self._catalogue.drop_partition(name.db, name.name, partition, if_exists=if_exists)
 
     def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:
         return self._views.partitions(name)

@@ -7,6 +7,8 @@
     POST   /stored-tables/{db}/{table}/columns         ChangeColumns -> TableInfo
     POST   /stored-tables/{db}/{table}/truncate        TableInfo
     GET    /stored-tables/{db}/{table}/partitions      PartitionInfo of all
+    POST   /stored-tables/{db}/{table}/partitions      AddPartition -> TableInfo
+    DELETE /stored-tables/{db}/{table}/partitions/{partition}[?if_exists=true]     TableInfo
     POST   /read-views             ReadViewRequest     ReadView
     GET    /transactions/{db}/{label}                  TransactionInfo
 
@@ -85,6 +87,17 @@ class ChangeColumns(msgspec.Struct, frozen=True):
     """All of them, in order, or none."""
 
     changes: tuple[ColumnChange, ...]
+
+
+class AddPartition(msgspec.Struct, frozen=True):
+    """One more partition, `[start_ms, end_ms)` since the epoch in UTC: one unit of the table, under the name
+    that it has for it. None: it begins where the last one below it ends. `if_not_exists`: one of that name
+    that is there stays."""
+
+    name: str
+    start_ms: int | None
+    end_ms: int
+    if_not_exists: bool = False
 
 
 class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):

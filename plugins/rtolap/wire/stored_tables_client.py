@@ -23,6 +23,7 @@ from rtolap.wire.coordinator_request import PASSING, PAUSE, headers
 from rtolap.wire.leader_finder import LeaderFinder
 from rtolap.wire.stored_tables import (
     API,
+    AddPartition,
     ChangeColumns,
     ColumnChange,
     CreateTable,
@@ -89,6 +90,15 @@ class StoredTablesClient(Closing):
 
     def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:
         return self._send("GET", _path(name) + "/partitions", tuple[PartitionInfo, ...])
+
+    def add_partition(self, name: TableName, asked: AddPartition) -> TableInfo:
+        """Raises NotFound, DefinitionError, Refused, NotYet."""
+        return self._send("POST", _path(name) + "/partitions", TableInfo, asked)
+
+    def drop_partition(self, name: TableName, partition: str, *, if_exists: bool = False) -> TableInfo:
+        """Raises NotFound, DefinitionError, NotYet."""
+        path = f"{_path(name)}/partitions/{quote(partition, safe='')}"
+        return self._send("DELETE", path + ("?if_exists=true" if if_exists else ""), TableInfo)
 
     def read_view(self, names: Sequence[TableName]) -> ReadView:
         """Raises NotFound."""

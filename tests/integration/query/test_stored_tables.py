@@ -42,6 +42,7 @@ def bitmap(*values: int) -> bytes:
     return image_of_bitmap(BitMap64(values))
 
 
+THE_13TH = "values [('2023-11-13'), ('2023-11-14'))"
 VISITS = [
     {"page": "a", "seen": MONDAY, "hits": 2, "who": hll("x", "y"), "ids": bitmap(1, 2)},
     {"page": "a", "seen": MONDAY, "hits": 3, "who": hll("y", "z"), "ids": bitmap(2, 3)},
@@ -146,6 +147,29 @@ def test_what_show_create_table_says_makes_the_table(connection: pymysql.connect
     ask(connection, "drop table shop.copied")
 
 
+def test_partitions_are_added_and_dropped(connection: pymysql.connections.Connection) -> None:
+    ask(
+        connection,
+        "create table shop.made (at datetime not null) partition by range(at) () "
+        "properties ('dynamic_partition.time_unit' = 'DAY', 'dynamic_partition.end' = '0')",
+    )
+    add = (
+        "alter table shop.made add partition if not exists p20231117 "
+        'values [("2023-11-17 00:00:00"), ("2023-11-18 00:00:00")) ("replication_num" = "1")'
+    )
+    for _ in range(2):
+        ask(connection, add)
+        assert "replication_num has no effect" in str(ask(connection, "show warnings"))
+    ask(connection, "alter table shop.made add partition p20231118 values less than ('2023-11-19')")
+    names = [name for name, *_ in ask(connection, "show partitions from shop.made")]
+    assert names == ["p20231114", "p20231117", "p20231118"]
+    for _ in range(2):
+        ask(connection, "alter table shop.made drop partition if exists p20231117")
+    names = [name for name, *_ in ask(connection, "show partitions from shop.made")]
+    assert names == ["p20231114", "p20231118"]
+    ask(connection, "drop table shop.made")
+
+
 def test_a_database_is_chosen(stored_doors: Doors, connection: pymysql.connections.Connection) -> None:
     with closing(stored_doors.connect(user=DEFINING_USER, database="shop")) as here:
         assert ask(here, "select count(*) from visits") == [(3,)]
@@ -197,6 +221,13 @@ def test_a_statement_without_effect_in_part_says_so(connection: pymysql.connecti
         ("drop table shop.nope", 1146, "unknown table"),
         ("alter table shop.visits drop column page", 1105, "cannot be dropped"),
         ("alter table shop.visits drop column nope", 1146, "no column nope"),
+        ("alter table shop.visits add partition p20231113 values less than ('2023-11-14')", 1105, "no lower"),
+        (f"alter table shop.visits add partition p20231113 {THE_13TH}", 1517, "is there already"),
+        (f"alter table shop.visits add partition p13 {THE_13TH}", 1105, "expected p20231113"),
+        ("alter table shop.visits add partition p values [('2023-11-13'), ('2023-11-15'))", 1105, "one day"),
+        ("alter table shop.visits drop partition p20300101", 1507, "no partition p20300101"),
+        ("alter table shop.nope drop partition p20300101", 1146, "unknown table"),
+        ("alter table rtolap.flights drop partition if exists p", 1235, "unsupported"),
         ("show partitions from rtolap.flights", 1105, "has no partitions"),
         ("insert into shop.visits values (1)", 1235, "unsupported"),
     ],

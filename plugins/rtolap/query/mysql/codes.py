@@ -77,8 +77,12 @@ def error_code(error: RtolapError) -> tuple[int, str]:
             return 1142, "42000"
         case NotYet():
             return 1205, "HY000"
+        case Refused() if text.startswith("partition") and "is there already" in text:
+            return 1517, "HY000"
         case Refused() if "is there already" in text:
             return 1050, "42S01"
+        case NotFound() if text.startswith("no partition"):
+            return 1507, "HY000"
         case NotFound():
             return 1146, "42S02"
         case Unavailable() if "too many" in text:
@@ -87,6 +91,6 @@ def error_code(error: RtolapError) -> tuple[int, str]:
             return 1205, "HY000"
         case Corrupted():
             return 1194, "HY000"
-        case Refused():
+        case Refused() if text.startswith("packet too large"):
             return 1153, "08S01"
     return 1105, "HY000"

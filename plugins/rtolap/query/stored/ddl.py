@@ -1,4 +1,4 @@
-"""CREATE, DROP, ALTER and TRUNCATE TABLE as values. Pure.
+"""CREATE, DROP, ALTER and TRUNCATE TABLE as values, partitions among them. Pure.
 
 Doris' grammar, as far as stored tables have a meaning for it; anything else is refused by name.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from rtolap.base.errors import QueryError
 from rtolap.model.stored_table import StoredTable
 from rtolap.query.stored.ddl_columns import column
+from rtolap.query.stored.ddl_partitions import AddTablePartition, DropTablePartition, partition_change
 from rtolap.query.stored.ddl_table import create_table
 from rtolap.query.stored.words import Words
 from rtolap.wire.stored_tables import AddColumn, ColumnChange, DropColumn, RenameColumn, TableName
@@ -44,7 +45,7 @@ class TruncateTable:
     name: TableName
 
 
-Definition = CreateTable | DropTable | AlterTable | TruncateTable
+Definition = CreateTable | DropTable | AlterTable | AddTablePartition | DropTablePartition | TruncateTable
 
 
 def parse_ddl(sql: str, database: str | None) -> Definition | None:
@@ -71,6 +72,8 @@ def parse_ddl(sql: str, database: str | None) -> Definition | None:
         return TruncateTable(name)
     if words.take("ALTER", "TABLE"):
         name = _table(words, database)
+        if (of_partition := partition_change(words, name)) is not None:
+            return of_partition
         changes = [*_changes(words)]
         while words.take(","):
             changes += _changes(words)
@@ -110,4 +113,4 @@ def _changes(words: Words) -> list[ColumnChange]:
         old = words.name("the name of a column")
         words.take("TO")
         return [RenameColumn(old, words.name("the new name of the column"))]
-    raise words.unsupported("ADD COLUMN, DROP COLUMN or RENAME COLUMN")
+    raise words.unsupported("ADD or DROP of COLUMN or PARTITION, or RENAME COLUMN")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -70,10 +71,7 @@ def create_table(words: Words, name: TableName) -> tuple[StoredTable, tuple[str,
     sequence = _sequence_column(clauses)
     delete_sign = _taken(clauses, "enable_batch_delete_by_default")
     partitions = _partitions(clauses)
-    for key, value in clauses.properties.items():
-        if key not in _NOTED:
-            raise QueryError(f"unsupported property {key!r} of table {name}", found=repr(value))
-        clauses.notes.append(f"{key} has no effect: {_NOTED[key]}")
+    clauses.notes += notes_on(clauses.properties, f"table {name}")
     table = StoredTable(
         database=name.db,
         name=name.name,
@@ -86,6 +84,14 @@ def create_table(words: Words, name: TableName) -> tuple[StoredTable, tuple[str,
         buckets=clauses.buckets,
     )
     return table, tuple(clauses.notes)
+
+
+def notes_on(found: Mapping[str, str], what: str) -> list[str]:
+    """Of properties that may be said and have no effect. Raises QueryError for any other."""
+    for key, value in found.items():
+        if key not in _NOTED:
+            raise QueryError(f"unsupported property {key!r} of {what}", found=repr(value))
+    return [f"{key} has no effect: {_NOTED[key]}" for key in found]
 
 
 def _columns(words: Words) -> tuple[tuple[StoredColumn, ...], tuple[str, ...]]:
@@ -120,7 +126,7 @@ def _clause(words: Words, clauses: _Clauses) -> None:
     elif words.take("DISTRIBUTED", "BY"):
         clauses.buckets = _distributed(words, clauses)
     elif words.take("PROPERTIES"):
-        clauses.properties.update(_properties(words))
+        clauses.properties.update(properties(words))
     else:
         raise words.unsupported("a key, PARTITION BY RANGE, DISTRIBUTED BY or PROPERTIES")
 
@@ -162,7 +168,8 @@ def _distributed(words: Words, clauses: _Clauses) -> Buckets:
     return Buckets(count, columns)
 
 
-def _properties(words: Words) -> dict[str, str]:
+def properties(words: Words) -> dict[str, str]:
+    """`('key' = 'value', …)`, keys in lower case."""
     words.expect("(")
     found: dict[str, str] = {}
     while True:
@@ -203,8 +210,14 @@ def _partitions(clauses: _Clauses) -> RangePartitions | None:
         except DefinitionError as error:
             raise QueryError(f"property rtolap.retention: {error}") from error
     default_ahead = 0 if clauses.is_auto else 3
+    history = clauses.properties.get(f"{_DYNAMIC}create_history_partition", "false")
     return RangePartitions(
-        clauses.partition_column, unit, default_ahead if ahead is None else ahead, retention_ms
+        clauses.partition_column,
+        unit,
+        default_ahead if ahead is None else ahead,
+        retention_ms,
+        # loads make those of the past that they need, as they do all others
+        on_demand=clauses.is_auto or _boolean(f"{_DYNAMIC}create_history_partition", history),
     )
 
 

@@ -5,7 +5,14 @@ from __future__ import annotations
 from rtolap.base.errors import NotFound, QueryError
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
 from rtolap.query.cluster import Cluster
-from rtolap.query.stored.ddl import AlterTable, CreateTable, Definition, DropTable, TruncateTable
+from rtolap.query.stored.ddl import (
+    AlterTable,
+    CreateTable,
+    Definition,
+    DropTable,
+    TruncateTable,
+)
+from rtolap.query.stored.ddl_partitions import AddTablePartition, DropTablePartition
 from rtolap.query.stored.source import StoredSource
 from rtolap.wire.stored_tables import PartitionInfo, TableName, TransactionInfo
 
@@ -32,6 +39,13 @@ class StoredDefinitions:
                 case AlterTable(name=name, changes=changes):
                     _check_database(name.db)
                     self._source.change_columns(name, changes)
+                case AddTablePartition(name=name, partition=asked):
+                    _check_database(name.db)
+                    self._source.add_partition(name, asked)
+                    notes = statement.notes
+                case DropTablePartition(name=name, partition=partition):
+                    _check_database(name.db)
+                    self._source.drop_partition(name, partition, if_exists=statement.if_exists)
                 case TruncateTable(name=name):
                     _check_database(name.db)
                     self._source.truncate(name)

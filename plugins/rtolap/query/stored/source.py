@@ -11,6 +11,7 @@ from rtolap.model.stored_table import StoredTable
 from rtolap.wire.storage import ScanRequest
 from rtolap.wire.storage_client import BatchStream, StorageClients
 from rtolap.wire.stored_tables import (
+    AddPartition,
     ColumnChange,
     PartitionInfo,
     ReadView,
@@ -43,6 +44,10 @@ class StoredSource(Protocol):
     def change_columns(self, name: TableName, changes: Sequence[ColumnChange]) -> TableInfo: ...
 
     def truncate(self, name: TableName) -> TableInfo: ...
+
+    def add_partition(self, name: TableName, asked: AddPartition) -> TableInfo: ...
+
+    def drop_partition(self, name: TableName, partition: str, *, if_exists: bool = False) -> TableInfo: ...
 
     def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]: ...
 
@@ -88,6 +93,12 @@ class NoSource:
         raise _unconfigured()
 
     def truncate(self, name: TableName) -> TableInfo:
+        raise _unconfigured()
+
+    def add_partition(self, name: TableName, asked: AddPartition) -> TableInfo:
+        raise _unconfigured()
+
+    def drop_partition(self, name: TableName, partition: str, *, if_exists: bool = False) -> TableInfo:
         raise _unconfigured()
 
     def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:

@@ -1,0 +1,162 @@
+"""Partitions of stored tables: made ahead, on demand and when asked for; dropped behind, and when asked for.
+
+Of the catalogue, which says what is there: each change is one write of the ledger, then nodes are told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+
+from rtolap.base.errors import CommitConflict, NotFound, NotYet, Refused
+from rtolap.ledger import tables as rows
+from rtolap.ledger import tablet_debts as debts
+from rtolap.ledger.database import Connection, Ledger
+from rtolap.ledger.records import StoredTableRow
+from rtolap.model.stored_partitions import PartitionRange, partition_of, to_create, to_drop
+from rtolap.streamload.mastership import Mastership
+from rtolap.streamload.partition_changes import asked_partition, named_partition
+from rtolap.streamload.table_writes import add_partitions, check_wanted, end_partition
+from rtolap.streamload.telling import Telling
+from rtolap.wire.stored_tables import AddPartition
+
+log = logging.getLogger(__name__)
+
+# (the table, now, its partitions) -> those there should be as well
+Wanted = Callable[[StoredTableRow, int, Sequence[PartitionRange]], Sequence[PartitionRange]]
+
+
+class Partitions:
+    """All calls are thread-safe, and raise NotLeader where somebody else is master.
+
+    `nodes`: the names of the storage nodes that new tablets may go to, read with the given connection.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        mastership: Mastership,
+        telling: Telling,
+        nodes: Callable[[Connection], Collection[str]],
+        replication: int,
+    ) -> None:
+        self._ledger = ledger
+        self._mastership = mastership
+        self._telling = telling
+        self._nodes = nodes
+        self._replication = replication
+
+    def ensure(self, db: str, name: str, instants_ms: Collection[int]) -> int:
+        """The partitions that these instants are in exist, if the table's loads make any; how many were
+        missing.
+
+        Raises NotFound; Refused for an instant whose partition retention would drop at once, or for too many
+        of them in one load; NotYet while one of that name is still being dropped.
+        """
+
+        def wanted(
+            table: StoredTableRow, now_ms: int, existing: Sequence[PartitionRange]
+        ) -> list[PartitionRange]:
+            policy = table.definition.partitions
+            if policy is None or not policy.on_demand:
+                return []
+            return sorted({partition_of(instant_ms, policy.unit) for instant_ms in instants_ms})
+
+        return self._make(db, name, wanted)
+
+    def create_ahead(self, db: str, name: str) -> int:
+        """Make the partitions of the present and of the near future; how many were missing."""
+
+        def wanted(
+            table: StoredTableRow, now_ms: int, existing: Sequence[PartitionRange]
+        ) -> tuple[PartitionRange, ...]:
+            policy = table.definition.partitions
+            return () if policy is None else to_create(policy, now_ms, existing)
+
+        return self._make(db, name, wanted)
+
+    def add(self, db: str, name: str, asked: AddPartition) -> None:
+        """Raises as `asked_partition` and `ensure`; Refused where it is there already and may not be."""
+
+        def wanted(
+            table: StoredTableRow, now_ms: int, existing: Sequence[PartitionRange]
+        ) -> list[PartitionRange]:
+            known = {part.name for part in existing}
+            if asked.name in known and asked.if_not_exists:
+                return []
+            found = asked_partition(table.definition, existing, asked)
+            if found.name in known:
+                raise Refused(f"partition {found.name} of {db}.{name} is there already")
+            return [found]
+
+        self._make(db, name, wanted)
+
+    def drop(self, db: str, name: str, partition: str, *, if_exists: bool = False) -> None:
+        """With its rows. Raises NotFound and DefinitionError; NotYet while a load that wrote to it runs."""
+
+        def work(connection: Connection) -> int:
+            self._mastership.fence(connection)
+            table = rows.get(connection, db, name)
+            existing = rows.ranges(connection, table)
+            try:
+                end_partition(connection, table, named_partition(table.definition, existing, partition))
+            except NotFound:
+                if not if_exists:
+                    raise
+            return table.table_id
+
+        self._telling.of_table(self._ledger.write(f"drop partition {partition} of {db}.{name}", int, work))
+
+    def drop_old(self, db: str, name: str) -> int:
+        """Drop the partitions that retention has passed; how many. One that a load still runs into stays."""
+
+        def work(connection: Connection) -> int:
+            now_ms = self._mastership.fence(connection)
+            table = rows.get(connection, db, name)
+            policy = table.definition.partitions
+            if policy is None:
+                return 0
+            dropped = 0
+            for part in to_drop(policy, now_ms, rows.ranges(connection, table)):
+                try:
+                    end_partition(connection, table, part)
+                    dropped += 1
+                except NotYet as error:
+                    log.info("partition %s outlives its retention: %s", part.name, error)
+            return dropped
+
+        dropped = self._ledger.write(f"drop old partitions of {db}.{name}", int, work)
+        if dropped:
+            self._telling.everything()
+        return dropped
+
+    def place(self, connection: Connection, table: StoredTableRow, parts: Sequence[PartitionRange]) -> None:
+        """Within a write of the caller's. Unavailable without a node to place them on."""
+        nodes = self._nodes(connection) if parts else ()
+        add_partitions(connection, table, parts, nodes, self._replication)
+
+    def _make(self, db: str, name: str, wanted: Wanted) -> int:
+        def work(connection: Connection) -> tuple[int, int]:
+            now_ms = self._mastership.fence(connection)
+            table = rows.get(connection, db, name)
+            existing = rows.ranges(connection, table)
+            known = {part.start_ms for part in existing}
+            missing = [part for part in wanted(table, now_ms, existing) if part.start_ms not in known]
+            check_wanted(table, missing, now_ms)
+            being_dropped = {
+                debt.part for debt in debts.of_table(connection, table.table_id) if debt.kind == "drop"
+            }
+            for part in missing:
+                if part.name in being_dropped:
+                    raise NotYet(f"partition {part.name} of {db}.{name} is still being dropped")
+            self.place(connection, table, missing)
+            return table.table_id, len(missing)
+
+        what = f"create partitions of {db}.{name}"
+        try:
+            table_id, made = self._ledger.write(what, tuple[int, int], work)
+        except CommitConflict:  # somebody else was the first
+            table_id, made = self._ledger.write(what, tuple[int, int], work)
+        if made:
+            self._telling.of_table(table_id)
+        return made
