@@ -23,6 +23,7 @@ _REQUEST_TIMEOUT_S = 15.0
 _NEW_PARTITION_WAIT_S = 5.0
 _LEADER_WAIT_S = 15.0  # a topic that was created a moment ago has no leader yet
 _LEADER_RETRY_S = 0.2
+_UNKNOWN = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError.UNKNOWN_TOPIC_OR_PART)
 
 
 class KafkaProducer:
@@ -101,12 +102,21 @@ class KafkaProducer:
                     ) from error
                 self._producer.poll(0.1)
             except KafkaException as error:
-                # A partition that was added a moment ago is not in the cached metadata yet.
-                is_new = error.args[0].code() == KafkaError._UNKNOWN_PARTITION
-                if not is_new or time.monotonic() > started + _NEW_PARTITION_WAIT_S:
+                late = time.monotonic() > started + _NEW_PARTITION_WAIT_S
+                if late or not self._may_be_new(topic, error.args[0].code()):
                     raise translated("produce to", topic, error) from error
-                self._producer.list_topics(topic, timeout=_NEW_PARTITION_WAIT_S)
                 self._producer.poll(0.05)
+
+    def _may_be_new(self, topic: str, code: int) -> bool:
+        """Whether the cached metadata was too old: it knows no partition, and no topic, that was made a
+        moment ago. It is read anew."""
+        if code not in _UNKNOWN:
+            return False
+        try:
+            found = self._producer.list_topics(topic, timeout=_NEW_PARTITION_WAIT_S).topics.get(topic)
+        except KafkaException as error:
+            raise translated("produce to", topic, error) from error
+        return found is not None and found.error is None
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

@@ -265,6 +265,15 @@ class StreamContract:
         with pytest.raises(NotFound):
             world.produce(0, b"a")
 
+    def test_a_topic_that_was_missing_takes_records_as_soon_as_it_is_made(self, world: World) -> None:
+        with pytest.raises(NotFound):
+            world.produce(0, b"a")
+        world.admin.create_topic(world.topic, 1)
+        world.produce(0, b"b")
+        consumer = world.consumer(world.topic)
+        consumer.assign({0: 0})
+        assert read(consumer, 1) == {0: [(0, b"b")]}
+
     def test_a_batch_ends_where_its_bytes_end(self, world: World) -> None:
         world.admin.create_topic(world.topic, 1)
         count, group = 12_500, 10_000
