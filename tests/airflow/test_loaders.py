@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import time
 from collections.abc import Iterator
@@ -30,11 +29,13 @@ from rtolap.base.metrics import Metrics
 from rtolap.cli import main
 from rtolap.loader.http import make_app
 from rtolap.stack.ports import free_port
-from rtolap.testing.agent_harness import RunningAgent, running_agent
+from rtolap.testing.agent_harness import RunningAgent
 from rtolap.wire.agent import ProcessSpec, RestartPolicy
 from rtolap.wire.agent_client import AgentClient
 from rtolap.wire.loader import LoaderStatus
 from rtolap.wire.watermark import ApplicationWatermarks, Explanation
+
+pytestmark = pytest.mark.usefixtures("connection")
 
 DAY_MS = 86_400_000
 DAYS_MS = 15_000 * DAY_MS  # some midnight
@@ -78,19 +79,6 @@ class Loader:
     def __exit__(self, *_: object) -> None:
         self._server.should_exit = True
         self._thread.join(15)
-
-
-@pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAgent]:
-    with running_agent(tmp_path_factory.mktemp("agent")) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def connection(agent: RunningAgent, monkeypatch: pytest.MonkeyPatch) -> None:
-    extra = {"agent_url": agent.url, "coordinator_urls": "http://127.0.0.1:1"}
-    value = {"conn_type": "rtolap", "password": agent.token, "extra": extra}
-    monkeypatch.setenv("AIRFLOW_CONN_RTOLAP_DEFAULT", json.dumps(value))
 
 
 @pytest.fixture

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
+from rtolap.agent.commands import Resolver
 from rtolap.airflow.build import SparkBuildOperator
 from rtolap.airflow.hook import RtolapHook
 from rtolap.airflow.process import ManagedProcessOperator
@@ -18,7 +18,7 @@ from rtolap.airflow.receivers import BOUNDS
 from rtolap.airflow.services import ReceiverOperator
 from rtolap.base.errors import DefinitionError, NotYet, Refused
 from rtolap.cli import main
-from rtolap.testing.agent_harness import RunningAgent, running_agent
+from rtolap.testing.agent_harness import RunningAgent
 from rtolap.wire.coordinator import (
     BuildInfo,
     BuildSpec,
@@ -28,6 +28,8 @@ from rtolap.wire.coordinator import (
     SegmentInfo,
 )
 from rtolap.wire.watermark import ApplicationWatermarks, Explanation
+
+pytestmark = pytest.mark.usefixtures("connection")
 
 
 class SparkScript:
@@ -118,16 +120,8 @@ class FakeCoordinator:
 
 
 @pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAgent]:
-    with running_agent(tmp_path_factory.mktemp("agent"), extra={"spark-submit": SPARK}) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def connection(agent: RunningAgent, monkeypatch: pytest.MonkeyPatch) -> None:
-    extra = {"agent_url": agent.url, "coordinator_urls": "http://127.0.0.1:1"}
-    value = {"conn_type": "rtolap", "password": agent.token, "extra": extra}
-    monkeypatch.setenv("AIRFLOW_CONN_RTOLAP_DEFAULT", json.dumps(value))
+def programs() -> Mapping[str, Resolver]:
+    return {"spark-submit": SPARK}
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ import asyncio
 import importlib
 import json
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,12 @@ from rtolap.airflow.triggers.queue import QueueTrigger
 from rtolap.airflow.triggers.watermark import WatermarkTrigger
 from rtolap.airflow.triggers.window import WindowTrigger
 from rtolap.base.errors import Unavailable
-from rtolap.testing.agent_harness import RunningAgent, running_agent
+from rtolap.testing.agent_harness import RunningAgent
 from rtolap.wire.agent import ProcessSpec
 from rtolap.wire.coordinator import Queue, QueueEntry
 from rtolap.wire.watermark import ApplicationWatermarks, Explanation
+
+pytestmark = pytest.mark.usefixtures("connection")
 
 NON_DEFAULT: list[BaseTrigger] = [
     ProcessTrigger(
@@ -62,19 +63,6 @@ NON_DEFAULT: list[BaseTrigger] = [
         rtolap_conn_id="other",
     ),
 ]
-
-
-@pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningAgent]:
-    with running_agent(tmp_path_factory.mktemp("agent")) as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def connection(agent: RunningAgent, monkeypatch: pytest.MonkeyPatch) -> None:
-    extra = {"agent_url": agent.url, "coordinator_urls": "http://127.0.0.1:1"}
-    value = {"conn_type": "rtolap", "password": agent.token, "extra": extra}
-    monkeypatch.setenv("AIRFLOW_CONN_RTOLAP_DEFAULT", json.dumps(value))
 
 
 @pytest.mark.parametrize("trigger", NON_DEFAULT, ids=lambda trigger: type(trigger).__name__)
