@@ -1,10 +1,12 @@
-"""The command that replays seeded runs."""
+"""Seeded runs: the command that replays them, and whether they notice a fault that was put in."""
 
 from __future__ import annotations
 
 import argparse
 from collections import Counter
 from collections.abc import Callable
+
+SEARCHED = 12
 
 
 def replay(description: str | None, run_seed: Callable[[int, int], Counter[str]], steps: int) -> None:
@@ -16,3 +18,17 @@ def replay(description: str | None, run_seed: Callable[[int, int], Counter[str]]
     arguments = parser.parse_args()
     for seed in range(arguments.seed, arguments.seed + arguments.seeds):
         print(seed, dict(run_seed(seed, arguments.steps)), flush=True)
+
+
+def notices(run_seed: Callable[[int], object], first_seed: int, said: str, *, seeds: int = SEARCHED) -> bool:
+    """Does one of so many seeds fail with `said` in its AssertionError? Any other error goes on.
+
+    `first_seed` is known to find the fault; after a change of the run one of the next ones does.
+    """
+    for seed in range(first_seed, first_seed + seeds):
+        try:
+            run_seed(seed)
+        except AssertionError as error:
+            if said in str(error):
+                return True
+    return False
