@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from rtolap.ledger.leases import Lease
 from rtolap.ledger.offsets import OffsetsRecord, OffsetsRecords
+from rtolap.loader.commit import Committer
 from rtolap.loader.states import ACTIONS, Action, Sent
 from rtolap.testing.loader_runs import MODELS, Run, World
 from rtolap.wire.stream_load import LoadState
@@ -32,9 +33,13 @@ def test_each_record_has_its_effect_once_whatever_dies(group: int) -> None:
             raise
         except Exception as error:
             raise AssertionError(f"seed {seed}: {error!r}") from error
-    assert models.keys() == set(MODELS)
-    wanted = ("crash", "answer lost", "request twice", "unacknowledged", "taken over", "partitions added")
-    assert all(counts[what] for what in wanted), f"runs in which little happens prove little: {counts}"
+    runs = models.total()
+    assert len(models) == len(MODELS) or runs < 20
+    wanted = ("crash", "answer lost", "request twice", "came late", "unacknowledged", "taken over",
+              "partitions added")  # fmt: skip
+    assert all(counts[what] >= runs // 20 for what in wanted), (
+        f"runs in which little happens prove little: {counts}"
+    )
 
 
 def each_attempt_has_a_label_of_its_own(patch: pytest.MonkeyPatch) -> None:
@@ -53,11 +58,21 @@ def what_is_under_way_counts_as_loaded(patch: pytest.MonkeyPatch) -> None:
     patch.setitem(ACTIONS, (Sent.LATELY, LoadState.PREPARE), Action.LOADED)
 
 
+def labels_go_back_as_soon_as_their_batches_are_loaded(patch: pytest.MonkeyPatch) -> None:
+    """A request of theirs that is still under way then finds the label unused."""
+
+    def is_ripe(self: Committer, record: OffsetsRecord, now_ms: int) -> bool:
+        return record.loaded
+
+    patch.setattr(Committer, "_is_ripe", is_ripe)
+
+
 @pytest.mark.parametrize(
     ("fault", "first_seed"),
     [
-        (each_attempt_has_a_label_of_its_own, 16),
-        (what_is_under_way_counts_as_loaded, 71),
+        (each_attempt_has_a_label_of_its_own, 1),
+        (what_is_under_way_counts_as_loaded, 43),
+        (labels_go_back_as_soon_as_their_batches_are_loaded, 3),
     ],
 )
 def test_the_runs_notice(

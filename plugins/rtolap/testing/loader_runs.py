@@ -110,7 +110,9 @@ class FaultySink:
         def request() -> LoadAnswer:
             return sink.load(db, table, label, body, options, two_phase=two_phase)
 
-        match run.chance("fails", "under way", "under way", "comes late as well", often=2.0):
+        if run.chance("comes late as well", often=4.0):  # often: it holds nothing up
+            run.later(request)
+        match run.chance("fails", "under way", "under way", often=1.5):
             case "fails":
                 begun = sink.begin(db, table, label, options, two_phase=two_phase)
                 if isinstance(begun, Transaction):
@@ -122,8 +124,6 @@ class FaultySink:
                 if isinstance(begun, Transaction):
                     run.later(lambda: sink.finish(begun, body, options))
                 raise Unavailable("the answer took too long")
-            case "comes late as well":
-                run.later(request)
         return run.around(request)
 
     def commit_label(self, db: str, label: str) -> TwoPhaseAnswer:
@@ -227,7 +227,21 @@ class Run:
 
     def later(self, request: Callable[[], object]) -> None:
         """A request that comes once more, or late; none is under way for longer than its time-out."""
-        self.late.append((self.world.clock.now_ms() + TIMEOUT_MS, request))
+        due_ms = self.world.clock.now_ms() + self.random.randrange(TIMEOUT_MS)
+        self.late.append((due_ms, request))
+
+    def advance_ms(self, by_ms: int) -> None:
+        """What is due meanwhile arrives, each at its moment; a sink that is down does not hear it."""
+        clock = self.world.clock
+        until_ms = clock.now_ms() + by_ms
+        while self.late and min(due_ms for due_ms, _ in self.late) <= until_ms:
+            first = min(range(len(self.late)), key=lambda at: self.late[at][0])
+            due_ms, request = self.late.pop(first)
+            clock.advance_ms(max(0, due_ms - clock.now_ms()))
+            if not self.sink.down:
+                request()
+                self.counts["came late"] += 1
+        clock.advance_ms(until_ms - clock.now_ms())
 
     def around(self, call: Callable[[], T]) -> T:
         fault = self.chance("request lost", "answer lost", "crash before a request", "crash after a request",
@@ -268,8 +282,7 @@ class Run:
             (self.settle, 12),
             (self.commit, 3),
             (self.keep, 3),
-            (self.come_late, 3),
-            (self.pass_time, 4),
+            (self.pass_time, 5),
             (self.kill, 1),
             (self.take_over, 1),
             (self.restart_sink, 2),
@@ -322,18 +335,11 @@ class Run:
 
         self.of_any(one)
 
-    def come_late(self) -> None:
-        if self.late:
-            until_ms, request = self.late.pop(self.random.randrange(len(self.late)))
-            if self.world.clock.now_ms() < until_ms and not self.sink.down:
-                request()
-
     def pass_time(self) -> None:
-        self.world.clock.advance_ms(self.random.choice((500, 2_500, LEASE_MS + 1, TIMEOUT_MS + 1)))
+        self.advance_ms(self.random.choice((500, 2_500, LEASE_MS + 1, TIMEOUT_MS + 1)))
         if self.random.random() < 0.3 and all(record.loaded for record in self._seen()):
             # long enough for a sink that forgets labels by time; what is not loaded would want a person then
-            self.world.clock.advance_ms(self.loader.sink.label_kept_ms + 1)
-            self.late.clear()
+            self.advance_ms(self.loader.sink.label_kept_ms + 1)
             self.sink.forget_labels()
 
     def _seen(self) -> tuple[OffsetsRecord, ...]:
@@ -344,7 +350,7 @@ class Run:
 
     def take_over(self) -> None:
         """Another process takes the job; the one before may go on in the belief that it is its own."""
-        self.world.clock.advance_ms(LEASE_MS + 1)
+        self.advance_ms(LEASE_MS + 1)
         self.processes.reverse()
         self.processes[0] = None
         self.counts["taken over"] += 1
@@ -381,7 +387,7 @@ class Run:
             self.processes[place] = None
         except NotYet:
             self.counts["not yet"] += 1
-            self.world.clock.advance_ms(LEASE_MS // 2)
+            self.advance_ms(LEASE_MS // 2)
         except Stopped as stopped:
             self._report(place, stopped)
         except (Unavailable, CommitUnknown) as error:  # NotLeader among them: it has lost the job
@@ -432,14 +438,13 @@ class Run:
         self.sink.publishes_late = False
         self.sink.abort_running()
         self.sink.publish()
-        while self.late:
-            self.come_late()
-        self.world.clock.advance_ms(LEASE_MS + 1)
+        self.advance_ms(LEASE_MS + 1)
         self.processes = [None, None]
         for _ in range(DRAIN_ROUNDS_MAX):
             self.consume()
             self.settle()
-            self.world.clock.advance_ms(300)
+            self.commit()
+            self.advance_ms(300)
             self.keep()
             if self._is_loaded():
                 break
@@ -459,18 +464,22 @@ class Run:
         )
 
     def judge(self) -> None:
+        """After the last late request has come."""
         where = f"seed {self.seed}, {self.model}"
+        self.advance_ms(TIMEOUT_MS + 1)
         found = answer_of(self.model, self.sink.rows("d", self.job))
         expected = answer_of(self.model, self.produced)
         assert found == expected, (
             f"{where}: the table differs from a recount of the topic\n{found}\n{expected}"
         )
         assert self.kept == self.bad, f"{where}: refused records are kept: {self.kept} for {self.bad}"
-        self.world.clock.advance_ms(TIMEOUT_MS + 1)
         process = self.processes[0]
         assert process is not None
         process.work.ownership.renew()
-        process.work.committer.round(self.world.clock.now_ms())
+        try:
+            process.work.committer.round(self.world.clock.now_ms())
+        except Unavailable as error:
+            raise AssertionError(f"{where}: {error}") from error
         records = self.records.all(self.job)
         assert [record.committed for record in records] == [True], f"{where}: records are left: {records}"
         if self.sink.keeps_labels():
