@@ -1,4 +1,4 @@
-"""TLS of doors: a certificate and its key, read once, checked before anything listens."""
+"""TLS of doors and of their clients: files read once, and checked before anything listens or calls."""
 
 from __future__ import annotations
 
@@ -21,6 +21,16 @@ def load_context(certificate: Path, key: Path) -> ssl.SSLContext:
             found=str(error),
         ) from error
     return context
+
+
+def trust(ca: Path | None) -> ssl.SSLContext:
+    """For a client: whom it trusts. `ca`: PEM of authorities; None: the system's. Raises DefinitionError."""
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except OSError as error:
+        raise DefinitionError(
+            "the file of trusted certificates cannot be used", expected=f"PEM in {ca}", found=str(error)
+        ) from error
 
 
 def _no_password() -> str:

@@ -53,6 +53,7 @@ def serve(
         metrics_port=metrics_port,
         token=settings.token(),
         doors=settings.stream_load_urls(),
+        doors_ca=settings.stream_load_ca,
         settings=StorageSettings(
             load_memory_bytes_max=load_memory_bytes_max,
             loads_max=loads_max,

@@ -22,10 +22,10 @@ _AIRFLOW_HEARTBEAT = {
 }
 
 
-def http_missing(url: str) -> str | None:
+def http_missing(url: str, tls: ssl.SSLContext = _TLS) -> str | None:
     """None when GET answers 200."""
     try:
-        answer = _get(url)
+        answer = _get(url, tls=tls)
     except httpx.HTTPError as error:
         return f"GET {url}: {error or type(error).__name__}"
     return None if answer.status_code == httpx.codes.OK else f"GET {url}: {answer.status_code}"
@@ -86,10 +86,10 @@ def airflow_missing(api_url: str, part: str, started_s: float) -> str | None:
     return None if status == "healthy" else f"{part}: {status}"
 
 
-def storage_missing(nodes_url: str, token: str, address: str) -> str | None:
+def storage_missing(nodes_url: str, token: str, address: str, tls: ssl.SSLContext = _TLS) -> str | None:
     """None when the door at `nodes_url` has had a heartbeat of the storage node at `address`, host:port."""
     try:
-        answer = _get(nodes_url, {"Authorization": f"Bearer {token}"})
+        answer = _get(nodes_url, {"Authorization": f"Bearer {token}"}, tls)
         nodes: list[dict[str, Any]] = answer.raise_for_status().json()
     except (httpx.HTTPError, ValueError) as error:
         return f"GET {nodes_url}: {error or type(error).__name__}"
@@ -98,7 +98,7 @@ def storage_missing(nodes_url: str, token: str, address: str) -> str | None:
     return f"storage node at {address}: no heartbeat yet"
 
 
-def _get(url: str, headers: dict[str, str] | None = None) -> httpx.Response:
+def _get(url: str, headers: dict[str, str] | None = None, tls: ssl.SSLContext = _TLS) -> httpx.Response:
     return httpx.get(
-        url, headers=headers, timeout=_TIMEOUT_S, follow_redirects=False, trust_env=False, verify=_TLS
+        url, headers=headers, timeout=_TIMEOUT_S, follow_redirects=False, trust_env=False, verify=tls
     )

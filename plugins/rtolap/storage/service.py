@@ -42,10 +42,12 @@ class StorageService:
         metrics_port: int,
         token: str,
         doors: tuple[str, ...],
+        doors_ca: Path | None = None,
         settings: StorageSettings | None = None,
     ) -> None:
-        """Recovers all tablets. Raises Refused where another process serves the folder, Unavailable for a
-        port that is taken."""
+        """Recovers all tablets. `doors_ca`: PEM whom to trust for https doors; None: the system's.
+
+        Raises Refused where another process serves the folder, Unavailable for a port that is taken."""
         self._settings = settings or StorageSettings()
         self.drained = True
         with contextlib.ExitStack() as closing:
@@ -58,7 +60,7 @@ class StorageService:
             self.address = f"{host}:{self._server.port}"
             self.metrics = MetricsServer(metrics, host=host, port=metrics_port, token=token)
             closing.callback(self.metrics.close)
-            client = HeartbeatClient(doors, token)
+            client = HeartbeatClient(doors, token, ca=doors_ca)
             closing.callback(client.close)
             self._heartbeats = Heartbeats(
                 lambda beat: client.send(name, beat), self._beat, self._settings.heartbeat_every_s

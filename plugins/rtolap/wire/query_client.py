@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ import httpx
 import msgspec
 
 from rtolap.base.closing import Closing
-from rtolap.base.errors import DefinitionError, RtolapError, Unavailable, from_dict
+from rtolap.base.errors import RtolapError, Unavailable, from_dict
+from rtolap.base.tls import trust
 
 DEADLINE_GRACE_S = 5.0  # the service gives up by itself; its words are better than a broken call
 
@@ -50,7 +50,7 @@ class QueryClient(Closing):
         self.timeout_ms = timeout_ms
         headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
         auth = httpx.BasicAuth(user, password) if user is not None and token is None else None
-        self._http = httpx.Client(headers=headers, auth=auth, verify=_trust(ca_file))
+        self._http = httpx.Client(headers=headers, auth=auth, verify=trust(ca_file))
 
     def query(
         self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = (), *, timeout_ms: int | None = None
@@ -86,17 +86,6 @@ class QueryClient(Closing):
 
     def close(self) -> None:
         self._http.close()
-
-
-def _trust(ca_file: Path | None) -> ssl.SSLContext | bool:
-    if ca_file is None:
-        return True
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:
-        raise DefinitionError(
-            "the file of trusted certificates cannot be used", expected=f"PEM in {ca_file}", found=str(error)
-        ) from error
 
 
 def _error_of(response: httpx.Response) -> RtolapError:

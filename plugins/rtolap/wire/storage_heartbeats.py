@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from urllib.parse import quote
 
 import httpx
 import msgspec
 
 from rtolap.base.errors import RtolapError, Unavailable, from_dict
+from rtolap.base.tls import trust
 from rtolap.wire.storage import Heartbeat, HeartbeatAnswer
 from rtolap.wire.stored_tables import API
 
@@ -16,12 +18,13 @@ TIMEOUT_S = 5.0
 
 
 class HeartbeatClient:
-    """For one thread. `urls`: base URLs of doors; one that answered is asked first the next time."""
+    """For one thread. `urls`: base URLs of doors; one that answered is asked first the next time. `ca`: PEM
+    whom to trust; None: the system's."""
 
-    def __init__(self, urls: Sequence[str], token: str, *, verify: str | bool = True) -> None:
+    def __init__(self, urls: Sequence[str], token: str, *, ca: Path | None = None) -> None:
         self._urls = list(urls)
         self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {token}"}, timeout=TIMEOUT_S, verify=verify
+            headers={"Authorization": f"Bearer {token}"}, timeout=TIMEOUT_S, verify=trust(ca)
         )
 
     def send(self, name: str, beat: Heartbeat) -> HeartbeatAnswer:

@@ -6,7 +6,6 @@ request that was refused is not repeated; all of them may be repeated.
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -17,7 +16,8 @@ import msgspec
 from tenacity import Retrying, stop_after_delay
 
 from rtolap.base.closing import Closing
-from rtolap.base.errors import DefinitionError, RtolapError, Unavailable
+from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.base.tls import trust
 from rtolap.model.stored_table import StoredTable
 from rtolap.wire.coordinator_request import PASSING, PAUSE, headers
 from rtolap.wire.leader_finder import LeaderFinder
@@ -59,7 +59,7 @@ class StoredTablesClient(Closing):
         self._retry_s = retry_s
         timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
         self._http = httpx.Client(
-            headers=headers(token), timeout=timeout, transport=transport, verify=_trust(ca)
+            headers=headers(token), timeout=timeout, transport=transport, verify=trust(ca)
         )
 
     def close(self) -> None:
@@ -134,17 +134,6 @@ class StoredTablesClient(Closing):
             found=failure,
             action="start one with `rtolap stream-load`, or set RTOLAP_STREAM_LOAD_DOORS",
         )
-
-
-def _trust(ca: Path | None) -> ssl.SSLContext:
-    try:
-        return ssl.create_default_context(cafile=ca)
-    except OSError as error:
-        raise DefinitionError(
-            "the certificate of Stream Load doors cannot be checked",
-            expected=f"a readable PEM file {ca}",
-            found=str(error),
-        ) from error
 
 
 def _path(name: TableName) -> str:

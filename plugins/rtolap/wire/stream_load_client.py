@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import ssl
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -22,6 +21,7 @@ from rtolap.base.errors import (
     Unavailable,
     from_dict,
 )
+from rtolap.base.tls import trust
 from rtolap.wire.expect_continue import PutAnswer, put
 from rtolap.wire.stream_load import (
     KEEP_LABEL_HEADER,
@@ -58,7 +58,7 @@ class StreamLoadClient(Closing):
         if not self.urls:
             raise DefinitionError("no address of a Stream Load door", expected="at least one base URL")
         self._first = 0  # the door that answered last
-        self._trust = _trust(ca_file)
+        self._trust = None if ca_file is None else trust(ca_file)
         basic = base64.b64encode(f"{user}:{password}".encode()).decode()
         self._authorization = f"Basic {basic}"
         self._http = httpx.Client(verify=self._trust or True, timeout=ASK_TIMEOUT_S, trust_env=False)
@@ -285,14 +285,3 @@ def _checked(url: str) -> str:
             "not the address of a Stream Load door", expected="http(s)://host:port, no credentials"
         )
     return parts.geturl()
-
-
-def _trust(ca_file: Path | None) -> ssl.SSLContext | None:
-    if ca_file is None:
-        return None
-    try:
-        return ssl.create_default_context(cafile=ca_file)
-    except OSError as error:
-        raise DefinitionError(
-            "the file of trusted certificates cannot be used", expected=f"PEM in {ca_file}", found=str(error)
-        ) from error
