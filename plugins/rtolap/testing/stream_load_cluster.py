@@ -31,7 +31,10 @@ _TIMEOUT_S = 30.0
 
 
 class StreamLoadCluster(Closing):
-    """Each process can be killed and started again by its name: `door-0`, `node-0`, …"""
+    """Each process can be killed and started again by its name: `door-0`, `node-0`, …
+
+    `metrics_urls`: where each shows what it does.
+    """
 
     def __init__(self, folder: Path, ledger: str, password_file: Path | None = None) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,6 +53,7 @@ class StreamLoadCluster(Closing):
         self.processes: dict[str, ManagedProcess] = {}
         self.urls: list[str] = []
         self.body_urls: list[str] = []
+        self.metrics_urls: dict[str, str] = {}
         self.tables: StoredTablesClient
         self._storage = StorageClients(TOKEN)
 
@@ -117,12 +121,24 @@ class StreamLoadCluster(Closing):
             "RTOLAP_STREAM_LOAD_BODY_PORT": str(body_port),
             "RTOLAP_DATA_DIR": str(self.folder / name / "data"),
         }
+        self.metrics_urls[name] = f"http://{HOST}:{port}/metrics"
         arguments = ("stream-load", "serve", "--lease-s", str(LEASE_S), "--publish-timeout-s", "3")
         self._start(name, arguments, env, port, lambda _: http_missing(f"http://{HOST}:{port}/health"))
 
     def _start_node(self, name: str, port: int) -> None:
         env = {"RTOLAP_STORAGE_PORT": str(port), "RTOLAP_DATA_DIR": str(self.folder / name / "data")}
-        arguments = ("storage", "serve", "--name", name, "--drain-s", "1")
+        metrics_port = self._port()
+        self.metrics_urls[name] = f"http://{HOST}:{metrics_port}/metrics"
+        arguments = (
+            "storage",
+            "serve",
+            "--name",
+            name,
+            "--drain-s",
+            "1",
+            "--metrics-port",
+            str(metrics_port),
+        )
 
         def missing(started_s: float) -> str | None:
             said = "no door answers"
