@@ -163,6 +163,22 @@ class AirflowStack:
     def states(self, dag_id: str, run_id: str) -> list[tuple[str, str]]:
         return [(task["task_id"], task["state"]) for task in self.tasks(dag_id, run_id)]
 
+    def asset_events(self, name: str) -> list[dict[str, Any]]:
+        """Of the asset of this name, the oldest first. Airflow's answer is an internal error as long as a run
+        that one of them has started waits for its start."""
+        assets = self.api.get("/api/v2/assets", params={"name_pattern": name}).raise_for_status().json()
+        (asset_id,) = [asset["id"] for asset in assets["assets"] if asset["name"] == name]
+        params = {"asset_id": asset_id, "order_by": "timestamp", "limit": 100}
+
+        def look() -> list[dict[str, Any]] | None:
+            answer = self.api.get("/api/v2/assets/events", params=params)
+            if answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR:
+                return None
+            found: list[dict[str, Any]] = answer.raise_for_status().json()["asset_events"]
+            return found
+
+        return wait_for(f"events of {name}", look)
+
     # -- tasks ------------------------------------------------------------------------------------------
 
     def tasks(self, dag_id: str, run_id: str = "~", task_id: str | None = None) -> list[dict[str, Any]]:

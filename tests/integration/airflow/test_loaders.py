@@ -1,4 +1,8 @@
-"""A loader under the real scheduler: its DAG, the agent, Kafka, a Stream Load door; and what waits for it."""
+"""A loader under the real scheduler: its DAG, the agent, Kafka, a Stream Load door; and what waits for it.
+
+Its table has a partition for each day; an application, whose one host the tests speak for, says which days
+are complete.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import json
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +18,24 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from rtolap.model.stored_table import StoredColumn, StoredTable
+from rtolap.model.stored_table import RangePartitions, StoredColumn, StoredTable
 from rtolap.stack.environment import HOST
 from rtolap.stack.ports import free_port
 from rtolap.testing.airflow_stack import AirflowStack
 from rtolap.testing.load_door import PASSWORD, USER, LoadDoor, load_door
-from rtolap.testing.scrape import scrape
+from rtolap.testing.scrape import Scrape, scrape
+from rtolap.wire.loader_client import LoaderClient
+from rtolap.wire.watermark_client import WatermarkClient
 
 pytestmark = pytest.mark.integration
 
 DAG_ID = "rtolap_loaders"
+COMPLETE_DAG_ID = "it_partition_complete"
+ASSET = "rtolap_partition_complete"
 PARTITIONS = 2
+DAY = timedelta(days=1)
+FIRST_DAY = datetime(2026, 3, 1, tzinfo=UTC)
+SOURCE, WRITER = "web", "h0"
 
 
 @dataclass
@@ -36,6 +47,7 @@ class World:
     kafka: str
     name: str
     application: str
+    reports: WatermarkClient
     port: int
     sent: int = 0
 
@@ -44,14 +56,18 @@ class World:
         return f"loader.{self.name}"
 
     @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+    @property
     def ends(self) -> dict[str, int]:
         """Partition → end of the topic, as parameters of a run have them."""
         return {str(part): len(range(part, self.sent, PARTITIONS)) for part in range(PARTITIONS)}
 
-    def send(self, rows: int) -> None:
+    def send(self, rows: int, at: datetime = FIRST_DAY) -> None:
         producer = Producer({"bootstrap.servers": self.kafka})
         for number in range(self.sent, self.sent + rows):
-            value = json.dumps({"id": number, "host": f"h{number % 7}"}).encode()
+            value = json.dumps({"id": number, "host": WRITER, "at": at.isoformat()}).encode()
             producer.produce(self.name, value, partition=number % PARTITIONS)
         assert producer.flush(30) == 0
         self.sent += rows
@@ -61,6 +77,58 @@ class World:
 
     def all_loaded(self) -> bool | None:
         return True if self.rows() == list(range(self.sent)) else None
+
+    def all_written_until(self, at: datetime) -> None:
+        """The host says so, and the application believes it."""
+        at_ms = int(at.timestamp() * 1000)
+        self.reports.report_progress(SOURCE, 0, 1, [WRITER], [at_ms])
+
+        def moved() -> bool | None:
+            marks = self.airflow.coordinator.application_watermarks(self.application)
+            return True if marks.global_ms == at_ms else None
+
+        self.airflow.until(f"watermark at {at}", moved)
+
+    def announced(self) -> list[dict[str, Any]]:
+        """Events of this loader's partitions, in their order."""
+        found = [event["extra"]["payload"] for event in self.airflow.asset_events(ASSET)]
+        return [payload for payload in found if payload["loader"] == self.name]
+
+    def until_announced(self, days: list[datetime]) -> None:
+        expected = [self.event(day) for day in days]
+        self.airflow.until(f"events of {days}", lambda: self.announced()[len(days) - 1 :] or None)
+        assert self.announced() == expected
+
+    def event(self, day: datetime) -> dict[str, Any]:
+        return {
+            "loader": self.name,
+            "database": "web",
+            "table": self.name,
+            "partition": f"p{day:%Y%m%d}",
+            "start": day.isoformat(),
+            "end": (day + DAY).isoformat(),
+        }
+
+    def command(self, command: str) -> None:
+        """`rtolap loader COMMAND`, as somebody on this host says it."""
+        done = self.airflow.command("rtolap", "loader", command, self.name)
+        assert done.returncode == 0, done.stderr
+
+    def until_phase(self, phase: str) -> None:
+        with LoaderClient(self.url, self.airflow.token) as client:
+            self.airflow.until(phase, lambda: True if client.status().phase == phase else None)
+
+    def scrape(self) -> Scrape:
+        return scrape(self.url, self.airflow.token)
+
+    def until_looked_at(self, times: int = 2) -> None:
+        """The watcher has asked the loader so many times more; what the last but one gave is announced."""
+
+        def looks() -> float:
+            return self.scrape()("rtolap_loader_http_requests_total", method="GET", route="/api/v1/loader")
+
+        before = looks()
+        self.airflow.until("looks of the watcher", lambda: True if looks() >= before + times else None)
 
     def task(self) -> dict[str, Any] | None:
         found = self.airflow.tasks(DAG_ID, task_id="loader")
@@ -80,11 +148,17 @@ def world(
     new = NewTopic(name, num_partitions=PARTITIONS, replication_factor=1)
     admin = AdminClient({"bootstrap.servers": kafka})
     admin.create_topics([new], operation_timeout=20)[name].result(30)
-    columns = (StoredColumn("id", "int", nullable=False), StoredColumn("host", "string"))
+    columns = (
+        StoredColumn("id", "int", nullable=False),
+        StoredColumn("host", "string"),
+        StoredColumn("at", "timestamp", nullable=False),
+    )
     (folder / "password").write_text(PASSWORD)
     with load_door(folder / "door") as door:
         door.assembly.catalogue.create_table(
-            StoredTable(database="web", name=name, columns=columns, keys=("id",))
+            StoredTable(
+                database="web", name=name, columns=columns, keys=("id",), partitions=RangePartitions("at")
+            )
         )
         sink = {"urls": [door.url], "user": USER, "password_file": str(folder / "password"), "format": "json"}
         loader = {
@@ -101,11 +175,14 @@ def world(
         assert created.returncode == 0, created.stderr
         application = f"web_{uuid.uuid4().hex[:6]}"
         rule = {"host_precise": {"delayed_hosts_ppm": 0}}
-        source = {"name": "web", "rule": rule, "hosts": {"registry": {"lease_ms": 3_600_000}}}
+        source = {"name": SOURCE, "rule": rule, "hosts": {"registry": {"lease_ms": 3_600_000}}}
         airflow.coordinator.create_application(
-            {"name": application, "sources": [source], "sinks": [{"name": "s"}], "edges": [["web", "s"]]}
+            {"name": application, "sources": [source], "sinks": [{"name": "s"}], "edges": [[SOURCE, "s"]]}
         )
-        one = World(airflow, door, kafka, name, application, free_port())
+        airflow.coordinator.change_hosts(application, SOURCE, "register", [WRITER])
+        url = f"http://{HOST}:{airflow.around.ports['coordinator']}"
+        reports = WatermarkClient([url], airflow.token, application, every_s=0.2)
+        one = World(airflow, door, kafka, name, application, reports, free_port())
         complete = {"application": application, "unit": "day"}
         declared = [{"name": name, "port": one.port, "complete": complete}]
         (airflow_home / "include" / "loaders.yaml").write_text(json.dumps(declared))
@@ -113,7 +190,10 @@ def world(
         airflow.until_running(one.key)
         airflow.until("deferred loader", one.task)
         yield one
-        airflow.pause(DAG_ID)
+        for dag_id in (DAG_ID, COMPLETE_DAG_ID):
+            airflow.pause(dag_id)
+        reports.close()
+        airflow.coordinator.drop_application(application)
 
 
 def test_a_declared_loader_runs_and_sensors_wait_for_what_it_has_loaded(world: World) -> None:
@@ -133,8 +213,7 @@ def test_a_declared_loader_runs_and_sensors_wait_for_what_it_has_loaded(world: W
     assert f"waited 3 s in vain: loader {world.name} is RUNNING; partition 0 is loaded up to " in said
     assert " of 1000000" in said
 
-    shown = scrape(f"http://{HOST}:{world.port}", airflow.token)
-    assert shown("rtolap_loader_rows_loaded_total") == 100
+    assert world.scrape()("rtolap_loader_rows_loaded_total") == 100
 
 
 def test_clearing_restarts_a_loader_and_nothing_is_loaded_twice(world: World) -> None:
@@ -150,12 +229,48 @@ def test_clearing_restarts_a_loader_and_nothing_is_loaded_twice(world: World) ->
 def test_a_loader_that_was_stopped_by_command_stays_so_until_its_task_is_cleared(world: World) -> None:
     airflow = world.airflow
     generation = airflow.agent.get(world.key).generation
-    stopped = airflow.command("rtolap", "loader", "stop", world.name)
-    assert stopped.returncode == 0, stopped.stderr
+    world.command("stop")
     airflow.until_process(world.key, "SUCCEEDED")
     world.send(40)
     task = airflow.until("deferred loader", world.task)
     world.clear()
     airflow.until_running(world.key, generation + 1)
     airflow.until("every row once", world.all_loaded)
-    assert airflow.until("deferred loader", world.task)["dag_run_id"] == task["dag_run_id"]
+    again = airflow.until("deferred loader", world.task)
+    assert again["dag_run_id"] == task["dag_run_id"], airflow.tasks(DAG_ID)
+
+
+def test_a_partition_is_announced_once_when_the_watermark_has_passed_it_and_its_rows_are_loaded(
+    world: World,
+) -> None:
+    airflow = world.airflow
+    day = FIRST_DAY + 3 * DAY
+    airflow.unpause(COMPLETE_DAG_ID)
+    world.send(20, day)
+    world.all_written_until(day + DAY / 2)
+    world.until_announced([day - DAY])  # so much is complete at the first look, and no more
+
+    world.command("pause")
+    world.until_phase("paused")
+    world.send(30, day)
+    world.all_written_until(day + 3 * DAY / 2)
+    world.until_looked_at()
+    assert world.announced() == [world.event(day - DAY)], "the loader is behind"
+    world.command("resume")
+    world.until_announced([day - DAY, day])
+    assert world.all_loaded()
+
+    world.send(10, day + DAY)
+    world.all_written_until(day + 5 * DAY / 2)
+    world.until_announced([day - DAY, day, day + DAY])
+
+    def seen() -> list[dict[str, Any]] | None:
+        tasks = airflow.tasks(COMPLETE_DAG_ID, task_id="partitions")
+        if {task["state"] for task in tasks} != {"success"}:
+            return None
+        found = [one for task in tasks for one in airflow.result(task) if one["loader"] == world.name]
+        return found if len(found) >= len(world.announced()) else None
+
+    found = airflow.until("runs for all events", seen)
+    assert sorted(found, key=lambda one: one["start"]) == world.announced()
+    assert {run["run_type"] for run in airflow.runs(COMPLETE_DAG_ID)} == {"asset_triggered"}
