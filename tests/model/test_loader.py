@@ -14,6 +14,7 @@ from rtolap.model.loader import (
     LoaderColumn,
     LoaderRejects,
     LoaderSink,
+    SinkPartitions,
 )
 from rtolap.model.validate_loader import validate_loader
 from rtolap.model.yaml_files import read_definitions
@@ -71,6 +72,11 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     }
 
 
+def made(**changes: object) -> LoaderSink:
+    wanted = SinkPartitions(sql="door:9030", column="at")
+    return LoaderSink(partitions=msgspec.structs.replace(wanted, **changes))
+
+
 PLAIN = Loader(name="l", topic="t", database="d", table="t")
 
 
@@ -91,6 +97,13 @@ def test_a_plain_one_is_sound() -> None:
         ({"sink": LoaderSink(urls=("door:7030",))}, "sink.urls[0]: not an address"),
         ({"sink": LoaderSink(urls=("http://u:secret@door",))}, "sink.urls[0]: not an address"),
         ({"sink": LoaderSink(label_kept_ms=0)}, "sink.label_kept_ms: out of bounds"),
+        ({"sink": made(sql="door")}, "sink.partitions.sql: not an address"),
+        ({"sink": made(sql="door:70000")}, "sink.partitions.sql: not an address"),
+        ({"sink": made(sql="u:p@door:1")}, "sink.partitions.sql: not an address"),
+        ({"sink": made(column="at`")}, "sink.partitions.column: not a name"),
+        ({"sink": made(ahead=-1)}, "sink.partitions.ahead: out of bounds"),
+        ({"sink": made(behind=1001)}, "sink.partitions.behind: out of bounds"),
+        ({"sink": made(every_ms=10)}, "sink.partitions.every_ms: out of bounds"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_place(change: dict[str, object], said: str) -> None:
@@ -108,3 +121,16 @@ def test_a_loader_names_the_level_of_an_application_that_it_is_a_unit_of(tmp_pat
         read_definitions(tmp_path)
     assert "application.level" in str(refused.value)
     assert "application.key" in str(refused.value)
+
+
+def test_a_loader_may_make_the_partitions_of_its_table(tmp_path: Path) -> None:
+    asked = "sql: '[::1]:9030', column: at, unit: hour, ahead: 5, behind: 1, every: 30s, user: dora"
+    (tmp_path / "l.yaml").write_text(FULL + f"  partitions: {{{asked}}}\n")
+    found = read_definitions(tmp_path).loaders["flights"].sink.partitions
+    assert found == SinkPartitions("[::1]:9030", "at", "hour", 5, 1, 30_000, "dora")
+    assert found.host_port == ("::1", 9030)
+    (tmp_path / "l.yaml").write_text(FULL + "  partitions: {sql: 'h:1', unit: fortnight}\n")
+    with pytest.raises(DefinitionError) as refused:
+        read_definitions(tmp_path)
+    assert "sink.partitions.unit: wrong value; expected one of day, hour" in str(refused.value)
+    assert "the key column" in str(refused.value)

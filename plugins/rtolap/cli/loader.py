@@ -17,7 +17,7 @@ import typer
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError, NotYet, Unavailable
 from rtolap.base.settings import Settings
-from rtolap.cli.loader_access import JobAccess, job_access, reject_box, sink_of
+from rtolap.cli.loader_access import JobAccess, job_access, partition_door, reject_box, sink_of
 from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
 from rtolap.ledger.load_jobs import LoadJobState
 from rtolap.loader.job import JobConfig, read_config, write_config
@@ -25,7 +25,7 @@ from rtolap.loader.runner import run as run_job
 from rtolap.model.offsets import Offsets
 from rtolap.model.yaml_files import read_definitions
 from rtolap.stream.kafka import KafkaConsumer
-from rtolap.wire.loader import EXIT_FAILED, LoaderList, LoaderStatus
+from rtolap.wire.loader import EXIT_FAILED, LoaderList, LoaderStatus, PartitionsStatus
 from rtolap.wire.watermark_client import WatermarkClient
 
 app = typer.Typer(no_args_is_help=True, help="Loaders: topics into tables, exactly once.")
@@ -80,6 +80,7 @@ def run(
             open_watermarks=lambda application: WatermarkClient(
                 settings.coordinator_urls(), settings.token(), application
             ),
+            partition_session=lambda sink, wanted: partition_door(sink, wanted).session,
         )
         box.close()
         sink.close()
@@ -161,7 +162,18 @@ def status(
         print_json(LoaderList(found))
     else:
         print_table(
-            ("loader", "state", "alive", "phase", "lag", "rows/s", "pending", "reason", "last error"),
+            (
+                "loader",
+                "state",
+                "alive",
+                "phase",
+                "lag",
+                "rows/s",
+                "pending",
+                "partitions",
+                "reason",
+                "last error",
+            ),
             [
                 (
                     it.job,
@@ -171,6 +183,7 @@ def status(
                     it.lag_records,
                     round(it.rows_per_s),
                     it.pending,
+                    _shown(it.partitions),
                     it.reason,
                     it.last_error,
                 )
@@ -196,6 +209,13 @@ def lag(job: JobArgument, as_json: JsonOption = False) -> None:
         as_json=as_json,
     )
     _exit_by((found,))
+
+
+def _shown(partitions: PartitionsStatus | None) -> str:
+    """In a cell."""
+    if partitions is None:
+        return ""
+    return ": ".join(filter(None, (partitions.state, partitions.last_error)))
 
 
 def _start(access: JobAccess, job: str) -> None:

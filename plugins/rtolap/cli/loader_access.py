@@ -14,7 +14,7 @@ from rtolap.ledger.offsets import OffsetsRecords
 from rtolap.loader.job import JobConfig, read_config, write_config
 from rtolap.loader.rejects import FileBox, RejectBox, TopicBox, reject_topic
 from rtolap.loader.status import status_of
-from rtolap.model.loader import Loader
+from rtolap.model.loader import Loader, LoaderSink, SinkPartitions
 from rtolap.model.offsets import Offsets
 from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
 from rtolap.stream.letters import TOPIC_CONFIG
@@ -22,6 +22,7 @@ from rtolap.wire.agent import ProcessSpec, RestartPolicy
 from rtolap.wire.agent_client import AgentClient
 from rtolap.wire.loader import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus
 from rtolap.wire.loader_client import LoaderClient
+from rtolap.wire.partition_door import PartitionDoor
 from rtolap.wire.stream_load_client import StreamLoadClient
 
 _STATUS_TIMEOUT_S = 3.0
@@ -100,18 +101,33 @@ def job_access(settings: Settings) -> Iterator[JobAccess]:
 
 def sink_of(loader: Loader, settings: Settings) -> StreamLoadClient:
     sink = loader.sink
-    password = ""
-    if sink.password_file is not None:
-        try:
-            password = Path(sink.password_file).read_text().rstrip("\r\n")
-        except OSError as error:
-            raise DefinitionError(
-                "the password of the sink cannot be read",
-                expected=f"a readable file {sink.password_file}",
-                found=error.strerror,
-            ) from error
+    password = _password(sink.password_file)
     ca_file = None if sink.ca_file is None else Path(sink.ca_file)
     return StreamLoadClient(sink.urls or settings.stream_load_urls(), sink.user, password, ca_file=ca_file)
+
+
+def partition_door(sink: LoaderSink, wanted: SinkPartitions) -> PartitionDoor:
+    """Its password is read with each connection. Raises DefinitionError for a wrong address."""
+    password_file = wanted.password_file or sink.password_file
+    ca_file = None if wanted.ca_file is None else Path(wanted.ca_file)
+    host_port = wanted.host_port
+    if host_port is None:
+        raise DefinitionError("not the address of a MySQL door", expected="host:port", found=repr(wanted.sql))
+    user = wanted.user or sink.user
+    return PartitionDoor(*host_port, user, lambda: _password(password_file), ca_file=ca_file)
+
+
+def _password(file: str | None) -> str:
+    if file is None:
+        return ""
+    try:
+        return Path(file).read_text().rstrip("\r\n")
+    except OSError as error:
+        raise DefinitionError(
+            "the password of the sink cannot be read",
+            expected=f"a readable file {file}",
+            found=error.strerror,
+        ) from error
 
 
 def reject_box(loader: Loader, settings: Settings) -> RejectBox:

@@ -6,7 +6,8 @@ rows into the table and to note so. A *sink* is the server, ours or Doris'.
 
 Roles of one process, each a thread: *consume* seals batches and records them, *send* settles them, *commit*
 moves the longest row of settled ones on and gives labels back, *keep* renews the lease, looks for new columns
-and follows what is wanted of the job.
+and follows what is wanted of the job, *partitions*, where the definition asks for it, makes partitions of the
+table ahead of time.
 
 Invariants. 1. A record is durable before its first request, and says so before each (`mark_sent`). 2. One
 label, one content: a range that reads otherwise than before is never sent. 3. No request follows another of

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from rtolap.base.metrics import Family, Metrics
 from rtolap.loader.process import LoaderProcess
-from rtolap.wire.loader import LoaderStatus
+from rtolap.wire.loader import LoaderStatus, PartitionsStatus
 
 
 def measure(metrics: Metrics, process: LoaderProcess, status: Callable[[], LoaderStatus]) -> None:
@@ -29,6 +29,8 @@ def measure(metrics: Metrics, process: LoaderProcess, status: Callable[[], Loade
         pending = metrics.gauge_family("batches_pending", "Batches recorded and not settled.", ["job"])
         pending.add_metric([work.loader.name], len(work.window))
         yield pending
+        if (partitions := process.partitions) is not None:
+            yield from _of_partitions(metrics, work.loader.name, partitions.status)
         lag_records = status().lag_records
         if lag_records is not None:
             lag = metrics.gauge_family("lag_records", "Records of the topic that are not loaded.", ["job"])
@@ -36,3 +38,18 @@ def measure(metrics: Metrics, process: LoaderProcess, status: Callable[[], Loade
             yield lag
 
     metrics.sampled(sample)
+
+
+def _of_partitions(metrics: Metrics, job: str, status: PartitionsStatus) -> Iterable[Family]:
+    made = metrics.counter_family("partitions_made", "Partitions that were made in the sink.", ["job"])
+    made.add_metric([job], status.made_count)
+    yield made
+    failing = metrics.gauge_family("partitions_failing", "1 while partitions cannot be made.", ["job"])
+    failing.add_metric([job], int(status.state == "failing"))
+    yield failing
+    if status.until_ms is not None:
+        until = metrics.gauge_family(
+            "partitions_until_seconds", "Up to this instant rows find their partition.", ["job"]
+        )
+        until.add_metric([job], status.until_ms / 1000)
+        yield until

@@ -2,6 +2,7 @@
 
     consume ──▶ window ──▶ send × parallel        commit        keep: lease, columns, what is wanted
                                                   report: to its application, where it names one
+                  partitions: made ahead in the sink, where that makes none itself; it never stops the others
 
 A role that is stopped for good ends the process with the reason in the job; a lost lease ends it without a
 word to the job, which is somebody else's now; what may pass is tried again, with jitter.
@@ -26,6 +27,7 @@ from rtolap.base.errors import CommitUnknown, NotLeader, RtolapError, Unavailabl
 from rtolap.ledger.load_jobs import LoadJobState
 from rtolap.loader.operator import Operator
 from rtolap.loader.ownership import LEASE_MS
+from rtolap.loader.partition_role import PartitionKeeper
 from rtolap.loader.states import StopCause, Stopped
 from rtolap.loader.work import Work
 from rtolap.wire.loader import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED
@@ -71,9 +73,11 @@ class LoaderProcess:
         *,
         commit_s: float = COMMIT_S,
         operator: Operator | None = None,
+        partitions: PartitionKeeper | None = None,
         report_s: float = REPORT_S,
     ) -> None:
         self.work = work
+        self.partitions = partitions
         self._operator = operator
         self._report_s = report_s
         self._commit_s = commit_s
@@ -108,6 +112,8 @@ class LoaderProcess:
         ]
         if (operator := self._operator) is not None:
             roles.append(("report", lambda: self._report(operator)))
+        if (partitions := self.partitions) is not None:
+            roles.append(("partitions", lambda: partitions.run(self._stopping)))
         threads = [
             threading.Thread(target=self._guarded, args=(name, role), name=name, daemon=True)
             for name, role in roles
@@ -147,6 +153,8 @@ class LoaderProcess:
 
     def _send(self) -> None:
         settler = self.work.settler()
+        if self.partitions is not None:
+            self.partitions.wait_first(self._stopping)
         again = retrying(self._stopping)
         while not self._stopping.is_set():
             again(self._noting, lambda: self.work.settle_once(settler, POLL_S, pause_s=pause_s))

@@ -23,13 +23,14 @@ from rtolap.loader.http import make_app
 from rtolap.loader.loader_metrics import measure
 from rtolap.loader.operator import operator_of
 from rtolap.loader.ownership import LEASE_MS
+from rtolap.loader.partition_role import OpenSession, PartitionKeeper
 from rtolap.loader.process import LoaderProcess, retrying
 from rtolap.loader.rejects import RejectBox
 from rtolap.loader.sink import Sink
 from rtolap.loader.states import Stopped
 from rtolap.loader.status import status_of
 from rtolap.loader.work import Work, begin
-from rtolap.model.loader import Loader
+from rtolap.model.loader import Loader, LoaderSink, SinkPartitions
 from rtolap.stream.consumer import StreamConsumer
 from rtolap.wire.loader import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus
 from rtolap.wire.watermark_client import WatermarkClient
@@ -53,11 +54,13 @@ def run(
     port: int,
     token: str,
     open_watermarks: Callable[[str], WatermarkClient],
+    partition_session: Callable[[LoaderSink, SinkPartitions], OpenSession],
 ) -> int:
     """Until the job is stopped, fails or is somebody else's: the exit code. Call from the main thread.
 
     A job that was stopped or has failed is wanted again by this; one that is paused stays so.
-    `open_watermarks` connects to the application that the definition names, if it does.
+    `open_watermarks` connects to the application that the definition names, if it does; `partition_session`
+    says how to reach the door where its partitions are made, if they are.
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -83,7 +86,7 @@ def run(
         if (application := work.loader.application) is not None:
             watermarks = open_watermarks(application.name)
             operator = operator_of(work, application, watermarks)
-        process = LoaderProcess(work, operator=operator)
+        process = LoaderProcess(work, operator=operator, partitions=_partitions(work, partition_session))
 
         def status() -> LoaderStatus:
             asked_ms, ends = clock.now_ms(), work.log_ends()
@@ -105,6 +108,16 @@ def run(
             watermarks.close()
         log.info("loader of %s ends with code %d", job_id, code)
         return code
+
+
+def _partitions(
+    work: Work, session: Callable[[LoaderSink, SinkPartitions], OpenSession]
+) -> PartitionKeeper | None:
+    sink = work.loader.sink
+    if sink.partitions is None:
+        return None
+    opened = session(sink, sink.partitions)
+    return PartitionKeeper(work.loader, sink.partitions, opened, lambda: work.columns.target, work.clock)
 
 
 def _taken(stopping: threading.Event, take: Callable[[], Work]) -> Work | None:

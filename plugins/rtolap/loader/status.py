@@ -60,6 +60,7 @@ def status_of(
         event_ms_loaded=event_ms,
         last_error=error,
         last_loaded_ms=last_ms,
+        partitions=None if process is None or process.partitions is None else process.partitions.status,
     )
 
 

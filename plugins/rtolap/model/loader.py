@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 import msgspec
+
+from rtolap.model.stored_table import PartitionUnit
+
+# host:port, an IPv6 host in brackets
+SQL_ADDRESS = re.compile(r"(?:([A-Za-z0-9._-]+)|\[([0-9A-Fa-f:.]+)\]):(\d{1,5})")
 
 LoaderFormat = Literal["arrow", "json", "csv"]
 
@@ -42,6 +48,33 @@ class LoaderRejects(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     to: Literal["topic", "file"] = "topic"
 
 
+class SinkPartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The loader makes the table's partitions by `column`, each one `unit` in UTC: the present one, `ahead`
+    after it and `behind` before it. For servers whose tables make none by themselves.
+
+    `sql` is the server's MySQL door, host:port; `user` and `password_file` are the sink's unless they are
+    given. It is looked every `every_ms` whether one is missing.
+    """
+
+    sql: str
+    column: str
+    unit: PartitionUnit = "day"
+    ahead: int = 3
+    behind: int = 0
+    every_ms: int = 600_000
+    user: str | None = None
+    password_file: str | None = None
+    ca_file: str | None = None
+
+    @property
+    def host_port(self) -> tuple[str, int] | None:
+        """Of `sql`; None where that is no address."""
+        found = SQL_ADDRESS.fullmatch(self.sql)
+        if found is None or not 0 < int(found[3]) < 1 << 16:
+            return None
+        return found[1] or found[2], int(found[3])
+
+
 class LoaderSink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`urls`: none means those of the settings. Arrow is for this product's doors, JSON and CSV for Doris.
     The password stands in a file.
@@ -58,6 +91,7 @@ class LoaderSink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     two_phase: bool = False
     timeout_ms: int = 600_000
     label_kept_ms: int = 6 * 3_600_000
+    partitions: SinkPartitions | None = None
 
 
 class LoaderApplication(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from rtolap.model.loader import Loader
+from rtolap.model.loader import Loader, SinkPartitions
 from rtolap.model.problems import Problem, raise_all
 from rtolap.model.validate import duplicates, name_problems, topic_problems
+from rtolap.model.validate_stored_table import AHEAD_MAX
 
 ROWS_MAX = 5_000_000
 BYTES_MAX = 1 << 30
@@ -55,7 +56,26 @@ def loader_problems(loader: Loader) -> tuple[Problem, ...]:
                     found=str(application.key),
                 )
             )
+    if (partitions := loader.sink.partitions) is not None:
+        found += _partition_problems(partitions)
     for place, url in enumerate(loader.sink.urls):
         if not url.startswith(("http://", "https://")) or "@" in url:
             found.append(Problem(("sink", "urls", place), "not an address", expected="http(s)://host:port"))
     return tuple(found)
+
+
+def _partition_problems(wanted: SinkPartitions) -> list[Problem]:
+    at = ("sink", "partitions")
+    found = [*name_problems(wanted.column, (*at, "column"))]
+    if wanted.host_port is None:
+        found.append(Problem((*at, "sql"), "not an address", expected="host:port", found=repr(wanted.sql)))
+    for key, value, least, most in (
+        ("ahead", wanted.ahead, 0, AHEAD_MAX),
+        ("behind", wanted.behind, 0, AHEAD_MAX),
+        ("every_ms", wanted.every_ms, 1_000, 86_400_000),
+    ):
+        if not least <= value <= most:
+            found.append(
+                Problem((*at, key), "out of bounds", expected=f"{least} to {most}", found=str(value))
+            )
+    return found

@@ -83,8 +83,8 @@ class QueryService:
         self._cluster.close()
         self._engine.close()
 
-    def catalogue(self) -> Catalogue:
-        return self._cluster.catalogue()
+    def catalogue(self, *, fresh: bool = False) -> Catalogue:
+        return self._cluster.catalogue(fresh=fresh)
 
     def cancellation(self, timeout_ms: int | None = None) -> Cancellation:
         return Cancellation(self._timeouts, timeout_ms or TIMEOUT_MS_DEFAULT)

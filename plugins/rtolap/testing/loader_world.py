@@ -21,7 +21,14 @@ from rtolap.ledger.database import Ledger
 from rtolap.ledger.load_jobs import LoadJobState
 from rtolap.loader.job import JobConfig, write_config
 from rtolap.loader.memory_sink import Row
-from rtolap.model.loader import Loader, LoaderApplication, LoaderBatch, LoaderRejects, LoaderSink
+from rtolap.model.loader import (
+    Loader,
+    LoaderApplication,
+    LoaderBatch,
+    LoaderRejects,
+    LoaderSink,
+    SinkPartitions,
+)
 from rtolap.model.stored_table import StoredColumn, StoredTable
 from rtolap.stack.ports import free_port
 from rtolap.stack.probes import http_missing
@@ -85,6 +92,7 @@ class LoaderWorld:
         batch: LoaderBatch = LoaderBatch(rows=400, interval_ms=300),
         table: StoredTable | None = None,
         application: LoaderApplication | None = None,
+        sink_partitions: SinkPartitions | None = None,
         env: dict[str, str] | None = None,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -112,6 +120,7 @@ class LoaderWorld:
                 password_file=str(password),
                 two_phase=two_phase,
                 timeout_ms=20_000,
+                partitions=sink_partitions,
             ),
             application=application,
         )
@@ -151,6 +160,10 @@ class LoaderWorld:
             rows.append(
                 (partition, {"k": key, "v": chooser.randrange(100), "n": n, "src": f"s{self.number:07}"})
             )
+        self.produce_rows(rows)
+
+    def produce_rows(self, rows: list[tuple[int, Row]]) -> None:
+        """(partition, row); acknowledged before it returns."""
         self._producer.produce(
             self.name, [OutRecord(msgspec.json.encode(row), partition=partition) for partition, row in rows]
         )

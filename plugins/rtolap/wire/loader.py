@@ -18,12 +18,26 @@ EXIT_STOPPED, EXIT_FAILED, EXIT_OWNED = 0, 3, 4
 API = "/api/v1/loader"
 
 
+class PartitionsStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Of the role that makes partitions in the sink. `state`: `starting`, `kept`, or `failing` because of
+    `last_error`. `made`: names of the last ones that this process has made, of `made_count`. `until_ms`: from
+    now on up to there, each instant has its partition. `checked_ms`: when all were there the last time."""
+
+    state: str
+    last_error: str = ""
+    made: tuple[str, ...] = ()
+    made_count: int = 0
+    until_ms: int | None = None
+    checked_ms: int | None = None
+
+
 class LoaderStatus(msgspec.Struct, frozen=True, kw_only=True):
     """`state`: RUNNING, PAUSED, STOPPED or FAILED; `phase`: what a running one does now; `reason`: why it is
     in its state. Offsets are next-to-read: `loaded` of what is in the table without a hole, `log_ends` of the
     topic, asked of the broker for this answer (`lag_records` is None where it does not tell). Rates are of
     the last minute. Every record of the topic with a timestamp up to `event_ms_loaded` is in the table; None
-    where that is not known. `alive`: its process answered; else only the ledger speaks.
+    where that is not known. `alive`: its process answered; else only the ledger speaks. `partitions`: of a
+    process that makes them.
     """
 
     job: str
@@ -50,6 +64,7 @@ class LoaderStatus(msgspec.Struct, frozen=True, kw_only=True):
     event_ms_loaded: int | None = None
     last_error: str = ""
     last_loaded_ms: int | None = None
+    partitions: PartitionsStatus | None = None
 
 
 class LoaderList(msgspec.Struct, frozen=True):

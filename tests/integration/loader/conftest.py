@@ -11,7 +11,7 @@ import pytest
 from rtolap.ledger.database import Ledger
 from rtolap.stack.process import ManagedProcess
 from rtolap.testing.loader_world import Around
-from rtolap.testing.stream_load_cluster import StreamLoadCluster
+from rtolap.testing.stored_cluster import StoredCluster
 
 PASSWORD = "kept-in-a-file"
 
@@ -33,7 +33,7 @@ def around(
     password_file.write_text(PASSWORD)
     address = f"mysql://{name}@{mariadb_server.address}/{name}"
     env = {"RTOLAP_LEDGER": address, "RTOLAP_LEDGER_PASSWORD_FILE": str(password_file)}
-    cluster = StreamLoadCluster(server_folder / "loader-sink", address, password_file)
+    cluster = StoredCluster(server_folder / "loader-sink", address, password_file)
     with Ledger.open(address, password_file=password_file) as ledger, cluster:
         cluster.start(doors=1, nodes=1)
         yield Around(kafka_server, mariadb_server, cluster, ledger, env)

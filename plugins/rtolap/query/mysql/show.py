@@ -107,13 +107,13 @@ class Shows:
         """The relation that is meant, by name, database and the session's."""
         groups = match.groupdict()
         database = groups.get("from_db") or groups.get("db") or session.database or DATABASE
-        name, catalogue = match["name"].strip("`"), self._catalogue()
-        if database.lower() in (DATABASE, INFORMATION_SCHEMA):
-            spelled = catalogue.spelled(name)
-        else:
-            spelled = catalogue.spelled_stored(database, name)
-        if spelled is None:
-            raise unknown_table(name, catalogue)
+        name = match["name"].strip("`")
+        spelled = _spelled(self._catalogue(), database, name)
+        if spelled is None:  # it may be new
+            catalogue = self._service.catalogue(fresh=True)
+            spelled = _spelled(catalogue, database, name)
+            if spelled is None:
+                raise unknown_table(name, catalogue)
         return spelled
 
     def _databases(self, match: re.Match[str], session: Session) -> Rows:
@@ -225,6 +225,12 @@ class Shows:
 
     def _grants(self, match: re.Match[str], session: Session) -> Rows:
         return (f"Grants for {session.user}",), [(f"GRANT SELECT ON `{DATABASE}`.* TO `{session.user}`",)]
+
+
+def _spelled(catalogue: Catalogue, database: str, name: str) -> str | None:
+    if database.lower() in (DATABASE, INFORMATION_SCHEMA):
+        return catalogue.spelled(name)
+    return catalogue.spelled_stored(database, name)
 
 
 def _table(names: Sequence[str], rows: list[tuple[object, ...]]) -> pa.Table:

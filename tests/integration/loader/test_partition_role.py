@@ -1,0 +1,240 @@
+"""The add partition role and its client before our own MySQL door, over real sockets; tables in memory."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+from rtolap.base.errors import DefinitionError, Refused, Unauthorized, Unavailable
+from rtolap.loader.partition_role import PartitionKeeper
+from rtolap.loader.target import Target, target_of
+from rtolap.model.loader import Loader, SinkPartitions
+from rtolap.model.stored_partitions import PartitionRange, partition_of
+from rtolap.model.stored_table import PartitionUnit, RangePartitions, StoredColumn, StoredTable
+from rtolap.testing.flights import flights_world
+from rtolap.testing.query_doors import DEFINING_USER, PASSWORD, USER, Doors, open_doors
+from rtolap.testing.stored_world import NOW_MS, StoredWorld
+from rtolap.wire.partition_door import KnownPartition, PartitionDoor, bounds_of
+from rtolap.wire.stream_load import SchemaColumn, TableSchema
+
+DAY_MS = 86_400_000
+PRESENT = partition_of(NOW_MS, "day")  # 2023-11-14
+TIMEOUT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def stored() -> Iterator[StoredWorld]:
+    with StoredWorld() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def doors(stored: StoredWorld) -> Iterator[Doors]:
+    world = flights_world(5, 50)
+    with open_doors(world, stored=stored.source) as opened:
+        yield opened
+    world.close()
+
+
+def door(doors: Doors, user: str = DEFINING_USER, password: str = PASSWORD) -> PartitionDoor:
+    return PartitionDoor("127.0.0.1", doors.mysql_port, user, lambda: password)
+
+
+@pytest.fixture
+def table(stored: StoredWorld, unique_name: str) -> str:
+    """`shop.<name>`, by days, with the present one only."""
+    return made(stored, f"t_{unique_name[-8:]}")
+
+
+def made(
+    stored: StoredWorld, name: str, *, kind: str = "timestamp", unit: PartitionUnit | None = "day"
+) -> str:
+    policy = None if unit is None else RangePartitions("at", unit, ahead=0, on_demand=False)
+    columns = (StoredColumn("at", kind, nullable=False), StoredColumn("v", "int"))
+    stored.catalogue.create_table(StoredTable(database="shop", name=name, columns=columns, partitions=policy))
+    return name
+
+
+def names(stored: StoredWorld, table: str) -> list[str]:
+    return [part.name for part in stored.catalogue.table("shop", table).partitions]
+
+
+def keeper(
+    doors: Doors,
+    stored: StoredWorld,
+    table: str,
+    opened: PartitionDoor | None = None,
+    *,
+    kind: str = "DATETIME",
+    **changes: object,
+) -> PartitionKeeper:
+    wanted = msgspec.structs.replace(SinkPartitions("unused:1", "at", ahead=2), **changes)
+    loader = Loader(name="l", topic="t", database="shop", table=table)
+    columns = (SchemaColumn("at", kind, is_nullable="No"), SchemaColumn("v", "INT"))
+
+    def target() -> Target:
+        return target_of(loader, TableSchema(properties=columns))
+
+    session = (opened or door(doors)).session
+    return PartitionKeeper(loader, wanted, session, target, stored.clock, pause_max_s=0.05)
+
+
+def test_what_a_door_says_of_its_partitions(doors: Doors, table: str) -> None:
+    with door(doors).session() as session:
+        assert session.partitions("shop", table) == (
+            KnownPartition("p20231114", (PRESENT.start_ms, PRESENT.end_ms)),
+        )
+        session.add("shop", table, partition_of(PRESENT.end_ms, "day"), has_time=True)
+        session.add("shop", table, partition_of(PRESENT.end_ms, "day"), has_time=False)
+        assert [part.name for part in session.partitions("shop", table)] == ["p20231114", "p20231115"]
+
+
+def test_errors_of_a_door_are_told_apart(doors: Doors, table: str) -> None:
+    with door(doors).session() as session:
+        with pytest.raises(Refused, match=r"cannot add partition p13 .* expected p20231115"):
+            session.add(
+                "shop", table, PartitionRange(PRESENT.end_ms, PRESENT.end_ms + DAY_MS, "p13"), has_time=True
+            )
+        with pytest.raises(Refused, match="unknown table"):
+            session.partitions("shop", "nobody")
+        for wrong in ("a`b", "a b", ""):
+            with pytest.raises(DefinitionError, match="not a name"):
+                session.partitions("shop", wrong)
+    with pytest.raises(Unauthorized), door(doors, password="wrong").session():
+        pytest.fail("let in with a wrong password")
+    with door(doors, user=USER).session() as session, pytest.raises(Unauthorized, match="define"):
+        session.add("shop", table, partition_of(PRESENT.end_ms, "day"), has_time=True)
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    with pytest.raises(Unavailable), PartitionDoor("127.0.0.1", port, "u", str).session():
+        pytest.fail("nobody is there")
+
+
+def test_partitions_around_now_are_made_once(doors: Doors, stored: StoredWorld, table: str) -> None:
+    role = keeper(doors, stored, table, behind=1)
+    assert role.status.state == "starting"
+    assert role.round()
+    assert names(stored, table) == ["p20231113", "p20231114", "p20231115", "p20231116"]
+    found = role.status
+    assert (found.state, found.last_error) == ("kept", "")
+    assert (found.made, found.made_count) == (("p20231113", "p20231115", "p20231116"), 3)
+    assert (found.until_ms, found.checked_ms) == (PRESENT.start_ms + 3 * DAY_MS, NOW_MS)
+    assert role.round()
+    assert role.status.made_count == 3
+    stored.catalogue.drop_partition("shop", table, "p20231115")
+    assert role.round()
+    assert names(stored, table) == ["p20231113", "p20231114", "p20231115", "p20231116"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "kind", "expected"),
+    [
+        ("hour", "timestamp", ["p2023111422", "p2023111423"]),
+        ("day", "date", ["p20231114", "p20231115"]),
+        ("week", "date", ["p20231113", "p20231120"]),
+        ("month", "timestamp", ["p202311", "p202312"]),
+        ("year", "timestamp", ["p2023", "p2024"]),
+    ],
+)
+def test_every_unit_of_either_kind_of_column(
+    doors: Doors, stored: StoredWorld, unique_name: str, unit: PartitionUnit, kind: str, expected: list[str]
+) -> None:
+    table = made(stored, f"u_{unique_name[-8:]}", kind=kind, unit=unit)
+    written = "DATE" if kind == "date" else "DATETIME"
+    assert keeper(doors, stored, table, kind=written, unit=unit, ahead=1).round()
+    assert names(stored, table) == expected
+
+
+def test_what_cannot_be_made_is_told_and_tried_again(
+    doors: Doors, stored: StoredWorld, table: str, unique_name: str
+) -> None:
+    plain = made(stored, f"p_{unique_name[-8:]}", unit=None)
+    for role, words in (
+        (keeper(doors, stored, plain), "expected a table that is partitioned"),
+        (keeper(doors, stored, table, unit="month"), "is not one day"),
+        (keeper(doors, stored, table, column="when"), "no such column"),
+        (keeper(doors, stored, table, column="v"), "found int"),
+        (keeper(doors, stored, table, kind="DATE", unit="hour"), "expected a column of times"),
+        (keeper(doors, stored, "nobody"), "unknown table"),
+        (keeper(doors, stored, table, door(doors, password="wrong")), "ccess denied"),
+    ):
+        assert not role.round()
+        assert role.status.state == "failing"
+        assert words in role.status.last_error
+        assert role.status.checked_ms is None
+    assert names(stored, table) == ["p20231114"]
+
+
+def test_one_that_is_refused_hinders_no_other(doors: Doors, stored: StoredWorld, table: str) -> None:
+    role = keeper(doors, stored, table, behind=1)
+    part = partition_of(PRESENT.start_ms - 1, "day")
+    stored.nodes.away.update(("n1", "n2", "n3"))
+    try:
+        assert role.round(), "nodes are told later what they have missed"
+        stored.catalogue.drop_partition("shop", table, part.name)
+        assert not role.round()
+    finally:
+        stored.nodes.away.clear()
+    assert f"partition {part.name} of shop.{table} is still being dropped" in role.status.last_error
+    assert names(stored, table) == ["p20231114", "p20231115", "p20231116"]
+    assert role.status.until_ms == PRESENT.start_ms + 3 * DAY_MS
+    stored.catalogue.settle()
+    assert role.round()
+    assert part.name in names(stored, table)
+
+
+def test_rows_wait_for_the_first_round_and_a_failing_one_is_repeated(
+    doors: Doors, stored: StoredWorld, table: str
+) -> None:
+    passwords = iter(["wrong", "wrong"])
+    opened = PartitionDoor("127.0.0.1", doors.mysql_port, DEFINING_USER, lambda: next(passwords, PASSWORD))
+    role = keeper(doors, stored, table, opened)
+    stopping = threading.Event()
+    running = threading.Thread(target=role.run, args=(stopping,), daemon=True)
+    running.start()
+    try:
+        role.wait_first(stopping, TIMEOUT_S)
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while role.status.state != "kept":
+            assert time.monotonic() < deadline_s, role.status
+            time.sleep(0.01)
+        assert names(stored, table) == ["p20231114", "p20231115", "p20231116"]
+    finally:
+        stopping.set()
+        running.join(TIMEOUT_S)
+    assert not running.is_alive()
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "[types: [DATEV2]; keys: [2026-11-21]; ..types: [DATEV2]; keys: [2026-11-22]; )",
+            (datetime(2026, 11, 21, tzinfo=UTC), datetime(2026, 11, 22, tzinfo=UTC)),
+        ),
+        (
+            "[types: [DATETIME]; keys: [2026-11-21 10:00:00]; "
+            "..types: [DATETIME]; keys: [2026-11-21 11:00:00]; )",
+            (datetime(2026, 11, 21, 10, tzinfo=UTC), datetime(2026, 11, 21, 11, tzinfo=UTC)),
+        ),
+        ("[types: [INT]; keys: [1]; ..types: [INT]; keys: [2]; )", None),
+        ("None None", None),
+    ],
+)
+def test_ranges_are_read_as_doris_writes_them(text: str, expected: tuple[datetime, datetime] | None) -> None:
+    found = bounds_of(text)
+    assert found == (None if expected is None else tuple(int(at.timestamp() * 1000) for at in expected))
+
+
+def test_ranges_without_an_end_are_read_too() -> None:
+    first = bounds_of("[types: [DATE]; keys: [0000-01-01]; ..types: [DATE]; keys: [2026-11-22]; )")
+    assert first is not None
+    assert first[0] < -(1 << 60)
+    last = bounds_of("[types: [DATE]; keys: [2026-11-22]; ..types: [DATE]; keys: [MAXVALUE]; )")
+    assert last is not None
+    assert last[1] > 1 << 60

@@ -1,0 +1,181 @@
+"""Partitions made ahead by the loader's own role, with real doors for loads and for SQL."""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import msgspec
+import pytest
+from rtolap.cli.main import app
+from rtolap.ledger.load_jobs import LoadJobState
+from rtolap.model.loader import SinkPartitions
+from rtolap.testing.loader_world import DATABASE, Around, LoaderWorld
+from rtolap.testing.stored_cluster import DEFINING_USER, StoredCluster
+from rtolap.testing.stream_load_cluster import HOST, PASSWORD, TOKEN
+from rtolap.wire.loader import API, LoaderStatus, PartitionsStatus
+from rtolap.wire.stored_tables import TableName
+from typer.testing import CliRunner
+
+TIMEOUT_S = 60.0
+AHEAD = 3
+
+
+@pytest.fixture(scope="module")
+def cluster(around: Around, zookeeper: str) -> StoredCluster:
+    """With a query service, whose MySQL door takes the statements."""
+    found = around.cluster
+    assert isinstance(found, StoredCluster)
+    found.start_query(zookeeper, f"/partitions-{uuid.uuid4().hex}")
+    return found
+
+
+class World(LoaderWorld):
+    """Its table has the partition of the present day, and loads make none."""
+
+    def produce_day(self, days: int) -> None:
+        """One row, so many days from now."""
+        at = datetime.now(UTC) + timedelta(days=days)
+        self.number += 1
+        self.produce_rows([(0, {"at": f"{at:%Y-%m-%d %H:%M:%S}", "k": self.number})])
+
+    def ended(self) -> LoaderStatus:
+        """Its process too."""
+        return _until(self.status, lambda it: it.state == "FAILED" and self.process.pid() is None)
+
+    def partitions(self, is_so: Callable[[PartitionsStatus], bool]) -> PartitionsStatus:
+        found = self.wait_until(lambda it: it.partitions is not None and is_so(it.partitions), TIMEOUT_S)
+        assert found.partitions is not None
+        return found.partitions
+
+    def declare(self, partitions: SinkPartitions) -> None:
+        sink = msgspec.structs.replace(self.loader.sink, partitions=partitions)
+        self.loader = msgspec.structs.replace(self.loader, sink=sink)
+        self.access.declare(self.loader)
+
+
+@pytest.fixture
+def world(around: Around, cluster: StoredCluster, tmp_path: Path, unique_name: str) -> Iterator[World]:
+    name = f"p_{unique_name[-8:]}"
+    cluster.ask(
+        f"create table {DATABASE}.{name} (at datetime not null, k bigint) duplicate key(at) "
+        "partition by range(at) () "
+        "properties ('dynamic_partition.time_unit' = 'DAY', 'dynamic_partition.end' = '0')"
+    )
+    table = cluster.tables.table(TableName(DATABASE, name)).definition
+    made = World(name, "duplicate", around, tmp_path, partitions=1, table=table)
+    yield made
+    made.close()
+
+
+def wanted(cluster: StoredCluster, password_file: Path, **changes: object) -> SinkPartitions:
+    found = SinkPartitions(
+        sql=f"{HOST}:{cluster.mysql_port}",
+        column="at",
+        ahead=AHEAD,
+        every_ms=1_000,
+        user=DEFINING_USER,
+        password_file=str(password_file),
+    )
+    return msgspec.structs.replace(found, **changes)
+
+
+def test_rows_of_tomorrow_are_refused_without_the_role_and_loaded_with_it(
+    world: World, cluster: StoredCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began = datetime.now(UTC)
+    world.produce_day(1)
+    world.process.start()
+    failed = world.ended()
+    assert failed.stop_cause == "too_many_filtered", failed.reason
+    rejected = re.search(r"http://\S+file=[\w-]+", failed.reason)
+    assert rejected is not None, failed.reason
+    assert "no partition for this tuple" in httpx.get(rejected[0]).text
+    assert world.rows() == []
+
+    world.declare(wanted(cluster, tmp_path / "password"))
+    world.produce_day(0)
+    world.access.jobs.set_state(world.name, LoadJobState.RUNNING, "")
+    world.process.start()
+    world.wait_loaded()
+    assert sorted(row["k"] for row in world.rows()) == [1, 2]
+    kept = world.partitions(lambda it: it.state == "kept")
+    there = {name for name, *_ in cluster.ask(f"show partitions from {DATABASE}.{world.name}")}
+    days = [datetime.now(UTC).date() + timedelta(days=days) for days in range(AHEAD + 1)]
+    assert {f"p{day:%Y%m%d}" for day in days} <= there
+    assert set(kept.made) == there - {f"p{began:%Y%m%d}"}
+
+    # an operator drops one: it comes back
+    gone = f"p{days[AHEAD]:%Y%m%d}"
+    cluster.ask(f"alter table {DATABASE}.{world.name} drop partition {gone}")
+    again = world.partitions(lambda it: it.made_count > kept.made_count and it.state == "kept")
+    assert again.made[-1] == gone
+
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    answer = httpx.get(f"http://{world.process.address}{API}", headers=headers).json()
+    assert answer["partitions"]["state"] == "kept"
+    page = httpx.get(f"http://{world.process.address}/metrics", headers=headers).text
+    assert f'rtolap_loader_partitions_failing{{job="{world.name}"}} 0.0' in page
+    assert f'rtolap_loader_partitions_made_total{{job="{world.name}"}} {kept.made_count + 1}.0' in page
+    assert "rtolap_loader_partitions_until_seconds" in page
+    for name, value in {**world.process.spec.env, "COLUMNS": "240"}.items():
+        monkeypatch.setenv(name, value)
+    assert "kept" in CliRunner().invoke(app, ["loader", "status", world.name]).output
+
+
+def test_a_wrong_password_stops_no_row_and_is_told_until_it_is_mended(
+    world: World, cluster: StoredCluster, tmp_path: Path
+) -> None:
+    password = tmp_path / "sql-password"
+    password.write_text("guessed")
+    world.declare(wanted(cluster, password))
+    world.produce_day(0)
+    world.process.start()
+    world.wait_loaded()
+    assert [row["k"] for row in world.rows()] == [1]
+    failing = world.partitions(lambda it: it.state == "failing")
+    assert "ccess denied" in failing.last_error
+    assert (failing.made_count, failing.checked_ms) == (0, None)
+    page = httpx.get(
+        f"http://{world.process.address}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}
+    ).text
+    assert f'rtolap_loader_partitions_failing{{job="{world.name}"}} 1.0' in page
+    assert "guessed" not in world.process.log_tail(200)
+
+    password.write_text(PASSWORD)
+    kept = world.partitions(lambda it: it.state == "kept")
+    assert (kept.last_error, kept.made_count) == ("", AHEAD)
+    world.produce_day(AHEAD)
+    world.wait_loaded()
+    assert len(world.rows()) == 2
+
+
+def test_a_table_that_is_not_partitioned_is_loaded_all_the_same(
+    around: Around, cluster: StoredCluster, tmp_path: Path, unique_name: str
+) -> None:
+    name = f"n_{unique_name[-8:]}"
+    cluster.ask(f"create table {DATABASE}.{name} (at datetime not null, k bigint) duplicate key(at)")
+    table = cluster.tables.table(TableName(DATABASE, name)).definition
+    world = World(name, "duplicate", around, tmp_path, partitions=1, table=table)
+    try:
+        world.declare(wanted(cluster, tmp_path / "password"))
+        world.produce_day(7)
+        world.process.start()
+        world.wait_loaded()
+        assert "a table that is partitioned" in world.partitions(lambda it: it.state == "failing").last_error
+        assert len(world.rows()) == 1
+    finally:
+        world.close()
+
+
+def _until(status: Callable[[], LoaderStatus], is_so: Callable[[LoaderStatus], bool]) -> LoaderStatus:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not is_so(found := status()):
+        assert time.monotonic() < deadline_s, found
+        time.sleep(0.1)
+    return found
