@@ -88,9 +88,10 @@ def test_a_load_without_rows_touches_nothing(nodes: InProcessNodes) -> None:
     assert prepared(nodes, 7) == {"a": 0, "b": 0, "c": 0}
 
 
-@pytest.mark.parametrize("how", ["down", "breaks"])
+@pytest.mark.parametrize("how", ["down", "breaks", "stops"])
 def test_a_minority_is_left_behind(nodes: InProcessNodes, how: str) -> None:
-    between = Between(nodes, {"b": unavailable} if how == "breaks" else {})
+    befores: dict[str, Callable[[], None]] = {"breaks": unavailable, "stops": lambda: nodes.stop("b")}
+    between = Between(nodes, {"b": befores[how]} if how in befores else {})
     if how == "down":
         nodes.stop("b")
     writer = LoadWriter(between, 7, 1, SCHEMA, REPLICAS, SMALL)

@@ -1,10 +1,12 @@
 """Random lives of tablets against an obvious slow one: all models and functions, crashes, compaction.
 
 A failure names model and seed: `TabletRun(tmp_path, model, seed).play(BATCHES)` plays it again.
+More seeds: RTOLAP_TABLET_SEEDS.
 """
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,8 @@ from rtolap.model.stored_table import TableModel
 from rtolap.testing.tablet_run import TabletRun
 
 BATCHES = 120
-SEEDS = range(14)
+SEEDS_OF_CI = 14
+SEEDS = range(int(os.environ.get("RTOLAP_TABLET_SEEDS", SEEDS_OF_CI)))
 MODELS: tuple[TableModel, ...] = ("duplicate", "aggregate", "unique")
 STEPS = set(range(1, 19))
 OF_UNIQUE_TABLES = {4, 11, 17, 18}
@@ -32,4 +35,4 @@ def test_a_random_life_equals_the_slow_tablet(tmp_path: Path, model: TableModel,
 
 
 def test_the_runs_are_long_enough_to_mean_something() -> None:
-    assert BATCHES * len(SEEDS) * len(MODELS) >= 5_000
+    assert BATCHES * SEEDS_OF_CI * len(MODELS) >= 5_000

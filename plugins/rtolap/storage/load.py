@@ -10,7 +10,7 @@ from time import monotonic
 
 import pyarrow as pa
 
-from rtolap.base.errors import DefinitionError, Refused, RtolapError
+from rtolap.base.errors import DefinitionError, Refused, RtolapError, Unavailable
 from rtolap.storage.memory import LoadMemory
 from rtolap.storage.slots import Slots
 from rtolap.tablet.transaction import Transaction
@@ -37,7 +37,7 @@ class Load:
         self._lock = Lock()
         self._transactions: dict[TabletId, Transaction] = {}
         self._rows: Counter[TabletId] = Counter()
-        self._over: str | None = None
+        self._over: RtolapError | None = None
         self.heard_s = now_s()
 
     @property
@@ -73,11 +73,12 @@ class Load:
                 raise Refused("rows are missing", expected="what was announced", found=different)
             for tablet in wanted:
                 self._transaction(tablet).prepare()
-            self._end("it is prepared")
+            self._end("it is prepared", Refused)
             return PutAnswer(tuple(sorted(wanted)))
 
-    def abort(self, reason: str) -> None:
-        """Give up what is not prepared; harmless afterwards."""
+    def abort(self, reason: str, *, everywhere: bool = False) -> None:
+        """Give up what is not prepared; harmless afterwards. Rows that still come are Refused if it is
+        over `everywhere`, and Unavailable if it is over on this node alone: others may take them."""
         with self._lock:
             if self._over is not None:
                 return
@@ -86,7 +87,7 @@ class Load:
                     transaction.abort()
                 except RtolapError as error:  # its folder is removed when the tablet is opened next
                     log.warning("transaction %d in %s: %s", self.txn_id, tablet, error)
-            self._end(reason)
+            self._end(reason, Refused if everywhere else Unavailable)
 
     def _transaction(self, tablet: TabletId) -> Transaction:
         known = self._transactions.get(tablet)
@@ -102,10 +103,10 @@ class Load:
 
     def _check(self) -> None:
         if self._over is not None:
-            raise Refused(f"the load of transaction {self.txn_id} is over", found=self._over)
+            raise self._over
 
-    def _end(self, reason: str) -> None:
-        self._over = reason
+    def _end(self, reason: str, kind: type[Refused] | type[Unavailable]) -> None:
+        self._over = kind(f"the load of transaction {self.txn_id} is over", found=reason)
         self._transactions.clear()
         self._memory.note(self, 0)
         self._ended(self)

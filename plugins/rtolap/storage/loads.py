@@ -78,7 +78,8 @@ class Loads:
                     self._aborted.popitem(last=False)
             found = [load for load in self._running if load.txn_id == txn_id]
         for load in found:
-            load.abort("the transaction was aborted")
+            reason = "the transaction was aborted" if for_ever else "another replica's copy takes its place"
+            load.abort(reason, everywhere=for_ever)
 
     def give_up_silent(self) -> int:
         """Those that bring nothing for too long; their number."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import uuid
 from collections.abc import Iterable
 from threading import RLock
 
@@ -134,8 +135,7 @@ class Slots:
         if place.exists():
             aside = self._folder.root / "broken"
             aside.mkdir(exist_ok=True)
-            number = sum(1 for _ in aside.iterdir())
-            os.rename(place, aside / f"{place.name}.{number}")
+            os.rename(place, aside / f"{place.name}.{uuid.uuid4().hex[:8]}")
             self.broken.pop(place.name, None)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rtolap.base.errors import NotFound, NotYet, RtolapError, Unavailable
+from rtolap.base.errors import NotFound, NotYet, RtolapError, StaleSnapshot, Unavailable
 from rtolap.model.stored_table import Buckets, StoredColumn, StoredTable
 from rtolap.testing.services import wait_for
 from rtolap.testing.stream_load_cluster import PASSWORD, TOKEN, USER, StreamLoadCluster
@@ -72,8 +72,8 @@ def csv(rows: Rows) -> bytes:
     return "".join(f"{key},{n}\n" for key, n in rows.items()).encode()
 
 
-def kept_by(cluster: StreamLoadCluster, node: str, name: TableName) -> tuple[Rows, bool]:
-    """What this one node has of the table, and whether it has all that is visible."""
+def kept_by(cluster: StreamLoadCluster, node: str, name: TableName) -> Rows | None:
+    """What this one node has of the table, None while it has not all that is visible."""
     (view,) = cluster.tables.read_view((name,)).tables
     found: Rows = {}
     with StorageClient(cluster.processes[node].address, TOKEN) as client:
@@ -83,14 +83,22 @@ def kept_by(cluster: StreamLoadCluster, node: str, name: TableName) -> tuple[Row
                 try:
                     for batch in client.scan(ScanRequest(tablet_id, view.schema, part.version)):
                         found.update(zip(*(column.to_pylist() for column in batch.columns), strict=True))
-                except (NotYet, NotFound, Unavailable):
-                    return found, False
-    return found, True
+                except (NotYet, NotFound, Unavailable, StaleSnapshot):  # the last: the view has grown old
+                    return None
+    return found
 
 
 def caught_up(cluster: StreamLoadCluster, node: str, name: TableName) -> Rows:
-    wait_for(f"{node} has caught up", lambda: kept_by(cluster, node, name)[1], TIMEOUT_S)
-    return kept_by(cluster, node, name)[0]
+    found: Rows | None = None
+
+    def has_all() -> bool:
+        nonlocal found
+        found = kept_by(cluster, node, name)
+        return found is not None
+
+    wait_for(f"{node} has caught up", has_all, TIMEOUT_S)
+    assert found is not None
+    return found
 
 
 def test_loads_go_on_without_one_of_three_nodes_and_it_catches_up(
@@ -159,6 +167,40 @@ def test_a_node_that_is_told_to_stop_does_not_wait_for_an_open_load(
         assert caught_up(cluster, name, table) == dict.fromkeys(range(20_000), sent), name
 
 
+def damage(data: Path, table_id: int, kind: str) -> set[str]:
+    """Flip a bit in the middle of each such file of the table; the names of the tablets."""
+    damaged = set()
+    for folder in (data / "tablets").glob(f"{table_id}.*"):
+        for file in folder.glob(f"g*/{kind}"):
+            content = bytearray(file.read_bytes())
+            content[len(content) // 2] ^= 1
+            file.write_bytes(content)
+            damaged.add(folder.name)
+    assert damaged
+    return damaged
+
+
+@pytest.mark.parametrize("kind", ["rowsets/*/*.rows", "log-*"])
+def test_a_node_whose_files_were_damaged_while_it_was_down_is_made_whole_without_a_load(
+    cluster: StreamLoadCluster, loads: StreamLoadClient, table: TableName, kind: str
+) -> None:
+    for number in range(3):
+        answer = loads.load(table.db, table.name, f"{table.name}-{number}", csv({1: 1, number: 5}), OPTIONS)
+        assert answer.status == "Success", answer
+    expected = {0: 5, 1: 7, 2: 5}
+    assert caught_up(cluster, "node-1", table) == expected
+    cluster.kill("node-1")
+    data = cluster.folder / "node-1" / "data" / "storage" / "node-1"
+    damaged = damage(data, cluster.tables.table(table).table_id, kind)
+    cluster.restart("node-1")
+    assert caught_up(cluster, "node-1", table) == expected
+    assert {path.stem for path in (data / "broken").iterdir()} >= damaged, "their bytes are kept"
+    answer = loads.load(table.db, table.name, f"{table.name}-3", csv({1: 1}), OPTIONS)
+    assert answer.status == "Success", answer
+    for node in NODES:
+        assert caught_up(cluster, node, table) == expected | {1: 8}, node
+
+
 class Killer:
     """Kills nodes one after another, each at a moment of its own, and starts each again before the next."""
 
@@ -208,6 +250,13 @@ def test_whenever_nodes_are_killed_every_replica_equals_a_recount(
         number += 1
     killer.join()
     assert len(killer.killed) == KILLS
+    labels = [f"{table.name}-{each}" for each in range(number)]
+    visible = LoadState.VISIBLE
+    wait_for(
+        "all loads are visible",
+        lambda: all(loads.state(table.db, label) is visible for label in labels),
+        TIMEOUT_S,
+    )
     for node in NODES:
         assert caught_up(cluster, node, table) == expected, f"seed {seed}: {node} after {killer.killed}"
 
