@@ -7,7 +7,9 @@ import gzip
 import io
 import json
 import subprocess
+import time
 import uuid
+from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -19,6 +21,8 @@ import pyarrow.parquet
 import pytest
 from rtolap.testing.stream_load_cluster import PASSWORD, USER, StreamLoadCluster
 from rtolap.wire.stored_tables import TableName
+from rtolap.wire.stream_load import LoadState, SendOptions
+from rtolap.wire.stream_load_client import StreamLoadClient
 
 AT = datetime(2026, 11, 21, 12, 0)
 CSV = b"1,a,1.50,2026-11-21 12:00:00\n2,b,-2.25,2026-11-21 12:00:00\n3,\\N,\\N,\\N\n"
@@ -220,11 +224,39 @@ def test_two_phases(cluster: StreamLoadCluster, table: TableName) -> None:
     answer = load(cluster, table, CSV, label=label, two_phase_commit="true")
     assert (answer["Status"], answer["TwoPhaseCommit"]) == ("Success", "true")
     assert cluster.rows(table) == []
+    meanwhile = load(cluster, table, CSV, label=label, two_phase_commit="true")
+    assert (meanwhile["Status"], meanwhile["ExistingJobStatus"]) == ("Label Already Exists", "PRECOMMITTED")
+    assert meanwhile["TwoPhaseCommit"] == "true"
     done = second_phase(cluster, table, txn_id=str(answer["TxnId"]), txn_operation="commit")
     assert done["msg"] == f"transaction [{answer['TxnId']}] commit successfully."
     assert cluster.rows(table) == ROWS
     again = load(cluster, table, CSV, label=label)
     assert (again["Status"], again["ExistingJobStatus"]) == ("Label Already Exists", "FINISHED")
+
+
+def test_a_request_that_is_repeated_while_the_first_is_under_way_is_told_so(
+    cluster: StreamLoadCluster, table: TableName
+) -> None:
+    label = uuid.uuid4().hex
+    answers: list[dict[str, Any]] = []
+
+    with StreamLoadClient(cluster.urls, USER, PASSWORD) as client:
+
+        def body() -> Iterator[bytes]:
+            yield CSV[:20]
+            deadline_s = time.monotonic() + 30
+            while client.state(table.db, label) is not LoadState.PREPARE:
+                assert time.monotonic() < deadline_s
+            answers.append(load(cluster, table, CSV, label=label))
+            yield CSV[20:]
+
+        options = SendOptions(format="csv", headers={"column_separator": ","})
+        first = client.load(table.db, table.name, label, body(), options)
+    (again,) = answers
+    assert (again["Status"], again["ExistingJobStatus"]) == ("Label Already Exists", "RUNNING")
+    assert f"Label [{label}] has already been used, relate to txn [{first.txn_id}]" in again["Message"]
+    assert (first.status, first.number_loaded_rows) == ("Success", 3)
+    assert cluster.rows(table) == ROWS
 
 
 BAD: dict[str, tuple[bytes, dict[str, str], str]] = {
