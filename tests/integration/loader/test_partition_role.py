@@ -7,15 +7,18 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 
 import msgspec
 import pytest
 from rtolap.base.errors import DefinitionError, Refused, Unauthorized, Unavailable
+from rtolap.base.tls import load_context
 from rtolap.loader.partition_role import PartitionKeeper
 from rtolap.loader.target import Target, target_of
 from rtolap.model.loader import Loader, SinkPartitions
 from rtolap.model.stored_partitions import PartitionRange, partition_of
 from rtolap.model.stored_table import PartitionUnit, RangePartitions, StoredColumn, StoredTable
+from rtolap.testing.certificates import make_certificates
 from rtolap.testing.flights import flights_world
 from rtolap.testing.query_doors import DEFINING_USER, PASSWORD, USER, Doors, open_doors
 from rtolap.testing.stored_world import NOW_MS, StoredWorld
@@ -113,6 +116,33 @@ def test_errors_of_a_door_are_told_apart(doors: Doors, table: str) -> None:
         port = nobody.getsockname()[1]
     with pytest.raises(Unavailable), PartitionDoor("127.0.0.1", port, "u", str).session():
         pytest.fail("nobody is there")
+
+
+def test_a_door_with_a_certificate_is_checked(stored: StoredWorld, table: str, tmp_path: Path) -> None:
+    own = make_certificates(_folder(tmp_path / "own"))
+    strangers = make_certificates(_folder(tmp_path / "strangers"), "stranger")
+    context = load_context(own.certificate, own.key)
+    world = flights_world(5, 50)
+    with open_doors(world, context=context, require_tls=True, stored=stored.source) as secured:
+        port = secured.mysql_port
+        trusted = PartitionDoor("127.0.0.1", port, DEFINING_USER, lambda: PASSWORD, ca_file=own.authority)
+        with trusted.session() as session:
+            assert session.partitions("shop", table)
+        unknown = PartitionDoor(
+            "127.0.0.1", port, DEFINING_USER, lambda: PASSWORD, ca_file=strangers.authority
+        )
+        with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"), unknown.session():
+            pytest.fail("a strange authority is trusted")
+    world.close()
+
+
+def test_tls_is_wanted_where_an_authority_is_named(doors: Doors, tmp_path: Path) -> None:
+    own = make_certificates(_folder(tmp_path / "own"))
+    plain = PartitionDoor(
+        "127.0.0.1", doors.mysql_port, DEFINING_USER, lambda: PASSWORD, ca_file=own.authority
+    )
+    with pytest.raises(Unavailable), plain.session():
+        pytest.fail("the password went to a door without TLS")
 
 
 def test_partitions_around_now_are_made_once(doors: Doors, stored: StoredWorld, table: str) -> None:
@@ -238,3 +268,8 @@ def test_ranges_without_an_end_are_read_too() -> None:
     last = bounds_of("[types: [DATE]; keys: [2026-11-22]; ..types: [DATE]; keys: [MAXVALUE]; )")
     assert last is not None
     assert last[1] > 1 << 60
+
+
+def _folder(path: Path) -> Path:
+    path.mkdir()
+    return path

@@ -1,0 +1,129 @@
+"""A loader's process in a thread of this one: Kafka and sink in memory, the ledger in a file, a real door."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+from fastapi.testclient import TestClient
+
+from rtolap.base.clock import SystemClock
+from rtolap.base.metrics import Metrics
+from rtolap.ledger.database import Ledger
+from rtolap.ledger.load_jobs import LoadJobs, LoadJobState
+from rtolap.ledger.offsets import OffsetsRecords
+from rtolap.loader.http import make_app
+from rtolap.loader.job import JobConfig, write_config
+from rtolap.loader.loader_metrics import measure
+from rtolap.loader.memory_sink import MemorySink
+from rtolap.loader.partition_role import OpenSession, PartitionKeeper
+from rtolap.loader.process import LoaderProcess
+from rtolap.loader.rejects import FileBox
+from rtolap.loader.status import status_of
+from rtolap.loader.work import Work, begin
+from rtolap.model.loader import Loader, LoaderBatch
+from rtolap.stream.consumer import OutRecord
+from rtolap.stream.memory import MemoryConsumer
+from rtolap.stream.memory_broker import MemoryBroker
+from rtolap.wire.loader import API, LoaderStatus
+from rtolap.wire.stream_load import SchemaColumn, TableSchema
+
+TIMEOUT_S = 30.0
+TOKEN = "the cluster's"
+
+
+def wait(is_so: Callable[[], object]) -> None:
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while not is_so():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+
+
+class Running:
+    """A loader `j` of topic `t` into d.t, running in a thread. `open_session`: to where partitions are made,
+    if `changes` ask for that."""
+
+    def __init__(self, folder: Path, *, open_session: OpenSession | None = None, **changes: Any) -> None:
+        self.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}")
+        self.jobs, self.records = LoadJobs(self.ledger), OffsetsRecords(self.ledger)
+        self.broker, self.sink = MemoryBroker(), MemorySink()
+        self.broker.create("t", 2)
+        self.sink.tables["d", "t"] = TableSchema(
+            properties=(SchemaColumn("k", "BIGINT", is_nullable="No"), SchemaColumn("at", "DATETIME"))
+        )
+        loader = Loader(
+            name="j",
+            topic="t",
+            database="d",
+            table="t",
+            batch=LoaderBatch(rows=10, interval_ms=20),
+            parallel=3,
+            **changes,
+        )
+        self.jobs.create("j", "d", "t", "t", write_config(JobConfig(loader)))
+        self.jobs.set_state("j", LoadJobState.RUNNING, "")
+        self.box = FileBox(folder / "rejects.jsonl")
+        work = begin(
+            "j",
+            "127.0.0.1:1/x",
+            self.jobs,
+            self.records,
+            self.sink,
+            lambda it: MemoryConsumer(self.broker, it.topic),
+            self.box,
+            SystemClock(),
+        )
+        partitions = None if open_session is None else _keeper(work, open_session)
+        self.process = LoaderProcess(work, commit_s=0.05, partitions=partitions)
+        self.code: int | None = None
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+        metrics = Metrics("loader")
+        measure(metrics, self.process, self.status)
+        self.door = TestClient(make_app("j", TOKEN, metrics, self.status, self.want))
+        self.headers = {"Authorization": f"Bearer {TOKEN}"}
+
+    def _run(self) -> None:
+        self.code = self.process.run()
+
+    def status(self) -> LoaderStatus:
+        asked_ms, ends = self.process.work.clock.now_ms(), self.process.work.log_ends()
+        return status_of(self.jobs.get("j"), self.records.all("j"), ends, self.process, asked_ms)
+
+    def want(self, state: LoadJobState) -> None:
+        self.jobs.set_state("j", state, "by the door")
+        self.process.follow()
+
+    def post(self, change: str) -> httpx.Response:
+        answer: httpx.Response = self.door.post(f"{API}/{change}", headers=self.headers)
+        return answer
+
+    def produce(self, numbers: range) -> None:
+        for number in numbers:
+            self.broker.append("t", OutRecord(b'{"k": %d}' % number, partition=number % 2))
+
+    def keys(self) -> list[int]:
+        return sorted(row["k"] for row in self.sink.rows("d", "t"))
+
+    def ended(self) -> int | None:
+        self.thread.join(TIMEOUT_S)
+        assert not self.thread.is_alive()
+        return self.code
+
+    def close(self) -> None:
+        self.process.stop()
+        self.thread.join(TIMEOUT_S)
+        self.box.close()
+        self.ledger.close()
+
+
+def _keeper(work: Work, open_session: OpenSession) -> PartitionKeeper:
+    wanted = work.loader.sink.partitions
+    assert wanted is not None
+    return PartitionKeeper(
+        work.loader, wanted, open_session, lambda: work.columns.target, work.clock, pause_max_s=0.05
+    )
