@@ -171,7 +171,7 @@ def test_a_final_exit_code_ends_the_task_for_airflows_retries(
     event = asyncio.run(first()).payload
     assert event["state"] == state
     with pytest.raises(AirflowException, match=f"is {state}: ended with exit code {code}\nstopped by comm"):
-        operator.process_ended(context, event)
+        operator.process_ended(context, event, **deferred.value.kwargs)
     with agent.client() as client:
         assert client.get(f"ends{code}").restarts == 0
 

@@ -159,6 +159,11 @@ def event_of(deferral: Any) -> Any:
     return asyncio.run(first())
 
 
+def resumed(operator: ManagedProcessOperator, ctx: Any, deferral: Any, event: Any = None) -> Any:
+    """What the operator does once the trigger of its deferral has fired, or this event has come."""
+    return operator.process_ended(ctx, event or event_of(deferral), **deferral.kwargs)
+
+
 def process(key: str, script: str, **more: Any) -> ManagedProcessOperator:
     return ManagedProcessOperator(task_id="t", argv=["sh", script], process_key=key, poll_s=0.05, **more)
 
@@ -184,9 +189,9 @@ def test_a_run_without_memory_still_takes_the_process_over(agent: RunningAgent) 
 
 def test_a_long_running_process_that_ends_has_failed(agent: RunningAgent) -> None:
     operator, ctx = process("p3", "echo lost the topic; exit 0", restarts_max=0), context()
-    event = event_of(deferred(lambda: operator.execute(ctx)))
+    waiting = deferred(lambda: operator.execute(ctx))
     with pytest.raises(AirflowException, match=r"(?s)FAILED.*lost the topic"):
-        operator.process_ended(ctx, event)
+        resumed(operator, ctx, waiting)
 
 
 def test_a_task_whose_process_was_taken_over_does_not_fight_back(agent: RunningAgent) -> None:
@@ -194,12 +199,26 @@ def test_a_task_whose_process_was_taken_over_does_not_fight_back(agent: RunningA
     waiting = deferred(lambda: operator.execute(ctx))
     deferred(lambda: process("p4", "sleep 60").execute(context()))
     with pytest.raises(AirflowFailException, match="replaced"):
-        operator.process_ended(ctx, event_of(waiting))
+        resumed(operator, ctx, waiting)
+
+
+def test_a_cleared_task_is_not_ended_by_what_the_trigger_of_its_former_execution_says(
+    agent: RunningAgent,
+) -> None:
+    operator, ctx = process("p8", "sleep 60"), context()
+    former = deferred(lambda: operator.execute(ctx))
+    waiting = deferred(lambda: operator.execute(ctx))
+    said = event_of(former)
+    assert said["state"] == "SUPERSEDED"
+    again = deferred(lambda: resumed(operator, ctx, waiting, said))
+    assert again.trigger.generation == waiting.trigger.generation == 2
+    with agent.client() as client:
+        assert client.get("p8").state == "RUNNING"
 
 
 def test_a_one_shot_returns_its_exit_code_and_is_acknowledged(agent: RunningAgent) -> None:
     operator, ctx = process("p5", "exit 0", one_shot=True), context()
-    assert operator.process_ended(ctx, event_of(deferred(lambda: operator.execute(ctx)))) == 0
+    assert resumed(operator, ctx, deferred(lambda: operator.execute(ctx))) == 0
     with agent.client() as client:
         assert "p5" not in [status.key for status in client.processes()]
 
@@ -213,9 +232,9 @@ def test_a_one_shot_that_is_executed_again_is_adopted(agent: RunningAgent) -> No
 
 def test_a_failed_one_shot_is_started_anew_by_the_retry(agent: RunningAgent) -> None:
     operator, ctx = process("p7", "exit 5", one_shot=True), context()
-    event = event_of(deferred(lambda: operator.execute(ctx)))
+    waiting = deferred(lambda: operator.execute(ctx))
     with pytest.raises(AirflowException, match="exit code 5"):
-        operator.process_ended(ctx, event)
+        resumed(operator, ctx, waiting)
     assert deferred(lambda: operator.execute(ctx)).trigger.generation == 2
 
 
@@ -242,12 +261,12 @@ def build(**more: Any) -> SparkBuildOperator:
 
 def drain(operator: SparkBuildOperator, ctx: Any) -> list[str]:
     """Execute, then follow deferrals until the operator returns."""
-    event = None
+    waiting = None
     for _ in range(10):
         try:
-            result = operator.execute(ctx) if event is None else operator.process_ended(ctx, event)
+            result = operator.execute(ctx) if waiting is None else resumed(operator, ctx, waiting)
         except TaskDeferred as deferral:
-            event = event_of(deferral)
+            waiting = deferral
         else:
             return result
     raise AssertionError("the queue was not drained in 10 steps")
@@ -273,13 +292,13 @@ def test_a_build_executed_again_waits_for_the_one_that_runs(
     operator, ctx = build(), context()
     read = event_of(again)
     go.unlink()
-    deferred(lambda: operator.process_ended(ctx, read))
+    deferred(lambda: resumed(operator, ctx, again, read))
     assert coordinator.promoted == ["s1", "s2"]
     # The first task wakes up late: its result was read already, and nothing is built twice.
-    late = deferred(lambda: operator.process_ended(ctx, event_of(first)))
+    late = deferred(lambda: resumed(operator, ctx, first))
     assert coordinator.attempts == 3
     go.touch()
-    operator.process_ended(ctx, event_of(late))
+    resumed(operator, ctx, late)
     assert coordinator.promoted == ["s1", "s2", "s3"]
 
 
@@ -287,9 +306,9 @@ def test_a_failed_build_is_reported_and_the_retry_builds_again(coordinator: Fake
     said = 'rtolap-progress: {"event":"%s","build_id":"%s","error":"no space"}'
     SPARK.script = f"echo '{said % ('built', 'b1')}'; echo '{said % ('failed', 'b2')}'; exit 4"
     operator, ctx = build(), context()
-    event = event_of(deferred(lambda: operator.execute(ctx)))
+    waiting = deferred(lambda: operator.execute(ctx))
     with pytest.raises(AirflowException, match="s2: no space"):
-        operator.process_ended(ctx, event)
+        resumed(operator, ctx, waiting)
     assert coordinator.promoted == ["s1"]
     assert coordinator.failed == {"s2": "no space"}
     SPARK.script = "exit 0"
@@ -309,9 +328,9 @@ def test_a_promotion_that_stays_held_lets_go_of_the_process(coordinator: FakeCoo
     SPARK.script = "exit 0"
     coordinator.refusals = 1
     operator, ctx = build(promote_wait_s=0), context()
-    event = event_of(deferred(lambda: operator.execute(ctx)))
+    waiting = deferred(lambda: operator.execute(ctx))
     with pytest.raises(AirflowException, match="earlier segment"):
-        operator.process_ended(ctx, event)
+        resumed(operator, ctx, waiting)
     assert sorted(coordinator.failed) == ["s1", "s2"]
     drain(operator, ctx)
     assert coordinator.promoted == ["s1", "s2", "s3"]
@@ -322,10 +341,10 @@ def test_an_attempt_that_was_replaced_is_passed_over(
 ) -> None:
     SPARK.script = "exit 0"
     operator, ctx = build(), context()
-    event = event_of(deferred(lambda: operator.execute(ctx)))
+    waiting = deferred(lambda: operator.execute(ctx))
     coordinator.newest["s1"] = "somebody-elses"
     coordinator.refusals = 0
-    again = deferred(lambda: operator.process_ended(ctx, event))
+    again = deferred(lambda: resumed(operator, ctx, waiting))
     assert coordinator.promoted == ["s2"]
     with agent.client() as client:
         client.stop("build.c", again.trigger.generation)

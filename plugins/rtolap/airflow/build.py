@@ -87,12 +87,12 @@ class SparkBuildOperator(ManagedProcessOperator):
                     self.log.warning("an earlier attempt failed: %s", error)
             return self._next(context, agent, coordinator, promoted)
 
-    def process_ended(self, context: Context, event: dict[str, Any]) -> list[str]:
+    def process_ended(self, context: Context, event: dict[str, Any], generation: int) -> list[str]:
         self.process_key = f"build.{self.cube}"
         hook = RtolapHook(self.rtolap_conn_id)
         with hook.agent() as agent, hook.coordinator() as coordinator:
             status = find(agent, self.process_key)
-            if status is None or status.is_live or status.generation != event["generation"]:
+            if status is None or status.is_live or status.generation != generation:
                 self.log.info("another task has read the result: looking at the queue again")
                 return self.execute(context)
             promoted, errors = self._settle(agent, coordinator, status)

@@ -134,10 +134,18 @@ class ManagedProcessOperator(BaseOperator):
             waits_when_done=self.waits_when_done,
             rtolap_conn_id=self.rtolap_conn_id,
         )
-        self.defer(trigger=trigger, method_name="process_ended")
+        self.defer(trigger=trigger, method_name="process_ended", kwargs={"generation": generation})
 
-    def process_ended(self, context: Context, event: dict[str, Any]) -> Any:
-        """Called when the trigger has fired. Success is possible for one-shots only."""
+    def process_ended(self, context: Context, event: dict[str, Any], generation: int) -> Any:
+        """Called when a trigger has fired; `generation` is what was waited for. Success is possible for
+        one-shots only.
+
+        Where Airflow's database gives a trigger the number of one that was just deleted, as SQLite does, what
+        the deleted one says comes to this task: after a clear, that the former process was replaced.
+        """
+        if (event["process_key"], event["generation"]) != (self.process_key, generation):
+            self.log.info("meant for somebody else, so the wait goes on: %s", event)
+            self.wait(context, generation)
         with RtolapHook(self.rtolap_conn_id).agent() as agent:
             status = self.ended_status(agent, event)
             if self.one_shot:

@@ -18,6 +18,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from rtolap.base.errors import Unavailable
 from rtolap.model.stored_table import RangePartitions, StoredColumn, StoredTable
 from rtolap.stack.environment import HOST
 from rtolap.stack.ports import free_port
@@ -115,8 +116,14 @@ class World:
         assert done.returncode == 0, done.stderr
 
     def until_phase(self, phase: str) -> None:
+        def look() -> bool | None:
+            try:
+                return True if client.status().phase == phase else None
+            except Unavailable:
+                return None  # its process is starting
+
         with LoaderClient(self.url, self.airflow.token) as client:
-            self.airflow.until(phase, lambda: True if client.status().phase == phase else None)
+            self.airflow.until(phase, look)
 
     def scrape(self) -> Scrape:
         return scrape(self.url, self.airflow.token)
@@ -229,6 +236,7 @@ def test_clearing_restarts_a_loader_and_nothing_is_loaded_twice(world: World) ->
 def test_a_loader_that_was_stopped_by_command_stays_so_until_its_task_is_cleared(world: World) -> None:
     airflow = world.airflow
     generation = airflow.agent.get(world.key).generation
+    world.until_phase("loading")  # a stop that comes before its process looks at the job is overruled by it
     world.command("stop")
     airflow.until_process(world.key, "SUCCEEDED")
     world.send(40)

@@ -30,7 +30,8 @@ _ENDED_TASK = frozenset({"success", "failed", "skipped", "upstream_failed", "rem
 
 
 class ProcessTrigger(BaseTrigger):
-    """Fires {"state", "reason", "generation"} once the process has ended, was replaced, or is lost.
+    """Fires {"process_key", "generation", "state", "reason"} once the process has ended, was replaced, or is
+    lost.
 
     `dag_id`, `run_id`, `task_id`, `map_index` name the task that waits. `agent_silence_s`: how long the agent
     may be unreachable before the wait is given up; the process itself goes on meanwhile. `waits_when_done`:
@@ -114,7 +115,14 @@ class ProcessTrigger(BaseTrigger):
         return None if status.is_live else self._event(status.state, status.reason)
 
     def _event(self, state: str, reason: str) -> TriggerEvent:
-        return TriggerEvent({"state": state, "reason": reason, "generation": self.generation})
+        return TriggerEvent(
+            {
+                "process_key": self.process_key,
+                "generation": self.generation,
+                "state": state,
+                "reason": reason,
+            }
+        )
 
     async def on_kill(self) -> None:
         """Stop the process if its task was really ended by somebody.
