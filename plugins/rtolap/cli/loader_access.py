@@ -20,7 +20,7 @@ from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
 from rtolap.stream.letters import TOPIC_CONFIG
 from rtolap.wire.agent import ProcessSpec, RestartPolicy
 from rtolap.wire.agent_client import AgentClient
-from rtolap.wire.loader import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus
+from rtolap.wire.loader import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus, process_key
 from rtolap.wire.loader_client import LoaderClient
 from rtolap.wire.partition_door import PartitionDoor
 from rtolap.wire.stream_load_client import StreamLoadClient
@@ -74,7 +74,7 @@ class JobAccess:
     def start_by_agent(self, job: str) -> None:
         settings = self._settings
         with AgentClient(f"http://{settings.host}:{settings.agent_port}", settings.token()) as agent:
-            key = f"loader.{job}"
+            key = process_key(job)
             spec = ProcessSpec(
                 generation=agent.generation(key) + 1,
                 argv=("rtolap", "loader", "run", job),
@@ -100,10 +100,13 @@ def job_access(settings: Settings) -> Iterator[JobAccess]:
 
 
 def sink_of(loader: Loader, settings: Settings) -> StreamLoadClient:
+    """Of the doors that the loader names; else of this cluster's, and whom they are trusted by."""
     sink = loader.sink
     password = _password(sink.password_file)
-    ca_file = None if sink.ca_file is None else Path(sink.ca_file)
-    return StreamLoadClient(sink.urls or settings.stream_load_urls(), sink.user, password, ca_file=ca_file)
+    urls, ca_file = sink.urls or settings.stream_load_urls(), None if sink.urls else settings.stream_load_ca
+    if sink.ca_file is not None:
+        ca_file = Path(sink.ca_file)
+    return StreamLoadClient(urls, sink.user, password, ca_file=ca_file)
 
 
 def partition_door(sink: LoaderSink, wanted: SinkPartitions) -> PartitionDoor:

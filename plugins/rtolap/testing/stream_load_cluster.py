@@ -14,11 +14,13 @@ import pyarrow as pa
 
 from rtolap.base.closing import Closing
 from rtolap.base.errors import Unavailable
+from rtolap.base.tls import trust
 from rtolap.base.users import password_hash
 from rtolap.stack.ports import free_port
 from rtolap.stack.probes import http_missing, storage_missing
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.spec import ProcessSpec
+from rtolap.testing.certificates import Certificates
 from rtolap.wire.storage import ScanRequest, TabletId
 from rtolap.wire.storage_client import StorageClients
 from rtolap.wire.stored_tables import TableName
@@ -33,10 +35,16 @@ _TIMEOUT_S = 30.0
 class StreamLoadCluster(Closing):
     """Each process can be killed and started again by its name: `door-0`, `node-0`, …
 
-    `metrics_urls`: where each shows what it does.
+    `metrics_urls`: where each shows what it does. With `certificates` the doors speak TLS only.
     """
 
-    def __init__(self, folder: Path, ledger: str, password_file: Path | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        ledger: str,
+        password_file: Path | None = None,
+        certificates: Certificates | None = None,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._taken: set[int] = set()
@@ -48,6 +56,13 @@ class StreamLoadCluster(Closing):
         }
         if password_file is not None:
             self._env["RTOLAP_LEDGER_PASSWORD_FILE"] = str(password_file)
+        self._scheme, self._ca = "http", None
+        if certificates is not None:
+            self._scheme, self._ca = "https", certificates.authority
+            self._env["RTOLAP_STREAM_LOAD_TLS_CERTIFICATE"] = str(certificates.certificate)
+            self._env["RTOLAP_STREAM_LOAD_TLS_KEY"] = str(certificates.key)
+            self._env["RTOLAP_STREAM_LOAD_CA"] = str(certificates.authority)
+        self._tls = trust(self._ca)
         (folder / "token").write_text(TOKEN)
         (folder / "users").write_text(f"{USER}:{password_hash(PASSWORD)}:load\n")
         self.processes: dict[str, ManagedProcess] = {}
@@ -60,10 +75,10 @@ class StreamLoadCluster(Closing):
     def start(self, *, doors: int, nodes: int) -> None:
         """All of them, each ready; the nodes are known to the doors."""
         ports = [(self._port(), self._port()) for _ in range(doors)]
-        self.urls = [f"http://{HOST}:{port}" for port, _ in ports]
-        self.body_urls = [f"http://{HOST}:{port}" for _, port in ports]
+        self.urls = [self._url(port) for port, _ in ports]
+        self.body_urls = [self._url(port) for _, port in ports]
         self._env["RTOLAP_STREAM_LOAD_DOORS"] = ",".join(self.urls)
-        self.tables = StoredTablesClient(self.urls, TOKEN)
+        self.tables = StoredTablesClient(self.urls, TOKEN, ca=self._ca)
         for number, (port, body_port) in enumerate(ports):
             self._start_door(f"door-{number}", port, body_port)
         for number in range(nodes):
@@ -82,7 +97,7 @@ class StreamLoadCluster(Closing):
         while time.monotonic() < deadline_s:
             for number, url in enumerate(self.urls):
                 try:
-                    if httpx.get(f"{url}/health", timeout=2).json()["master"]:
+                    if httpx.get(f"{url}/health", timeout=2, verify=self._tls).json()["master"]:
                         return number
                 except httpx.HTTPError:
                     continue  # it is down
@@ -121,9 +136,10 @@ class StreamLoadCluster(Closing):
             "RTOLAP_STREAM_LOAD_BODY_PORT": str(body_port),
             "RTOLAP_DATA_DIR": str(self.folder / name / "data"),
         }
-        self.metrics_urls[name] = f"http://{HOST}:{port}/metrics"
+        url = self._url(port)
+        self.metrics_urls[name] = f"{url}/metrics"
         arguments = ("stream-load", "serve", "--lease-s", str(LEASE_S), "--publish-timeout-s", "3")
-        self._start(name, arguments, env, port, lambda _: http_missing(f"http://{HOST}:{port}/health"))
+        self._start(name, arguments, env, port, lambda _: http_missing(f"{url}/health", self._tls))
 
     def _start_node(self, name: str, port: int) -> None:
         env = {"RTOLAP_STORAGE_PORT": str(port), "RTOLAP_DATA_DIR": str(self.folder / name / "data")}
@@ -144,7 +160,7 @@ class StreamLoadCluster(Closing):
             said = "no door answers"
             for url in self.urls:
                 nodes_url = f"{url}/api/v1/storage-nodes"
-                found = storage_missing(nodes_url, TOKEN, f"{HOST}:{port}")
+                found = storage_missing(nodes_url, TOKEN, f"{HOST}:{port}", self._tls)
                 if found is None:
                     return None
                 said = found
@@ -166,6 +182,10 @@ class StreamLoadCluster(Closing):
         )
         self.processes[name] = ManagedProcess(spec)
         self.processes[name].start()
+
+    def _url(self, port: int) -> str:
+        """Of a door."""
+        return f"{self._scheme}://{HOST}:{port}"
 
     def _port(self) -> int:
         port = free_port(self._taken)

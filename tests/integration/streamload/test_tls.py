@@ -1,20 +1,26 @@
-"""A door with a certificate speaks TLS on both ports, and redirects to TLS only."""
+"""Doors with a certificate speak TLS on both ports and redirect to TLS only; nodes and SQL keep to it."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rtolap.base.errors import Unavailable
 from rtolap.base.users import password_hash
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.spec import ProcessSpec
 from rtolap.testing.certificates import Certificates, make_certificates
+from rtolap.testing.stored_cluster import StoredCluster
 from rtolap.testing.stream_load_cluster import PASSWORD, TOKEN, USER
+from rtolap.wire.stored_tables_client import StoredTablesClient
+from rtolap.wire.stream_load import SendOptions
+from rtolap.wire.stream_load_client import StreamLoadClient
 
 
 @pytest.fixture
@@ -72,6 +78,39 @@ def test_both_ports_speak_tls(door: dict[str, str], certificates: Certificates) 
     for number in (port, body_port):
         plain = subprocess.run(["curl", "-s", f"http://127.0.0.1:{number}/health"], timeout=20)
         assert plain.returncode != 0
+
+
+def test_a_cluster_whose_doors_speak_tls_takes_loads_and_answers_sql(
+    owned: None, server_folder: Path, zookeeper: str, certificates: Certificates
+) -> None:
+    folder = server_folder / "tls"
+    options = SendOptions(format="csv", headers={"column_separator": ","}, timeout_s=30)
+    with StoredCluster(folder, f"sqlite:///{folder / 'ledger.db'}", certificates=certificates) as cluster:
+        cluster.start(doors=2, nodes=1)
+        cluster.start_query(zookeeper, f"/tls-{uuid.uuid4().hex}")
+        cluster.ask("create table web.hits (id int not null, host varchar(9)) duplicate key(id)")
+        other = cluster.urls[1 - cluster.master()]  # it redirects
+        with StreamLoadClient([other], USER, PASSWORD, ca_file=certificates.authority) as client:
+            assert client.load("web", "hits", "first", b"1,a\n2,b\n", options).status == "Success"
+            cluster.ask("alter table web.hits add column size int default '7'")
+            assert client.load("web", "hits", "second", b"3,c,8\n", options).status == "Success"
+        assert cluster.ask("select id, host, size from web.hits order by id") == [
+            (1, "a", 7),
+            (2, "b", 7),
+            (3, "c", 8),
+        ]
+        with (
+            StreamLoadClient([other], USER, PASSWORD) as client,
+            pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"),
+        ):
+            client.state("web", "first")
+        with (
+            StoredTablesClient([other], TOKEN, retry_s=0.1) as tables,
+            pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"),
+        ):
+            tables.tables()
+        cluster.ask("drop table web.hits")
+        assert cluster.tables.tables() == ()
 
 
 def test_a_certificate_without_its_key_is_refused(environment: dict[str, str], tmp_path: Path) -> None:
