@@ -22,6 +22,7 @@ from rtolap.model.durations import parse_duration_ms
 from rtolap.model.stored_table import PartitionUnit
 from rtolap.wire.agent import ProcessStatus
 from rtolap.wire.agent_client import AgentClient
+from rtolap.wire.loader import process_key
 
 KIND = "loader"
 _UNITS = get_args(PartitionUnit)
@@ -42,10 +43,6 @@ class RunningLoader(msgspec.Struct, frozen=True):
     name: str
     port: int
     complete: Completeness | None = None
-
-
-def process_key(name: str) -> str:
-    return f"{KIND}.{name}"
 
 
 def labels(loader: RunningLoader) -> dict[str, str]:

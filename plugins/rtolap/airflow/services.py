@@ -9,7 +9,7 @@ import msgspec
 
 from rtolap.airflow import loaders
 from rtolap.airflow.process import ManagedProcessOperator
-from rtolap.wire.loader import EXIT_FAILED, EXIT_STOPPED
+from rtolap.wire.loader import EXIT_FAILED, EXIT_STOPPED, process_key
 
 
 class ReceiverOperator(ManagedProcessOperator):
@@ -55,7 +55,7 @@ class LoaderOperator(ManagedProcessOperator):
         )
         super().__init__(
             argv=["rtolap", "loader", "run", loader, "--port", str(port)],
-            process_key=loaders.process_key(loader),
+            process_key=process_key(loader),
             final_codes=(EXIT_STOPPED, EXIT_FAILED),
             waits_when_done=True,
             labels=loaders.labels(declared),

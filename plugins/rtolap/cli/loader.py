@@ -6,9 +6,8 @@ Exit codes: 0 done; 1 an error, told on stderr; `run` ends with those of `rtolap
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -18,14 +17,15 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError, NotYet, Unavailable
 from rtolap.base.settings import Settings
 from rtolap.cli.loader_access import JobAccess, job_access, partition_door, reject_box, sink_of
-from rtolap.cli.output import JsonOption, print_json, print_table, success, warn
+from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
+from rtolap.cli.serving import service_settings
 from rtolap.ledger.load_jobs import LoadJobState
 from rtolap.loader.job import JobConfig, read_config, write_config
 from rtolap.loader.runner import run as run_job
 from rtolap.model.offsets import Offsets
 from rtolap.model.yaml_files import read_definitions
 from rtolap.stream.kafka import KafkaConsumer
-from rtolap.wire.loader import EXIT_FAILED, LoaderList, LoaderStatus, PartitionsStatus
+from rtolap.wire.loader import EXIT_FAILED, LoaderList, LoaderStatus, process_key
 from rtolap.wire.watermark_client import WatermarkClient
 
 app = typer.Typer(no_args_is_help=True, help="Loaders: topics into tables, exactly once.")
@@ -58,8 +58,7 @@ def run(
     port: Annotated[int, typer.Option(help="Port of its door; 0 takes a free one.")] = 0,
 ) -> None:
     """Load, in this process, until the job is stopped or fails."""
-    settings = Settings()
-    logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    settings = service_settings()
     with job_access(settings) as access:
         loader = read_config(access.jobs.get(job)).loader
         sink = sink_of(loader, settings)
@@ -162,18 +161,7 @@ def status(
         print_json(LoaderList(found))
     else:
         print_table(
-            (
-                "loader",
-                "state",
-                "alive",
-                "phase",
-                "lag",
-                "rows/s",
-                "pending",
-                "partitions",
-                "reason",
-                "last error",
-            ),
+            ("loader", "state", "alive", "phase", "lag", "rows/s", "pending"),
             [
                 (
                     it.job,
@@ -183,13 +171,13 @@ def status(
                     it.lag_records,
                     round(it.rows_per_s),
                     it.pending,
-                    _shown(it.partitions),
-                    it.reason,
-                    it.last_error,
                 )
                 for it in found
             ],
         )
+        for it in found:
+            for said in _troubles(it):
+                console.print(f"{it.job}: {said}", highlight=False, soft_wrap=True, markup=False)
     _exit_by(found)
 
 
@@ -211,11 +199,17 @@ def lag(job: JobArgument, as_json: JsonOption = False) -> None:
     _exit_by((found,))
 
 
-def _shown(partitions: PartitionsStatus | None) -> str:
-    """In a cell."""
-    if partitions is None:
-        return ""
-    return ": ".join(filter(None, (partitions.state, partitions.last_error)))
+def _troubles(status: LoaderStatus) -> Iterator[str]:
+    """What a row of the table has no room for."""
+    if status.reason:
+        yield status.reason
+    if status.state == LoadJobState.RUNNING and not status.alive:
+        key = process_key(status.job)
+        yield f"no process of it answers; `rtolap agent list` and `rtolap agent log {key}` tell more"
+    if status.last_error:
+        yield f"last error: {status.last_error}"
+    if status.partitions is not None and status.partitions.last_error:
+        yield f"partitions: {status.partitions.state}: {status.partitions.last_error}"
 
 
 def _start(access: JobAccess, job: str) -> None:

@@ -18,6 +18,11 @@ EXIT_STOPPED, EXIT_FAILED, EXIT_OWNED = 0, 3, 4
 API = "/api/v1/loader"
 
 
+def process_key(job: str) -> str:
+    """Of its process on an agent."""
+    return f"loader.{job}"
+
+
 class PartitionsStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Of the role that makes partitions in the sink. `state`: `starting`, `kept`, or `failing` because of
     `last_error`. `made`: names of the last ones that this process has made, of `made_count`. `until_ms`: from

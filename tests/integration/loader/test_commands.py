@@ -45,6 +45,9 @@ def test_a_loader_is_managed_by_command(world: LoaderWorld, tmp_path: Path) -> N
         world.produce(chooser, RECORDS)
         before = told("status", world.name)["loaders"][0]  # type: ignore[index]
         assert (before["alive"], before["state"], before["loaded"]) == (False, "RUNNING", {})
+        shown = rtolap("status", world.name).stdout
+        assert f"{world.name}: no process of it answers" in shown
+        assert f"`rtolap agent log loader.{world.name}`" in shown
         world.process.start()
         world.wait_loaded()
         world.wait_until(lambda it: it.lag_records == 0 and it.alive)
@@ -62,6 +65,7 @@ def test_a_loader_is_managed_by_command(world: LoaderWorld, tmp_path: Path) -> N
         stopped = told("stop", world.name)
         assert (stopped["state"], stopped["alive"]) == ("STOPPED", False)
         assert stopped["reason"] == "stopped by command"
+        assert f"{world.name}: stopped by command" in rtolap("status", world.name).stdout
         assert len(world.rows()) == 2 * RECORDS
 
         started = rtolap("start", world.name)
