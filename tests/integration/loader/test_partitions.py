@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import time
 import uuid
@@ -85,8 +86,14 @@ def wanted(cluster: StoredCluster, password_file: Path, **changes: object) -> Si
     return msgspec.structs.replace(found, **changes)
 
 
+def status(world: World, *arguments: str) -> str:
+    """What the command prints."""
+    env = {**world.process.spec.env, "COLUMNS": "240"}
+    return CliRunner().invoke(app, ["loader", "status", world.name, *arguments], env=env).stdout
+
+
 def test_rows_of_tomorrow_are_refused_without_the_role_and_loaded_with_it(
-    world: World, cluster: StoredCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    world: World, cluster: StoredCluster, tmp_path: Path
 ) -> None:
     began = datetime.now(UTC)
     world.produce_day(1)
@@ -123,9 +130,8 @@ def test_rows_of_tomorrow_are_refused_without_the_role_and_loaded_with_it(
     assert f'rtolap_loader_partitions_failing{{job="{world.name}"}} 0.0' in page
     assert f'rtolap_loader_partitions_made_total{{job="{world.name}"}} {kept.made_count + 1}.0' in page
     assert "rtolap_loader_partitions_until_seconds" in page
-    for name, value in {**world.process.spec.env, "COLUMNS": "240"}.items():
-        monkeypatch.setenv(name, value)
-    assert "kept" in CliRunner().invoke(app, ["loader", "status", world.name]).output
+    (told,) = json.loads(status(world, "--json"))["loaders"]
+    assert (told["partitions"]["state"], told["partitions"]["made"][-1]) == ("kept", gone)
 
 
 def test_a_wrong_password_stops_no_row_and_is_told_until_it_is_mended(
@@ -145,6 +151,7 @@ def test_a_wrong_password_stops_no_row_and_is_told_until_it_is_mended(
         f"http://{world.process.address}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}
     ).text
     assert f'rtolap_loader_partitions_failing{{job="{world.name}"}} 1.0' in page
+    assert "failing" in status(world)
     assert "guessed" not in world.process.log_tail(200)
 
     password.write_text(PASSWORD)
