@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from decimal import Decimal
@@ -122,23 +123,23 @@ def batch_of(rows: Sequence[Row], schema: StoredSchema) -> pa.RecordBatch:
     return pa.record_batch(arrays)
 
 
-def plain(table: pa.Table, schema: StoredSchema) -> list[tuple[Any, ...]]:
-    """Rows that were read, comparable with `expected`: sorted, sketches as what they stand for."""
+def plain(table: pa.Table, schema: StoredSchema) -> Counter[tuple[Any, ...]]:
+    """Rows that were read, comparable with `expected`: in no order, sketches as what they stand for."""
     columns = [
         [_bitmap(image) for image in table.column(name).to_pylist()]
         if schema.named(name).definition.type == "bitmap"
         else table.column(name).to_pylist()
         for name in table.column_names
     ]
-    return sorted(zip(*columns, strict=True), key=repr)
+    return Counter(zip(*columns, strict=True))
 
 
 def expected(
     rows: Sequence[Mapping[str, Any]], names: Sequence[str], schema: StoredSchema
-) -> list[tuple[Any, ...]]:
+) -> Counter[tuple[Any, ...]]:
     shapes: dict[str, Callable[[Any], Any]] = {"hll": _hll, "bitmap": _members}
     shaped = {name: shapes.get(schema.named(name).definition.type, lambda value: value) for name in names}
-    return sorted((tuple(shaped[name](row[name]) for name in names) for row in rows), key=repr)
+    return Counter(tuple(shaped[name](row[name]) for name in names) for row in rows)
 
 
 def _column(rows: Sequence[Row], column: SchemaColumn) -> pa.Array:

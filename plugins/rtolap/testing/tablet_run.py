@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ class TabletRun:
         self._settings = small_settings(self.random)
         self.tablet = Tablet.create(self._root, schema, self._settings, self.disk)
         self.waiting: dict[int, list[Row]] = {}  # prepared
-        self._pins: list[tuple[Snapshot, list[tuple[Any, ...]]]] = []
+        self._pins: list[tuple[Snapshot, Counter[tuple[Any, ...]]]] = []
         self._next_txn = 1
         self.batches = self.partial_batches = self.crashes = self.failures = self.compactions = 0
         # What an interrupted step may have done: looked up after the crash.
