@@ -18,8 +18,10 @@ from rtolap.ledger.offsets import OffsetsRecords
 from rtolap.loader.job import JobConfig, write_config
 from rtolap.loader.memory_sink import MemorySink
 from rtolap.loader.ownership import LEASE_MS
+from rtolap.loader.patience import FAILING_S, FAILS_MAX, SILENT_S
+from rtolap.loader.preparing import FILTERED_BY_SINK
 from rtolap.loader.rejects import FileBox
-from rtolap.loader.settle import FAILING_S, FAILS_MAX, FILTERED_BY_SINK, PATIENCE_S, Outcome, Settler
+from rtolap.loader.settle import LOG_TRIES_MAX, Outcome, Settler
 from rtolap.loader.states import StopCause, Stopped
 from rtolap.loader.work import Work, begin
 from rtolap.model.loader import Loader, LoaderBatch, LoaderRejects, LoaderSink
@@ -342,6 +344,44 @@ def test_rows_that_the_sink_filters_are_kept_with_its_reasons(world: World) -> N
     assert (record.row_count, record.filtered_rows, record.error_url) == (0, 2, "memory:2")
 
 
+class NoLog:
+    """A sink that does not answer when it is asked for rejected rows, so many times."""
+
+    def __init__(self, sink: MemorySink, times: int) -> None:
+        self._sink = sink
+        self.times = times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sink, name)
+
+    def error_log(self, url: str) -> str:
+        self.times -= 1
+        if self.times >= 0:
+            raise Unavailable("the door does not answer")
+        return self._sink.error_log(url)
+
+
+@pytest.mark.parametrize("two_phase", [False, True])
+@pytest.mark.parametrize(("times", "is_kept"), [(LOG_TRIES_MAX - 1, True), (LOG_TRIES_MAX, False)])
+def test_the_rows_that_a_sink_filters_are_asked_for_again_but_not_for_ever(
+    world: World, times: int, is_kept: bool, two_phase: bool
+) -> None:
+    world.create(rejects=LoaderRejects(tolerance_percent=100), sink=LoaderSink(two_phase=two_phase))
+    world.produce(1, 2)
+    strict = (COLUMNS[0], SchemaColumn("v", "BIGINT"), SchemaColumn("w", "BIGINT", is_nullable="No"))
+    plain, world.sink = world.sink, NoLog(world.sink, times)
+    work = world.start()
+    plain.tables["d", "t"] = TableSchema(properties=strict)  # the loader has not seen it yet
+    work.source.step(0.0)
+    settler = work.settler()
+    for _ in range(LOG_TRIES_MAX - 1):
+        assert work.settle_once(settler) is Outcome.AGAIN
+    assert work.settle_once(settler) is Outcome.SETTLED
+    assert world.box.kept == ([(-1, 1, FILTERED_BY_SINK)] if is_kept else [])
+    record = world.records.all("j")[-1]
+    assert (record.row_count, record.filtered_rows, record.error_url) == (0, 2, "memory:1")
+
+
 # --- the sink -----------------------------------------------------------------------------------------
 
 
@@ -444,7 +484,7 @@ def test_a_sink_that_is_away_is_waited_for_but_not_for_ever(world: World) -> Non
     work.source.step(0.0)
     world.sink.down = True
     assert work.settle_once(settler) is Outcome.AGAIN
-    world.clock.advance_ms(int(PATIENCE_S * 1000) + 1)
+    world.clock.advance_ms(int(SILENT_S * 1000) + 1)
     assert stopped_by(lambda: work.settle_once(settler)) is StopCause.SINK_UNAVAILABLE
 
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rtolap.ledger.offsets import OffsetsRecord
+from rtolap.ledger.offsets import Loaded, OffsetsRecord
 from rtolap.loader.content import Content
 
 
@@ -16,7 +16,8 @@ class Pending:
     """`content` is None where the range has to be read again. `must_ask`: a request may have been made, so
     that the state of the label comes first. `fails` counts refusals since `failing_since_s`, `fails_seen`
     those after which the columns were looked at; `silent_since_s`: since when the sink has not answered;
-    `tries`: attempts in a row that did not settle it, `due_s`: when the next one may be."""
+    `tries`: attempts in a row that did not settle it, `due_s`: when the next one may be; `said`: what the
+    sink answered when it took the rows, `log_tries`: how often it did not give those that it refused."""
 
     record: OffsetsRecord
     content: Content | None
@@ -29,6 +30,8 @@ class Pending:
     waiting_since_s: float | None = None
     tries: int = 0
     due_s: float = 0.0
+    said: Loaded | None = None
+    log_tries: int = 0
 
     @property
     def sequence(self) -> int:

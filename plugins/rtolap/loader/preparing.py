@@ -1,0 +1,94 @@
+"""From a batch's range to the rows that are sent: read, decoded, and what is refused is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.loader.columns import Columns
+from rtolap.loader.content import Content
+from rtolap.loader.decode import Decoded, RecordDecoder
+from rtolap.loader.patience import Trouble
+from rtolap.loader.range_reader import read_range
+from rtolap.loader.rejects import RejectBox
+from rtolap.loader.states import StopCause, Stopped
+from rtolap.loader.target import Target
+from rtolap.loader.window import Pending
+from rtolap.model.loader import Loader
+from rtolap.stream.consumer import Batch, StreamConsumer
+from rtolap.stream.rejects import Rejects
+
+FILTERED_BY_SINK = "filtered_by_sink"
+
+
+class Preparer:
+    """Of one thread, because the decoder is. Raises Stopped, and Trouble where another attempt may do."""
+
+    def __init__(
+        self,
+        loader: Loader,
+        columns: Columns,
+        open_consumer: Callable[[], StreamConsumer],
+        box: RejectBox,
+        clock: Clock,
+    ) -> None:
+        self._loader = loader
+        self._columns = columns
+        self._open_consumer = open_consumer
+        self._box = box
+        self._clock = clock
+        self._target: Target | None = None
+        self._decoder: RecordDecoder | None = None
+
+    def content(self, pending: Pending) -> Content:
+        record = pending.record
+        if pending.content is None:
+            pending.content = read_range(
+                self._open_consumer, record.start_offsets, record.end_offsets, clock=self._clock
+            )
+        return pending.content
+
+    def rows(self, content: Content) -> Decoded:
+        """Returns, or stops, when all that is refused is kept."""
+        decoded = self._decoder_now().decode(content.batch.values)
+        refused, total = len(decoded.rejects), len(content.batch)
+        if refused:
+            self._keep(content.batch, decoded.rejects)
+        if refused * 100 > self._loader.rejects.tolerance_percent * total:
+            raise Stopped(
+                StopCause.TOO_MANY_REJECTS,
+                f"{refused} of {total} records of a batch are refused",
+                expected=f"at most {self._loader.rejects.tolerance_percent} %",
+                found=f"{decoded.rejects.reason[0]}: {decoded.rejects.detail[0]}",
+                action="mend the columns or raise the tolerance, and start the loader again",
+            )
+        return decoded
+
+    def keep_filtered(self, pending: Pending, url: str, text: str) -> None:
+        """What the sink rejected, as one letter of the batch."""
+        batch = Batch([text.encode()], np.array([-1], np.int32), np.array([pending.sequence], np.int64))
+        detail = f"label {pending.record.label}: {url}"
+        self._keep(batch, Rejects(np.array([0], np.int64), [FILTERED_BY_SINK], [detail]))
+
+    def _decoder_now(self) -> RecordDecoder:
+        """Of the table's columns as they are by now."""
+        target = self._columns.target
+        if self._decoder is None or target != self._target:
+            self._decoder = RecordDecoder(
+                target,
+                record_bytes_max=self._loader.record_bytes_max,
+                unknown_columns=self._loader.unknown_columns,
+            )
+            self._target = target
+        return self._decoder
+
+    def _keep(self, batch: Batch, rejects: Rejects) -> None:
+        try:
+            self._box.keep(self._loader.topic, batch, rejects)
+        except Unavailable as error:
+            raise Trouble(error) from error
+        except (RtolapError, OSError) as error:
+            raise Stopped(StopCause.REJECTS_NOT_KEPT, str(error)) from error
