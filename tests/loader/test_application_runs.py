@@ -23,7 +23,7 @@ def test_the_watermark_is_never_ahead_of_what_can_be_read() -> None:
     for seed in range(SEEDS):
         counts += run_seed(seed)
     wanted = ("crash", "taken over", "coordinators", "partitions added", "unacknowledged")
-    assert all(counts[what] for what in wanted), counts
+    assert all(counts[what] >= SEEDS // 8 for what in wanted), counts
     assert counts["with events behind it"] > SEEDS, f"runs that stand still prove little: {counts}"
 
 
