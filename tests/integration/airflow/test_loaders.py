@@ -193,6 +193,7 @@ def world(
         complete = {"application": application, "unit": "day"}
         declared = [{"name": name, "port": one.port, "complete": complete}]
         (airflow_home / "include" / "loaders.yaml").write_text(json.dumps(declared))
+        airflow.unpause(COMPLETE_DAG_ID)  # its watcher starts when the file is parsed again
         airflow.unpause(DAG_ID)
         airflow.until_running(one.key)
         airflow.until("deferred loader", one.task)
@@ -253,7 +254,6 @@ def test_a_partition_is_announced_once_when_the_watermark_has_passed_it_and_its_
 ) -> None:
     airflow = world.airflow
     day = FIRST_DAY + 3 * DAY
-    airflow.unpause(COMPLETE_DAG_ID)
     world.send(20, day)
     world.all_written_until(day + DAY / 2)
     world.until_announced([day - DAY])  # so much is complete at the first look, and no more
