@@ -1,6 +1,6 @@
 """Three storage nodes as processes, killed as by kill -9: loads go on, nothing is lost, nothing half there.
 
-Seeds: RTOLAP_STORAGE_SEEDS, by default 5. A failure names its seed; `RTOLAP_STORAGE_SEED=n` plays it again.
+Seeds: RTOLAP_STORAGE_SEEDS, by default 3. A failure names its seed; `RTOLAP_STORAGE_SEED=n` plays it again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from rtolap.wire.stream_load_client import StreamLoadClient
 SEEDS = (
     [int(os.environ["RTOLAP_STORAGE_SEED"])]
     if "RTOLAP_STORAGE_SEED" in os.environ
-    else list(range(int(os.environ.get("RTOLAP_STORAGE_SEEDS", "5"))))
+    else list(range(int(os.environ.get("RTOLAP_STORAGE_SEEDS", "3"))))
 )
 NODES = ("node-0", "node-1", "node-2")
 OPTIONS = SendOptions(format="csv", headers={"column_separator": ","}, timeout_s=60)
