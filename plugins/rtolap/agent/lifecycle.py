@@ -14,6 +14,7 @@ from rtolap.agent.records import Handle, ProcessRecord
 from rtolap.agent.states import FINAL, ProcessEvent, ProcessState
 from rtolap.base.clock import Clock
 from rtolap.base.errors import ProcessFailed
+from rtolap.wire.agent import RESTARTS_VARIABLE
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class Lifecycle:
     def start(self, record: ProcessRecord, argv: tuple[str, ...]) -> ProcessRecord:
         """The record is on disk as PENDING; see `Watch._recover` for a crash from here on."""
         spec = record.spec
-        env = {**self._commands.environment(), **spec.env}
+        env = {**self._commands.environment(), **spec.env, RESTARTS_VARIABLE: str(record.restarts)}
         try:
             handle = self._processes.spawn(
                 record.key, record.generation, argv, env, keep_exit=spec.keeps_exit

@@ -6,6 +6,7 @@ Exit codes: 0 done; 1 an error, told on stderr; `run` ends with those of `rtolap
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from rtolap.loader.runner import run as run_job
 from rtolap.model.offsets import Offsets
 from rtolap.model.yaml_files import read_definitions
 from rtolap.stream.kafka import KafkaConsumer
+from rtolap.wire.agent import RESTARTS_VARIABLE
 from rtolap.wire.loader import EXIT_FAILED, LoaderList, LoaderStatus, process_key
 from rtolap.wire.watermark_client import WatermarkClient
 
@@ -57,7 +59,10 @@ def run(
     job: JobArgument,
     port: Annotated[int, typer.Option(help="Port of its door; 0 takes a free one.")] = 0,
 ) -> None:
-    """Load, in this process, until the job is stopped or fails."""
+    """Load, in this process, until the job is stopped or fails.
+
+    Brings a job back that was stopped or has failed; an agent that starts a crashed process again does not.
+    """
     settings = service_settings()
     with job_access(settings) as access:
         loader = read_config(access.jobs.get(job)).loader
@@ -80,6 +85,7 @@ def run(
                 settings.coordinator_urls(), settings.token(), application
             ),
             partition_session=lambda sink, wanted: partition_door(sink, wanted).session,
+            wanted=os.environ.get(RESTARTS_VARIABLE, "0") == "0",
         )
         box.close()
         sink.close()

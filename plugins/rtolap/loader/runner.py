@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 
 TAKE_S = 2.5 * LEASE_MS / 1000  # the lease of a process that was killed has run out by then
 _TAKE_AGAIN_S = 0.5
+_ENDED = {LoadJobState.STOPPED: EXIT_STOPPED, LoadJobState.FAILED: EXIT_FAILED}
 
 
 def run(
@@ -55,17 +56,22 @@ def run(
     token: str,
     open_watermarks: Callable[[str], WatermarkClient],
     partition_session: Callable[[LoaderSink, SinkPartitions], OpenSession],
+    wanted: bool = True,
 ) -> int:
     """Until the job is stopped, fails or is somebody else's: the exit code. Call from the main thread.
 
-    A job that was stopped or has failed is wanted again by this; one that is paused stays so.
+    A job that was stopped or has failed is `wanted` again by this, unless only a crash has brought the
+    process back: a stop since then stands. One that is paused stays so.
     `open_watermarks` connects to the application that the definition names, if it does; `partition_session`
     says how to reach the door where its partitions are made, if they are.
     """
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    if jobs.get(job_id).state in (LoadJobState.STOPPED, LoadJobState.FAILED):
+    if (ended := _ENDED.get(jobs.get(job_id).state)) is not None:
+        if not wanted:
+            log.info("%s was ended while its process was gone", job_id)
+            return ended
         jobs.set_state(job_id, LoadJobState.RUNNING, "")
     with closing(_bound(host, port)) as listening:
         address = f"{host}:{listening.getsockname()[1]}"

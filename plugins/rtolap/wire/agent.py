@@ -28,6 +28,8 @@ FILES_MAX = 64
 FILES_BYTES_MAX = 4 << 20  # of all files of one request together
 FILES_MARK = "{files}"
 
+RESTARTS_VARIABLE = "RTOLAP_AGENT_RESTARTS"  # of a child: how often its agent has started it again
+
 # Keys become file names.
 _KEY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,159}")
 _FILE_NAME = _KEY

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 from pathlib import Path
 
 import pytest
 from rtolap.cli.main import app
 from rtolap.testing.agent_harness import running_agent
 from rtolap.testing.loader_world import DATABASE, Around, LoaderWorld
+from rtolap.testing.services import wait_for
 from rtolap.testing.stream_load_cluster import TOKEN
 from typer.testing import CliRunner, Result
 
@@ -103,6 +106,29 @@ def test_an_agent_runs_a_loader_by_command_and_again_after_a_restart(
 
             stopped = told("stop", world.name)
             assert (stopped["state"], stopped["alive"]) == ("STOPPED", False)
+        finally:
+            world.close()
+
+
+def test_a_loader_that_is_stopped_while_its_process_is_gone_is_not_brought_back_by_the_agent(
+    world: LoaderWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = f"loader.{world.name}"
+    with running_agent(tmp_path / "agent", token=TOKEN) as agent, agent.client() as client:
+        monkeypatch.setenv("RTOLAP_AGENT_PORT", agent.url.rpartition(":")[2])
+        try:
+            told("start", world.name, "--wait-s", "60")
+            pid = client.get(key).pid
+            assert pid is not None
+            os.kill(pid, signal.SIGKILL)
+            told("stop", world.name)
+            wait_for("the agent has started it again", lambda: client.get(key).restarts, 60)
+            wait_for("it has looked and ended", lambda: client.get(key).state == "SUCCEEDED", 60)
+            assert told("status", world.name)["loaders"][0]["state"] == "STOPPED"  # type: ignore[index]
+
+            started = told("start", world.name, "--wait-s", "60")
+            assert (started["state"], started["alive"]) == ("RUNNING", True)
+            told("stop", world.name)
         finally:
             world.close()
 
