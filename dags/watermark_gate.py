@@ -82,6 +82,8 @@ with DAG(
         trigger_rule="none_failed",  # after Reject too: it waits for the events
         timeout=timedelta(days=30).total_seconds(),
         poke_interval=10,
+        retries=100,
+        retry_delay=timedelta(seconds=10),
         **WINDOW,
         **LATENESS,
     )

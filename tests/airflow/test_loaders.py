@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -232,8 +233,21 @@ def test_a_sensor_for_offsets_looks_at_once_and_waits_in_the_triggerer(loader: L
         loader.now = status({0: 5, 1: 7}, {0: 5, 1: 9})
         return await asyncio.wait_for(first, 15)
 
-    event = asyncio.run(fire()).payload
-    assert waiting.fired({}, event) == {"loaded": {"0": 5, "1": 7}}
+    event = json.loads(json.dumps(asyncio.run(fire()).payload))
+    assert waiting.heard({}, event, **deferred.value.kwargs) == {"loaded": {"0": 5, "1": 7}}
+
+
+def test_a_sensor_waits_on_when_it_gets_what_another_one_waits_for(loader: Loader) -> None:
+    other = {"waited_for": ["a.Trigger", {"loader": "other"}], "said": {"loaded": {"0": 9, "1": 9}}}
+    sensor = LoadedSensor(task_id="t", loader=NAME, offsets={1: 7})
+    with pytest.raises(TaskDeferred) as first:
+        sensor.execute({})
+    for foreign in (other, {"chosen_options": ["Approve"]}, {"process_key": "p", "generation": 1}):
+        with pytest.raises(TaskDeferred) as again:
+            sensor.heard({}, foreign, **first.value.kwargs)
+        assert again.value.kwargs == first.value.kwargs
+    loader.now = status({0: 5, 1: 7}, {0: 5, 1: 9})
+    assert sensor.heard({}, other, **first.value.kwargs) == {"loaded": {"0": 5, "1": 7}}
 
 
 def test_a_sensor_for_an_instant_waits_for_what_was_in_the_topic_then(loader: Loader) -> None:

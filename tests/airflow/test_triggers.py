@@ -14,6 +14,7 @@ from airflow.providers.standard.triggers import hitl
 from airflow.sdk.api.datamodels._generated import HITLUser
 from airflow.triggers.base import BaseTrigger
 from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.triggers.addressed import addressed
 from rtolap.airflow.triggers.answer import AnswerTrigger
 from rtolap.airflow.triggers.loaded import LoadedTrigger
 from rtolap.airflow.triggers.partitions import PartitionsTrigger
@@ -45,6 +46,7 @@ NON_DEFAULT: list[BaseTrigger] = [
     ),
     QueueTrigger(cube="c", segment="s", poll_s=0.5, repeat_s=9.0, rtolap_conn_id="other"),
     WatermarkTrigger(cube="c", at_least_ms=5, poll_s=0.5, silence_s=9.0, rtolap_conn_id="other"),
+    addressed(WatermarkTrigger(cube="c", at_least_ms=5, poll_s=0.5)),
     WindowTrigger(
         application="a", window_end_ms=5, lateness_ms=2, poll_s=0.5, silence_s=9.0, rtolap_conn_id="other"
     ),

@@ -140,7 +140,7 @@ def test_a_window_that_waits_defers_until_its_end_is_reached(coordinator: FakeCo
     coordinator.complete_ms = END_MS - 1
     with pytest.raises(TaskDeferred) as deferral:
         sensor().execute({})
-    trigger = deferral.value.trigger
+    trigger = deferral.value.trigger.made()
     assert isinstance(trigger, WindowTrigger)
     assert trigger.window == Window("logs", END_MS)
     assert deferral.value.timeout.total_seconds() == 60
@@ -176,7 +176,7 @@ def test_a_segment_waits_for_its_allowed_lateness_but_not_after_an_approval(
     of_segment = sensor(cube="hourly", segment=SEGMENT)
     with pytest.raises(TaskDeferred) as deferral:
         of_segment.execute({})
-    assert deferral.value.trigger.window == Window("logs", END_MS, 2 * HOUR_MS)
+    assert deferral.value.trigger.made().window == Window("logs", END_MS, 2 * HOUR_MS)
     coordinator.complete_ms += 1
     assert not of_segment.execute({})["approved"]
     coordinator.complete_ms = END_MS
@@ -249,7 +249,24 @@ def test_a_question_is_withdrawn_by_its_window(coordinator: FakeCoordinator) -> 
     coordinator.complete_ms = END_MS
     said = coordinator.explain_window("logs", END_MS).model_dump(mode="json")
     with pytest.raises(AirflowSkipException, match="withdrawn"):
-        ask().execute_complete(context(), {"explanation": said})
+        ask().execute_complete(context(), {"explanation": said, "ti_id": str(UUID(int=7))})
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        {"ti_id": str(UUID(int=8)), "chosen_options": ["Approve"], "params_input": {}},
+        {"ti_id": str(UUID(int=8)), "explanation": {}},
+        {"waited_for": ["a.Trigger", {}], "said": {"explanation": {}}},
+        {"process_key": "p", "generation": 1, "state": "SUPERSEDED"},
+    ],
+)
+def test_an_answer_to_another_question_is_none(
+    foreign: dict[str, Any],
+) -> None:
+    with pytest.raises(TaskDeferred) as deferral:
+        ask().execute_complete(context(), foreign)
+    assert isinstance(deferral.value.trigger, AnswerTrigger)
 
 
 def test_a_question_has_no_answer_by_default() -> None:

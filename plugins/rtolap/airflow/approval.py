@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, NoReturn
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk import BaseOperator, BaseOperatorLink, Context, Param
@@ -69,38 +69,53 @@ class AskWindowOperator(ApprovalOperator):
         self.rtolap_conn_id = rtolap_conn_id
 
     def execute(self, context: Context) -> Any:
-        window = Window(self.application, instant_ms(self.window_end), int(self.lateness_ms))
         with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
-            said = explain(coordinator, window)
+            said = explain(coordinator, self._window())
         if said.may_close:
             raise AirflowSkipException(f"nobody is asked: {state_of(said)}")
         self.subject, self.body = question(said)
         self.log.info("asking: %s", state_of(said))
         try:
             super().execute(context)
-        except TaskAwaitingInput as asked:
-            self.defer(
-                trigger=AnswerTrigger(
-                    ti_id=str(context["task_instance"].id),
-                    options=self.options,
-                    params=self.serialized_params,
-                    application=window.application,
-                    window_end_ms=window.end_ms,
-                    lateness_ms=window.lateness_ms,
-                    poll_s=self.poll_s,
-                    rtolap_conn_id=self.rtolap_conn_id,
-                ),
-                method_name=asked.method_name,
-            )
+        except TaskAwaitingInput:
+            self._wait(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
-        if "explanation" in event:
-            said = Explanation.model_validate(event["explanation"])
+        """An answer to another question, which may come as `triggers.addressed` says, is none."""
+        said_by_trigger = dict(event)
+        ti_id = str(context["task_instance"].id)
+        # Airflow's API addresses the answer to the task, and names none.
+        if said_by_trigger.pop("ti_id", ti_id if "chosen_options" in event else None) != ti_id:
+            # Not asked again: that would wipe out an answer which has come meanwhile.
+            self.log.info("meant for somebody else, so the wait goes on: %s", event)
+            self._wait(context)
+        if "explanation" in said_by_trigger:
+            said = Explanation.model_validate(said_by_trigger["explanation"])
             raise AirflowSkipException(f"the question is withdrawn: {state_of(said)}")
-        answer = super().execute_complete(context, event)
+        answer = super().execute_complete(context, said_by_trigger)
         chosen = ", ".join(answer["chosen_options"])
         self.log.info("%s, says %s", chosen, responder(answer) or "nobody")
         return answer
+
+    def _wait(self, context: Context) -> NoReturn:
+        """For the answer, also for one that is there already, or for the window."""
+        window = self._window()
+        self.defer(
+            trigger=AnswerTrigger(
+                ti_id=str(context["task_instance"].id),
+                options=self.options,
+                params=self.serialized_params,
+                application=window.application,
+                window_end_ms=window.end_ms,
+                lateness_ms=window.lateness_ms,
+                poll_s=self.poll_s,
+                rtolap_conn_id=self.rtolap_conn_id,
+            ),
+            method_name="execute_complete",
+        )
+
+    def _window(self) -> Window:
+        return Window(self.application, instant_ms(self.window_end), int(self.lateness_ms))
 
 
 class LetWindowGoOperator(BaseOperator):

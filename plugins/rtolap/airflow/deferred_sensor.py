@@ -13,6 +13,7 @@ from airflow.triggers.base import BaseTrigger
 
 from rtolap.airflow.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.triggers.addressed import address_of, addressed
 from rtolap.wire.coordinator_client import CoordinatorClient
 
 Client = TypeVar("Client")
@@ -47,15 +48,27 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
         """What waits in the triggerer."""
 
     @abstractmethod
-    def fired(self, context: Context, event: dict[str, Any]) -> Any: ...
+    def fired(self, context: Context, event: dict[str, Any]) -> Any:
+        """The sensor's result, of what its trigger has fired."""
 
     def execute(self, context: Context) -> Any:
         with self.client(RtolapHook(self.rtolap_conn_id)) as client:
             result = self.look(client)
             if result is not None:
                 return result
-            trigger = self.trigger(client)
-        return self.defer(trigger=trigger, method_name="fired", timeout=timedelta(seconds=self.timeout))
+            trigger = addressed(self.trigger(client))
+        return self.defer(
+            trigger=trigger,
+            method_name="heard",
+            kwargs={"waited_for": address_of(trigger)},
+            timeout=timedelta(seconds=self.timeout),
+        )
+
+    def heard(self, context: Context, event: dict[str, Any], waited_for: list[Any]) -> Any:
+        if event.get("waited_for") != waited_for:
+            self.log.info("meant for somebody else, so the wait goes on: %s", event)
+            return self.execute(context)
+        return self.fired(context, event["said"])
 
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         try:

@@ -140,10 +140,10 @@ class ManagedProcessOperator(BaseOperator):
         """Called when a trigger has fired; `generation` is what was waited for. Success is possible for
         one-shots only.
 
-        Where Airflow's database gives a trigger the number of one that was just deleted, as SQLite does, what
-        the deleted one says comes to this task: after a clear, that the former process was replaced.
+        What another one says (see `triggers.addressed`) is not meant: after a clear, that the former process
+        was replaced.
         """
-        if (event["process_key"], event["generation"]) != (self.process_key, generation):
+        if (event.get("process_key"), event.get("generation")) != (self.process_key, generation):
             self.log.info("meant for somebody else, so the wait goes on: %s", event)
             self.wait(context, generation)
         with RtolapHook(self.rtolap_conn_id).agent() as agent:

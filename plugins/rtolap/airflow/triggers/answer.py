@@ -17,7 +17,8 @@ from rtolap.airflow.triggers.window import WindowTrigger
 
 
 class AnswerTrigger(BaseTrigger):
-    """Fires what Airflow's `HITLTrigger` or what `WindowTrigger` fires, whichever comes first.
+    """Fires what Airflow's `HITLTrigger` or what `WindowTrigger` fires, whichever comes first, with "ti_id":
+    see `addressed` why.
 
     Airflow's API resumes a task with the answer itself. This trigger is for the answer that was given before
     the task began to wait, and for a window that may close without one.
@@ -79,7 +80,8 @@ class AnswerTrigger(BaseTrigger):
         waits = [asyncio.create_task(_first_event(trigger)) for trigger in self._first()]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-            yield next(wait for wait in waits if wait.done()).result()
+            first = next(wait for wait in waits if wait.done()).result()
+            yield TriggerEvent({**first.payload, "ti_id": self.ti_id})
         finally:
             for wait in waits:
                 wait.cancel()
