@@ -143,6 +143,7 @@ def test_a_prepared_query_over_its_time_is_ended_and_can_run_again(doors: Doors)
             with pytest.raises(pymysql.err.MySQLError) as caught:
                 binary.execute(slow, columns, integers(1))
             assert caught.value.args[0] == 3024
+        cursor.execute("SET max_execution_time = DEFAULT")
         assert len(binary.execute(quick, one, integers(1))) == 1
 
 
