@@ -59,7 +59,7 @@ def test_an_interrupt_ends_the_waiting_at_once(tmp_path: Path) -> None:
         from pathlib import Path
         from rtolap.stack.together import start_all
         from rtolap.stack.process import ManagedProcess, ProcessSpec
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # where tests run in the background, it is ignored
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a background run ignores it
         asked = threading.Event()
         def never(started_s):
             if not asked.is_set():
