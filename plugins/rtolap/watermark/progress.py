@@ -24,6 +24,7 @@ from rtolap.watermark.zones import whole_hours_off
 
 _ABSENT = 2**63 - 1  # not active there: never the smallest
 _ROWS_FIRST = 64
+_FEW = 8  # so many times fewer than all hosts
 
 
 @dataclass(slots=True)
@@ -224,8 +225,16 @@ class HostProgress:
                 return
             self._combined_ms[hosts[single]] = latest_ms[single]
             hosts = hosts[~single]
-        least = self._latest_ms[:, hosts].min(axis=0)
+        least = self._least_of(hosts)
         self._combined_ms[hosts] = np.where(least == _ABSENT, NEVER, least)
+
+    def _least_of(self, hosts: NDArray[np.integer]) -> Instants:
+        """Over all partitions; of many hosts in whole rows, which is quicker than column by column."""
+        if hosts.size * _FEW > self.hosts:
+            found: Instants = self._latest_ms.min(axis=0)[hosts]
+        else:
+            found = self._latest_ms[:, hosts].min(axis=0)
+        return found
 
 
 def _read(values: Instants) -> Instants:
