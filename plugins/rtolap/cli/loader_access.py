@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rtolap.base.errors import CommitConflict, DefinitionError, NotFound, Unavailable
+from rtolap.base.passwords import read_password
 from rtolap.base.settings import Settings
 from rtolap.ledger.database import Ledger
 from rtolap.ledger.load_jobs import LoadJob, LoadJobs
@@ -121,16 +122,7 @@ def partition_door(sink: LoaderSink, wanted: SinkPartitions) -> PartitionDoor:
 
 
 def _password(file: str | None) -> str:
-    if file is None:
-        return ""
-    try:
-        return Path(file).read_text().rstrip("\r\n")
-    except OSError as error:
-        raise DefinitionError(
-            "the password of the sink cannot be read",
-            expected=f"a readable file {file}",
-            found=error.strerror,
-        ) from error
+    return "" if file is None else read_password(Path(file), "the sink")
 
 
 def reject_box(loader: Loader, settings: Settings) -> RejectBox:

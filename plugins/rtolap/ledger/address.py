@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import sqlalchemy as sa
 
 from rtolap.base.errors import DefinitionError
@@ -33,15 +31,3 @@ def checked_address(address: str) -> sa.URL:
             found=url.get_backend_name(),
         )
     return url
-
-
-def read_password(path: Path) -> str:
-    """Raises DefinitionError."""
-    try:
-        return path.read_text().rstrip("\r\n")
-    except OSError as error:
-        raise DefinitionError(
-            "the password of the ledger's database cannot be read",
-            expected=f"a readable file {path}",
-            found=error.strerror,
-        ) from error

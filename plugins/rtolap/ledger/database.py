@@ -30,7 +30,8 @@ import sqlalchemy as sa
 from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.closing import Closing
 from rtolap.base.errors import CommitConflict
-from rtolap.ledger.address import checked_address, read_password
+from rtolap.base.passwords import read_password
+from rtolap.ledger.address import checked_address
 from rtolap.ledger.dialects import Dialect, MySqlDialect, SqliteDialect
 from rtolap.ledger.migrations import MIGRATIONS, Migration, migrate
 from rtolap.ledger.patience import Patience, Transient, reason
@@ -86,7 +87,7 @@ class Ledger(Closing):
         """
         url = checked_address(address)
         if password_file is not None:
-            url = url.set(password=read_password(password_file))
+            url = url.set(password=read_password(password_file, "the ledger's database"))
         dialect: Dialect
         if url.get_backend_name() == "sqlite":
             dialect = SqliteDialect(clock or SystemClock())
