@@ -6,14 +6,19 @@ import asyncio
 import importlib
 import json
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from airflow.providers.standard.triggers import hitl
 from airflow.sdk.api.datamodels._generated import HITLUser
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
+from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.triggers.base import BaseTrigger
 from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.triggers import answer
 from rtolap.airflow.triggers.addressed import addressed
 from rtolap.airflow.triggers.answer import AnswerTrigger
 from rtolap.airflow.triggers.loaded import LoadedTrigger
@@ -275,18 +280,47 @@ class Detail:
         self.response_received = received
 
 
+def answer_trigger(monkeypatch: pytest.MonkeyPatch, detail: Callable[..., Detail]) -> AnswerTrigger:
+    """`detail`: what Airflow says of the question."""
+    for module in (hitl, answer):
+        monkeypatch.setattr(module, "get_hitl_detail_content_detail", detail)
+    (waiting,) = [trigger for trigger in NON_DEFAULT if isinstance(trigger, AnswerTrigger)]
+    return AnswerTrigger(
+        **{**waiting.serialize()[1], "poll_s": 0.01, "rtolap_conn_id": "rtolap_default"},
+    )
+
+
 @pytest.mark.parametrize("comes", ["answer", "window"])
 def test_a_question_ends_with_its_answer_or_with_its_window(
     monkeypatch: pytest.MonkeyPatch, comes: str
 ) -> None:
     """The answer: one that was given before the task began to wait."""
     explanations(monkeypatch, False, comes == "window")
-    monkeypatch.setattr(hitl, "get_hitl_detail_content_detail", lambda ti_id: Detail(comes == "answer"))
-    (waiting,) = [trigger for trigger in NON_DEFAULT if isinstance(trigger, AnswerTrigger)]
-    arguments = {**waiting.serialize()[1], "poll_s": 0.01, "rtolap_conn_id": "rtolap_default"}
-    event = asyncio.run(first_event(AnswerTrigger(**arguments)))
+    event = asyncio.run(first_event(answer_trigger(monkeypatch, lambda ti_id: Detail(comes == "answer"))))
     if comes == "window":
         assert event["explanation"]["may_close"]
     else:
         assert (event["chosen_options"], event["responded_by_user"]["name"]) == (["Approve"], "ada")
         assert event["params_input"] == {"reason": "early"}
+
+
+def refusal(status_code: int) -> AirflowRuntimeError:
+    return AirflowRuntimeError(
+        ErrorResponse(error=ErrorType.API_SERVER_ERROR, detail={"status_code": status_code})
+    )
+
+
+def test_a_question_that_nobody_has_asked_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(ti_id: UUID) -> Detail:
+        raise refusal(404)
+
+    event = asyncio.run(first_event(answer_trigger(monkeypatch, missing)))
+    assert (event["unasked"], UUID(event["ti_id"])) == (True, UUID(int=7))
+
+
+def test_a_question_that_cannot_be_read_is_not_taken_for_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(ti_id: UUID) -> Detail:
+        raise refusal(500)
+
+    with pytest.raises(AirflowRuntimeError, match="500"):
+        asyncio.run(first_event(answer_trigger(monkeypatch, broken)))

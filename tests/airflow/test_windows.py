@@ -209,23 +209,33 @@ def test_an_unclear_window_is_refused(
 # -- asking and recording -----------------------------------------------------------------------------------
 
 
+RETRIES = 3
+
+
 def ask() -> AskWindowOperator:
-    return AskWindowOperator(task_id="ask", application="logs", window_end=END)
+    return AskWindowOperator(task_id="ask", application="logs", window_end=END, retries=RETRIES)
 
 
-def context() -> Any:
-    ti = SimpleNamespace(id=UUID(int=7), dag_id="d", run_id="r", task_id="ask", map_index=-1)
+def context(try_number: int = 1, max_tries: int = RETRIES) -> Any:
+    tries = {"try_number": try_number, "max_tries": max_tries}
+    ti = SimpleNamespace(id=UUID(int=7), dag_id="d", run_id="r", task_id="ask", map_index=-1, **tries)
     return {"ti": ti, "task_instance": ti}
 
 
-def test_a_question_says_what_the_window_waits_for_and_waits_for_both(
-    coordinator: FakeCoordinator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    written: dict[str, Any] = {}
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The question, once it is asked."""
+    found: dict[str, Any] = {}
     monkeypatch.setattr(
         "airflow.providers.standard.operators.hitl.upsert_hitl_detail",
-        lambda **detail: written.update(detail),
+        lambda **detail: found.update(detail),
     )
+    return found
+
+
+def test_a_question_says_what_the_window_waits_for_and_waits_for_both(
+    coordinator: FakeCoordinator, written: dict[str, Any]
+) -> None:
     with pytest.raises(TaskDeferred) as deferral:
         ask().execute(context())
     assert written["subject"] == f"Let the window of logs that ends at {END} go?"
@@ -267,6 +277,30 @@ def test_an_answer_to_another_question_is_none(
     with pytest.raises(TaskDeferred) as deferral:
         ask().execute_complete(context(), foreign)
     assert isinstance(deferral.value.trigger, AnswerTrigger)
+
+
+@pytest.mark.parametrize(
+    ("try_number", "max_tries", "asks"),
+    [
+        (1, RETRIES, True),
+        (2, RETRIES, False),  # the first try was lost, perhaps with an answer
+        (2, 1 + RETRIES, True),  # cleared after the first
+        (3, 1 + RETRIES, False),
+    ],
+)
+def test_a_retry_waits_for_the_answer_to_what_was_asked_before(
+    coordinator: FakeCoordinator, written: dict[str, Any], try_number: int, max_tries: int, asks: bool
+) -> None:
+    with pytest.raises(TaskDeferred) as deferral:
+        ask().execute(context(try_number, max_tries))
+    assert isinstance(deferral.value.trigger, AnswerTrigger)
+    assert bool(written) == asks
+
+
+def test_a_retry_asks_if_no_try_before_has(coordinator: FakeCoordinator, written: dict[str, Any]) -> None:
+    with pytest.raises(TaskDeferred):
+        ask().execute_complete(context(2), {"unasked": True, "ti_id": str(UUID(int=7))})
+    assert REASON in written["body"]
 
 
 def test_a_question_has_no_answer_by_default() -> None:

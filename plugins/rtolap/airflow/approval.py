@@ -10,6 +10,7 @@ Who answered is told by Airflow, which has authenticated them. Nobody's silence 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -20,7 +21,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException, T
 from rtolap.airflow.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hook import RtolapHook
 from rtolap.airflow.links import WindowLink
-from rtolap.airflow.triggers.answer import AnswerTrigger
+from rtolap.airflow.triggers.answer import UNASKED, AnswerTrigger
 from rtolap.airflow.windows import Window, explain
 from rtolap.airflow.words import iso, question, state_of
 from rtolap.model.instants import instant_ms
@@ -69,16 +70,22 @@ class AskWindowOperator(ApprovalOperator):
         self.rtolap_conn_id = rtolap_conn_id
 
     def execute(self, context: Context) -> Any:
-        with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
-            said = explain(coordinator, self._window())
+        said = self._explain()
         if said.may_close:
             raise AirflowSkipException(f"nobody is asked: {state_of(said)}")
+        if is_retry(context["ti"], self.retries or 0):
+            # To ask again would wipe out an answer that the lost try has not read. If nobody was asked yet,
+            # the trigger says so.
+            self.log.info("an earlier try has asked, so this one waits: %s", state_of(said))
+            self._wait(context)
+        self._ask(context, said)
+
+    def _ask(self, context: Context, said: Explanation) -> NoReturn:
         self.subject, self.body = question(said)
         self.log.info("asking: %s", state_of(said))
-        try:
+        with suppress(TaskAwaitingInput):
             super().execute(context)
-        except TaskAwaitingInput:
-            self._wait(context)
+        self._wait(context)
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:
         """An answer to another question, which may come as `triggers.addressed` says, is none."""
@@ -89,6 +96,8 @@ class AskWindowOperator(ApprovalOperator):
             # Not asked again: that would wipe out an answer which has come meanwhile.
             self.log.info("meant for somebody else, so the wait goes on: %s", event)
             self._wait(context)
+        if UNASKED in said_by_trigger:
+            self._ask(context, self._explain())
         if "explanation" in said_by_trigger:
             said = Explanation.model_validate(said_by_trigger["explanation"])
             raise AirflowSkipException(f"the question is withdrawn: {state_of(said)}")
@@ -113,6 +122,10 @@ class AskWindowOperator(ApprovalOperator):
             ),
             method_name="execute_complete",
         )
+
+    def _explain(self) -> Explanation:
+        with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
+            return explain(coordinator, self._window())
 
     def _window(self) -> Window:
         return Window(self.application, instant_ms(self.window_end), int(self.lateness_ms))
@@ -159,6 +172,12 @@ class LetWindowGoOperator(BaseOperator):
                 coordinator.approve_windows(self.application, until_ms, by, reason)
         self.log.info("%s lets windows of %s up to %s go: %s", by, self.application, iso(until_ms), reason)
         return {"application": self.application, "until": iso(until_ms), "by": by, "reason": reason}
+
+
+def is_retry(ti: Any, retries: int) -> bool:
+    """Whether an earlier try of this task was lost; not the first try after somebody has cleared it, who
+    allows `retries` more of them."""
+    return int(ti.try_number) > 1 + int(ti.max_tries) - retries
 
 
 def responder(answer: Mapping[str, Any]) -> str | None:

@@ -9,16 +9,21 @@ from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
 
+import httpx
 from airflow.providers.standard.triggers.hitl import HITLTrigger
+from airflow.sdk.exceptions import AirflowRuntimeError
+from airflow.sdk.execution_time.hitl import get_hitl_detail_content_detail
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from rtolap.airflow.connection import DEFAULT_CONN_ID
 from rtolap.airflow.triggers.window import WindowTrigger
 
+UNASKED = "unasked"
+
 
 class AnswerTrigger(BaseTrigger):
     """Fires what Airflow's `HITLTrigger` or what `WindowTrigger` fires, whichever comes first, with "ti_id":
-    see `addressed` why.
+    see `addressed` why. If there is no question, it fires {UNASKED: True, "ti_id"}.
 
     Airflow's API resumes a task with the answer itself. This trigger is for the answer that was given before
     the task began to wait, and for a window that may close without one.
@@ -77,6 +82,9 @@ class AnswerTrigger(BaseTrigger):
         return answer, window
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
+        if not await asyncio.to_thread(_is_asked, UUID(self.ti_id)):
+            yield TriggerEvent({UNASKED: True, "ti_id": self.ti_id})
+            return
         waits = [asyncio.create_task(_first_event(trigger)) for trigger in self._first()]
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -86,6 +94,16 @@ class AnswerTrigger(BaseTrigger):
             for wait in waits:
                 wait.cancel()
             await asyncio.gather(*waits, return_exceptions=True)
+
+
+def _is_asked(ti_id: UUID) -> bool:
+    try:
+        get_hitl_detail_content_detail(ti_id=ti_id)
+    except AirflowRuntimeError as refusal:
+        if (refusal.error.detail or {}).get("status_code") == httpx.codes.NOT_FOUND:
+            return False
+        raise
+    return True
 
 
 async def _first_event(trigger: BaseTrigger) -> TriggerEvent:
