@@ -200,6 +200,6 @@ def test_a_question_is_withdrawn_when_the_window_becomes_complete(airflow: Any, 
     states = {task["task_id"]: task["state"] for task in airflow.tasks(APPROVAL, run_id)}
     assert states == {"ask": "skipped", "let_go": "skipped", "may_close": "success"}
     said = airflow.log(airflow.task(APPROVAL, run_id, "ask"))
-    assert "the question is withdrawn" in said or "nobody is asked" in said  # by a retry, if this try was lost
+    assert "the question is withdrawn" in said or "nobody is asked" in said  # the latter by a retry
     assert open_questions(airflow, run_id) == []
     assert fleet.approvals() == []
