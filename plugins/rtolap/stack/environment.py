@@ -101,7 +101,7 @@ def airflow_env(layout: StackLayout, settings: Mapping[str, str], ports: Mapping
         "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home / 'airflow.db'}?timeout=60",
         "AIRFLOW__DAG_PROCESSOR__PARSING_PROCESSES": "1",
         "AIRFLOW__DAG_PROCESSOR__REFRESH_INTERVAL": "30",
-        # an end that comes between two looks is seen after so many seconds: 5 by default, for each deferral too
+        # a process that ends between two looks is seen after so many seconds; 5 by default, for deferrals too
         "AIRFLOW__WORKERS__MIN_HEARTBEAT_INTERVAL": "1",
         **airflow_connections(layout, ports),
     }
