@@ -221,14 +221,14 @@ def test_loads_into_a_table_without_partitions_on_demand_make_none(door: LoadDoo
         partitions=RangePartitions("at", "day", ahead=0, on_demand=False),
     )
     door.assembly.catalogue.create_table(definition)
-    now_ms = time.time_ns() // 1_000_000
-    days = [datetime.now(UTC).date() + timedelta(days=days) for days in (0, 5)]
+    (today,) = door.assembly.catalogue.table("web", "made_ahead").partitions
+    beyond = partition_of(today.start_ms + 5 * 86_400_000, "day")
+    days = [datetime.fromtimestamp(part.start_ms / 1000, UTC).date() for part in (today, beyond)]
     body = "".join(f"{day},{number}\n" for number, day in enumerate(days)).encode()
     answer = put(door, body, "made_ahead", label=label, max_filter_ratio="0.5")
     assert (answer["Status"], answer["NumberLoadedRows"], answer["NumberFilteredRows"]) == ("Success", 1, 1)
     assert "no partition for this tuple: none is there" in httpx.get(str(answer["ErrorURL"])).text
-    there = partition_of(now_ms + 5 * 86_400_000, "day")
-    asked = AddPartition(there.name, there.start_ms, there.end_ms)
+    asked = AddPartition(beyond.name, beyond.start_ms, beyond.end_ms)
     door.assembly.catalogue.add_partition("web", "made_ahead", asked)
     assert put(door, body, "made_ahead", label=f"{label}-2")["NumberLoadedRows"] == 2
     assert [row["id"] for row in door.rows("web", "made_ahead")].count(1) == 1
@@ -383,9 +383,7 @@ def test_who_expects_a_100_is_redirected_before_the_body(door: LoadDoor) -> None
         "PUT /api/web/hits/_stream_load?a=b HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n"
         f"Authorization: {BASIC}\r\nExpect: 100-continue\r\n\r\n"
     )
-    began_s = time.monotonic()
     answer = raw(door.url, head, until=lambda taken: b"\r\n\r\n" in taken)
-    assert time.monotonic() - began_s < 1.0
     assert answer.startswith(b"HTTP/1.1 307 ")
     assert b"100 Continue" not in answer
     assert f"location: {door.body_url}/api/web/hits/_stream_load?a=b\r\n".encode() in answer.lower()

