@@ -25,6 +25,8 @@ from rtolap.base.settings import Settings
 from rtolap.cli.main import load
 from rtolap.coordinator.rest import build_app
 from rtolap.query.http import make_app
+from rtolap.stack.airflow import EXECUTION_API
+from rtolap.stack.names import DEFAULT_PORTS
 from rtolap.stack.probes import AIRFLOW_HEALTH
 from rtolap.stack.secrets import password_hash
 
@@ -92,8 +94,8 @@ def test_every_command_is_understood_with_its_options(services: dict[str, dict[s
                 get_parser().parse_args(arguments)
             else:
                 assert [program, *arguments] == ["sleep", "infinity"]
-            understood.add((program, *arguments[:2]))
-    assert len(understood) == 10
+            understood.add((program, *arguments[:3]))
+    assert len(understood) == 11
     with pytest.raises(Exception, match="No such option"):
         load("agent").commands["serve"].make_context("serve", ["--job-dir", "x"])
 
@@ -120,6 +122,7 @@ def test_every_health_check_asks_a_route_that_exists_on_the_port_that_is_served(
         "agent": (settings.agent_port, _paths(create_app(nothing, "t", lambda: None))),
         "query": (settings.query_http_port, _paths(make_app(nothing, nothing, "t"))),
         "airflow-api": (conf.getint("api", "port"), {AIRFLOW_HEALTH}),
+        "airflow-execution-api": (DEFAULT_PORTS["airflow-execution"], {EXECUTION_API.health}),
     }
     checked = {name for name, service in services.items() if "healthcheck" in service}
     assert checked == set(served)

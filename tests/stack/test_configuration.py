@@ -76,7 +76,7 @@ def test_settings_name_every_port_and_hold_no_secret(layout: StackLayout) -> Non
 def test_airflow_gets_one_secret_loopback_and_its_connections(layout: StackLayout) -> None:
     env = airflow_env(layout, rtolap_settings(layout, DEFAULT_PORTS), DEFAULT_PORTS)
     assert env["AIRFLOW__API__HOST"] == "127.0.0.1"
-    assert env["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:8080/execution/"
+    assert env["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:8081/execution/"
     connection = json.loads(env["AIRFLOW_CONN_RTOLAP_DEFAULT"])
     assert (connection["conn_type"], connection["port"]) == ("rtolap", 7070)
     assert connection["password"] == read_secret(layout, "token")

@@ -1,4 +1,4 @@
-"""Airflow's four components, on one SQLite database that is migrated once and kept."""
+"""Airflow's components, on one SQLite database that is migrated once and kept."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pathlib import Path
 
 from rtolap.base.errors import ProcessFailed
 from rtolap.base.files import write_atomic
-from rtolap.stack.environment import HOST, airflow_env, airflow_url
+from rtolap.stack.environment import HOST, airflow_env, airflow_execution_url, airflow_url
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.listeners import foreign_listener
 from rtolap.stack.pids import read_record
-from rtolap.stack.probes import airflow_missing
+from rtolap.stack.probes import airflow_missing, http_missing
 from rtolap.stack.spec import ProcessSpec
 
 _MIGRATION_TIMEOUT_S = 240
@@ -28,14 +28,19 @@ _migration = threading.Lock()
 
 @dataclass(frozen=True)
 class Part:
-    """`health`: the part's name in Airflow's health page."""
+    """`port`: the name of the one that it serves. `health`: the part's name in Airflow's health page, or what
+    its own server's is."""
 
     name: str
     command: tuple[str, ...]
     health: str
+    port: str | None = None
 
 
-API = Part("airflow-api", ("api-server",), "metadatabase")
+API = Part("airflow-api", ("api-server", "--apps", "core"), "metadatabase", "airflow")
+EXECUTION_API = Part(
+    "airflow-execution-api", ("api-server", "--apps", "execution"), "/execution/health", "airflow-execution"
+)
 # The log servers would listen on all addresses; on one machine the API server reads the files themselves.
 SCHEDULER = Part("airflow-scheduler", ("scheduler", "--skip-serve-logs"), "scheduler")
 DAG_PROCESSOR = Part("airflow-dag-processor", ("dag-processor",), "dag_processor")
@@ -46,8 +51,11 @@ def airflow_spec(
     part: Part, layout: StackLayout, settings: Mapping[str, str], ports: Mapping[str, int]
 ) -> ProcessSpec:
     env = airflow_env(layout, settings, ports)
+    own = () if part.port is None else (ports[part.port],)
 
     def ready(started_s: float) -> str | None:
+        if part is EXECUTION_API:
+            return http_missing(f"{airflow_execution_url(ports)}{part.health}")
         missing = airflow_missing(airflow_url(ports), part.health, started_s)
         if missing is not None or part is API:
             return missing
@@ -57,10 +65,10 @@ def airflow_spec(
     return ProcessSpec(
         name=part.name,
         folder=layout.run(part.name),
-        address=f"{HOST}:{ports['airflow']}" if part is API else "",
-        ports=(ports["airflow"],) if part is API else (),
+        address="".join(f"{HOST}:{port}" for port in own),
+        ports=own,
         argv=(str(Path(sys.executable).with_name("airflow")), *part.command),
-        env=env,
+        env=env if part.port is None else {**env, "AIRFLOW__API__PORT": str(ports[part.port])},
         prepare=lambda: migrate(layout, env),
         ready=ready,
         ready_timeout_s=_READY_TIMEOUT_S,

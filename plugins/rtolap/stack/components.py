@@ -3,8 +3,8 @@
 zookeeper, kafka ──▶ coordinator ──▶ query
 (mariadb) ──▶ (stream-load) ──▶ (storage); in parentheses: only when they are asked for
 agent: nothing
-airflow-api, airflow-scheduler, airflow-dag-processor, airflow-triggerer: only their database, which the
-first of them migrates; tasks reach the API server later
+airflow-api, -execution-api, -scheduler, -dag-processor, -triggerer: only their database, which the first
+of them migrates; tasks reach the execution API later
 """
 
 from __future__ import annotations
@@ -151,6 +151,7 @@ COMPONENTS: dict[str, Component] = {
             partial(_service, "query", ("query-http", "query-mysql"), _query_missing),
         ),
         Component("airflow-api", (), partial(_airflow, airflow.API)),
+        Component("airflow-execution-api", (), partial(_airflow, airflow.EXECUTION_API)),
         Component("airflow-scheduler", (), partial(_airflow, airflow.SCHEDULER)),
         Component("airflow-dag-processor", (), partial(_airflow, airflow.DAG_PROCESSOR)),
         Component("airflow-triggerer", (), partial(_airflow, airflow.TRIGGERER)),

@@ -85,9 +85,9 @@ def airflow_env(layout: StackLayout, settings: Mapping[str, str], ports: Mapping
         # an installed package registers its plugin by itself
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(root / "plugins" if root else home / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CORE__EXECUTOR": "LocalExecutor",
+        "AIRFLOW__CORE__EXECUTOR": "rtolap.airflow.executor.OrderedLocalExecutor",
         "AIRFLOW__CORE__PARALLELISM": "4",
-        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{url}/execution/",
+        "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{airflow_execution_url(ports)}/execution/",
         "AIRFLOW__CORE__FERNET_KEY": read_secret(layout, "airflow-fernet"),
         # everybody who reaches the page is an admin: it listens on loopback only
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
@@ -109,6 +109,11 @@ def airflow_env(layout: StackLayout, settings: Mapping[str, str], ports: Mapping
 
 def airflow_url(ports: Mapping[str, int]) -> str:
     return f"http://{HOST}:{ports['airflow']}"
+
+
+def airflow_execution_url(ports: Mapping[str, int]) -> str:
+    """Where tasks tell what they do; a server of its own: see docs/decisions/0014."""
+    return f"http://{HOST}:{ports['airflow-execution']}"
 
 
 def airflow_connections(layout: StackLayout, ports: Mapping[str, int]) -> dict[str, str]:

@@ -13,6 +13,7 @@ COMPONENT_NAMES = (
     "agent",
     "query",
     "airflow-api",
+    "airflow-execution-api",
     "airflow-scheduler",
     "airflow-dag-processor",
     "airflow-triggerer",
@@ -33,4 +34,5 @@ DEFAULT_PORTS: dict[str, int] = {
     "storage": 7050,
     "mariadb": 3306,
     "airflow": 8080,
+    "airflow-execution": 8081,
 }

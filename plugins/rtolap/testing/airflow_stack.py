@@ -1,4 +1,4 @@
-"""A whole deployment for tests of the Airflow side: agent, coordinator, query and Airflow's four components.
+"""A whole deployment for tests of the Airflow side: agent, coordinator, query and Airflow's components.
 
 ZooKeeper and Kafka are those of the test session. DAGs are paused until a test unpauses them, so that none of
 the shipped ones does anything by itself. Signing in is real: `USERS` have their own passwords and roles.
@@ -38,7 +38,7 @@ from rtolap.wire.coordinator_client import CoordinatorClient
 DEADLINE_S = 90.0
 STRANGER = "stranger"
 USERS = {"admin": "admin", "ada": "user", "viewer": "viewer", STRANGER: ""}  # name → role; "" has no rights
-AIRFLOW = ("airflow-api", "airflow-scheduler", "airflow-dag-processor", "airflow-triggerer")
+AIRFLOW = tuple(name for name in COMPONENTS if name.startswith("airflow-"))
 ENDED = frozenset({"success", "failed", "skipped", "upstream_failed"})
 T = TypeVar("T")
 

@@ -1,0 +1,54 @@
+"""LocalExecutor for tasks that defer: one execution of a task at a time. See docs/decisions/0014."""
+
+# mypy: disable-error-code="no-untyped-call"
+# (Airflow's executors carry no annotations.)
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.executors.local_executor import LocalExecutor
+
+if TYPE_CHECKING:
+    from airflow.executors.workloads import ExecutorWorkload
+    from airflow.executors.workloads.types import WorkloadKey, WorkloadState
+
+HELD_S_MAX = 120.0  # the end of an execution whose worker was killed is never told
+
+
+class OrderedLocalExecutor(LocalExecutor):
+    """Airflow's, but a task that is resumed waits in the queue until the execution before has ended.
+
+    A task that defers ends its process, and a quick trigger resumes it sooner than that end is read. The
+    scheduler then takes the late end for that of the resumed execution, and marks the task as failed or as up
+    for retry while it runs. What is in the queue it knows to be resumed.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._executing: set[WorkloadKey] = set()
+        self._held_since_s: dict[WorkloadKey, float] = {}
+
+    def _process_workloads(self, workload_list: Sequence[ExecutorWorkload]) -> None:
+        ready = [workload for workload in workload_list if self._may_start(workload.key)]
+        self._executing.update(workload.key for workload in ready)
+        super()._process_workloads(ready)
+
+    def change_state(
+        self, key: WorkloadKey, state: WorkloadState, info: Any = None, remove_running: bool = True
+    ) -> None:
+        self._executing.discard(key)
+        super().change_state(key, state, info, remove_running)
+
+    def _may_start(self, key: WorkloadKey) -> bool:
+        if key not in self._executing:
+            self._held_since_s.pop(key, None)
+            return True
+        now_s = time.monotonic()
+        held_s = now_s - self._held_since_s.setdefault(key, now_s)
+        if held_s < HELD_S_MAX:
+            return False
+        self.log.warning("the end of %s was not told within %d s, so it is started again", key, held_s)
+        del self._held_since_s[key]
+        return True
