@@ -192,8 +192,10 @@ class LoaderProcess:
                 self._paused.clear()
             case LoadJobState.PAUSED:
                 self._paused.set()
-            case LoadJobState.STOPPED | LoadJobState.FAILED:
+            case LoadJobState.STOPPED:
                 self._end(EXIT_STOPPED)
+            case LoadJobState.FAILED:  # by another thread of this process, which may not have ended it yet
+                self._end(EXIT_FAILED)
 
     def _passing(self, act: Callable[[], object]) -> object:
         """What may pass comes again with the next round."""
