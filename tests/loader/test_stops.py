@@ -106,6 +106,18 @@ def world() -> Iterator[World]:
         yield World(ledger, clock)
 
 
+def sent_and_unanswered(world: World, work: Work) -> None:
+    """The batch is noted as sent, and nobody knows what became of it."""
+
+    def lost(*_: object, **__: object) -> LoadAnswer:
+        raise Unavailable("no answer")
+
+    world.sink.load = lost
+    assert work.settle_once(work.settler()) is Outcome.AGAIN
+    del world.sink.load
+    assert world.records.all("j")[-1].attempts == 1
+
+
 def stopped_by(act: Callable[[], object]) -> StopCause:
     with pytest.raises(Stopped) as stopped:
         act()
@@ -150,9 +162,7 @@ def test_a_recorded_range_that_reads_otherwise_is_not_sent_again(world: World) -
     world.produce(1, 2)
     work = world.start()
     work.source.step(0.0)
-    world.sink.down = True
-    assert work.settle_once(work.settler()) is Outcome.AGAIN  # noted as sent, and nobody knows
-    world.sink.down = False
+    sent_and_unanswered(world, work)
     log = world.broker.logs("t")[0]
     del log.offsets[:1], log.records[:1]  # compaction
     again = world.start()
@@ -164,9 +174,7 @@ def test_a_range_of_the_same_offsets_with_other_values_is_not_sent_again(world: 
     world.produce(1, 2)
     work = world.start()
     work.source.step(0.0)
-    world.sink.down = True
-    assert work.settle_once(work.settler()) is Outcome.AGAIN  # noted as sent, and nobody knows
-    world.sink.down = False
+    sent_and_unanswered(world, work)
     log = world.broker.logs("t")[0]
     ends = log.start, log.end, list(log.offsets)
     log.records[1] = OutRecord(b'{"k": 3, "v": 1}', partition=0)
@@ -528,6 +536,19 @@ def test_a_label_that_may_be_forgotten_is_not_taken_for_unused(world: World) -> 
     world.clock.advance_ms(3_600_001)
     again = world.start()
     assert stopped_by(lambda: again.settle_once(again.settler())) is StopCause.LABEL_FORGOTTEN
+
+def test_a_label_of_somebody_else_further_on_is_not_taken_for_our_own(world: World) -> None:
+    world.create()
+    world.produce(1, 2, 3, 4, 5, 6)
+    world.sink.load("d", "t", "j_1_2", b'{"k": 99, "v": 1}', SendOptions(format="json"))
+    work = world.start()
+    assert stopped_by(lambda: load_all(work)) is StopCause.LABEL_FOREIGN
+    assert world.keys() == [1, 2, 99]
+    assert [(record.label, record.loaded) for record in world.records.all("j")][1:] == [
+        ("j_1_1", True),
+        ("j_1_2", False),
+    ]
+
 
 
 def test_a_table_that_is_gone_stops_the_loader(world: World) -> None:

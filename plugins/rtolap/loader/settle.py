@@ -1,6 +1,6 @@
 """The send role: brings one batch into the table, one attempt at a time.
 
-1. ask what the label's state is, if a request may have been made; `states.ACTIONS` says what follows
+1. ask what the label's state is; `states.ACTIONS` says what follows
 2. read the range again, if it is not at hand; it must read as it did
 3. decode; keep what is refused          crash: kept twice, under one key
 4. note the request (`mark_sent`)        crash: recovery takes it for made, and asks

@@ -133,7 +133,8 @@ class Source:
         self._sealed = None
         self._start = sealed.end
         self._sequence += 1
-        self._window.add(Pending(record, sealed.content))
+        # asked for before it is sent: once that is noted, a load of somebody else would pass for ours
+        self._window.add(Pending(record, sealed.content, must_ask=True))
         return True
 
     def _recorded(self, sealed: _Sealed) -> OffsetsRecord:

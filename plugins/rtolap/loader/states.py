@@ -11,7 +11,9 @@ A recorded batch is asked for by its label:
     ABORTED         STOP foreign   SEND            SEND
 
 "Never sent" is certain: each request is noted durably before it goes out. Somebody else then uses our labels.
-SEND is always under the same label, after the range has been read again where it is not at hand.
+So a label is asked for before its first request too: once that is noted, a load of somebody else under it
+would pass for ours. SEND is always under the same label, after the range has been read again where it is not
+at hand.
 """
 
 from __future__ import annotations
