@@ -203,6 +203,21 @@ def test_gaps_of_compaction_and_transactions_are_no_rows_and_no_hole(world: Worl
     assert sum(record.row_count or 0 for record in records) == 3
 
 
+def test_offsets_without_records_at_the_end_count_as_loaded(world: World) -> None:
+    world.create()
+    world.produce(1, 2)
+    work = world.start()
+    load_all(work)
+    world.broker.skip("t", 0, 3)  # an aborted transaction: nothing to read, nothing to wait for
+    assert work.source.step(0.0)  # an interval begins, as with records
+    world.clock.advance_ms(work.loader.batch.interval_ms)
+    load_all(work)
+    assert work.loaded_offsets() == work.log_ends() == {0: 5, 1: 0}
+    assert [record.attempts for record in world.records.all("j")] == [0, 1, 0]
+    assert not work.source.step(0.0)
+    assert world.keys() == [1, 2]
+
+
 def test_a_partition_that_is_new_is_read_from_its_beginning(world: World) -> None:
     world.create(start="latest")
     world.produce(1, 2)
@@ -522,6 +537,19 @@ def test_a_label_of_somebody_else_is_not_taken_for_our_own(world: World) -> None
     assert (job.state, job.reason.partition(":")[0]) == (LoadJobState.FAILED, "label_foreign")
 
 
+def test_a_label_of_somebody_else_further_on_is_not_taken_for_our_own(world: World) -> None:
+    world.create()
+    world.produce(1, 2, 3, 4, 5, 6)
+    world.sink.load("d", "t", "j_1_2", b'{"k": 99, "v": 1}', SendOptions(format="json"))
+    work = world.start()
+    assert stopped_by(lambda: load_all(work)) is StopCause.LABEL_FOREIGN
+    assert world.keys() == [1, 2, 99]
+    assert [(record.label, record.loaded) for record in world.records.all("j")][1:] == [
+        ("j_1_1", True),
+        ("j_1_2", False),
+    ]
+
+
 def test_a_label_that_may_be_forgotten_is_not_taken_for_unused(world: World) -> None:
     world.sink = MemorySink(keeps_labels=False)
     world.sink.tables["d", "t"] = TableSchema(properties=COLUMNS)
@@ -536,19 +564,6 @@ def test_a_label_that_may_be_forgotten_is_not_taken_for_unused(world: World) -> 
     world.clock.advance_ms(3_600_001)
     again = world.start()
     assert stopped_by(lambda: again.settle_once(again.settler())) is StopCause.LABEL_FORGOTTEN
-
-def test_a_label_of_somebody_else_further_on_is_not_taken_for_our_own(world: World) -> None:
-    world.create()
-    world.produce(1, 2, 3, 4, 5, 6)
-    world.sink.load("d", "t", "j_1_2", b'{"k": 99, "v": 1}', SendOptions(format="json"))
-    work = world.start()
-    assert stopped_by(lambda: load_all(work)) is StopCause.LABEL_FOREIGN
-    assert world.keys() == [1, 2, 99]
-    assert [(record.label, record.loaded) for record in world.records.all("j")][1:] == [
-        ("j_1_1", True),
-        ("j_1_2", False),
-    ]
-
 
 
 def test_a_table_that_is_gone_stops_the_loader(world: World) -> None:

@@ -10,6 +10,7 @@ Until step 3 is known to stand nothing more is polled: a record whose commit is 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from rtolap.base.clock import Clock
@@ -61,7 +62,7 @@ class Source:
         self._sequence = next_sequence
         self._held: list[Batch] = []
         self._held_rows = self._held_bytes = 0
-        self._first_s = 0.0
+        self._first_s: float | None = None  # when the batch that is being made began
         self._sealed: _Sealed | None = None
         self._next_check_s = clock.monotonic_s()
         consumer.assign(dict(positions))
@@ -76,13 +77,13 @@ class Source:
         if self._sealed is not None:
             return self._hand_over(self._sealed, timeout_s)
         self._look_for_partitions()
-        self._poll(min(timeout_s, self._left_s()) if self._held else timeout_s)
-        if self._held and self._is_due():
+        self._poll(min(timeout_s, self._left_s()))
+        if self._is_due():
             end = self._consumer.position()
             self._sealed = _Sealed(dict(self._start), end, content_of(self._held))
-            self._held, self._held_rows, self._held_bytes = [], 0, 0
+            self._held, self._held_rows, self._held_bytes, self._first_s = [], 0, 0, None
             return self._hand_over(self._sealed, 0.0)
-        return bool(self._held)
+        return self._first_s is not None
 
     def log_ends(self) -> Offsets | None:
         """Of all partitions that the topic has now; None where the broker does not tell. For any thread."""
@@ -112,9 +113,9 @@ class Source:
             ) from error
         except NotFound as error:
             raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
+        if self._first_s is None and (len(polled) or self._has_passed_offsets()):
+            self._first_s = self._clock.monotonic_s()
         if len(polled):
-            if not self._held:
-                self._first_s = self._clock.monotonic_s()
             self._held.append(polled)
             self._held_rows += len(polled)
             self._held_bytes += sum(map(len, filter(None, polled.values)))
@@ -123,7 +124,13 @@ class Source:
         batch = self._loader.batch
         return self._held_rows >= batch.rows or self._held_bytes >= batch.bytes or self._left_s() <= 0
 
+    def _has_passed_offsets(self) -> bool:
+        """Offsets without records, those of aborted transactions say, are loaded too: as an empty range."""
+        return any(at > self._start[partition] for partition, at in self._consumer.position().items())
+
     def _left_s(self) -> float:
+        if self._first_s is None:
+            return math.inf
         return max(0.0, self._first_s + self._loader.batch.interval_ms / 1000 - self._clock.monotonic_s())
 
     def _hand_over(self, sealed: _Sealed, timeout_s: float) -> bool:

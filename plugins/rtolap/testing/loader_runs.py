@@ -458,10 +458,7 @@ class Run:
             return False
         loaded = process.work.loaded_offsets()
         logs = self.broker.logs(self.topic)
-        return all(
-            not log.offsets or loaded.get(partition, 0) > log.offsets[-1]
-            for partition, log in enumerate(logs)
-        )
+        return all(loaded.get(partition, 0) >= log.end for partition, log in enumerate(logs))
 
     def judge(self) -> None:
         """After the last late request has come."""
