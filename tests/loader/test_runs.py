@@ -73,7 +73,7 @@ def labels_go_back_as_soon_as_their_batches_are_loaded(patch: pytest.MonkeyPatch
     [
         (each_attempt_has_a_label_of_its_own, 1),
         (what_is_under_way_counts_as_loaded, 43),
-        (labels_go_back_as_soon_as_their_batches_are_loaded, 3),
+        (labels_go_back_as_soon_as_their_batches_are_loaded, 26),
     ],
 )
 def test_the_runs_notice(
