@@ -21,7 +21,7 @@ from rtolap.cli.loader_access import JobAccess, job_access, partition_door, reje
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.serving import service_settings
 from rtolap.ledger.load_jobs import LoadJobState
-from rtolap.loader.job import JobConfig, read_config, write_config
+from rtolap.loader.job import read_config
 from rtolap.loader.runner import run as run_job
 from rtolap.model.offsets import Offsets
 from rtolap.model.yaml_files import read_definitions
@@ -138,19 +138,33 @@ def restart(job: JobArgument, wait_s: WaitOption = 60.0, as_json: JsonOption = F
 def reset(
     job: JobArgument,
     at: Annotated[
-        str, typer.Option("--at", help="Where to begin, such as 0=120,1=90; else as its definition says.")
+        str, typer.Option("--at", help="Where to begin, in every partition, such as 0=120,1=90.")
     ] = "",
+    go_on: Annotated[
+        bool,
+        typer.Option("--go-on", help="Begin behind what is loaded, or where the topic begins by now."),
+    ] = False,
+    abandon: Annotated[
+        bool,
+        typer.Option(
+            "--abandon", help="Even if batches were sent and their rows may be in the table, or come yet."
+        ),
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Forget what it has loaded: the next incarnation, with labels of its own. Rows in the table stay."""
+    """Forget what it has loaded: the next incarnation, with labels of its own. Rows in the table stay.
+
+    It begins as its definition says, and loads again what it has loaded, unless it is told where."""
+    if at and go_on:
+        raise DefinitionError("begin where?", expected="--at or --go-on", found="both")
     start_at = _offsets(at) if at else None
     with job_access(Settings()) as access:
-        config = read_config(access.jobs.get(job))
-        where = at or config.loader.start
+        loader = read_config(access.jobs.get(job)).loader
+        where = at or ("where it was" if go_on else loader.start)
         if not yes:
-            typer.confirm(f"Load {config.loader.topic} again from {where}? Its rows stay.", abort=True)
-        access.jobs.define_anew(job, write_config(JobConfig(config.loader, start_at)))
+            typer.confirm(f"Load {loader.topic} again from {where}? Its rows stay.", abort=True)
+        access.define_anew(job, start_at, go_on=go_on, abandon=abandon)
         _told(access, job, 0.0, lambda it: True, f"begins anew at {where}", as_json=as_json)
 
 

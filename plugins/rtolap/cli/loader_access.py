@@ -11,12 +11,14 @@ from rtolap.base.passwords import read_password
 from rtolap.base.settings import Settings
 from rtolap.ledger.database import Ledger
 from rtolap.ledger.load_jobs import LoadJob, LoadJobs
-from rtolap.ledger.offsets import OffsetsRecords
+from rtolap.ledger.offsets import OffsetsRecord, OffsetsRecords
+from rtolap.loader.anew import given, going_on
 from rtolap.loader.job import JobConfig, read_config, write_config
 from rtolap.loader.rejects import FileBox, RejectBox, TopicBox, reject_topic
 from rtolap.loader.status import status_of
 from rtolap.model.loader import Loader, LoaderSink, SinkPartitions
 from rtolap.model.offsets import Offsets
+from rtolap.stream.consumer import LogRange
 from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
 from rtolap.stream.letters import TOPIC_CONFIG
 from rtolap.wire.agent import ProcessSpec, RestartPolicy
@@ -72,6 +74,17 @@ class JobAccess:
             return job
         return self.jobs.reconfigure(job.job_id, write_config(JobConfig(loader, present.start_at)))
 
+    def define_anew(self, job_id: str, at: Offsets | None, *, go_on: bool, abandon: bool) -> LoadJob:
+        """`at`: where it begins; `go_on`: where it was. Raises DefinitionError and Refused."""
+        loader = read_config(self.jobs.get(job_id)).loader
+        log = self._log(loader.topic) if go_on or at is not None else {}
+        start_at = None if at is None else given(at, log)
+
+        def config(records: tuple[OffsetsRecord, ...]) -> str:
+            return write_config(JobConfig(loader, going_on(records, log) if go_on else start_at))
+
+        return self.jobs.define_anew(job_id, config, abandon=abandon)
+
     def start_by_agent(self, job: str) -> None:
         settings = self._settings
         with AgentClient(f"http://{settings.host}:{settings.agent_port}", settings.token()) as agent:
@@ -83,6 +96,14 @@ class JobAccess:
                 restart=RestartPolicy(final_codes=(EXIT_STOPPED, EXIT_FAILED, EXIT_OWNED)),
             )
             agent.ensure(key, spec)
+
+    def _log(self, topic: str) -> dict[int, LogRange]:
+        admin = KafkaAdmin(self._settings.kafka)
+        try:
+            starts, ends = admin.offsets(topic, "earliest"), admin.offsets(topic, "latest")
+        finally:
+            admin.close()
+        return {partition: LogRange(start, ends[partition]) for partition, start in starts.items()}
 
     def _log_ends(self, topic: str) -> Offsets | None:
         admin = KafkaAdmin(self._settings.kafka)

@@ -7,6 +7,7 @@ rows that an earlier one has loaded.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
 
 import msgspec
@@ -17,6 +18,7 @@ from rtolap.ledger import schema
 from rtolap.ledger.database import Ledger
 from rtolap.ledger.leases import Lease, Leases
 from rtolap.ledger.names import checked_name
+from rtolap.ledger.offsets import OffsetsRecord, records_of
 from rtolap.ledger.schema import load_job as _j
 from rtolap.ledger.schema import offsets_record as _o
 
@@ -105,21 +107,36 @@ class LoadJobs:
 
         return self._ledger.write(f"configure job {job_id}", LoadJob, work)
 
-    def define_anew(self, job_id: str, config: str) -> LoadJob:
+    def define_anew(
+        self, job_id: str, config: Callable[[tuple[OffsetsRecord, ...]], str], *, abandon: bool = False
+    ) -> LoadJob:
         """The next incarnation of a job that nobody owns: nothing of what it has loaded is remembered.
+        `config` is made of what is recorded until then.
 
-        Raises Refused while its lease runs. The epoch is raised, so that who had it writes nothing more.
+        Raises Refused while its lease runs; and, unless they are abandoned, while batches were sent and are
+        not known to be loaded: their requests may still be under way, though nobody owns the job. The epoch
+        is raised, so that who had it writes nothing more.
         """
 
         def work(connection: sa.Connection) -> LoadJob:
             job = _record(connection.execute(_of(job_id).with_for_update()).one_or_none(), job_id)
             if job.lease_until_ms > self._ledger.now_ms(connection):
                 raise Refused(f"job {job_id} cannot be defined anew", found=f"it is {job.owner}'s")
+            records = records_of(connection, job_id)
+            unknown = [record.label for record in records if record.attempts and not record.loaded]
+            if unknown and not abandon:
+                raise Refused(
+                    f"job {job_id} has sent batches of which it is not known whether they are loaded",
+                    expected="none",
+                    found=", ".join(unknown),
+                    action="start it again, which settles them; or abandon them: their rows may be in the "
+                    "table, or come yet",
+                )
             mine = sa.update(_j).where(_j.c.job_id == job_id)
             connection.execute(
                 mine.values(
                     incarnation=job.incarnation + 1,
-                    config=config,
+                    config=config(records),
                     epoch=job.epoch + 1,
                     owner="",
                     state=LoadJobState.STOPPED.value,

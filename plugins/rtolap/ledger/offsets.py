@@ -164,13 +164,18 @@ class OffsetsRecords:
         """Ascending."""
 
         def work(connection: sa.Connection) -> tuple[OffsetsRecord, ...]:
-            return _records(connection, _of(job_id).order_by(_o.c.sequence_id))
+            return records_of(connection, job_id)
 
         return self._ledger.read(f"read what {job_id} has sent", work)
 
     def _set(self, connection: sa.Connection, lease: Lease, sequence_id: int, **values: object) -> None:
         mine = (_o.c.job_id == lease.name) & (_o.c.sequence_id == sequence_id)
         connection.execute(sa.update(_o).where(mine).values(epoch=lease.epoch, **values))
+
+
+def records_of(connection: sa.Connection, job_id: str) -> tuple[OffsetsRecord, ...]:
+    """Ascending."""
+    return _records(connection, _of(job_id).order_by(_o.c.sequence_id))
 
 
 def _check_ranges(label: str, start: Mapping[int, int], end: Mapping[int, int]) -> None:

@@ -11,7 +11,7 @@ from rtolap.model.offsets import Offsets
 
 
 class JobConfig(msgspec.Struct, frozen=True):
-    """`start_at`: where a job that was reset begins, beside what its definition says."""
+    """`start_at`: where a job that was reset begins, in every partition, not as its definition says."""
 
     loader: Loader
     start_at: Offsets | None = None

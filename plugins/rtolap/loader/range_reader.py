@@ -57,7 +57,8 @@ def read_range(
             f"{consumer.topic} partition {error.partition} no longer holds a batch that is not loaded yet",
             expected=f"offsets {start.get(error.partition)} to {end.get(error.partition)}",
             found=f"{error.start} to {error.end}",
-            action="what is lost is lost: `rtolap loader reset` goes on from what the topic holds",
+            action="what is lost is lost: `rtolap loader reset --go-on` goes on from what the topic holds; "
+            "it takes `--abandon` where the batch was sent",
         ) from error
     except NotFound as error:
         raise Stopped(StopCause.TOPIC_GONE, str(error)) from error

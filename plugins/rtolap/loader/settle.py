@@ -124,8 +124,8 @@ class Settler:
                     StopCause.LABEL_FORGOTTEN,
                     f"the sink knows nothing of label {record.label}, and may have forgotten it",
                     found=f"sent {now_ms - (record.first_sent_at_ms or now_ms)} ms ago",
-                    action="look whether its rows are in the table, then `rtolap loader reset --at` the "
-                    "offsets behind or before it",
+                    action="look whether its rows are in the table, then `rtolap loader reset --abandon "
+                    "--at` the offsets behind or before it",
                 )
 
     def _send(self, pending: Pending) -> Outcome:
@@ -171,7 +171,7 @@ class Settler:
                 StopCause.RANGE_CHANGED,
                 f"batch {pending.sequence} does not read as it did when it was first sent",
                 found=str(error),
-                action="was the topic compacted or created anew? `rtolap loader reset` starts over",
+                action="was the topic compacted or created anew? `rtolap loader reset --abandon` starts over",
             ) from error
 
     def _options(self, content: Content, decoded: Decoded) -> SendOptions:

@@ -109,7 +109,9 @@ class Source:
                 f"{error.topic} partition {error.partition} cannot be read on",
                 expected=f"offset {error.position}",
                 found=f"a log from {error.start} to {error.end}",
-                action="`rtolap loader reset` goes on from what the topic holds; what is between is lost",
+                action="`rtolap loader reset --go-on` goes on from what it holds; what is between is lost"
+                if cause is StopCause.OFFSETS_GONE
+                else "`rtolap loader reset` loads the new topic",
             ) from error
         except NotFound as error:
             raise Stopped(StopCause.TOPIC_GONE, str(error)) from error

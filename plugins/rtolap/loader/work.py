@@ -173,14 +173,15 @@ class Work:
         return self._records.mark_loaded(self.ownership.lease, ORIGIN, Loaded(None, 0))
 
     def _start_offsets(self) -> Offsets:
+        if self._config.start_at is not None:
+            return self._config.start_at  # of all partitions; one that came later is read from its beginning
         consumer = self._open_consumer()
         try:
             ranges = {partition: consumer.log_range(partition) for partition in consumer.partitions()}
         finally:
             consumer.close()
         begin = self.loader.start == "earliest"
-        found = {partition: known.start if begin else known.end for partition, known in ranges.items()}
-        return found | {p: at for p, at in (self._config.start_at or {}).items() if p in found}
+        return {partition: known.start if begin else known.end for partition, known in ranges.items()}
 
 
 def begin(

@@ -486,12 +486,26 @@ class LedgerContract:
         records.insert(lease, 1, "j_1", {0: 0}, {0: 1})
         jobs = LoadJobs(ledger)
         with pytest.raises(Refused):
-            jobs.define_anew("j", "{}")
+            jobs.define_anew("j", lambda _: "{}")
         jobs.leases.release(lease)
-        assert jobs.define_anew("j", '{"a": 1}').incarnation == 2
+        assert jobs.define_anew("j", lambda it: f'{{"a": {len(it)}}}').incarnation == 2
+        assert jobs.get("j").config == '{"a": 1}'
         assert records.all("j") == ()
         with pytest.raises(NotLeader):
             records.insert(lease, 1, "j_1", {0: 0}, {0: 1})
+
+    def test_a_job_is_not_defined_anew_while_what_it_has_sent_is_not_known_unless_that_is_abandoned(
+        self, ledger: Ledger
+    ) -> None:
+        lease, records = self._job(ledger)
+        records.insert(lease, 1, "j_1", {0: 0}, {0: 1})
+        records.mark_sent(lease, 1)
+        jobs = LoadJobs(ledger)
+        jobs.leases.release(lease)
+        with pytest.raises(Refused, match="j_1"):
+            jobs.define_anew("j", lambda _: "{}")
+        assert jobs.get("j").incarnation == 1
+        assert jobs.define_anew("j", lambda _: "{}", abandon=True).incarnation == 2
 
     def _reached(self, ledger: Ledger, part: Partition, version: int) -> None:
         ledger.write("w", type(None), lambda it: partitions.reached(it, "n", part, [0], version))

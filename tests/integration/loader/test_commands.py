@@ -75,9 +75,12 @@ def test_a_loader_is_managed_by_command(world: LoaderWorld, tmp_path: Path) -> N
         assert started.exit_code != 0
         assert "no agent answers" in str(started.exception)
 
-        anew = told("reset", world.name, "--at", "0=0,1=0", "--yes")
+        anew = told("reset", world.name, "--go-on", "--yes")
         assert (anew["incarnation"], anew["state"], anew["loaded"]) == (2, "STOPPED", {})
-        assert rtolap("reset", world.name, "--at", "nonsense", "--yes").exit_code != 0
+        both = ("--at", "0=0,1=0", "--go-on")
+        for wrong in (("--at", "nonsense"), ("--at", "0=0"), ("--at", "0=0,1=0,7=0"), both):
+            assert rtolap("reset", world.name, *wrong, "--yes").exit_code != 0
+        assert told("reset", world.name, "--at", "0=0,1=0", "--yes")["incarnation"] == 3
     finally:
         world.close()
 
