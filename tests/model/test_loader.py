@@ -32,6 +32,8 @@ batch: {rows: 1000, bytes: 1048576, interval: 2s}
 parallel: 3
 order: always
 unknown_columns: reject
+watermark_records: field
+watermark_field: mark
 rejects: {tolerance_percent: 5, to: file}
 sink:
   urls: ["http://door:7030"]
@@ -58,6 +60,8 @@ def test_every_key_is_read(tmp_path: Path) -> None:
             parallel=3,
             order="always",
             unknown_columns="reject",
+            watermark_records="field",
+            watermark_field="mark",
             rejects=LoaderRejects(tolerance_percent=5, to="file"),
             sink=LoaderSink(
                 urls=("http://door:7030",),

@@ -74,7 +74,11 @@ def run(
             records=access.records,
             sink=sink,
             open_consumer=lambda it: KafkaConsumer(
-                settings.kafka, it.topic, client_id=f"rtolap-loader-{job}", with_create_ms=True
+                settings.kafka,
+                it.topic,
+                client_id=f"rtolap-loader-{job}",
+                with_create_ms=True,
+                with_statements=it.watermark_records == "header",
             ),
             box=box,
             clock=SystemClock(),

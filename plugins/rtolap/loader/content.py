@@ -15,8 +15,9 @@ from rtolap.stream.consumer import Batch
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Records by partition and offset. `sha256` covers the places and values of all of them, so that the same
-    range gives the same sum, whatever the table's columns or the format are by then."""
+    """Records by partition and offset, control records among them. `sha256` covers the places and values of
+    all of them, so that the same range gives the same sum, whatever the definition, the table's columns or
+    the format are by then."""
 
     batch: Batch
     bytes: int
@@ -37,6 +38,9 @@ def content_of(batches: Sequence[Batch], end: Offsets | None = None) -> Content:
     values = [value for batch in batches for value in batch.values]
     partitions = np.concatenate([np.zeros(0, np.int32), *(batch.partitions for batch in batches)])
     offsets = np.concatenate([np.zeros(0, np.int64), *(batch.offsets for batch in batches)])
+    statements = None
+    if any(batch.statements is not None for batch in batches):
+        statements = [text for batch in batches for text in batch.statements or ()]
     order = np.lexsort((offsets, partitions))
     if end is not None and len(values):
         ends = np.zeros(int(partitions.max()) + 1, np.int64)
@@ -46,9 +50,10 @@ def content_of(batches: Sequence[Batch], end: Offsets | None = None) -> Content:
         order = order[offsets[order] < ends[partitions[order]]]
     if len(order) != len(values) or (np.diff(order) != 1).any():
         values = list(_taken(values, order.tolist()))
+        statements = None if statements is None else list(_taken(statements, order.tolist()))
         partitions, offsets = partitions[order], offsets[order]
     size = sum(map(len, filter(None, values)))
-    kept = Batch(values, partitions.astype(np.int32), offsets.astype(np.int64))
+    kept = Batch(values, partitions.astype(np.int32), offsets.astype(np.int64), statements=statements)
     return Content(kept, size, _latest_ms(batches))
 
 

@@ -1,7 +1,8 @@
 """Records → typed Arrow columns of the table, and a named reason for each record that is refused.
 
 Only the table's columns are read and checked. Absent and null are one: null where the column takes it, else
-its default, else the record is refused.
+its default, else the record is refused. Control records of a topic with watermarks are left out: they are
+neither rows nor refused.
 """
 
 from __future__ import annotations
@@ -23,58 +24,84 @@ from rtolap.stream.event_time import EventTimeParser, lenient
 from rtolap.stream.plan import JsonPlan
 from rtolap.stream.rejects import Rejects, rejects_of
 from rtolap.stream.rows import RowReader, at_path
+from rtolap.stream.watermark_columns import stated
 
 _SHOWN_CHARS_MAX = 80
 
 
 class Decoded(NamedTuple):
-    """`rows` in the order of the records, with the table's columns in its order."""
+    """`rows` in the order of the records, with the table's columns in its order. `events`: how many records
+    are no control records, refused ones among them."""
 
     rows: pa.RecordBatch
     rejects: Rejects
+    events: int
 
 
 class RecordDecoder:
     """Of one thread, for one state of the table's columns. Raises DefinitionError for paths that collide."""
 
-    def __init__(self, target: Target, *, record_bytes_max: int, unknown_columns: str = "ignore") -> None:
+    def __init__(
+        self,
+        target: Target,
+        *,
+        record_bytes_max: int,
+        unknown_columns: str = "ignore",
+        watermark_field: str | None = None,
+    ) -> None:
+        """`watermark_field`: of the records' values, where control records are told by it."""
         self._columns = target.columns
         self._bytes_max = record_bytes_max
         formats = {column.source.format for column in self._columns}
         self._times = {form: EventTimeParser(form, "UTC") for form in formats}
         self._leaves = {column.name: self._leaf(column) for column in self._columns}
+        self._statement_path = () if watermark_field is None else (watermark_field,)
+        leaves = tuple(self._leaves.values())
+        if watermark_field is not None:
+            leaves += (Leaf(watermark_field, self._statement_path, STRING, False),)
         known = (
-            frozenset(column.source.json_path[0] for column in self._columns)
+            frozenset(column.source.json_path[0] for column in self._columns).union(self._statement_path)
             if unknown_columns == "reject"
             else None
         )
-        self._reader = RowReader(JsonPlan(tuple(self._leaves.values()), known))
+        self._reader = RowReader(JsonPlan(leaves, known))
         self.schema = pa.schema(
             [pa.field(column.name, arrow_type(column.type), column.nullable) for column in self._columns]
         )
 
-    def decode(self, values: Sequence[bytes | None]) -> Decoded:
+    def decode(self, values: Sequence[bytes | None], control: NDArray[np.bool_] | None = None) -> Decoded:
+        """`control`: which records are none, by their headers, where that is where they say so."""
         problems: dict[int, Problem] = {}
-        records, places = self._sized(values, problems)
+        records, places = self._sized(values, problems, control)
+        events = len(places) + len(problems)
         rows, places = self._reader.read(records, places, problems)
+        if self._statement_path:
+            found = stated(at_path(rows, self._statement_path), np.zeros(len(places), np.int32)).control
+            if found.any():
+                rows, places = rows.filter(pa.array(~found)), places[~found]
+                events -= int(np.count_nonzero(found))
         keep = np.ones(len(rows), bool)
         columns = [self._column(column, rows, places, keep, problems) for column in self._columns]
         batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
         if not keep.all():
             batch = batch.filter(pa.array(keep))
-        return Decoded(batch, rejects_of(problems))
+        return Decoded(batch, rejects_of(problems), events)
 
     def _sized(
-        self, values: Sequence[bytes | None], problems: dict[int, Problem]
+        self,
+        values: Sequence[bytes | None],
+        problems: dict[int, Problem],
+        control: NDArray[np.bool_] | None,
     ) -> tuple[list[bytes], NDArray[np.int64]]:
         lengths = np.fromiter((-1 if value is None else len(value) for value in values), np.int64)
-        for place in np.flatnonzero(lengths < 0):
+        is_event = np.ones(len(values), bool) if control is None else ~control
+        for place in np.flatnonzero(is_event & (lengths < 0)):
             problems[int(place)] = Problem("tombstone", "a record without a value")
-        for place in np.flatnonzero(lengths > self._bytes_max):
+        for place in np.flatnonzero(is_event & (lengths > self._bytes_max)):
             detail = f"{lengths[place]} bytes, expected at most {self._bytes_max}"
             problems[int(place)] = Problem("too_large", detail)
-        places = np.flatnonzero((lengths >= 0) & (lengths <= self._bytes_max))
-        if not problems:
+        places = np.flatnonzero(is_event & (lengths >= 0) & (lengths <= self._bytes_max))
+        if len(places) == len(values):
             return [value for value in values if value is not None], places
         kept = [value for place in places.tolist() if (value := values[place]) is not None]
         return kept, places

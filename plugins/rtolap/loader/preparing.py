@@ -20,6 +20,7 @@ from rtolap.loader.window import Pending
 from rtolap.model.loader import Loader
 from rtolap.stream.consumer import Batch, StreamConsumer
 from rtolap.stream.rejects import Rejects
+from rtolap.stream.watermark_columns import batch_statements
 
 FILTERED_BY_SINK = "filtered_by_sink"
 
@@ -53,8 +54,9 @@ class Preparer:
 
     def rows(self, content: Content) -> Decoded:
         """Returns, or stops, when all that is refused is kept."""
-        decoded = self._decoder_now().decode(content.batch.values)
-        refused, total = len(decoded.rejects), len(content.batch)
+        told = batch_statements(content.batch)
+        decoded = self._decoder_now().decode(content.batch.values, None if told is None else told.control)
+        refused, total = len(decoded.rejects), decoded.events
         if refused:
             self._keep(content.batch, decoded.rejects)
         if refused * 100 > self._loader.rejects.tolerance_percent * total:
@@ -81,6 +83,9 @@ class Preparer:
                 target,
                 record_bytes_max=self._loader.record_bytes_max,
                 unknown_columns=self._loader.unknown_columns,
+                watermark_field=(
+                    self._loader.watermark_field if self._loader.watermark_records == "field" else None
+                ),
             )
             self._target = target
         return self._decoder

@@ -137,7 +137,7 @@ class Settler:
         body = encode(decoded.rows, self._loader.sink.format)
         pending.record = self._noted(pending, content)
         pending.must_ask = True
-        options = self._options(content, decoded)
+        options = self._options(decoded)
         two_phase = self._loader.sink.two_phase
         answer = self._of_sink(
             lambda: self._sink.load(
@@ -174,9 +174,9 @@ class Settler:
                 action="was the topic compacted or created anew? `rtolap loader reset --abandon` starts over",
             ) from error
 
-    def _options(self, content: Content, decoded: Decoded) -> SendOptions:
+    def _options(self, decoded: Decoded) -> SendOptions:
         """What is left of the tolerance is the sink's: of all records, as a share of the rows it gets."""
-        allowed = len(content.batch) * self._loader.rejects.tolerance_percent / 100 - len(decoded.rejects)
+        allowed = decoded.events * self._loader.rejects.tolerance_percent / 100 - len(decoded.rejects)
         sink = self._loader.sink
         return SendOptions(
             format=sink.format,

@@ -108,6 +108,8 @@ class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     `parallel` batches are on their way at once. `order: auto` sends one at a time where the table keeps the
     latest value of a key and has no sequence column to say which that is.
+
+    `watermark_records`: as of a `Table`; the control records of such a topic are no rows, and not refused.
     """
 
     name: str
@@ -124,3 +126,5 @@ class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     rejects: LoaderRejects = LoaderRejects()
     sink: LoaderSink = LoaderSink()
     application: LoaderApplication | None = None
+    watermark_records: Literal["header", "field"] | None = None
+    watermark_field: str = "rtolap_watermark"

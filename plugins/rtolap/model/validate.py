@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 
 from rtolap.base.errors import DefinitionError
 from rtolap.model.cube import TIME_UNITS, Schema
+from rtolap.model.loader import Loader
 from rtolap.model.problems import Key, Problem, did_you_mean, raise_all
 from rtolap.model.table import Column, Lookup, Table
 from rtolap.model.types import parse_type
@@ -52,7 +53,7 @@ def table_problems(table: Table) -> tuple[Problem, ...]:
         found += time_problems(table)
     found += _host_column_problems(table)
     found += _heartbeat_column_problems(table)
-    found += _watermark_field_problems(table)
+    found += watermark_field_problems(table)
     if not 1 <= table.record_bytes_max <= _RECORD_BYTES_MAX:
         found.append(
             Problem(
@@ -159,7 +160,7 @@ def _heartbeat_column_problems(table: Table) -> list[Problem]:
     return []
 
 
-def _watermark_field_problems(table: Table) -> list[Problem]:
+def watermark_field_problems(table: Table | Loader) -> list[Problem]:
     """The field is read beside the columns, so no column may stand there."""
     field, key = table.watermark_field, ("watermark_field",)
     if not _NAME.fullmatch(field):

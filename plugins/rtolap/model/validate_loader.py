@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rtolap.model.loader import Loader, SinkPartitions
 from rtolap.model.problems import Problem, raise_all
-from rtolap.model.validate import duplicates, name_problems, topic_problems
+from rtolap.model.validate import duplicates, name_problems, topic_problems, watermark_field_problems
 from rtolap.model.validate_stored_table import AHEAD_MAX
 
 ROWS_MAX = 5_000_000
@@ -34,6 +34,7 @@ def loader_problems(loader: Loader) -> tuple[Problem, ...]:
         *name_problems(loader.table, ("table",)),
         *topic_problems(loader.topic),
     ]
+    found += watermark_field_problems(loader)
     for key, least, most in _BOUNDS:
         value: object = loader
         for step in key:

@@ -72,7 +72,9 @@ class World:
             self.jobs,
             self.records,
             self.sink,
-            lambda loader: MemoryConsumer(self.broker, loader.topic),
+            lambda loader: MemoryConsumer(
+                self.broker, loader.topic, with_statements=loader.watermark_records == "header"
+            ),
             self.box,
             self.clock,
         )
