@@ -7,12 +7,21 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rtolap.base.errors import Unauthorized
 from rtolap.ledger.load_jobs import LoadJobState
 from rtolap.loader.states import StopCause, Stopped
 from rtolap.model.loader import LoaderRejects
 from rtolap.stream.consumer import OutRecord
 from rtolap.testing.running_loader import Running, wait
 from rtolap.wire.loader import API, EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED
+
+
+class Refusing:
+    asked = 0
+
+    def __call__(self, *_: object) -> None:
+        self.asked += 1
+        raise Unauthorized("not for a while")
 
 
 @pytest.fixture
@@ -70,6 +79,17 @@ def test_a_stopped_loader_gives_the_job_back(running: Running) -> None:
     assert running.ended() == EXIT_STOPPED
     job = running.jobs.get("j")
     assert (job.state, job.reason, job.lease_until_ms) == (LoadJobState.STOPPED, "by the door", 0)
+
+
+def test_a_look_at_the_columns_that_is_refused_ends_nothing(running: Running) -> None:
+    plain = running.sink.schema
+    running.sink.schema = refusing = Refusing()  # type: ignore[method-assign,assignment]
+    running.process._columns_due_s = 0.0
+    wait(lambda: refusing.asked)
+    running.sink.schema = plain  # type: ignore[method-assign]
+    running.produce(range(20))
+    wait(lambda: len(running.keys()) == 20)
+    assert running.status().state == "RUNNING"
 
 
 def test_one_that_fails_says_why(tmp_path: Path) -> None:

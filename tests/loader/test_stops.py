@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from rtolap.base.errors import NotLeader, NotYet, Refused, RtolapError, Unavailable
+from rtolap.base.errors import NotLeader, NotYet, Refused, RtolapError, Unauthorized, Unavailable
 from rtolap.ledger.load_jobs import LoadJobState
 from rtolap.loader.job import JobConfig, write_config
 from rtolap.loader.memory_sink import MemorySink
@@ -24,7 +24,14 @@ from rtolap.model.loader import LoaderRejects, LoaderSink
 from rtolap.stream.consumer import OutRecord
 from rtolap.stream.memory import MemoryConsumer
 from rtolap.testing.stepped_loader import COLUMNS, World, load_all, sent_and_unanswered, stopped_by
-from rtolap.wire.stream_load import LoadAnswer, LoadState, SchemaColumn, SendOptions, TableSchema
+from rtolap.wire.stream_load import (
+    LoadAnswer,
+    LoadState,
+    SchemaColumn,
+    SendOptions,
+    TableSchema,
+    TwoPhaseAnswer,
+)
 
 # --- the topic ----------------------------------------------------------------------------------------
 
@@ -355,6 +362,51 @@ def test_a_batch_that_fails_again_and_again_stops_the_loader(
     assert sink.loads == loads
 
 
+def test_a_second_phase_that_is_refused_again_and_again_stops_the_loader(world: World) -> None:
+    world.create(sink=LoaderSink(two_phase=True))
+    world.produce(1, 2)
+    world.sink.commit_label = lambda *_: TwoPhaseAnswer("Fail", "denied; you need LOAD_PRIV")
+    work = world.start()
+    work.source.step(0.0)
+    settler = work.settler()
+    for _ in range(FAILS_MAX):
+        assert work.settle_once(settler) is Outcome.AGAIN
+        world.clock.advance_ms(math.ceil(FAILING_S * 1000 / FAILS_MAX))
+        work.ownership.renew()
+    assert "LOAD_PRIV" in work.progress.shown(world.clock).last_error
+    assert stopped_by(lambda: work.settle_once(settler)) is StopCause.SINK_REFUSES
+    del world.sink.commit_label
+    load_all(world.start())  # it is mended
+    assert world.keys() == [1, 2]
+
+
+@pytest.mark.parametrize("call", ["schema", "keeps_labels", "state"])
+def test_a_sink_that_refuses_to_be_asked_at_the_start_is_named(world: World, call: str) -> None:
+    def refused(*_: object) -> None:
+        raise Unauthorized("the credentials are refused")
+
+    world.create()
+    setattr(world.sink, call, refused)
+    assert stopped_by(world.start) is StopCause.SINK_REFUSES
+    job = world.jobs.get("j")
+    assert job.state is LoadJobState.FAILED
+    assert "the credentials are refused" in job.reason
+
+
+def test_a_sink_that_is_away_at_the_start_is_no_reason_to_fail(world: World) -> None:
+    world.create()
+    world.sink.down = True
+    with pytest.raises(Unavailable):
+        world.start()
+    assert world.jobs.get("j").state is LoadJobState.RUNNING
+
+
+def test_a_topic_that_is_not_there_at_the_start_is_named(world: World) -> None:
+    world.create(topic="nope")
+    assert stopped_by(world.start) is StopCause.TOPIC_GONE
+    assert world.jobs.get("j").reason.startswith("topic_gone: ")
+
+
 def test_a_sink_without_its_nodes_refuses_quickly_and_often_and_that_is_waited_for(world: World) -> None:
     world.create()
     world.produce(1, 2)
@@ -542,6 +594,35 @@ def test_labels_go_back_only_when_no_request_can_be_under_way(world: World) -> N
     assert world.sink.labels("d") == {"j_1_3": LoadState.VISIBLE}
     (left,) = world.records.all("j")
     assert (left.sequence_id, left.committed) == (3, True)
+
+
+def test_many_labels_go_back_in_parts_each_of_which_stands(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rtolap.loader.commit.LABELS_MAX", 2)
+    world.create(sink=LoaderSink(timeout_ms=60_000))
+    world.produce(*range(1, 13))
+    work = world.start()
+    load_all(work)
+    world.clock.advance_ms(60_001)
+    parts: list[int] = []
+    acknowledge = world.sink.acknowledge
+
+    def counted(db: str, labels: list[str]) -> None:
+        parts.append(len(labels))
+        if len(parts) == 2:
+            raise Unauthorized("for a while")  # ends no loader either
+        acknowledge(db, labels)
+
+    world.sink.acknowledge = counted
+    with pytest.raises(Unavailable, match="for a while"):
+        work.committer.round(world.clock.now_ms())
+    left = [record.sequence_id for record in world.records.all("j")]
+    work.committer.round(world.clock.now_ms())
+    assert max(parts) <= 2
+    assert left[0] > 0
+    assert set(world.sink.labels("d")) == {"j_1_6"}
+    assert [record.sequence_id for record in world.records.all("j")] == [6]
 
 
 def test_labels_that_are_not_visible_yet_stay_with_their_records(world: World) -> None:

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from rtolap.base.errors import Refused, Unavailable
+from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.ledger.offsets import OffsetsRecord, OffsetsRecords
 from rtolap.loader.ownership import Ownership
 from rtolap.loader.sink import Sink
 from rtolap.loader.visible import Visible
 from rtolap.model.loader import Loader
+
+LABELS_MAX = 500  # in one request: a sink bounds it, and after a long pause there are many
 
 
 class Committer:
@@ -50,16 +52,19 @@ class Committer:
         if not row[-1].committed:
             self._records.commit(lease, keep_from=row[0].sequence_id)
         ripe = list(takewhile(lambda record: self._is_ripe(record, now_ms), row[:-1]))
-        if ripe:
-            if self._labels_kept and (sent := [record.label for record in ripe if record.attempts]):
+        for first in range(0, len(ripe), LABELS_MAX):
+            part = ripe[first : first + LABELS_MAX]
+            if self._labels_kept and (sent := [record.label for record in part if record.attempts]):
                 self._give_back(sent)
-            self._records.commit(lease, keep_from=ripe[-1].sequence_id + 1)
+            self._records.commit(lease, keep_from=part[-1].sequence_id + 1)
         return row[-1].sequence_id
 
     def _give_back(self, labels: list[str]) -> None:
         try:
             self._sink.acknowledge(self._loader.database, labels)
-        except Refused as error:  # committed and not visible yet: a node is away, say
+        except Unavailable:
+            raise
+        except RtolapError as error:  # committed and not visible yet, say: nothing is lost by waiting
             raise Unavailable("labels cannot be given back yet", found=str(error)) from error
 
     def _is_ripe(self, record: OffsetsRecord, now_ms: int) -> bool:

@@ -53,7 +53,7 @@ class Patience:
         if pending.failing_since_s is None:
             pending.failing_since_s = self._clock.monotonic_s()
 
-    def before_sending(self, pending: Pending) -> None:
+    def before_trying(self, pending: Pending) -> None:
         """Called when it is certain that the batch is not in the table."""
         if pending.failing_since_s is None:
             return

@@ -180,10 +180,19 @@ class LoaderProcess:
             self._passing(self.follow)
             if self.work.clock.monotonic_s() >= self._columns_due_s:
                 self._columns_due_s = self.work.clock.monotonic_s() + COLUMNS_CHECK_S
-                if self._passing(self.work.columns.refresh):
-                    log.info("the columns of %s have changed", self.work.loader.table)
+                self._look_at_columns()
             if self._stopping.wait(min(KEEP_S, 1.0)):
                 return
+
+    def _look_at_columns(self) -> None:
+        """Whether a sink that refuses does so for good is judged where batches are sent."""
+        try:
+            if self.work.columns.refresh():
+                log.info("the columns of %s have changed", self.work.loader.table)
+        except Stopped:
+            raise
+        except (RtolapError, OSError) as error:
+            self.work.progress.error(str(error))
 
     def follow(self) -> None:
         """Do what is wanted of the job now."""

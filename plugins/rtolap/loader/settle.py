@@ -109,6 +109,7 @@ class Settler:
             case Action.LOADED:
                 return self._loaded(pending, pending.said or Loaded(record.txn_id, record.row_count))
             case Action.COMMIT:
+                self._patience.before_trying(pending)
                 return self._second_phase(pending, pending.said or Loaded(record.txn_id, record.row_count))
             case Action.WAIT:
                 self._patience.in_prepare(pending)
@@ -129,7 +130,7 @@ class Settler:
                 )
 
     def _send(self, pending: Pending) -> Outcome:
-        self._patience.before_sending(pending)
+        self._patience.before_trying(pending)
         content = self._preparer.content(pending)
         decoded = self._preparer.rows(content)
         if not decoded.rows.num_rows:
@@ -190,8 +191,10 @@ class Settler:
     def _second_phase(self, pending: Pending, said: Loaded) -> Outcome:
         label = pending.record.label
         answer = self._of_sink(lambda: self._sink.commit_label(self._loader.database, label))
-        if answer.status != "Success":
-            return Outcome.AGAIN  # it may be committed already: its state tells
+        if answer.status != "Success":  # it may be committed already: its state tells
+            self._progress.error(answer.msg)
+            self._patience.failed(pending, answer.msg)
+            return Outcome.AGAIN
         return self._loaded(pending, said)
 
     def _loaded(self, pending: Pending, said: Loaded) -> Outcome:

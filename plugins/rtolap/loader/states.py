@@ -99,7 +99,7 @@ class StopCause(StrEnum):
     label_forgotten     the sink does not know whether it has taken a batch
     too_many_rejects    more refused records in a batch than are tolerated
     too_many_filtered   the sink has refused too many rows of a batch
-    sink_refuses        the sink fails the same batch again and again, with this reason
+    sink_refuses        the sink fails the same batch again and again, or answers nothing at the start
     sink_unavailable    the sink has not answered for too long
     table_unusable      the table is not there, or its columns cannot be filled from the topic
     rejects_not_kept    refused records cannot be written where they are kept

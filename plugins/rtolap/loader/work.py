@@ -13,9 +13,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import CommitConflict
+from rtolap.base.errors import CommitConflict, CommitUnknown, NotFound, RtolapError, Unavailable
 from rtolap.ledger.load_jobs import LoadJob, LoadJobs, LoadJobState
 from rtolap.ledger.offsets import Loaded, OffsetsRecord, OffsetsRecords
 from rtolap.loader.columns import Columns
@@ -35,6 +36,8 @@ from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 from rtolap.stream.consumer import StreamConsumer
 from rtolap.wire.stream_load import LoadState
+
+T = TypeVar("T")
 
 ORIGIN = 0
 
@@ -66,8 +69,8 @@ class Work:
         self._sink = sink
         self._open_consumer = open_consumer
         self._box = box
-        self.columns.refresh()
-        self._labels_kept = sink.keeps_labels()
+        _of_sink(self.columns.refresh)
+        self._labels_kept = _of_sink(sink.keeps_labels)
         self.window = Window(
             self.loader.parallel + 1, ordered=lambda: self.columns.target.ordered, now_s=clock.monotonic_s
         )
@@ -153,7 +156,7 @@ class Work:
             positions=last.end_offsets,
             next_sequence=last.sequence_id + 1,
         )
-        state = self._sink.state(self.loader.database, source.next_label)
+        state = _of_sink(lambda: self._sink.state(self.loader.database, source.next_label))
         if state is not LoadState.UNKNOWN:
             raise Stopped(
                 StopCause.LABEL_FOREIGN,
@@ -178,6 +181,8 @@ class Work:
         consumer = self._open_consumer()
         try:
             ranges = {partition: consumer.log_range(partition) for partition in consumer.partitions()}
+        except NotFound as error:
+            raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
         finally:
             consumer.close()
         begin = self.loader.start == "earliest"
@@ -194,13 +199,34 @@ def begin(
     box: RejectBox,
     clock: Clock,
 ) -> Work:
-    """Raises NotYet while another process owns the job; Stopped, which is reported to the job first."""
+    """Raises NotYet while another process owns the job; Unavailable, CommitUnknown and NotLeader as they are;
+    else Stopped, which is reported to the job first."""
     ownership = Ownership(jobs.leases, job_id, owner)
     job = jobs.get(job_id)
     config = read_config(job)
     loader = config.loader
     try:
         return Work(job, config, jobs, records, ownership, sink, lambda: open_consumer(loader), box, clock)
-    except Stopped as reason:
-        jobs.report(ownership.lease, LoadJobState.FAILED, str(reason))
+    except (Unavailable, CommitUnknown):
         raise
+    except RtolapError as error:
+        reason = error if isinstance(error, Stopped) else Stopped(StopCause.BROKEN, str(error))
+        jobs.report(ownership.lease, LoadJobState.FAILED, str(reason))
+        if reason is error:
+            raise
+        raise reason from error
+
+
+def _of_sink(call: Callable[[], T]) -> T:
+    """What a sink refuses before anything is sent, such as a wrong password, has a name too."""
+    try:
+        return call()
+    except (Stopped, Unavailable):
+        raise
+    except RtolapError as error:
+        raise Stopped(
+            StopCause.SINK_REFUSES,
+            "the sink refuses to be asked",
+            found=str(error),
+            action="mend it, and start the loader again",
+        ) from error
