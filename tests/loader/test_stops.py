@@ -15,7 +15,7 @@ from rtolap.loader.job import JobConfig, write_config
 from rtolap.loader.memory_sink import MemorySink
 from rtolap.loader.ownership import LEASE_MS
 from rtolap.loader.patience import FAILING_S, FAILS_MAX, SILENT_S
-from rtolap.loader.preparing import FILTERED_BY_SINK
+from rtolap.loader.preparing import FILTERED_BY_SINK, FILTERED_UNKNOWN
 from rtolap.loader.rejects import FileBox
 from rtolap.loader.settle import LOG_TRIES_MAX, Outcome
 from rtolap.loader.states import StopCause, Stopped
@@ -273,6 +273,58 @@ def test_rows_that_the_sink_filters_are_kept_with_its_reasons(world: World) -> N
     assert world.box.kept == [(-1, 1, FILTERED_BY_SINK)]
     record = world.records.all("j")[-1]
     assert (record.row_count, record.filtered_rows, record.error_url) == (0, 2, "memory:2")
+
+
+class Unanswered:
+    """A sink that takes every load, and whose answers are lost."""
+
+    def __init__(self, sink: MemorySink) -> None:
+        self._sink = sink
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sink, name)
+
+    def load(self, *arguments: Any, **named: Any) -> LoadAnswer:
+        self._sink.load(*arguments, **named)
+        raise Unavailable("the answer is lost")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize("tolerance", [0, 100])
+def test_rows_that_a_sink_may_have_filtered_are_told_of_when_its_answer_is_lost(
+    world: World, tolerance: int, restarts: bool
+) -> None:
+    world.create(rejects=LoaderRejects(tolerance_percent=tolerance))
+    world.produce(1, 2)
+    world.sink = Unanswered(world.sink)
+    work = world.start()
+    work.source.step(0.0)
+    assert work.settle_once(work.settler()) is Outcome.AGAIN
+    if restarts:
+        work = world.start()
+    assert work.settle_once(work.settler()) is Outcome.SETTLED
+    last_error = work.progress.shown(world.clock).last_error
+    assert world.box.kept == ([(-1, 1, FILTERED_UNKNOWN)] if tolerance else [])
+    assert ("j_1_1" in last_error) == bool(tolerance)
+
+
+@pytest.mark.parametrize(("tolerance", "rows"), [(0, 2), (100, None)])
+def test_a_label_that_was_taken_before_tells_how_many_rows_only_where_none_may_be_filtered(
+    world: World, tolerance: int, rows: int | None
+) -> None:
+    world.create(rejects=LoaderRejects(tolerance_percent=tolerance))
+    world.produce(1, 2)
+    plain = world.sink.load
+
+    def twice(*arguments: Any, **named: Any) -> LoadAnswer:
+        plain(*arguments, **named)
+        answer: LoadAnswer = plain(*arguments, **named)  # at another door
+        return answer
+
+    world.sink.load = twice
+    load_all(world.start())
+    assert world.records.all("j")[-1].row_count == rows
+    assert len(world.box.kept) == (rows is None)
 
 
 class NoLog:

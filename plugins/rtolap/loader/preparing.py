@@ -22,7 +22,7 @@ from rtolap.stream.consumer import Batch, StreamConsumer
 from rtolap.stream.rejects import Rejects
 from rtolap.stream.watermark_columns import batch_statements
 
-FILTERED_BY_SINK = "filtered_by_sink"
+FILTERED_BY_SINK, FILTERED_UNKNOWN = "filtered_by_sink", "filtered_unknown"
 
 
 class Preparer:
@@ -71,9 +71,17 @@ class Preparer:
 
     def keep_filtered(self, pending: Pending, url: str, text: str) -> None:
         """What the sink rejected, as one letter of the batch."""
+        self._keep_of_batch(pending, FILTERED_BY_SINK, f"label {pending.record.label}: {url}", text)
+
+    def keep_unknown(self, pending: Pending) -> str:
+        """The answer that would have told of rejected rows is lost: a letter says so. Its words."""
+        detail = f"label {pending.record.label}: whether the sink has filtered rows of it is not known"
+        self._keep_of_batch(pending, FILTERED_UNKNOWN, detail, "")
+        return detail
+
+    def _keep_of_batch(self, pending: Pending, reason: str, detail: str, text: str) -> None:
         batch = Batch([text.encode()], np.array([-1], np.int32), np.array([pending.sequence], np.int64))
-        detail = f"label {pending.record.label}: {url}"
-        self._keep(batch, Rejects(np.array([0], np.int64), [FILTERED_BY_SINK], [detail]))
+        self._keep(batch, Rejects(np.array([0], np.int64), [reason], [detail]))
 
     def _decoder_now(self) -> RecordDecoder:
         """Of the table's columns as they are by now."""

@@ -150,7 +150,8 @@ class Settler:
                 two_phase=two_phase,
             )
         )
-        said = _told(answer, len(decoded.rejects), decoded.rows.num_rows)
+        sent = decoded.rows.num_rows if options.max_filter_ratio == 0 else None
+        said = _told(answer, len(decoded.rejects), sent)
         match verdict(answer, two_phase=two_phase):
             case Verdict.LOADED:
                 pending.said = said
@@ -200,6 +201,8 @@ class Settler:
     def _loaded(self, pending: Pending, said: Loaded) -> Outcome:
         if said.error_url is not None:
             self._keep_filtered(pending, said.error_url)
+        elif said.row_count is None and self._loader.rejects.tolerance_percent:
+            self._progress.error(self._preparer.keep_unknown(pending))
         pending.record = self._records.mark_loaded(self._ownership.lease, pending.sequence, said)
         self._progress.loaded(pending, said, self._clock)
         self._progress.times.settled(pending.sequence, pending.content.latest_ms if pending.content else {})
@@ -219,8 +222,9 @@ class Settler:
         self._preparer.keep_filtered(pending, url, text)
 
 
-def _told(answer: LoadAnswer, refused: int, sent: int) -> Loaded:
-    """As it is kept. A label that was taken before tells no numbers: all rows that were sent are in."""
+def _told(answer: LoadAnswer, refused: int, sent: int | None) -> Loaded:
+    """As it is kept. A label that was taken before tells no numbers: all rows that were `sent` are in, unless
+    the sink was free to filter some (None)."""
     txn_id = answer.txn_id if answer.txn_id >= 0 else None
     url = answer.error_url if isinstance(answer.error_url, str) else None
     if not answer.is_durable:

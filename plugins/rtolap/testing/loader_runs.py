@@ -26,6 +26,7 @@ from rtolap.ledger.offsets import OffsetsRecord, OffsetsRecords
 from rtolap.loader.job import JobConfig, write_config
 from rtolap.loader.memory_sink import MemorySink, Row, Transaction
 from rtolap.loader.ownership import LEASE_MS
+from rtolap.loader.preparing import FILTERED_UNKNOWN
 from rtolap.loader.settle import Settler
 from rtolap.loader.states import Stopped
 from rtolap.loader.work import Work, begin
@@ -153,7 +154,9 @@ class CountingBox:
         self._kept = kept
 
     def keep(self, topic: str, batch: Batch, rejects: Rejects) -> None:
-        for place in rejects.index.tolist():
+        for place, reason in zip(rejects.index.tolist(), rejects.reason, strict=True):
+            if reason == FILTERED_UNKNOWN:  # of a batch whose answer was lost, not of a record
+                continue
             self._kept.add((int(batch.partitions[place]), int(batch.offsets[place])))
 
     def close(self) -> None:
