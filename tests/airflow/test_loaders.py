@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 from airflow.sdk.exceptions import AirflowException, AirflowSensorTimeout, TaskDeferred
 from rtolap.airflow import loaders
-from rtolap.airflow.completeness import CaughtUp, TableProgress, complete_until_ms
+from rtolap.airflow.completeness import CaughtUp, TableProgress, behind, complete_until_ms
 from rtolap.airflow.hook import RtolapHook
 from rtolap.airflow.loaded_sensor import LoadedSensor
 from rtolap.airflow.loaders import LOADERS, Completeness, RunningLoader
@@ -44,8 +44,10 @@ TIMED_OUT = ("__fail__", {"error": "Trigger timeout"})  # how Airflow resumes a 
 NAME = "hits"
 
 
-def status(loaded: dict[int, int], ends: dict[int, int] | None) -> LoaderStatus:
-    """As a loader answers; `ends` None: the broker does not tell."""
+def status(
+    loaded: dict[int, int], ends: dict[int, int] | None, visible: dict[int, int] | None = None
+) -> LoaderStatus:
+    """As a loader answers; `ends` None: the broker does not tell; `visible` None: all that is loaded."""
     lag = None if ends is None else sum(end - loaded.get(part, 0) for part, end in ends.items())
     return LoaderStatus(
         job=NAME,
@@ -54,6 +56,7 @@ def status(loaded: dict[int, int], ends: dict[int, int] | None) -> LoaderStatus:
         database="web",
         table="hits",
         loaded=loaded,
+        visible=loaded if visible is None else visible,
         log_ends=ends or {},
         lag_records=lag,
     )
@@ -217,6 +220,13 @@ def test_caught_up_is_what_was_in_the_topic_at_the_first_look() -> None:
     assert CaughtUp().look(status({}, {0: 0})), "an empty topic is loaded"
 
 
+def test_what_is_loaded_and_cannot_be_read_yet_is_waited_for() -> None:
+    topic, offsets = CaughtUp(), {0: 3, 1: 2}
+    assert not topic.look(status(offsets, offsets, {0: 3, 1: 1}))
+    assert behind(status(offsets, offsets, {0: 3, 1: 1}), offsets) == {1: 1}
+    assert topic.look(status(offsets, offsets))
+
+
 def test_a_sensor_for_offsets_looks_at_once_and_waits_in_the_triggerer(loader: Loader) -> None:
     reached = LoadedSensor(task_id="t", loader=NAME, offsets={0: 5, "1": "5"})
     assert reached.execute({}) == {"loaded": {"0": 5, "1": 5}}
@@ -271,7 +281,7 @@ def test_a_wait_in_vain_says_how_far_the_loader_is(loader: Loader) -> None:
     sensor = LoadedSensor(task_id="t", loader=NAME, offsets={1: 7}, timeout=60)
     with pytest.raises(
         AirflowSensorTimeout,
-        match="waited 60 s in vain: loader hits is RUNNING; partition 1 is loaded up to 5 of 7",
+        match="waited 60 s in vain: loader hits is RUNNING; partition 1 can be read up to 5 of 7",
     ):
         sensor.resume_execution(*TIMED_OUT, context={})
     loader.now = status({1: 7}, None)

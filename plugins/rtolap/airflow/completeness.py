@@ -4,7 +4,7 @@ An application says up to where windows may close: their events are in the topic
 at that moment has to be in the table too. So, each time the application allows another partition's end:
 
     1. ask the loader where its topic ends now, in every partition (it asks the broker for each answer),
-    2. the table's partition is complete once the loader has loaded up to there.
+    2. the table's partition is complete once all up to there can be read in the table.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ async def complete_until_ms(coordinator: AsyncCoordinatorClient, complete: Compl
 
 
 class CaughtUp:
-    """Has a loader loaded all that was in its topic at the first look?"""
+    """Does the table show all that was in the loader's topic at the first look?"""
 
     def __init__(self) -> None:
         self._ends: dict[int, int] | None = None
@@ -55,11 +55,12 @@ class CaughtUp:
 
 
 def behind(status: LoaderStatus, ends: Mapping[int, int]) -> dict[int, int]:
-    """Partition → up to where it is loaded, of those that are not loaded up to `ends`."""
+    """Partition → up to where it can be read, of those that cannot be read up to `ends`. What is loaded may
+    be so a while before it is visible."""
     return {
-        partition: status.loaded.get(partition, 0)
+        partition: status.visible.get(partition, 0)
         for partition, end in sorted(ends.items())
-        if status.loaded.get(partition, 0) < end
+        if status.visible.get(partition, 0) < end
     }
 
 

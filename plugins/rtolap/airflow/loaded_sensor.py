@@ -27,8 +27,9 @@ class Loader(NamedTuple):
 
 
 class LoadedSensor(DeferredSensor[Loader]):
-    """Succeeds when `loader` has loaded up to `offsets` ({partition: next-to-read}), or all that was in its
-    topic at the instant `until` (ISO 8601 or milliseconds, by the clock: when records came, not event time).
+    """Succeeds when the table shows what `loader` has loaded up to `offsets` ({partition: next-to-read}), or
+    all that was in its topic at the instant `until` (ISO 8601 or milliseconds, by the clock: when records
+    came, not event time).
 
     The loader is found by its name on the agent; one that is not running is waited for. Result: {"loaded":
     {partition: offset}}.

@@ -5,7 +5,7 @@
                       way any more: a request that comes after its label is forgotten would be taken again
     3. delete         their records, with the next commit
 
-Where somebody has to know how far the table can be read, a record stays until it is known to be visible.
+A record stays until its batch is known to be visible: that is how far the table can be read.
 
 A crash after 2 acknowledges again, which is harmless; no label is left behind, for its record is still there.
 """
@@ -33,7 +33,7 @@ class Committer:
         sink: Sink,
         *,
         labels_kept: bool,
-        visible: Visible | None = None,
+        visible: Visible,
     ) -> None:
         self._loader = loader
         self._records = records
@@ -51,6 +51,7 @@ class Committer:
             return None
         if not row[-1].committed:
             self._records.commit(lease, keep_from=row[0].sequence_id)
+        self._visible.look()
         ripe = list(takewhile(lambda record: self._is_ripe(record, now_ms), row[:-1]))
         for first in range(0, len(ripe), LABELS_MAX):
             part = ripe[first : first + LABELS_MAX]
@@ -68,7 +69,7 @@ class Committer:
             raise Unavailable("labels cannot be given back yet", found=str(error)) from error
 
     def _is_ripe(self, record: OffsetsRecord, now_ms: int) -> bool:
-        if self._visible is not None and record.sequence_id > self._visible.sequence:
+        if record.sequence_id > self._visible.sequence:
             return False
         return record.loaded_at_ms is not None and (
             record.attempts == 0 or record.loaded_at_ms + self._loader.sink.timeout_ms <= now_ms

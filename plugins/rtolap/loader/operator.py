@@ -59,7 +59,6 @@ class Operator:
 
 
 def operator_of(work: Work, application: LoaderApplication, client: WatermarkClient) -> Operator:
-    assert work.visible is not None, "work that names an application knows what is visible"
 
     def trouble() -> str:
         if client.problem:

@@ -131,12 +131,13 @@ class LoaderProcess:
 
     def _last_words(self) -> None:
         """What is settled is committed, and the next owner need not wait. Neither is needed for exactness."""
-        try:
-            if self._code != EXIT_OWNED:
-                self.work.committer.round(self.work.clock.now_ms())
-                self.work.ownership.release()
-        except RtolapError as error:
-            log.warning("the job was not given back: %s", error)
+        if self._code == EXIT_OWNED:
+            return
+        for act in (self._commit_once, self.work.ownership.release):
+            try:
+                act()
+            except RtolapError as error:
+                log.warning("not done at the end: %s", error)
 
     # --- roles ----------------------------------------------------------------------------------------
 

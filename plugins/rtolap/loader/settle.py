@@ -29,6 +29,7 @@ from rtolap.loader.progress import Progress
 from rtolap.loader.rejects import RejectBox
 from rtolap.loader.sink import Sink
 from rtolap.loader.states import ACTIONS, Action, StopCause, Stopped, Verdict, sent_when, verdict
+from rtolap.loader.visible import Visible
 from rtolap.loader.window import Pending
 from rtolap.model.loader import Loader
 from rtolap.stream.consumer import StreamConsumer
@@ -59,6 +60,7 @@ class Settler:
         box: RejectBox,
         clock: Clock,
         progress: Progress,
+        visible: Visible,
         *,
         labels_kept: bool,
         silent_s: float = SILENT_S,
@@ -70,6 +72,7 @@ class Settler:
         self._columns = columns
         self._clock = clock
         self._progress = progress
+        self._visible = visible
         self._kept_ms = None if labels_kept else loader.sink.label_kept_ms
         self._patience = Patience(clock, timeout_ms=loader.sink.timeout_ms, silent_s=silent_s)
         self._preparer = Preparer(loader, columns, open_consumer, box, clock)
@@ -155,6 +158,8 @@ class Settler:
         match verdict(answer, two_phase=two_phase):
             case Verdict.LOADED:
                 pending.said = said
+                if answer.status == "Success":  # else it is committed, and no more is known
+                    self._visible.told(pending.sequence)
                 return self._loaded(pending, said)
             case Verdict.COMMIT:
                 pending.said = said

@@ -51,6 +51,7 @@ def status_of(
         sequence=sequence,
         pending=sum(not record.loaded for record in records),
         loaded=loaded,
+        visible={} if process is None else process.work.visible.ends,
         log_ends=ends,
         lag_records=lag if log_ends is not None else None,
         rows_loaded=rows,

@@ -74,9 +74,7 @@ class Work:
         self.window = Window(
             self.loader.parallel + 1, ordered=lambda: self.columns.target.ordered, now_s=clock.monotonic_s
         )
-        self.visible = (
-            None if self.loader.application is None else Visible(self.loader, job.job_id, records, sink)
-        )
+        self.visible = Visible(self.loader, job.job_id, records, sink)
         self.committer = Committer(
             self.loader, records, ownership, sink, labels_kept=self._labels_kept, visible=self.visible
         )
@@ -94,6 +92,7 @@ class Work:
             self._box,
             self.clock,
             self.progress,
+            self.visible,
             labels_kept=self._labels_kept,
         )
 

@@ -43,7 +43,6 @@ class OperatorProcess(Process):
     def __init__(self, process: Process, client: SteppedClient) -> None:
         super().__init__(process.work)
         work = process.work
-        assert work.visible is not None
         epoch = work.ownership.lease.epoch
         self.client = client
         self.operator = Operator(client, UNIT, work.loader.name, epoch, work.visible, work.log_ends)

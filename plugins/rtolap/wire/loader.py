@@ -38,11 +38,11 @@ class PartitionsStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 class LoaderStatus(msgspec.Struct, frozen=True, kw_only=True):
     """`state`: RUNNING, PAUSED, STOPPED or FAILED; `phase`: what a running one does now; `reason`: why it is
-    in its state. Offsets are next-to-read: `loaded` of what is in the table without a hole, `log_ends` of the
-    topic, asked of the broker for this answer (`lag_records` is None where it does not tell). Rates are of
-    the last minute. Every record of the topic with a timestamp up to `event_ms_loaded` is in the table; None
-    where that is not known. `alive`: its process answered; else only the ledger speaks. `partitions`: of a
-    process that makes them.
+    in its state. Offsets are next-to-read: `loaded` of what is in the table without a hole, `visible` of what
+    can be read there, as far as its process knows, `log_ends` of the topic, asked of the broker for this
+    answer (`lag_records` is None where it does not tell). Rates are of the last minute. Every record of the
+    topic with a timestamp up to `event_ms_loaded` is in the table; None where that is not known. `alive`: its
+    process answered; else only the ledger speaks. `partitions`: of a process that makes them.
     """
 
     job: str
@@ -60,6 +60,7 @@ class LoaderStatus(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int | None = None
     pending: int = 0
     loaded: dict[int, int] = {}
+    visible: dict[int, int] = {}
     log_ends: dict[int, int] = {}
     lag_records: int | None = None
     rows_loaded: int = 0

@@ -89,15 +89,15 @@ def offsets_of(offsets: Mapping[str, int]) -> dict[int, int]:
 
 def outcome(status: LoaderStatus) -> dict[str, Any]:
     """What a task returns that has waited for a loader; partitions as JSON has them."""
-    return {"loaded": {str(partition): offset for partition, offset in sorted(status.loaded.items())}}
+    return {"loaded": {str(partition): offset for partition, offset in sorted(status.visible.items())}}
 
 
 def words(status: LoaderStatus, offsets: Mapping[int, int]) -> str:
     """How far it is: to `offsets`, or to the end of its topic where none are given."""
     ends = offsets or status.log_ends
     missing = ", ".join(
-        f"partition {partition} is loaded up to {at} of {ends[partition]}"
+        f"partition {partition} can be read up to {at} of {ends[partition]}"
         for partition, at in behind(status, ends).items()
     )
     reason = f": {status.reason}" if status.reason else ""
-    return f"loader {status.job} is {status.state}{reason}; {missing or 'all is loaded'}"
+    return f"loader {status.job} is {status.state}{reason}; {missing or 'all can be read'}"
