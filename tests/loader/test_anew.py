@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from rtolap.base.errors import DefinitionError, Refused
-from rtolap.loader.anew import given, going_on
+from rtolap.ledger.offsets import OffsetsRecord
+from rtolap.loader.anew import given, going_on, left_labels
 from rtolap.loader.job import JobConfig, write_config
 from rtolap.loader.states import StopCause, Stopped
 from rtolap.loader.work import Work
@@ -20,9 +21,12 @@ def log_of(world: World) -> dict[int, LogRange]:
 def go_on(world: World, work: Work, *, abandon: bool = False) -> None:
     work.ownership.release()
     log = log_of(world)
-    world.jobs.define_anew(
-        "j", lambda it: write_config(JobConfig(work.loader, going_on(it, log))), abandon=abandon
-    )
+
+    def config(records: tuple[OffsetsRecord, ...]) -> str:
+        left = left_labels(records, work.job.incarnation)
+        return write_config(JobConfig(work.loader, going_on(records, log), left))
+
+    world.jobs.define_anew("j", config, abandon=abandon)
 
 
 def retain(world: World, start: int, partition: int = 0) -> None:
@@ -131,3 +135,22 @@ def test_a_job_is_not_defined_anew_while_a_request_may_be_under_way(world: World
     load_all(world.start())
     assert world.keys() == [1, 2]
     assert world.jobs.get("j").incarnation == 1
+
+
+def test_labels_of_the_incarnation_before_are_given_back_when_no_request_can_be_under_way(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rtolap.loader.commit.LABELS_MAX", 2)
+    world.create(sink=LoaderSink(timeout_ms=60_000))
+    world.produce(1, 2, 3, 4, 5, 6)
+    work = world.start()
+    load_all(work)
+    go_on(world, work)
+    again = world.start()
+    load_all(again)
+    again.committer.round(world.clock.now_ms())
+    assert set(world.sink.labels("d")) == {"j_1_1", "j_1_2", "j_1_3"}
+    world.clock.advance_ms(60_000)
+    again.ownership.renew()
+    again.committer.round(world.clock.now_ms())
+    assert world.sink.labels("d") == {}

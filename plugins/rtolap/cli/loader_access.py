@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from rtolap.base.errors import CommitConflict, DefinitionError, NotFound, Unavailable
 from rtolap.base.passwords import read_password
 from rtolap.base.settings import Settings
 from rtolap.ledger.database import Ledger
 from rtolap.ledger.load_jobs import LoadJob, LoadJobs
 from rtolap.ledger.offsets import OffsetsRecord, OffsetsRecords
-from rtolap.loader.anew import given, going_on
+from rtolap.loader.anew import given, going_on, left_labels
 from rtolap.loader.job import JobConfig, read_config, write_config
 from rtolap.loader.rejects import FileBox, RejectBox, TopicBox, reject_topic
 from rtolap.loader.status import status_of
@@ -72,16 +74,20 @@ class JobAccess:
         present = read_config(job)
         if present.loader == loader:
             return job
-        return self.jobs.reconfigure(job.job_id, write_config(JobConfig(loader, present.start_at)))
+        changed = msgspec.structs.replace(present, loader=loader)
+        return self.jobs.reconfigure(job.job_id, write_config(changed))
 
     def define_anew(self, job_id: str, at: Offsets | None, *, go_on: bool, abandon: bool) -> LoadJob:
         """`at`: where it begins; `go_on`: where it was. Raises DefinitionError and Refused."""
-        loader = read_config(self.jobs.get(job_id)).loader
+        job = self.jobs.get(job_id)
+        present = read_config(job)
+        loader = present.loader
         log = self._log(loader.topic) if go_on or at is not None else {}
         start_at = None if at is None else given(at, log)
 
         def config(records: tuple[OffsetsRecord, ...]) -> str:
-            return write_config(JobConfig(loader, going_on(records, log) if go_on else start_at))
+            left = left_labels(records, job.incarnation) or present.left
+            return write_config(JobConfig(loader, going_on(records, log) if go_on else start_at, left))
 
         return self.jobs.define_anew(job_id, config, abandon=abandon)
 

@@ -12,6 +12,7 @@ from itertools import takewhile
 
 from rtolap.base.errors import DefinitionError, Refused
 from rtolap.ledger.offsets import OffsetsRecord
+from rtolap.loader.job import LeftLabels
 from rtolap.model.offsets import Offsets
 from rtolap.stream.consumer import LogRange
 
@@ -50,6 +51,15 @@ def going_on(records: tuple[OffsetsRecord, ...], log: Mapping[int, LogRange]) ->
             action="without `--go-on` all of the new topic is loaded",
         )
     return {partition: max(at.get(partition, 0), known.start) for partition, known in log.items()}
+
+
+def left_labels(records: tuple[OffsetsRecord, ...], incarnation: int) -> LeftLabels | None:
+    """The sink keeps a label until it is given back, and the records that say which are deleted."""
+    sent = [record for record in takewhile(lambda record: record.loaded, records) if record.attempts]
+    if not sent:
+        return None
+    loaded_at_ms = max(record.loaded_at_ms or 0 for record in sent)
+    return LeftLabels(incarnation, sent[0].sequence_id, sent[-1].sequence_id, loaded_at_ms)
 
 
 def _words(offsets: Offsets) -> str:

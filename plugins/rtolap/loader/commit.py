@@ -16,6 +16,8 @@ from itertools import takewhile
 
 from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.ledger.offsets import OffsetsRecord, OffsetsRecords
+from rtolap.loader.job import LeftLabels
+from rtolap.loader.labels import label_of
 from rtolap.loader.ownership import Ownership
 from rtolap.loader.sink import Sink
 from rtolap.loader.visible import Visible
@@ -34,6 +36,7 @@ class Committer:
         *,
         labels_kept: bool,
         visible: Visible,
+        left: LeftLabels | None = None,
     ) -> None:
         self._loader = loader
         self._records = records
@@ -41,6 +44,7 @@ class Committer:
         self._sink = sink
         self._labels_kept = labels_kept
         self._visible = visible
+        self._left = left if labels_kept else None
 
     def round(self, now_ms: int) -> int | None:
         """The number of the last batch of the row. Raises the sink's and the ledger's errors: nothing is lost
@@ -58,7 +62,19 @@ class Committer:
             if self._labels_kept and (sent := [record.label for record in part if record.attempts]):
                 self._give_back(sent)
             self._records.commit(lease, keep_from=part[-1].sequence_id + 1)
+        if self._left is not None and self._is_past(self._left.loaded_at_ms, now_ms):
+            self._give_back_left(self._left)
         return row[-1].sequence_id
+
+    def _give_back_left(self, left: LeftLabels) -> None:
+        """Once a process: those that were given back before are unknown, which is no error."""
+        labels = [
+            label_of(self._loader.name, left.incarnation, number)
+            for number in range(left.first, left.last + 1)
+        ]
+        for first in range(0, len(labels), LABELS_MAX):
+            self._give_back(labels[first : first + LABELS_MAX])
+        self._left = None
 
     def _give_back(self, labels: list[str]) -> None:
         try:
@@ -72,8 +88,12 @@ class Committer:
         if record.sequence_id > self._visible.sequence:
             return False
         return record.loaded_at_ms is not None and (
-            record.attempts == 0 or record.loaded_at_ms + self._loader.sink.timeout_ms <= now_ms
+            record.attempts == 0 or self._is_past(record.loaded_at_ms, now_ms)
         )
+
+    def _is_past(self, loaded_at_ms: int, now_ms: int) -> bool:
+        """No request of that batch can be under way any more."""
+        return loaded_at_ms + self._loader.sink.timeout_ms <= now_ms
 
 
 def _row(records: tuple[OffsetsRecord, ...]) -> list[OffsetsRecord]:

@@ -10,11 +10,22 @@ from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
 
 
+class LeftLabels(msgspec.Struct, frozen=True):
+    """Of batches `first` to `last` of an incarnation that was ended, which it has not given back."""
+
+    incarnation: int
+    first: int
+    last: int
+    loaded_at_ms: int
+
+
 class JobConfig(msgspec.Struct, frozen=True):
-    """`start_at`: where a job that was reset begins, in every partition, not as its definition says."""
+    """`start_at`: where a job that was reset begins, in every partition, not as its definition says; `left`:
+    what the incarnation before has left to it."""
 
     loader: Loader
     start_at: Offsets | None = None
+    left: LeftLabels | None = None
 
 
 def write_config(config: JobConfig) -> str:

@@ -76,7 +76,13 @@ class Work:
         )
         self.visible = Visible(self.loader, job.job_id, records, sink)
         self.committer = Committer(
-            self.loader, records, ownership, sink, labels_kept=self._labels_kept, visible=self.visible
+            self.loader,
+            records,
+            ownership,
+            sink,
+            labels_kept=self._labels_kept,
+            visible=self.visible,
+            left=config.left,
         )
         self.source = self._begin()
 
