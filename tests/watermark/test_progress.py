@@ -87,6 +87,54 @@ def test_a_host_that_moved_to_another_partition_is_released_by_event_time() -> N
     assert progress.latest_ms().tolist() == [99_000, 99_000, 1_000]  # host 2 stands still everywhere
 
 
+def handed_over() -> HostProgress:
+    """Hosts 0 and 1 on partition 0, hosts 0 and 2 on partition 1. Partition 0 has just changed hands, and
+    host 0 has gone on elsewhere."""
+    progress = HostProgress(3)
+    apply(progress, 0, 1, {0: 1_000_000, 1: 1_000_000})
+    apply(progress, 1, 1, {0: 1_000_000, 2: 1_000_000})
+    apply(progress, 0, 2, {1: 999_500})
+    apply(progress, 1, 1, {0: 1_100_000, 2: 1_100_000})
+    return progress
+
+
+def test_an_awaited_host_is_not_released_because_the_new_reader_has_named_another() -> None:
+    progress = handed_over()
+    assert progress.release_abandoned(60_000) == 0
+    apply(progress, 0, 2, {1: 1_060_000})
+    assert progress.release_abandoned(60_000) == 0, "others are further by a lease, not by more"
+    assert progress.latest_ms().tolist() == [NEVER, 1_060_000, 1_100_000]
+    apply(progress, 0, 2, {0: 1_000_001})
+    assert progress.latest_ms()[0] == 1_000_001
+
+
+def test_an_awaited_host_is_released_once_others_are_beyond_the_former_reader_by_more_than_a_lease() -> None:
+    progress = handed_over()
+    apply(progress, 0, 2, {1: 1_060_001})
+    assert progress.release_abandoned(60_000) == 1
+    assert progress.latest_ms().tolist() == [1_100_000, 1_060_001, 1_100_000]
+
+
+def test_a_host_that_is_read_again_is_not_released_before_the_former_reader_is_reached() -> None:
+    """It was silent for longer than a lease, and then went on: the former reader has seen that."""
+    progress = handed_over()
+    apply(progress, 0, 2, {0: 900_000})
+    assert progress.release_abandoned(60_000) == 0
+    assert progress.latest_ms()[0] == 900_000
+
+
+def test_an_awaited_host_is_held_to_the_furthest_of_several_former_readers() -> None:
+    progress = handed_over()
+    apply(progress, 0, 3, {1: 900_000})
+    apply(progress, 0, 4, {1: 1_060_000})
+    assert progress.release_abandoned(60_000) == 0
+    progress.grow(4)
+    progress.keep(np.array([3, 0, 1]))
+    assert progress.release_abandoned(60_000) == 0, "also with new indices"
+    apply(progress, 0, 4, {2: 1_060_001})
+    assert progress.release_abandoned(60_000) == 1
+
+
 def test_indices_are_kept_or_made_anew() -> None:
     progress = HostProgress(2)
     apply(progress, 0, 1, {0: 10, 1: 20})

@@ -155,8 +155,10 @@ class HostProgress:
         went.
 
         A host has left a partition if others there, and the host itself elsewhere, are further by more than
-        the lease. Decided by event times that came the ordered way, not by silence: a partition that stands
-        still, and a host that stands still everywhere, release nobody.
+        the lease than whichever reader has read it there: of a host that is awaited, or read again, nobody
+        knows that it left before the former reader saw it. Decided by event times that came the ordered way,
+        not by silence: a partition that stands still, and a host that stands still everywhere, release
+        nobody.
         """
         released = 0
         several = np.flatnonzero(self._active_on > 1)
@@ -164,11 +166,12 @@ class HostProgress:
             return 0
         block = self._latest_ms[:, several]
         furthest = np.where(block == _ABSENT, NEVER, block).max(axis=0)
-        for row in self._rows.values():
+        for partition, row in self._rows.items():
             others = self._latest_ms[row][self._latest_ms[row] != _ABSENT]
             if not others.size or (reached := int(others.max())) < NEVER + lease_ms:
                 continue
-            here = self._latest_ms[row, several]
+            former_ms = self._rereading.former_ms(partition, several)
+            here = np.maximum(self._latest_ms[row, several], former_ms)
             left = (here < reached - lease_ms) & (here < furthest - lease_ms) & (furthest != NEVER)
             gone = several[left]
             self._latest_ms[row, gone] = _ABSENT

@@ -31,6 +31,11 @@ class Rereading:
         before_ms = self._former_ms.get(partition, read_ms)
         self._former_ms[partition] = np.maximum(before_ms, read_ms)
 
+    def former_ms(self, partition: int, hosts: Indices) -> Instants:
+        """How far former consumers had read them; NEVER of those where that is reached again."""
+        column = self._former_ms.get(partition)
+        return np.full(hosts.size, NEVER) if column is None else column[hosts]
+
     def goes_on(self, partition: int, hosts: NDArray[np.integer], latest_ms: Instants) -> Mask:
         """Whose reports are of new events only: `latest_ms` is what this consumer said of them before, NEVER
         if it has not."""
