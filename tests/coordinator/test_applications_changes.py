@@ -1,11 +1,13 @@
-"""Applications that change: in place while they run, and drains that outlive a leader."""
+"""Applications that change: in place while they run, hosts that return, drains that outlive a leader."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, NotLeader, Refused
 from rtolap.cli import definitions
@@ -24,6 +26,7 @@ from rtolap.testing.application_reports import (
     takeover,
 )
 from rtolap.testing.coordinator_harness import CUBE, TABLE, Cluster
+from rtolap.wire import watermark as wire
 from rtolap.wire.watermark import HostsChange
 from typer.testing import CliRunner
 
@@ -213,6 +216,71 @@ def test_the_command_changes_what_its_files_say_otherwise(
     assert done.exit_code == 0, done.output
     rule = cluster.client.application(NAME).definition["sources"][0]["rule"]
     assert rule["host_precise"] == {"delayed_hosts_ppm": 50_000}
+
+
+# -- hosts that return --------------------------------------------------------------------------------------
+
+
+class Columns:
+    """A client that has host a on one partition, and says names once."""
+
+    def __init__(self, cluster: Cluster, partition: int) -> None:
+        self.cluster = cluster
+        self.partition = partition
+        self.sequence = self.told = 0
+        self.epoch = cluster.client.application(NAME).epoch
+
+    def say(self, *instants_ms: int, again: bool = False) -> dict[str, Any]:
+        """Up to one instant, of host a."""
+        self.sequence += 1
+        begins = again or self.sequence == 1
+        source = wire.SourceReport(
+            "web",
+            self.partition,
+            0,
+            hosts=("a",) if begins else (),
+            hosts_from=0 if begins else 1,
+            index=np.zeros(len(instants_ms), "<i4").tobytes(),
+            latest_ms=np.array(instants_ms, "<i8").tobytes(),
+        )
+        client_id = f"reader-{self.partition}"
+        batch = wire.ReportBatch(client_id, self.sequence, self.epoch, begins, (source,))
+        response = self.cluster.http.post(
+            f"/api/v1/applications/{NAME}/reports", content=msgspec.json.encode(batch)
+        )
+        answer: dict[str, Any] = response.json()
+        return answer
+
+
+def lease_ends(cluster: Cluster) -> None:
+    cluster.clock.advance_ms(60_001)
+    cluster.coordinator.tick()
+
+
+def is_removed(cluster: Cluster) -> None:
+    cluster.client.change_hosts(NAME, "web", "remove", ["a"])
+
+
+@pytest.mark.parametrize("leaves", [lease_ends, is_removed])
+def test_a_host_that_has_left_and_returned_between_two_reports_is_asked_for_again(
+    cluster: Cluster, leaves: Callable[[Cluster], None]
+) -> None:
+    declared(cluster)
+    registered(cluster, "a")
+    stuck, other = Columns(cluster, 0), Columns(cluster, 1)
+    stuck_ms = now(cluster, 50)
+    stuck.say(stuck_ms)
+    other.say(now(cluster, 10))
+    assert global_ms(cluster) == stuck_ms
+    leaves(cluster)
+    registered(cluster, "a")
+    assert stuck.say()["resend"], "nothing new of a, but what was told of it is forgotten"
+    assert other.say(now(cluster))["resend"]
+    assert not stuck.say(stuck_ms, again=True)["resend"]
+    assert not other.say(now(cluster), again=True)["resend"]
+    assert global_ms(cluster) == stuck_ms
+    registered(cluster, "a")
+    assert not stuck.say()["resend"], "its lease was renewed, no more"
 
 
 # -- drains -------------------------------------------------------------------------------------------------

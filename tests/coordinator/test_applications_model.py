@@ -257,6 +257,12 @@ class World:
             end_ms = None
         self.change_hosts(HostsChange(level="web", action=action, hosts=hosts, end_ms=end_ms))
 
+    def leave_and_return(self) -> None:
+        """Hosts leave and are back before anybody reports: what was told of them has to be told again."""
+        hosts = tuple(self.random.sample(HOSTS, self.random.randint(1, 2)))
+        self.change_hosts(HostsChange(level="web", action="remove", hosts=hosts))
+        self.change_hosts(HostsChange(level="web", action="register", hosts=hosts))
+
     def change_hosts(self, change: HostsChange) -> None:
         def served() -> bool:
             try:
@@ -325,6 +331,7 @@ STEPS_OF = {
     World.tick: 20,
     World.advance: 10,
     World.hosts: 8,
+    World.leave_and_return: 3,
     World.repeat: 6,
     World.lose_session: 3,
     World.former_goes_on: 3,

@@ -80,6 +80,27 @@ def test_a_removed_host_does_not_count_from_now_on() -> None:
         hosts.remove("x")
 
 
+def test_every_time_that_a_host_begins_to_count_is_told_by_its_epoch() -> None:
+    hosts = Hosts()
+
+    def joined() -> dict[str, int]:
+        return dict(zip(hosts.names, hosts.joined.tolist(), strict=True))
+
+    hosts.register(["a", "b"], 0, 100)
+    hosts.register(["a"], 50, 100)
+    hosts.drain("b", None, 60, 100)
+    hosts.register(["b"], 70, 200)
+    assert joined() == {"a": 1, "b": 1}, "who is renewed, or was leaving only, has not left"
+    assert hosts.leave(never(hosts), 150) == ("a",)
+    hosts.register(["a", "c"], 160, 100)
+    assert joined() == {"a": hosts.epoch, "b": 1, "c": hosts.epoch}
+    hosts.remove("c")
+    hosts.replace(["a", "b", "c"], 170, 0)
+    assert joined() == {"a": hosts.epoch - 2, "b": 1, "c": hosts.epoch}
+    hosts.keep(np.array([2, 1]))
+    assert joined() == {"c": hosts.epoch, "b": 1}
+
+
 def test_room_is_given_back_when_many_have_left() -> None:
     hosts = Hosts()
     hosts.replace(["a", "b", "c"], 0, 0)

@@ -32,12 +32,14 @@ class Kept:
 
 @dataclass
 class Session:
+    """`told`: by level and name, its `Host.joined` when this client spoke last; None if it was not listed."""
+
     sequence: int
     heard_ms: int
     known: bool = True
     missed: bool = False
     names: dict[str, list[str]] = field(default_factory=dict)
-    unlisted: set[tuple[str, str]] = field(default_factory=set)
+    told: dict[tuple[str, str], int | None] = field(default_factory=dict)
 
 
 class SlowServer:
@@ -100,9 +102,11 @@ class SlowServer:
         refused += sum(self._take_source(session, report, now_ms) for report in batch.sources)
         for level, names in session.names.items():
             source = self.sources[level]
-            if source.named:
-                session.missed |= any((level, name) in session.unlisted for name in source.hosts)
-                session.unlisted |= {(level, name) for name in names if name not in source.hosts}
+            for name in names if source.named else ():
+                joined = source.hosts[name].joined if name in source.hosts else None
+                before = session.told.get((level, name), joined)
+                session.missed |= joined is not None and joined != before
+                session.told[level, name] = joined
         session.heard_ms = now_ms
         session.sequence = max(session.sequence, batch.sequence)
         session.known = not session.missed

@@ -16,11 +16,13 @@ EVERYBODY = ""  # the one host of a source that knows none by name
 
 @dataclass
 class Host:
-    """Leaves at `until_ms`, or, unless listed, when it has been read to `end_ms`."""
+    """Leaves at `until_ms`, or, unless listed, when it has been read to `end_ms`. `joined`: another number
+    each time that it begins to count."""
 
     listed: bool
     until_ms: int
     end_ms: int | None = None
+    joined: int = 0
 
 
 @dataclass
@@ -35,6 +37,7 @@ class SlowSource:
     read: dict[int, dict[str, int | None]] = field(default_factory=dict)
     furthest: dict[tuple[int, str], int] = field(default_factory=dict)
     partitions: int = 0
+    joins: int = 0
     rates: SlowRates = field(default_factory=SlowRates)
     stated_ppm: tuple[int, int] = (0, 0)
 
@@ -118,17 +121,24 @@ class SlowSource:
         assert listed is not None
         if change.action in ("register", "renew"):
             for host in change.hosts:
-                self.hosts[host] = Host(True, now_ms + self.lease_ms)
+                self._register(host, now_ms + self.lease_ms)
             return True
         if any(host not in self.hosts for host in change.hosts):
             return False
         for host in change.hosts:
             if change.action == "drain":
-                self.hosts[host] = Host(False, now_ms + listed.grace_ms, change.end_ms)
+                joined = self.hosts[host].joined
+                self.hosts[host] = Host(False, now_ms + listed.grace_ms, change.end_ms, joined)
             else:
                 del self.hosts[host]
                 self._forget(host)
         return True
+
+    def _register(self, host: str, until_ms: int) -> None:
+        known = self.hosts.get(host)
+        if known is None:
+            self.joins += 1
+        self.hosts[host] = Host(True, until_ms, joined=self.joins if known is None else known.joined)
 
     def leave(self, now_ms: int) -> None:
         for host, known in list(self.hosts.items()):

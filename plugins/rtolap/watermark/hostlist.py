@@ -38,11 +38,15 @@ class Leaving:
 
 @dataclass(slots=True)
 class Hosts:
-    """Columns over an index that stays a host's own until `keep`."""
+    """Columns over an index that stays a host's own until `keep`.
+
+    `joined`: the epoch in which each host began to count; what was known of it before that is forgotten.
+    """
 
     epoch: int = 0
     names: list[str] = field(default_factory=list)
     index: dict[str, int] = field(default_factory=dict)
+    joined: Indices = field(default_factory=lambda: np.zeros(0, np.int64))
     _listed: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     _gone: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
     _until_ms: Instants = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -148,6 +152,7 @@ class Hosts:
         self.index = {name: at for at, name in enumerate(self.names)}
         self._listed, self._gone = self._listed[hosts], self._gone[hosts]
         self._until_ms, self._end_ms = self._until_ms[hosts], self._end_ms[hosts]
+        self.joined = self.joined[hosts]
 
     def _at(self, name: str) -> int:
         at = self.index.get(name)
@@ -156,17 +161,20 @@ class Hosts:
         return at
 
     def _list(self, names: Sequence[str], until_ms: int) -> None:
+        """Those that are not listed now; the caller begins an epoch if there are any."""
         new = [name for name in names if name not in self.index]
         for name in new:
             self.index[name] = len(self.names)
             self.names.append(name)
         if new:
-            no = np.zeros(len(new), np.bool_)
+            no, nothing = np.zeros(len(new), np.bool_), np.zeros(len(new), np.int64)
             self._listed = np.concatenate((self._listed, no))
-            self._gone = np.concatenate((self._gone, no))
-            self._until_ms = np.concatenate((self._until_ms, np.zeros(len(new), np.int64)))
+            self._gone = np.concatenate((self._gone, ~no))
+            self._until_ms = np.concatenate((self._until_ms, nothing))
             self._end_ms = np.concatenate((self._end_ms, np.full(len(new), NEVER)))
-        at = [self.index[name] for name in names]
+            self.joined = np.concatenate((self.joined, nothing))
+        at = np.array([self.index[name] for name in names], np.int64)
+        self.joined[at[self._gone[at]]] = self.epoch + 1
         self._listed[at] = True
         self._gone[at] = False
         self._until_ms[at] = until_ms

@@ -19,21 +19,24 @@ SILENT_MS = 600_000  # afterwards a client begins a new session
 class SessionNames:
     """Names of hosts in the order in which a session named them, and where each stands in the host list.
 
-    `mapped_at`: the state of the list for which `at` holds; −1 in it is a host that is not listed. `missed`:
-    one of those was listed later, so what was told of it has to be told again.
+    `mapped_at`: the state of the list for which `at` holds, `mapped_epoch` its epoch; −1 in it is a host that
+    is not listed. `missed`: one of the names began to count later, so what was told of it has to be told
+    again, be it that it was not listed or that it has left and returned meanwhile.
     """
 
     names: list[str] = field(default_factory=list)
     at: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
     mapped_at: object = None
+    mapped_epoch: int = 0
     missed: bool = False
 
     def indices(self, hosts: Hosts, list_state: object) -> NDArray[np.int64]:
         """Of all names, as the list stands."""
         if self.mapped_at != list_state:
             before, self.at = self.at, hosts.indices(self.names)
-            self.missed |= bool(((before < 0) & (self.at[: before.size] >= 0)).any())
-            self.mapped_at = list_state
+            told = self.at[: before.size]
+            self.missed |= bool((hosts.joined[told[told >= 0]] > self.mapped_epoch).any())
+            self.mapped_at, self.mapped_epoch = list_state, hosts.epoch
         elif self.at.size < len(self.names):
             self.at = np.concatenate([self.at, hosts.indices(self.names[self.at.size :])])
         return self.at
