@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+from rtolap.base.errors import Refused
 from rtolap.testing.application_reports import NAME, Reporter, counters, declared, now, registered, takeover
-from rtolap.testing.coordinator_harness import Cluster
+from rtolap.testing.coordinator_harness import TOKEN, Cluster
+from rtolap.wire.watermark_client import WatermarkClient
+from rtolap.wire.watermark_unit import unfinished
 
 UNIT = "sessions/job/0"
 
@@ -73,6 +77,59 @@ def test_an_older_owner_after_the_newest_has_left_only_holds(cluster: Cluster) -
     assert reached_ms == now(cluster)
     assert not first.send(units=[unit(1, now(cluster, 60_000))])["refused"]
     assert output_ms(cluster) == reached_ms
+
+
+def client(cluster: Cluster, **more: Any) -> WatermarkClient:
+    return WatermarkClient(
+        ["http://testserver"], TOKEN, NAME, every_s=3600, transport=cluster.http._transport, **more
+    )
+
+
+@pytest.mark.parametrize(
+    ("level", "processor", "generation", "said"),
+    [
+        ("sesions", "job", 3, "no such level in application logs; expected one of sessions, store, web"),
+        ("sessions", "job", 1, "generation 1 is over"),
+        ("sessions", "", 3, "1 to 200 characters"),
+    ],
+)
+def test_work_that_the_server_refuses_is_not_begun(
+    cluster: Cluster, level: str, processor: str, generation: int, said: str
+) -> None:
+    two_owners(cluster)
+    with client(cluster) as late:
+        work = unfinished(late, level, processor, oldest_work_ms=now(cluster), generation=generation)
+        with pytest.raises(Refused, match=said), work:
+            pytest.fail("it has begun")
+
+
+def test_who_repeats_a_batch_because_its_answer_was_lost_is_told_again_what_was_refused(
+    cluster: Cluster,
+) -> None:
+    first, _, _ = two_owners(cluster)
+    refused = first.send(units=[unit(1, None)])["refused"]
+    assert refused
+    assert first.post(units=[unit(1, None)])["refused"] == refused
+    assert first.send()["refused"] == []
+    assert first.post()["refused"] == [], "of an earlier batch nothing is told"
+
+
+def test_a_process_with_the_name_of_a_former_one_is_heard_at_once(cluster: Cluster) -> None:
+    """The server still knows the session of the former one, with all the batches that it took."""
+    reporter = declared(cluster)
+    registered(cluster, "a")
+    reporter.progress(0, a=now(cluster))
+    with client(cluster, client_id="nightly", clock=cluster.clock) as former:
+        for _ in range(5):
+            former.flush()
+    cluster.clock.advance_ms(2_000)
+    work_ms = now(cluster, 60_000)
+    with client(cluster, client_id="nightly", clock=cluster.clock) as late:
+        with unfinished(late, "sessions", "job", oldest_work_ms=work_ms, generation=1):
+            assert output_ms(cluster) == work_ms
+        late.flush()
+    assert "repeated_batches" not in counters(cluster)
+    assert output_ms(cluster) == now(cluster, 2_000)
 
 
 def test_a_generation_below_zero_is_refused_and_counted(cluster: Cluster) -> None:

@@ -10,11 +10,13 @@ import httpx
 import msgspec
 import numpy as np
 import pytest
-from rtolap.base.errors import DefinitionError, Unavailable
+from rtolap.base.clock import ManualClock
+from rtolap.base.errors import DefinitionError, Refused, Unavailable
 from rtolap.testing.metadata_contract import eventually
-from rtolap.wire.watermark import Refusal, ReportAnswer, ReportBatch, UnitReport
+from rtolap.wire.watermark import Refusal, ReportAnswer, ReportBatch, UnitReport, unit_path
 from rtolap.wire.watermark_client import WatermarkClient
 from rtolap.wire.watermark_pending import ROWS_MAX, Pending
+from rtolap.wire.watermark_session import WatermarkSession
 from rtolap.wire.watermark_unit import unfinished
 
 DECODE = msgspec.msgpack.Decoder(ReportBatch)
@@ -48,7 +50,11 @@ class Leader(httpx.BaseTransport):
         if self.lost:
             self.lost -= 1
             raise httpx.ReadTimeout("the answer is lost")
-        refused = tuple(Refusal(one.level, "no such level") for one in batch.units if one.level == "wrong")
+        refused = tuple(
+            Refusal(unit_path(one.level, one.processor, one.key_group), "no such level")
+            for one in batch.units
+            if one.level == "wrong"
+        )
         answer = ReportAnswer(
             self.epoch, resend, {"web": self.global_ms}, {}, self.global_ms, self.approved_ms, refused
         )
@@ -190,7 +196,7 @@ def test_what_is_wrong_is_told_to_who_reports_and_blocks_nobody_else(
     client.flush()
     assert leader.progress == {(0, "a"): 5}
     assert client.refused_entries >= 1
-    assert client.last_refused == (Refusal("wrong", "no such level"),)
+    assert client.last_refused == (Refusal("wrong/p/0", "no such level"),)
 
 
 def test_a_later_generation_forgets_the_one_before(leader: Leader, client: WatermarkClient) -> None:
@@ -246,3 +252,27 @@ def test_work_is_not_begun_while_nobody_holds_it(leader: Leader) -> None:
     with pytest.raises(Unavailable), work:
         pytest.fail("it has begun")
     client.close(timeout_s=0.1)
+
+
+def test_work_is_not_begun_while_it_is_refused(leader: Leader, client: WatermarkClient) -> None:
+    """Another unit's refusal is none of its business, nor is its own that is over."""
+    client.set_oldest_work("wrong", "other", 0, 5)
+    with unfinished(client, "sessions", "job", oldest_work_ms=5):
+        assert leader.units["job"] == 5
+    work = unfinished(client, "wrong", "job", oldest_work_ms=5)
+    with pytest.raises(Refused, match="wrong/job/0: no such level"), work:
+        pytest.fail("it has begun")
+    client.leave("wrong", "job")
+    client.flush()
+    assert client.unit_refused("wrong", "job") is None
+    assert client.unit_refused("wrong", "other") is not None
+
+
+def test_a_process_begins_beyond_the_numbers_of_its_predecessor() -> None:
+    clock = ManualClock(1_000_000)
+    former = WatermarkSession("job", clock)
+    for _ in range(20):
+        former.batch()
+        former.answered(ReportAnswer(7))
+    clock.advance_ms(1_000)
+    assert WatermarkSession("job", clock).batch().sequence > former.batch().sequence

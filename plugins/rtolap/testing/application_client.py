@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from rtolap.base.clock import ManualClock
 from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.wire.watermark import ReportAnswer, ReportBatch
 from rtolap.wire.watermark_session import WatermarkSession
@@ -18,7 +19,7 @@ class SteppedClient(WatermarkSession):
     def __init__(
         self, client_id: str, random_: random.Random, deliver: Callable[[ReportBatch], ReportAnswer]
     ) -> None:
-        super().__init__(client_id)
+        super().__init__(client_id, ManualClock())  # equal numbers in equal runs
         self._random, self._deliver = random_, deliver
         self._old: list[ReportBatch] = []
 

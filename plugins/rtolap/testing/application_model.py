@@ -32,12 +32,14 @@ class Kept:
 
 @dataclass
 class Session:
-    """`told`: by level and name, its `Host.joined` when this client spoke last; None if it was not listed."""
+    """`refused`: how many parts of its last batch. `told`: by level and name, its `Host.joined` when this
+    client spoke last; None if it was not listed."""
 
     sequence: int
     heard_ms: int
     known: bool = True
     missed: bool = False
+    refused: int = 0
     names: dict[str, list[str]] = field(default_factory=dict)
     told: dict[tuple[str, str], int | None] = field(default_factory=dict)
 
@@ -92,7 +94,7 @@ class SlowServer:
             return True, 0
         session = self.sessions.get(batch.client_id)
         if session is not None and batch.sequence <= session.sequence:
-            return False, 0
+            return False, session.refused if batch.sequence == session.sequence else 0
         if batch.begins:
             session = Session(-1 if session is None else session.sequence, now_ms)
             self.sessions[batch.client_id] = session
@@ -108,7 +110,8 @@ class SlowServer:
                 session.missed |= joined is not None and joined != before
                 session.told[level, name] = joined
         session.heard_ms = now_ms
-        session.sequence = max(session.sequence, batch.sequence)
+        if batch.sequence > session.sequence:
+            session.sequence, session.refused = batch.sequence, refused
         session.known = not session.missed
         return session.missed, refused
 

@@ -6,7 +6,9 @@ int64, all little-endian (base64 in JSON).
 
 A **session** is what one client has told one leader: it begins with `begins`, which a client sets in its
 first batch and after an answer with `resend`, and in which it says everything it knows. `sequence` grows
-with every batch of a client, over sessions too; a batch is repeated unchanged until it is answered.
+with every batch of a client, over sessions too; a batch is repeated unchanged until it is answered. A process
+that keeps the `client_id` of a former one goes on behind that one's `sequence`, else its batches count as
+repeated and are not taken: begin at the wall clock in ms, as the client here does, or take another id.
 """
 
 from __future__ import annotations
@@ -60,7 +62,8 @@ class SourceReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class UnitReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`oldest_work_ms`: of what this unit has taken in and not finished; None if there is none. `left`: it
-    ends. `generation`: of its owner, grows with each; what an older one says is void."""
+    ends. `generation`: of its owner, grows with each; what an older one says is void. A refusal names a unit
+    by `unit_path`."""
 
     level: str
     processor: str
@@ -68,6 +71,10 @@ class UnitReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     oldest_work_ms: int | None = None
     left: bool = False
     generation: int = 0
+
+
+def unit_path(level: str, processor: str, key_group: int) -> str:
+    return f"{level}/{processor}/{key_group}"
 
 
 class ReportBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -27,6 +27,7 @@ from collections.abc import Sequence
 import httpx
 import msgspec
 
+from rtolap.base.clock import Clock
 from rtolap.base.closing import Closing
 from rtolap.base.errors import DefinitionError, Refused, RtolapError, Unavailable
 from rtolap.wire.coordinator_request import headers, path
@@ -56,8 +57,9 @@ class WatermarkClient(WatermarkSession, Closing):
         every_s: float = EVERY_S,
         timeout_s: float = TIMEOUT_S,
         transport: httpx.BaseTransport | None = None,
+        clock: Clock | None = None,
     ) -> None:
-        super().__init__(client_id or uuid.uuid4().hex)
+        super().__init__(client_id or uuid.uuid4().hex, clock)
         self.problem: str | None = None
         self.refused_entries = 0
         self.last_refused: tuple[Refusal, ...] = ()
@@ -87,7 +89,8 @@ class WatermarkClient(WatermarkSession, Closing):
         return True
 
     def flush(self, timeout_s: float = TIMEOUT_S) -> None:
-        """Wait until what was reported before is with the leader. Raises Unavailable."""
+        """Wait until what was reported before is with the leader, which may have refused some of it: see
+        `last_refused`, `unit_refused`. Raises Unavailable."""
         with self._answered:
             wanted = self._sequence + 2  # the batch after one that may be under way
         deadline_s = time.monotonic() + timeout_s

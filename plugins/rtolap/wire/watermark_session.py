@@ -18,22 +18,28 @@ from collections.abc import Sequence
 from numpy import asarray, int64
 from numpy.typing import ArrayLike
 
+from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.errors import DefinitionError
-from rtolap.wire.watermark import NAMELESS, ReportAnswer, ReportBatch, UnitReport
+from rtolap.wire.watermark import NAMELESS, Refusal, ReportAnswer, ReportBatch, UnitReport, unit_path
 from rtolap.wire.watermark_pending import Pending
 
 
 class WatermarkSession:
-    """Saying and asking are thread-safe; batches belong to one thread."""
+    """Saying and asking are thread-safe; batches belong to one thread.
 
-    def __init__(self, client_id: str) -> None:
+    The first batch has the wall clock in ms as its number, which is beyond those of a former process with the
+    same `client_id` that the server may still know.
+    """
+
+    def __init__(self, client_id: str, clock: Clock | None = None) -> None:
         self.client_id = client_id
         self._pending = Pending()
         self._lock = threading.Lock()  # of what is pending: held for copies only
         self._answered = threading.Condition()
         self._answer: ReportAnswer | None = None
         self._unsent: ReportBatch | None = None
-        self._sequence = self._last_answered = 0
+        self._sequence = self._last_answered = (clock or SystemClock()).now_ms()
+        self._refused: dict[str, Refusal] = {}  # of the last batch that was taken, by what
         self._begins = True
 
     # -- saying -----------------------------------------------------------------------------------------
@@ -118,6 +124,11 @@ class WatermarkSession:
             said_in = self._pending.said_in(level, partition, generation)
         return said_in is not None and said_in <= self._last_answered
 
+    def unit_refused(self, level: str, processor: str, key_group: int = 0) -> Refusal | None:
+        """What the server had against the unit's oldest work when it was last said; None if it holds it.
+        Units are said in each batch, so after a flush this is about what was said before it."""
+        return self._refused.get(unit_path(level, processor, key_group))
+
     # -- batches ----------------------------------------------------------------------------------------
 
     def batch(self) -> ReportBatch:
@@ -133,6 +144,7 @@ class WatermarkSession:
             if self._answer is None or answer.epoch >= self._answer.epoch:
                 self._answer = answer
             if not answer.resend:
+                self._refused = {one.what: one for one in answer.refused}
                 self._last_answered = self._sequence
             self._answered.notify_all()
         return answer.resend or self._pending.more

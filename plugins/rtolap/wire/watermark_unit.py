@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rtolap.base.errors import Refused
 from rtolap.wire.watermark_client import TIMEOUT_S, WatermarkClient
 
 
@@ -30,9 +31,16 @@ def unfinished(
     Whoever hands the events over keeps them until then. Afterwards the unit has nothing to do and stays; call
     `client.leave` when no more is to come. If the body fails the work counts as unfinished: another try says
     it again, else the unit's lease ends it with the client. Raises Unavailable when the server does not take
-    it within `timeout_s`; then nothing was done.
+    it within `timeout_s`, Refused when it refuses it; then nothing was done.
     """
     client.set_oldest_work(level, processor, key_group, oldest_work_ms, generation=generation)
     client.flush(timeout_s)
+    refusal = client.unit_refused(level, processor, key_group)
+    if refusal is not None:
+        raise Refused(
+            "the watermark server does not hold the work",
+            expected="that it takes its oldest event",
+            found=f"{refusal.what}: {refusal.why}",
+        )
     yield
     client.set_oldest_work(level, processor, key_group, None, generation=generation)

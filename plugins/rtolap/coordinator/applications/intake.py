@@ -63,7 +63,8 @@ class Intake:
         for unit in batch.units:
             why = self._why_not(unit)
             if why:
-                refused.append(wire.Refusal(f"{unit.level}/{unit.processor}/{unit.key_group}", why))
+                what = wire.unit_path(unit.level, unit.processor, unit.key_group)
+                refused.append(wire.Refusal(what, why))
             else:
                 self._units.take(unit, now_ms)
         for report, found in zip(batch.sources, read, strict=True):

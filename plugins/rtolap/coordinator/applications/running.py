@@ -92,7 +92,7 @@ class RunningApplication:
             session = self.sessions.get(batch.client_id)
             if session is not None and batch.sequence <= session.sequence:
                 self.counters["repeated_batches"] += 1
-                return self._answer()
+                return self._answer(refused=session.refused if batch.sequence == session.sequence else ())
             if batch.begins:
                 session = self.sessions.begin(batch, now_ms)
             if session is None or not self.intake.names_fit(session, batch, read):
@@ -106,7 +106,8 @@ class RunningApplication:
         with self._ticking:
             pass  # a turn that began before may publish what it knew: the answer is not older than that
         with self.lock:
-            session.sequence = max(session.sequence, batch.sequence)
+            if batch.sequence > session.sequence:
+                session.sequence, session.refused = batch.sequence, tuple(refused)
             self.counters["batches"] += 1
             if missed:  # a host was listed meanwhile, of which the client believes to have told us
                 session.known = False

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rtolap.base.errors import Refused
 from rtolap.watermark.hostlist import Hosts
-from rtolap.wire.watermark import ReportBatch
+from rtolap.wire.watermark import Refusal, ReportBatch
 
 CLIENTS_MAX = 10_000
 SILENT_MS = 600_000  # afterwards a client begins a new session
@@ -44,9 +44,12 @@ class SessionNames:
 
 @dataclass(slots=True)
 class Session:
+    """`refused`: of the batch with that `sequence`, for who did not get its answer and repeats it."""
+
     sequence: int
     heard_ms: int
     known: bool = False
+    refused: tuple[Refusal, ...] = ()
     names: dict[str, SessionNames] = field(default_factory=dict)
 
 
