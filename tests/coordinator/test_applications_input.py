@@ -173,6 +173,46 @@ def test_a_report_of_what_there_is_not_changes_nothing(
     assert standing(cluster) == before
 
 
+def told(partition: int, hosts: str, hosts_from: int, index: list[int], at_ms: int) -> wire.SourceReport:
+    """Names of one letter; of the session's hosts at `index` how far they were read."""
+    return wire.SourceReport(
+        "web",
+        partition,
+        0,
+        tuple(hosts),
+        hosts_from,
+        np.array(index, "<i4").tobytes(),
+        np.full(len(index), at_ms, "<i8").tobytes(),
+    )
+
+
+@pytest.mark.parametrize("wrong", [{"partition": -1}, {"generation": -1}, {"progress": {"stranger": 1}}])
+def test_the_names_of_a_refused_report_keep_their_places(cluster: Cluster, wrong: dict[str, Any]) -> None:
+    """What comes after it in the batch, and in later ones, means the hosts that it means to the client."""
+    declared(cluster)
+    registered(cluster, *"abcde")
+    epoch = cluster.client.application(NAME).epoch
+
+    def send(sequence: int, *sources: wire.SourceReport) -> list[dict[str, str]]:
+        batch = wire.ReportBatch("c2", sequence, epoch, sequence == 1, sources)
+        answer = cluster.http.post(REPORTS, content=msgspec.json.encode(batch))
+        assert answer.status_code == 200, answer.text
+        assert not answer.json()["resend"]
+        refused: list[dict[str, str]] = answer.json()["refused"]
+        return refused
+
+    def read() -> dict[str, int | None]:
+        return {one.host: one.behind_ms for one in cluster.client.application_hosts(NAME).behind}
+
+    first = msgspec.structs.replace(told(0, "ab", 0, [0, 1], now(cluster)), **wrong)
+    assert len(send(1, first, told(0, "cde", 2, [2, 3, 4], now(cluster, 3)))) == 1
+    cluster.coordinator.tick()
+    assert read() == {"a": None, "b": None, "c": 3, "d": 3, "e": 3}
+    assert send(2, told(0, "", 5, [0, 1], now(cluster, 2)), told(0, "", 5, [2, 3], now(cluster, 1))) == []
+    cluster.coordinator.tick()
+    assert read() == {"a": 2, "b": 2, "c": 1, "d": 1, "e": 3}
+
+
 def packed(**source: Any) -> bytes:
     """A batch that would move host a to the clock of these tests, but for what `source` says."""
     told = {

@@ -203,6 +203,8 @@ class World:
         level, partition = choice.choice(("web", "web", "app")), choice.randrange(PARTITIONS)
         known = self.model.sources[level].generations.get(partition, 0)
         generation = max(known + choice.choice((0, 0, 0, 0, 0, 0, 0, 1, -1)), 0)
+        if choice.random() < 0.03:
+            partition = -1  # which there is not
         of = PARTITIONS if choice.random() < 0.1 else 0
         hosts = choice.choices(HOSTS, k=choice.randint(0, 4))
         instants = [self.instant() for _ in hosts]

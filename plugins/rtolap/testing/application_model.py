@@ -146,6 +146,8 @@ class SlowServer:
         source = self.sources[report.level]
         names = session.names.setdefault(report.level, [])
         names += report.hosts[len(names) - report.hosts_from :]
+        if report.partition < 0:
+            return 1
         return source.take(report, names, now_ms)
 
     # -- hosts, approvals -------------------------------------------------------------------------------

@@ -71,11 +71,13 @@ class Intake:
             source = self._sources.get(report.level)
             if source is None:
                 refused.append(wire.Refusal(report.level, self.no_level("source", sorted(self._sources))))
-            elif why := _where_not(report):
+                continue
+            names = session.names.setdefault(report.level, SessionNames())
+            source_reports.learn_names(report, names)
+            if why := _where_not(report):
                 self._counters["unknown_partitions"] += 1
                 refused.append(wire.Refusal(report.level, why))
             else:
-                names = session.names.setdefault(report.level, SessionNames())
                 refused += source_reports.take(source, report, names, found, now_ms)
         return refused
 

@@ -48,12 +48,15 @@ def names_after(source: SourceState, report: SourceReport, known: int, found: Co
     return total if int(found.index.max()) < total else None
 
 
+def learn_names(report: SourceReport, session: SessionNames) -> None:
+    """Also of a report that is refused: `names_after` counts them, and so does who goes on from there."""
+    session.names.extend(report.hosts[len(session.names) - report.hosts_from :])
+
+
 def take(
     source: SourceState, report: SourceReport, session: SessionNames, found: Columns | None, now_ms: int
 ) -> list[Refusal]:
-    """Call `check` and `names_after` first. What is refused has had no effect."""
-    if found is not None:
-        session.names.extend(report.hosts[len(session.names) - report.hosts_from :])
+    """Call `check`, `names_after` and `learn_names` first. What is refused has had no effect."""
     rows = (
         _named(source, report, session, found) if source.named else _nameless(source, report, found, now_ms)
     )
