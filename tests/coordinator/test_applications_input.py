@@ -286,6 +286,15 @@ def test_a_change_of_hosts_without_sense_changes_nothing(
     assert standing(cluster) == before
 
 
+@pytest.mark.parametrize("action", ["register", "renew", "drain", "remove"])
+def test_a_host_that_is_named_twice_is_changed_once(
+    cluster: Cluster, reporter: Reporter, action: str
+) -> None:
+    changed = cluster.client.change_hosts(NAME, "web", action, ["a", "a"])
+    assert changed.counting == (1 if action == "remove" else 2)
+    assert "refused_host_changes" not in counters(cluster)
+
+
 def test_a_host_list_that_no_node_holds_changes_nothing(cluster: Cluster, reporter: Reporter) -> None:
     before = standing(cluster)
     digits = np.random.default_rng(1).integers(0, 16, (8_000, 250))  # four bits each: no compression helps

@@ -253,7 +253,7 @@ class World:
 
     def hosts(self) -> None:
         action = self.random.choice(("register", "register", "renew", "drain", "drain", "remove"))
-        hosts = tuple(self.random.sample(HOSTS, self.random.randint(1, 2)))
+        hosts = tuple(self.random.choices(HOSTS, k=self.random.randint(1, 2)))  # the same twice, now and then
         end_ms = self.instant() if action == "drain" and self.random.random() < 0.7 else None
         if end_ms is not None and not 0 <= end_ms < 2**42:
             end_ms = None

@@ -125,7 +125,7 @@ class SlowSource:
             return True
         if any(host not in self.hosts for host in change.hosts):
             return False
-        for host in change.hosts:
+        for host in set(change.hosts):
             if change.action == "drain":
                 joined = self.hosts[host].joined
                 self.hosts[host] = Host(False, now_ms + listed.grace_ms, change.end_ms, joined)

@@ -111,11 +111,12 @@ class HostChanges:
 
 
 def _let_go(source: SourceState, listed: HostList, change: wire.HostsChange, now_ms: int) -> None:
-    known = source.hosts.indices(change.hosts)
-    unknown = [name for name, at in zip(change.hosts, known.tolist(), strict=True) if at < 0]
+    names = tuple(dict.fromkeys(change.hosts))  # once removed, a host is not there to be removed again
+    known = source.hosts.indices(names)
+    unknown = [name for name, at in zip(names, known.tolist(), strict=True) if at < 0]
     if unknown:
         raise NotFound(f"{len(unknown)} hosts are not in the list", found=", ".join(unknown[:5]))
-    for name in change.hosts:
+    for name in names:
         if change.action == "drain":
             source.hosts.drain(name, change.end_ms, now_ms, listed.grace_ms)
         else:

@@ -43,6 +43,7 @@ class RunningApplication:
         self.epoch = state.epoch
         self.lock = threading.RLock()
         self.approvals: tuple[Approval, ...] = records.approvals(application.name)
+        self._approving = threading.Lock()
         self.sessions = Sessions()
         self.units = Units(application, state.units, now_ms)
         self.sources: dict[str, SourceState] = {}
@@ -158,7 +159,8 @@ class RunningApplication:
                 found=request.until_ms,
             )
         approval = Approval(request.until_ms, request.by, request.reason, self._clock.now_ms())
-        self.approvals = self._records.approve(self.application.name, self.epoch, approval)
+        with self._approving:  # what was written last is what is known last
+            self.approvals = self._records.approve(self.application.name, self.epoch, approval)
 
     def approved_until_ms(self) -> int | None:
         return max((one.until_ms for one in self.approvals), default=None)
