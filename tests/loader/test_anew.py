@@ -6,6 +6,7 @@ import pytest
 from rtolap.base.errors import DefinitionError, Refused
 from rtolap.ledger.offsets import OffsetsRecord
 from rtolap.loader.anew import given, going_on, left_labels
+from rtolap.loader.commit import CLOCKS_APART_MS_MAX
 from rtolap.loader.job import JobConfig, write_config
 from rtolap.loader.states import StopCause, Stopped
 from rtolap.loader.work import Work
@@ -150,7 +151,7 @@ def test_labels_of_the_incarnation_before_are_given_back_when_no_request_can_be_
     load_all(again)
     again.committer.round(world.clock.now_ms())
     assert set(world.sink.labels("d")) == {"j_1_1", "j_1_2", "j_1_3"}
-    world.clock.advance_ms(60_000)
+    world.clock.advance_ms(60_000 + CLOCKS_APART_MS_MAX)
     again.ownership.renew()
     again.committer.round(world.clock.now_ms())
     assert world.sink.labels("d") == {}

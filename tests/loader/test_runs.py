@@ -11,10 +11,12 @@ import pytest
 from rtolap.ledger.leases import Lease
 from rtolap.ledger.offsets import OffsetsRecord, OffsetsRecords
 from rtolap.loader.commit import Committer
+from rtolap.loader.decode import Decoded
+from rtolap.loader.settle import Settler
 from rtolap.loader.states import ACTIONS, Action, Sent
 from rtolap.testing.loader_runs import MODELS, Run, World
 from rtolap.testing.seeds import notices
-from rtolap.wire.stream_load import LoadState
+from rtolap.wire.stream_load import LoadState, SendOptions
 
 SEEDS = int(os.environ.get("RTOLAP_LOADER_SEEDS", "100"))
 SEARCHED = 20
@@ -68,12 +70,23 @@ def labels_go_back_as_soon_as_their_batches_are_loaded(patch: pytest.MonkeyPatch
     patch.setattr(Committer, "_is_ripe", is_ripe)
 
 
+def requests_do_not_say_until_when_they_count(patch: pytest.MonkeyPatch) -> None:
+    """One whose sender stood still comes when its label was given back."""
+    options = Settler._options
+
+    def without(self: Settler, decoded: Decoded) -> SendOptions:
+        return msgspec.structs.replace(options(self, decoded), not_after_ms=None)
+
+    patch.setattr(Settler, "_options", without)
+
+
 @pytest.mark.parametrize(
     ("fault", "first_seed"),
     [
         (each_attempt_has_a_label_of_its_own, 1),
         (what_is_under_way_counts_as_loaded, 43),
-        (labels_go_back_as_soon_as_their_batches_are_loaded, 26),
+        (labels_go_back_as_soon_as_their_batches_are_loaded, 85),
+        (requests_do_not_say_until_when_they_count, 1),
     ],
 )
 def test_the_runs_notice(

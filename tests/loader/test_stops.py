@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from rtolap.base.errors import NotLeader, NotYet, Refused, RtolapError, Unauthorized, Unavailable
 from rtolap.ledger.load_jobs import LoadJobState
+from rtolap.loader.commit import CLOCKS_APART_MS_MAX
 from rtolap.loader.job import JobConfig, write_config
 from rtolap.loader.memory_sink import MemorySink
 from rtolap.loader.ownership import LEASE_MS
@@ -641,7 +642,7 @@ def test_labels_go_back_only_when_no_request_can_be_under_way(world: World) -> N
     load_all(work)
     assert work.committer.round(world.clock.now_ms()) == 3
     assert set(world.sink.labels("d")) == {"j_1_1", "j_1_2", "j_1_3"}
-    world.clock.advance_ms(60_001)
+    world.clock.advance_ms(60_001 + CLOCKS_APART_MS_MAX)
     work.committer.round(world.clock.now_ms())
     assert world.sink.labels("d") == {"j_1_3": LoadState.VISIBLE}
     (left,) = world.records.all("j")
@@ -656,7 +657,7 @@ def test_many_labels_go_back_in_parts_each_of_which_stands(
     world.produce(*range(1, 13))
     work = world.start()
     load_all(work)
-    world.clock.advance_ms(60_001)
+    world.clock.advance_ms(60_001 + CLOCKS_APART_MS_MAX)
     parts: list[int] = []
     acknowledge = world.sink.acknowledge
 
@@ -683,7 +684,7 @@ def test_labels_that_are_not_visible_yet_stay_with_their_records(world: World) -
     world.produce(1, 2, 3, 4)
     work = world.start()
     load_all(work)
-    world.clock.advance_ms(10_001)
+    world.clock.advance_ms(10_001 + CLOCKS_APART_MS_MAX)
     work.committer.round(world.clock.now_ms())
     assert set(world.sink.labels("d")) == {"j_1_1", "j_1_2"}
     assert [record.sequence_id for record in world.records.all("j")] == [1, 2]

@@ -277,6 +277,8 @@ def test_an_error_file_has_no_name_to_be_guessed(door: LoadDoor) -> None:
         ({"max_filter_ratio": "2"}, "header max_filter_ratio"),
         ({"group_commit": "sync_mode", "label": "x"}, "label and group_commit can't be set at the same time"),
         ({"keep_label": "yes"}, "header keep_label"),
+        ({"not_after_ms": "soon"}, "header not_after_ms"),
+        ({"not_after_ms": "1"}, "comes too late"),
         ({"where": "nowhere > 1"}, "nowhere"),
         ({"partitions": "p1999"}, "header partitions"),
     ],

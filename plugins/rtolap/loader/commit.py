@@ -1,8 +1,8 @@
 """The commit role: the end of the longest row of loaded batches moves on; labels are given back.
 
     1. commit         the end of the row without a hole is durable
-    2. acknowledge    labels of the row's batches, except the newest, once no request of theirs can be under
-                      way any more: a request that comes after its label is forgotten would be taken again
+    2. acknowledge    labels of the row's batches, except the newest, once no request of theirs is taken any
+                      more (`not_after_ms`): one that came after its label is forgotten would be taken again
     3. delete         their records, with the next commit
 
 A record stays until its batch is known to be visible: that is how far the table can be read.
@@ -23,6 +23,7 @@ from rtolap.loader.sink import Sink
 from rtolap.loader.visible import Visible
 from rtolap.model.loader import Loader
 
+CLOCKS_APART_MS_MAX = 60_000  # of a loader and a door: who sends says until when by its own
 LABELS_MAX = 500  # in one request: a sink bounds it, and after a long pause there are many
 
 
@@ -92,8 +93,8 @@ class Committer:
         )
 
     def _is_past(self, loaded_at_ms: int, now_ms: int) -> bool:
-        """No request of that batch can be under way any more."""
-        return loaded_at_ms + self._loader.sink.timeout_ms <= now_ms
+        """No request of that batch is taken any more."""
+        return loaded_at_ms + self._loader.sink.timeout_ms + CLOCKS_APART_MS_MAX <= now_ms
 
 
 def _row(records: tuple[OffsetsRecord, ...]) -> list[OffsetsRecord]:

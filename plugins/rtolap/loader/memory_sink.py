@@ -7,8 +7,9 @@ found in PREPARE; with `publishes_late` what is committed becomes visible only b
 from __future__ import annotations
 
 import json
+import math
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,9 +42,11 @@ class Transaction:
 
 
 class MemorySink:
-    """`tables` by (database, table); `committed` transactions in the order in which they were."""
+    """`tables` by (database, table); `committed` transactions in the order in which they were. `now_ms`: its
+    clock, if it is to refuse what comes too late."""
 
-    def __init__(self, *, keeps_labels: bool = True) -> None:
+    def __init__(self, *, keeps_labels: bool = True, now_ms: Callable[[], int] | None = None) -> None:
+        self._now_ms = now_ms
         self.tables: dict[tuple[str, str], TableSchema] = {}
         self.committed: list[Transaction] = []
         self.down = False
@@ -137,6 +140,8 @@ class MemorySink:
                     existing_job_status=_HELD[holder.state],
                     message=f"Label [{label}] has already been used, relate to txn [{holder.txn_id}]",
                 )
+            if self._now_ms is not None and self._now_ms() > (options.not_after_ms or math.inf):
+                return LoadAnswer(label=label, message="the request comes too late")
             begun = Transaction(self._next, db, table, label, two_phase, options.keep_label)
             self._next += 1
             self._labels[db, label] = begun

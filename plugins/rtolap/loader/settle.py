@@ -139,9 +139,9 @@ class Settler:
         if not decoded.rows.num_rows:
             return self._loaded(pending, Loaded(None, 0, len(decoded.rejects)))
         body = encode(decoded.rows, self._loader.sink.format)
+        options = self._options(decoded)  # before the note: who stands still behind it, sends in vain
         pending.record = self._noted(pending, content)
         pending.must_ask = True
-        options = self._options(decoded)
         two_phase = self._loader.sink.two_phase
         answer = self._of_sink(
             lambda: self._sink.load(
@@ -191,6 +191,7 @@ class Settler:
             timeout_s=sink.timeout_ms // 1000,
             max_filter_ratio=max(0.0, allowed) / decoded.rows.num_rows,
             keep_label=self._kept_ms is None,
+            not_after_ms=self._clock.now_ms() + sink.timeout_ms,
             headers=HEADERS[sink.format],
         )
 

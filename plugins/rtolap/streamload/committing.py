@@ -44,6 +44,7 @@ class Committing:
             timeout_ms=request.timeout_ms,
             two_phase=request.two_phase,
             keep_until_acknowledged=request.keep_label,
+            not_after_ms=request.not_after_ms,
         )
 
     def commit(

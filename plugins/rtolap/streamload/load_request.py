@@ -23,7 +23,7 @@ _MODES: tuple[GroupCommitMode, ...] = ("off_mode", "sync_mode", "async_mode")
 
 class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`keep_label`: its loader acknowledges the label, which stays until then. One that was not given is made
-    up; a load that joins a group has the group's."""
+    up; a load that joins a group has the group's. `not_after_ms`: since the epoch; later it is not begun."""
 
     db: str
     table: str
@@ -32,6 +32,7 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     two_phase: bool = False
     comment: str = ""
     keep_label: bool = False
+    not_after_ms: int | None = None
     group_commit: GroupCommitMode = "off_mode"
     options: LoadOptions = LoadOptions()
 
@@ -57,6 +58,7 @@ def load_request(db: str, table: str, headers: Mapping[str, str]) -> LoadRequest
         two_phase=two_phase,
         comment=headers.get("comment", "").strip(),
         keep_label=_keep_label(headers),
+        not_after_ms=_not_after_ms(headers),
         group_commit=mode,
         options=options,
     )
@@ -87,6 +89,15 @@ def _keep_label(headers: Mapping[str, str]) -> bool:
             f"header {wire.KEEP_LABEL_HEADER}", expected=wire.KEEP_LABEL_VALUE, found=repr(written)
         )
     return bool(written)
+
+
+def _not_after_ms(headers: Mapping[str, str]) -> int | None:
+    written = headers.get(wire.NOT_AFTER_HEADER, "").strip()
+    if not re.fullmatch(r"\d{0,15}", written):
+        raise DefinitionError(
+            f"header {wire.NOT_AFTER_HEADER}", expected="milliseconds since the epoch", found=repr(written)
+        )
+    return int(written) if written else None
 
 
 def _group_commit(headers: Mapping[str, str]) -> GroupCommitMode:

@@ -65,11 +65,12 @@ class TransactionManager:
         timeout_ms: int,
         two_phase: bool = False,
         keep_until_acknowledged: bool = False,
+        not_after_ms: int | None = None,
     ) -> Transaction:
         """A new transaction in PREPARE; the old one when this very request has begun it and it still is.
 
-        Raises LabelUsed where another one holds the label, Refused where too many run in the database,
-        DefinitionError for a label that is none.
+        Raises LabelUsed where another one holds the label, Refused where too many run in the database or the
+        request comes after `not_after_ms`, DefinitionError for a label that is none.
         """
         checked_label(label)
 
@@ -80,6 +81,13 @@ class TransactionManager:
                 if holder.state is TransactionState.PREPARE and holder.request_id == request_id:
                     return holder
                 raise label_used(holder)
+            if not_after_ms is not None and now_ms > not_after_ms:
+                raise Refused(
+                    f"the request with label {label} comes too late",
+                    expected=f"until {not_after_ms} ms since the epoch, as it says",
+                    found=str(now_ms),
+                    action="ask for the label's state; if it is unknown, send again with a new time",
+                )
             running = rows.running_count(connection, db)
             if running >= self._running_max:
                 raise Refused(messages.too_many_running(db, running, self._running_max))

@@ -23,6 +23,7 @@ from rtolap.base.clock import ManualClock
 from rtolap.base.errors import CommitUnknown, NotLeader, NotYet, Unavailable
 from rtolap.ledger.load_jobs import LoadJobs, LoadJobState
 from rtolap.ledger.offsets import OffsetsRecord, OffsetsRecords
+from rtolap.loader.commit import CLOCKS_APART_MS_MAX
 from rtolap.loader.job import JobConfig, write_config
 from rtolap.loader.memory_sink import MemorySink, Row, Transaction
 from rtolap.loader.ownership import LEASE_MS
@@ -49,6 +50,7 @@ T = TypeVar("T")
 STEPS = 60
 DRAIN_ROUNDS_MAX = 3_000
 TIMEOUT_MS = 60_000
+LATE_MS_MAX = 3 * (TIMEOUT_MS + CLOCKS_APART_MS_MAX)
 MODELS = ("duplicate", "aggregate", "replace", "unique", "sequence")
 
 
@@ -187,7 +189,8 @@ class Run:
         self.db, self.topic, self.job = "d", f"t{seed}", f"job{seed}"
         self.broker = MemoryBroker()
         self.broker.create(self.topic, self.random.choice((1, 2, 3)))
-        self.sink = MemorySink(keeps_labels=self.random.random() < 0.7)
+        keeps_labels = self.random.random() < 0.7
+        self.sink = MemorySink(keeps_labels=keeps_labels, now_ms=world.clock.now_ms if keeps_labels else None)
         self.columns = 0
         self.sink.tables["d", self.job] = table_schema(self.model)
         self.loader = Loader(
@@ -229,9 +232,10 @@ class Run:
         return None
 
     def later(self, request: Callable[[], object]) -> None:
-        """A request that comes once more, or late; none is under way for longer than its time-out."""
-        due_ms = self.world.clock.now_ms() + self.random.randrange(TIMEOUT_MS)
-        self.late.append((due_ms, request))
+        """A request that comes once more, or late: to a sink that looks at its time even when its label was
+        given back, for its sender may have stood still; to another within its time-out."""
+        late_ms = LATE_MS_MAX if self.sink.keeps_labels() else TIMEOUT_MS
+        self.late.append((self.world.clock.now_ms() + self.random.randrange(late_ms), request))
 
     def advance_ms(self, by_ms: int) -> None:
         """What is due meanwhile arrives, each at its moment; a sink that is down does not hear it."""
@@ -339,7 +343,7 @@ class Run:
         self.of_any(one)
 
     def pass_time(self) -> None:
-        self.advance_ms(self.random.choice((500, 2_500, LEASE_MS + 1, TIMEOUT_MS + 1)))
+        self.advance_ms(self.random.choice((500, 2_500, LEASE_MS + 1, TIMEOUT_MS + CLOCKS_APART_MS_MAX + 1)))
         if self.random.random() < 0.3 and all(record.loaded for record in self._seen()):
             # long enough for a sink that forgets labels by time; what is not loaded would want a person then
             self.advance_ms(self.loader.sink.label_kept_ms + 1)
@@ -466,7 +470,7 @@ class Run:
     def judge(self) -> None:
         """After the last late request has come."""
         where = f"seed {self.seed}, {self.model}"
-        self.advance_ms(TIMEOUT_MS + 1)
+        self.advance_ms(LATE_MS_MAX + 1)
         found = answer_of(self.model, self.sink.rows("d", self.job))
         expected = answer_of(self.model, self.produced)
         assert found == expected, (

@@ -25,6 +25,7 @@ from msgspec import UNSET, UnsetType
 
 KEEP_LABEL_HEADER = "keep_label"
 KEEP_LABEL_VALUE = "until_acknowledged"
+NOT_AFTER_HEADER = "not_after_ms"
 LABEL_CHARS_MAX = 128
 
 LoadStatus = Literal["Success", "Publish Timeout", "Label Already Exists", "Fail"]
@@ -134,7 +135,8 @@ class ServerInfo(msgspec.Struct, frozen=True):
 
 
 class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client asks of one load. `headers`: further documented ones, lower case."""
+    """What a client asks of one load. `headers`: further documented ones, lower case. `not_after_ms`: since
+    the epoch; a request that arrives later is refused, for its label may have been given back by then."""
 
     format: BodyFormat = "arrow"
     columns: tuple[str, ...] = ()
@@ -142,4 +144,5 @@ class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_filter_ratio: float = 0.0
     strict_mode: bool = True
     keep_label: bool = False
+    not_after_ms: int | None = None
     headers: dict[str, str] = {}

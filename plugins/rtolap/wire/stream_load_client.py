@@ -26,6 +26,7 @@ from rtolap.wire.expect_continue import PutAnswer, put
 from rtolap.wire.stream_load import (
     KEEP_LABEL_HEADER,
     KEEP_LABEL_VALUE,
+    NOT_AFTER_HEADER,
     AcknowledgeRequest,
     LoadAnswer,
     LoadState,
@@ -233,6 +234,8 @@ def _load_headers(label: str, options: SendOptions, *, two_phase: bool) -> dict[
         headers["two_phase_commit"] = "true"
     if options.keep_label:
         headers[KEEP_LABEL_HEADER] = KEEP_LABEL_VALUE
+    if options.not_after_ms is not None:
+        headers[NOT_AFTER_HEADER] = str(options.not_after_ms)
     return headers | options.headers
 
 
