@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from rtolap.base.errors import CommitUnknown, SessionLost, Unavailable
+from rtolap.metadata.commit_size import check_size
 from rtolap.metadata.dispatch import Dispatcher
 from rtolap.metadata.election import Candidacy
 from rtolap.metadata.memory_ensemble import MemoryEnsemble
@@ -64,6 +65,7 @@ class MemoryStore:
         return tuple(sorted(name for name in names if name and "/" not in name))
 
     def commit(self, operations: Sequence[Operation]) -> None:
+        check_size(operations)
         self._reachable()
         fault = self.ensemble.fault(operations) if self.ensemble.fault else None
         if fault == "before":

@@ -90,7 +90,8 @@ class MetadataStore(Protocol):
         """All or nothing.
 
         Raises CommitConflict (a requirement does not hold), CommitUnknown (the connection broke: read
-        back), Unavailable or SessionLost (nothing was sent).
+        back), Unavailable or SessionLost (nothing was sent), Refused (too large: see `commit_size`; nothing
+        was sent).
         """
         ...
 

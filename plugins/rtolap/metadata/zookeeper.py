@@ -16,6 +16,7 @@ from kazoo.exceptions import (
 )
 
 from rtolap.base.errors import CommitConflict, RtolapError
+from rtolap.metadata.commit_size import check_size
 from rtolap.metadata.election import Candidacy
 from rtolap.metadata.store import Check, Create, Delete, Operation, Put, Versioned
 from rtolap.metadata.watching import OneShotWatch
@@ -55,6 +56,7 @@ class ZooKeeperStore:
         return tuple(sorted(names))
 
     def commit(self, operations: Sequence[Operation]) -> None:
+        check_size(operations)
         for attempt in range(_PARENT_ATTEMPTS):
             results = self._send(operations)
             failed = [

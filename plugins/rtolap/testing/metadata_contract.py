@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from rtolap.base.errors import CommitConflict, SessionLost
+from rtolap.base.errors import CommitConflict, Refused, SessionLost
+from rtolap.metadata.commit_size import COMMIT_BYTES_MAX
 from rtolap.metadata.election import identities
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Put
 
@@ -88,6 +89,21 @@ class MetadataStoreContract:
             store.commit([Put("/a", b"2", 0), Check("/a", 0)])
         store.commit([Check("/a", 0), Check("/a", -1), Create("/b", b"1")])
         assert store.get("/b") is not None
+
+    def test_a_commit_that_is_too_large_is_refused_and_breaks_nothing(self, store: MetadataStore) -> None:
+        store.commit([Create("/a", b"1"), Create("/live", b"", ephemeral=True)])
+        half = b"x" * (COMMIT_BYTES_MAX // 2)
+        for operations in (
+            [Put("/a", 3 * half, 0)],
+            [Create("/b", half), Create("/large", half + b"x")],
+        ):
+            with pytest.raises(Refused, match=r"too large for a node: /(a|large)"):
+                store.commit(operations)
+        assert store.children("/") == ("a", "live"), "and the session lives"
+        store.commit([Put("/a", b"x" * (COMMIT_BYTES_MAX - len("/a")), 0)])
+        node = store.get("/a")
+        assert node is not None
+        assert (len(node.data), node.version) == (COMMIT_BYTES_MAX - len("/a"), 1)
 
     def test_a_node_with_children_is_not_deleted(self, store: MetadataStore) -> None:
         store.commit([Create("/a/b", b"")])
