@@ -28,6 +28,8 @@ from rtolap.model.application import CubeWatermark
 from rtolap.model.cube import Cube, SegmentPolicy
 from rtolap.wire.coordinator import CompletenessInfo, CubeStatus, Queue, QueueEntry, SegmentInfo
 from rtolap.wire.watermark import (
+    BY_MAX,
+    REASON_MAX,
     ApplicationInfo,
     ApplicationWatermarks,
     ApprovalInfo,
@@ -332,6 +334,15 @@ def test_a_responder_whose_id_is_no_name_is_recorded_with_both(coordinator: Fake
     let_go(answered("Approve", user={"id": "7", "name": "Ada L."})).execute(context())
     assert coordinator.approvals[0].by == "Ada L. (7)"
     assert coordinator.approvals[0].reason.startswith(NO_REASON)
+
+
+def test_a_long_reason_is_cut_and_says_still_where_it_was_given(coordinator: FakeCoordinator) -> None:
+    long = {"id": "7" * 300, "name": "ada"}
+    for _ in range(2):
+        let_go(answered("Approve", user=long, reason="x" * 5_000)).execute(context())
+    (one,) = coordinator.approvals
+    assert (len(one.by), len(one.reason)) == (BY_MAX, REASON_MAX)
+    assert one.reason.endswith("x… (Airflow: d, run r)")
 
 
 @pytest.mark.parametrize(

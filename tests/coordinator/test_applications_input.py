@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.coordinator.applications import units
-from rtolap.coordinator.applications.limits import HOSTS_MAX, PARTITIONS_MAX
+from rtolap.coordinator.applications.limits import (
+    HOSTS_MAX,
+    NAME_MAX,
+    NUMBER_MAX,
+    PARTITIONS_MAX,
+    UNITS_BYTES_MAX,
+)
 from rtolap.testing.application_reports import (
     NAME,
     Reporter,
@@ -145,6 +151,45 @@ def test_a_unit_beyond_the_bound_is_refused_and_the_rest_of_its_batch_taken(
     assert counters(cluster)["too_many_units"] == 1
     cluster.coordinator.tick()
     assert cluster.client.application_watermarks(NAME).global_ms == now(cluster, 12)
+
+
+def test_units_whose_names_no_node_holds_are_refused_and_the_application_goes_on(
+    cluster: Cluster, reporter: Reporter
+) -> None:
+    wide = "\U0001f40d" * NAME_MAX  # four bytes a character
+    unit = {"level": "sessions", "processor": wide, "generation": 1}
+    many = [{**unit, "key_group": number} for number in range(2_000)]
+    refused = reporter.send(units=many)["refused"]
+    known = cluster.client.application(NAME).units - 1
+    assert 700 < known < 1_000
+    assert len(refused) == counters(cluster)["too_many_units"] == 2_000 - known
+    assert f"with names of {UNITS_BYTES_MAX} bytes" in refused[0]["why"]
+    again = [{**unit, "key_group": number, "generation": NUMBER_MAX} for number in range(known)]
+    assert reporter.send(units=again)["refused"] == [], "owners may change"
+    reporter.progress(0, a=now(cluster), b=now(cluster))
+    reporter.send(units=[{"level": "sessions", "processor": "p", "left": True}, {**again[0], "left": True}])
+    cluster.coordinator.tick()
+    assert cluster.client.application_watermarks(NAME).global_ms == now(cluster)
+    assert len(reporter.send(units=many[-9:])["refused"]) in (7, 8), "what has left makes room"
+
+
+def test_an_approval_without_end_is_refused_and_what_is_kept_fits_a_node(
+    cluster: Cluster, reporter: Reporter
+) -> None:
+    before = standing(cluster)
+    for by, reason in (("ann", "x" * 2_000_000), ("a" * 201, "why")):
+        with pytest.raises(DefinitionError, match="at most 200") as refusal:
+            cluster.client.approve_windows(NAME, 7, by, reason)
+        assert len(str(refusal.value)) < 500
+    assert standing(cluster) == before
+    longest = "\0" * wire.REASON_MAX  # six bytes a character
+    for until_ms in (9, *range(100)):
+        info = cluster.client.approve_windows(NAME, until_ms, "ann", longest)
+    assert [one.until_ms for one in info.approvals] == [*range(100 - len(info.approvals), 100)]
+    assert len(info.approvals) > 50
+    reporter.progress(0, a=now(cluster), b=now(cluster))
+    cluster.coordinator.tick()
+    assert cluster.client.application_watermarks(NAME).approved_until_ms == 99
 
 
 @pytest.mark.parametrize(

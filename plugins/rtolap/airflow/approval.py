@@ -25,7 +25,7 @@ from rtolap.airflow.triggers.answer import UNASKED, AnswerTrigger
 from rtolap.airflow.windows import Window, explain
 from rtolap.airflow.words import iso, question, state_of
 from rtolap.model.instants import instant_ms
-from rtolap.wire.watermark import Explanation
+from rtolap.wire.watermark import BY_MAX, REASON_MAX, Explanation
 
 REASON = "reason"
 NO_REASON = "no reason given"
@@ -163,7 +163,8 @@ class LetWindowGoOperator(BaseOperator):
         until_ms = instant_ms(self.window_end)
         text = str(self.answer["params_input"].get(REASON) or "").strip() or NO_REASON
         ti = context["ti"]
-        reason = f"{text} (Airflow: {ti.dag_id}, run {ti.run_id})"
+        where = f" (Airflow: {ti.dag_id}, run {ti.run_id})"
+        by, reason = short(by, BY_MAX), short(text, REASON_MAX - len(where)) + where
         with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
             known = coordinator.application(self.application).approvals
             if any((one.until_ms, one.by, one.reason) == (until_ms, by, reason) for one in known):
@@ -178,6 +179,11 @@ def is_retry(ti: Any, retries: int) -> bool:
     """Whether an earlier try of this task was lost; not the first try after somebody has cleared it, who
     allows `retries` more of them."""
     return int(ti.try_number) > 1 + int(ti.max_tries) - retries
+
+
+def short(text: str, characters: int) -> str:
+    """The coordinator records no more; who wrote more still lets the window go."""
+    return text if len(text) <= characters else text[: characters - 1] + "…"
 
 
 def responder(answer: Mapping[str, Any]) -> str | None:

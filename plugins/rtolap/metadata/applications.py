@@ -8,14 +8,13 @@ import msgspec
 
 from rtolap.base.errors import NotFound, NotLeader, Refused
 from rtolap.metadata import codec, paths
+from rtolap.metadata.application_approvals import with_approval
 from rtolap.metadata.application_hosts import KeptHosts, packed, unpacked
 from rtolap.metadata.records import ApplicationState, Approval, Approvals, LevelState, SourceHosts
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put
 from rtolap.metadata.updates import read, retrying, update
 from rtolap.model.application import Application
 from rtolap.model.application_changes import refuse_unsafe_change
-
-APPROVALS_KEPT = 500
 
 
 class ApplicationRecords:
@@ -151,14 +150,7 @@ class ApplicationRecords:
         """NotLeader if an epoch after `epoch` has begun: who leads now would not know of it."""
 
         def approved(record: Approvals | None) -> Approvals:
-            before = () if record is None else record.approvals
-            if approval in before:
-                return Approvals(before)
-            kept = before[-(APPROVALS_KEPT - 1) :]
-            furthest = max(before, key=lambda one: one.until_ms, default=None)
-            if furthest is not None and furthest not in kept:
-                kept = (furthest, *kept[1:])  # what is let go stays so
-            return Approvals((*kept, approval))
+            return Approvals(with_approval(() if record is None else record.approvals, approval))
 
         path = paths.application_approvals(name)
         after = update(self.store, path, Approvals, approved, lambda: (self._in_epoch(name, epoch),))

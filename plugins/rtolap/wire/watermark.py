@@ -14,7 +14,7 @@ repeated and are not taken: begin at the wall clock in ms, as the client here do
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from pydantic import Field
@@ -25,6 +25,7 @@ from rtolap.wire.coordinator_messages.base import Definition, Message
 MSGPACK = "application/x-msgpack"
 REPORT_BYTES_MAX = 32 * 1024 * 1024
 HOST_NAME_MAX = 255
+REASON_MAX, BY_MAX = 2_000, 200  # characters of an approval
 NAMELESS = "*"  # stands for all hosts of a source without a host list
 
 
@@ -181,8 +182,8 @@ class HostsChanged(Message):
 
 class ApprovalRequest(Message):
     until_ms: int
-    by: str
-    reason: str
+    by: Annotated[str, Field(max_length=BY_MAX)]
+    reason: Annotated[str, Field(max_length=REASON_MAX)]
 
 
 class ApprovalInfo(Message):

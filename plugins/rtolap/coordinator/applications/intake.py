@@ -12,6 +12,7 @@ from rtolap.coordinator.applications.limits import (
     NAME_MAX,
     NUMBER_MAX,
     PARTITIONS_MAX,
+    UNITS_BYTES_MAX,
     UNITS_MAX,
 )
 from rtolap.coordinator.applications.sessions import Session, SessionNames
@@ -107,7 +108,7 @@ class Intake:
             return f"generation {unit.generation} is over, the unit's owner is of generation {later}"
         if not self._units.has_room(unit):
             self._counters["too_many_units"] += 1
-            return f"too many units; expected at most {UNITS_MAX}"
+            return f"too many units; expected at most {UNITS_MAX}, with names of {UNITS_BYTES_MAX} bytes"
         return ""
 
     def no_level(self, kind: str, known: Sequence[str]) -> str:

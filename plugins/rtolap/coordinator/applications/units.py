@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rtolap.coordinator.applications.limits import UNITS_MAX
+from rtolap.coordinator.applications.limits import NUMBER_MAX, UNITS_BYTES_MAX, UNITS_MAX
+from rtolap.metadata import codec
 from rtolap.metadata.records import KnownUnit, UnitKey
 from rtolap.model.application import Application
 from rtolap.watermark.topology import Marks, Unit
@@ -31,6 +32,8 @@ class Units:
         self._generations: dict[UnitKey, int] = {
             one.key: one.generation for one in known if one.level in self._lease_ms
         }
+        self._known: tuple[KnownUnit, ...] | None = None  # as `known` said it, while it is so
+        self._bytes = sum(map(_size, self._generations))
         self.expired = 0
 
     def __len__(self) -> int:
@@ -38,7 +41,9 @@ class Units:
 
     def has_room(self, report: UnitReport) -> bool:
         key = _key(report)
-        return report.left or key in self._units or key in self._awaited or len(self) < UNITS_MAX
+        if report.left or key in self._generations:
+            return True
+        return len(self) < UNITS_MAX and self._bytes + _size(key) <= UNITS_BYTES_MAX
 
     def later_generation(self, report: UnitReport) -> int | None:
         """Of the owner that has replaced who reports; None where nobody has."""
@@ -53,7 +58,11 @@ class Units:
             return
         lease_until_ms = now_ms + self._lease_ms[report.level]
         self._units[key] = Unit(report.processor, report.key_group, report.oldest_work_ms, lease_until_ms)
-        self._generations[key] = report.generation
+        before = self._generations.get(key)
+        if before is None:
+            self._bytes += _size(key)
+        if before != report.generation:
+            self._generations[key], self._known = report.generation, None
         self._awaited.pop(key, None)
 
     def expire(self, now_ms: int) -> tuple[UnitKey, ...]:
@@ -68,15 +77,19 @@ class Units:
     def _forget(self, key: UnitKey) -> None:
         self._units.pop(key, None)
         self._awaited.pop(key, None)
-        self._generations.pop(key, None)
+        if self._generations.pop(key, None) is not None:
+            self._bytes -= _size(key)
+            self._known = None
 
     def known(self) -> tuple[KnownUnit, ...]:
-        """Those that a next leader has to hear."""
-        found = [
-            KnownUnit(key.level, key.processor, key.key_group, generation)
-            for key, generation in self._generations.items()
-        ]
-        return tuple(sorted(found))
+        """Those that a next leader has to hear. Asked for with every report, so sorted only when new."""
+        if self._known is None:
+            found = [
+                KnownUnit(key.level, key.processor, key.key_group, generation)
+                for key, generation in self._generations.items()
+            ]
+            self._known = tuple(sorted(found))
+        return self._known
 
     def work(self, published: Marks) -> dict[str, list[Unit]]:
         """Level → its units, those awaited with the work that holds the output where it was published."""
@@ -96,3 +109,8 @@ class Units:
 
 def _key(report: UnitReport) -> UnitKey:
     return UnitKey(report.level, report.processor, report.key_group)
+
+
+def _size(key: UnitKey) -> int:
+    """In the node, with a comma, whatever the generation of its owner will be."""
+    return len(codec.encode(KnownUnit(key.level, key.processor, key.key_group, NUMBER_MAX))) + 1

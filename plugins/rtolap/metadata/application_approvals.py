@@ -1,0 +1,32 @@
+"""Which approvals of an application are kept: the newest, as many as one node holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rtolap.metadata import codec
+from rtolap.metadata.records import Approval
+
+APPROVALS_KEPT = 500
+BYTES_MAX = 700_000  # a node holds 1 MB
+
+
+def with_approval(before: Sequence[Approval], approval: Approval) -> tuple[Approval, ...]:
+    """Repeating one changes nothing. The one that goes furthest stays: what is let go stays so."""
+    if approval in before:
+        return tuple(before)
+    furthest = max(before, key=lambda one: one.until_ms, default=approval)
+    chosen = {furthest, approval}
+    room = BYTES_MAX - sum(map(_size, chosen))
+    for one in reversed(before):
+        if one in chosen:
+            continue
+        room -= _size(one)
+        if room < 0 or len(chosen) == APPROVALS_KEPT:
+            break
+        chosen.add(one)
+    return (*(one for one in before if one in chosen), approval)
+
+
+def _size(approval: Approval) -> int:
+    return len(codec.encode(approval)) + 1
