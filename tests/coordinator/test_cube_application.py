@@ -8,15 +8,19 @@ import msgspec
 import pytest
 from rtolap.base.errors import Corrupted, DefinitionError
 from rtolap.coordinator.closable import WINDOWS_KEPT, Standing, closed_by, due_ends
-from rtolap.metadata import segments
+from rtolap.coordinator.service import CHECK_EVERY_TICKS
+from rtolap.metadata import paths, segments
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.records import Approval, SegmentRecord
+from rtolap.metadata.store import Put
+from rtolap.metadata.updates import put_or_create
 from rtolap.model.completeness import Completeness
 from rtolap.model.cube import SegmentPolicy
 from rtolap.model.segment import SegmentRange
 from rtolap.testing.application_reports import NAME as LOGS
 from rtolap.testing.application_reports import application, declared, registered, takeover
 from rtolap.testing.coordinator_harness import CUBE, HOUR_MS, NAME, TABLE, Cluster
+from rtolap.testing.metadata_contract import eventually
 from rtolap.wire.coordinator import HeartbeatRequest
 
 MARK = {"application": LOGS, "source": "web", "sink": "store"}
@@ -202,6 +206,57 @@ def test_a_cube_whose_application_is_gone_waits_and_says_so(cluster: Cluster) ->
     cluster.client.create_application(application())
     cluster.coordinator.tick()
     assert cluster.client.cube(NAME).problem is None
+
+
+def test_an_application_that_cannot_begin_stops_nobody_else(
+    cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    reporter = declared(cluster)
+    registered(cluster, "a")
+    cluster.client.create_application({**application(), "name": "aaa"})
+    cluster.client.change_hosts("aaa", "web", "register", ["a"])
+    created(cluster, name="a_cube", watermark={**MARK, "application": "aaa"})
+    cluster.client.create_cube({**CUBE, "watermark": MARK})
+    path = paths.application_hosts("aaa", "web")
+    kept = cluster.store.get(path)
+    assert kept is not None
+    cluster.store.commit([Put(path, b"nothing of the kind", kept.version)])
+    takeover(cluster)
+    reporter.progress(0, a=hour(cluster, 0))
+    caplog.clear()
+    for _ in range(CHECK_EVERY_TICKS + 1):
+        cluster.coordinator.tick()
+    assert cluster.client.application_watermarks(LOGS).global_ms == hour(cluster, 0)
+    assert cluster.client.cube(NAME).low_watermark_ms == hour(cluster, 0)
+    assert cluster.client.cube(NAME).problem is None
+    problem = cluster.client.cube("a_cube").problem
+    assert problem is not None
+    assert f"{path} does not hold a SourceHosts" in problem
+    eventually(lambda: NAME in cluster.coordinator._views.held(), "the checks run")
+    said = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert len(said) <= 2, "one word of the application, and one of its cube"
+    window = SegmentRange(hour(cluster, -1), hour(cluster, 0)).name
+    cluster.client.close_segment("a_cube", window)
+    assert cluster.metadata.control("a_cube").close_before_ms == hour(cluster, 0), "a person may close it"
+    broken = cluster.store.get(path)
+    assert broken is not None
+    cluster.store.commit([Put(path, kept.data, broken.version)])
+    cluster.coordinator.tick()
+    assert cluster.client.cube("a_cube").problem is None
+
+
+def test_what_is_wrong_with_a_cube_stops_no_other(cluster: Cluster) -> None:
+    cluster.enabled()
+    cluster.client.create_cube({**CUBE, "name": "a_cube"})
+    path = paths.cube_watermark("a_cube")
+    kept = cluster.store.get(path)
+    cluster.store.commit([put_or_create(path, b"{", kept)])
+    takeover(cluster)
+    cluster.coordinator.tick()
+    problem = cluster.coordinator.watermarks.problem("a_cube")
+    assert problem is not None
+    assert f"{path} does not hold" in problem
+    assert NAME in cluster.coordinator.watermarks.all_published()
 
 
 def test_a_forced_closing_keeps_what_was_known_when_it_was_asked_for(cluster: Cluster) -> None:

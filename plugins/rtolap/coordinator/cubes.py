@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import msgspec
 
-from rtolap.base.errors import DefinitionError, NotFound
+from rtolap.base.errors import Corrupted, DefinitionError, NotFound
 from rtolap.coordinator.answers import segment_info
 from rtolap.coordinator.assignment import Assignments
 from rtolap.coordinator.checks import Checks
@@ -138,8 +138,8 @@ class Cubes:
         try:
             standing = self._closable.standing(cube.watermark)
             (found,) = self._closable.decided(cube, standing, [window_end_ms])
-        except NotFound:
-            return nothing  # a command works where an application is gone, too
+        except (NotFound, Corrupted):
+            return nothing  # a command works where an application is gone or cannot be read, too
         return msgspec.structs.replace(found, closed_by="forced", approved_by=None)
 
     def status(self, name: str) -> wire.CubeStatus:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from concurrent.futures import Future, ThreadPoolExecutor
 
-from rtolap.base.errors import NotFound, NotLeader, RtolapError
+from rtolap.base.errors import NotFound, NotLeader, RtolapError, SessionLost, Unavailable
 from rtolap.coordinator.answers import completeness_info
 from rtolap.coordinator.applications.service import Applications
 from rtolap.coordinator.assignment import Assignments, Topics
@@ -152,13 +152,20 @@ class Coordinator:
             self.checks.keep_only(cubes)
             for cube in cubes:
                 self.checks.run(cube)
-                try:
-                    self._views.fresh(cube)  # from here on its watches keep it so
-                    self.purge.finish(cube)
-                except NotFound:
-                    continue  # dropped meanwhile
+                self._finish(cube)
         except RtolapError as error:
             log.warning("the checks are tried again: %s", error)
+
+    def _finish(self, cube: str) -> None:
+        try:
+            self._views.fresh(cube)  # from here on its watches keep it so
+            self.purge.finish(cube)
+        except NotFound:
+            return  # dropped meanwhile
+        except (SessionLost, Unavailable):
+            raise
+        except RtolapError as error:
+            log.warning("what is purged of cube %s is tried again: %s", cube, error)
 
     def _begin(self) -> None:
         self.heartbeats.clear()

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 
-from rtolap.base.errors import NotFound
+from rtolap.base.errors import NotFound, RtolapError, SessionLost, Unavailable
 from rtolap.coordinator.closable import WINDOWS_KEPT, Closable, due_ends
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.watermark import low_watermark_ms
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import WatermarkRecord
 from rtolap.model.cube import Cube
+
+log = logging.getLogger(__name__)
 
 
 class Watermarks:
@@ -50,24 +53,46 @@ class Watermarks:
             return dict(self._published)
 
     def problem(self, cube: str) -> str | None:
-        """Why a cube's segments cannot close by its application at all."""
+        """Why a cube's watermark stands still, or its segments cannot close by its application at all."""
         with self._lock:
             return self._problems.get(cube)
 
     def tick(self, cube: str) -> None:
+        """Every cube for itself: what is wrong with one becomes its problem. Raises NotFound where it is
+        gone, and what is nobody's own: SessionLost, Unavailable, NotLeader."""
+        try:
+            self._note(cube, self._tick(cube))
+        except (NotFound, SessionLost, Unavailable):
+            raise
+        except RtolapError as error:
+            self._note(cube, f"its watermark stands still: {error}")
+
+    def _tick(self, cube: str) -> str | None:
+        """Its problem, if it has one."""
         with self._lock:
             previous = self._published.get(cube)
         if previous is None:
             previous = self._metadata.published_watermark(cube)
         definition = self._metadata.cube(cube)
+        problem = None
         if definition.watermark is None:
             wanted = self._by_partitions(cube, previous)
         else:
-            wanted = self._by_application(definition, previous)
+            wanted, problem = self._by_application(definition, previous)
         if wanted != previous:
             wanted = self._metadata.publish_watermark(cube, wanted)
         with self._lock:
             self._published[cube] = wanted
+        return problem
+
+    def _note(self, cube: str, problem: str | None) -> None:
+        with self._lock:
+            if problem is not None and self._problems.get(cube) != problem:
+                log.warning("cube %s: %s", cube, problem)
+            if problem is None:
+                self._problems.pop(cube, None)
+            else:
+                self._problems[cube] = problem
 
     def _by_partitions(self, cube: str, previous: WatermarkRecord) -> WatermarkRecord:
         assignment = self._metadata.control(cube).assignment
@@ -75,19 +100,16 @@ class Watermarks:
         observations = self._heartbeats.observations(cube)
         return WatermarkRecord(low_watermark_ms(partitions, observations, previous.low_watermark_ms))
 
-    def _by_application(self, cube: Cube, previous: WatermarkRecord) -> WatermarkRecord:
+    def _by_application(self, cube: Cube, previous: WatermarkRecord) -> tuple[WatermarkRecord, str | None]:
         """Where there is no such application the cube waits, and says so."""
         mark = cube.watermark
         assert mark is not None, "asked for cubes with an application only"
         try:
             standing = self._closable.standing(mark)
         except NotFound as error:
-            with self._lock:
-                self._problems[cube.name] = f"its segments do not close: {error}"
-            return previous
-        with self._lock:
-            self._problems.pop(cube.name, None)
+            return previous, f"its segments do not close: {error}"
         known = [ms for ms in (previous.low_watermark_ms, standing.watermark_ms) if ms is not None]
         decided_ms = previous.windows[-1].window_end_ms if previous.windows else None
         fresh = self._closable.decided(cube, standing, due_ends(cube.segment, standing, decided_ms))
-        return WatermarkRecord(max(known, default=None), (*previous.windows, *fresh)[-WINDOWS_KEPT:])
+        windows = (*previous.windows, *fresh)[-WINDOWS_KEPT:]
+        return WatermarkRecord(max(known, default=None), windows), None

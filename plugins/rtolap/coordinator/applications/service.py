@@ -39,6 +39,7 @@ class Applications:
         self._lock = threading.Lock()
         self._term: str | None = None
         self._running: dict[str, RunningApplication] = {}
+        self._problems: dict[str, str] = {}  # of the last tick
 
     # -- definitions ------------------------------------------------------------------------------------
 
@@ -59,6 +60,7 @@ class Applications:
         with self._lock:
             self._declarations.drop(name)
             self._running.pop(name, None)
+            self._problems.pop(name, None)
             self.histories.forget(name)
 
     @contextmanager
@@ -89,7 +91,11 @@ class Applications:
                 units=len(running.units),
                 hosts={level: s.counting for level, s in running.sources.items() if s.named},
                 counters={**counters, "expired_units": running.units.expired},
-                problems=tuple(s.list_problem for s in running.sources.values() if s.list_problem),
+                problems=tuple(
+                    one
+                    for one in (self._problem(name), *(s.list_problem for s in running.sources.values()))
+                    if one
+                ),
                 approvals=tuple(
                     wire.ApprovalInfo(until_ms=a.until_ms, by=a.by, reason=a.reason, at_ms=a.at_ms)
                     for a in running.approvals
@@ -144,24 +150,41 @@ class Applications:
         alive: set[tuple[str, int]] = set()
         for name in self._records.names():
             try:
-                running = self.running(name)
-            except NotFound:
-                self._forget(name)  # dropped meanwhile
-                continue
-            try:
-                alive.add((name, running.epoch))
-                self._lists.start(running)
-                running.tick()
-                self.histories.record(running, self._clock.now_ms())
+                self._tick(name, alive)
+                self._note(name, None)
             except NotFound:
                 self._forget(name)  # dropped meanwhile
             except NotLeader:
-                if self._runs(running):
-                    raise
-                log.info("application %s was changed or dropped while it was ticked", name)
+                raise
             except RtolapError as error:
-                log.warning("application %s publishes nothing for now: %s", name, error)
+                self._note(name, f"application {name} publishes nothing for now: {error}")
         self._lists.keep_only(alive)
+
+    def _tick(self, name: str, alive: set[tuple[str, int]]) -> None:
+        running = self.running(name)
+        alive.add((name, running.epoch))
+        self._lists.start(running)
+        try:
+            running.tick()
+        except NotLeader:
+            if self._runs(running):
+                raise
+            log.info("application %s was changed or dropped while it was ticked", name)
+        else:
+            self.histories.record(running, self._clock.now_ms())
+
+    def _note(self, name: str, problem: str | None) -> None:
+        with self._lock:
+            if problem is not None and self._problems.get(name) != problem:
+                log.warning("%s", problem)
+            if problem is None:
+                self._problems.pop(name, None)
+            else:
+                self._problems[name] = problem
+
+    def _problem(self, name: str) -> str | None:
+        with self._lock:
+            return self._problems.get(name)
 
     def settle(self) -> None:
         """Wait for the host lists that are being fetched."""
@@ -175,6 +198,7 @@ class Applications:
     def _forget(self, name: str) -> None:
         with self._lock:
             self._running.pop(name, None)
+            self._problems.pop(name, None)
             self.histories.forget(name)
 
     def close(self) -> None:
