@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from rtolap.base.errors import DefinitionError, NotFound, Refused
+from rtolap.base.errors import DefinitionError, NotFound, Refused, Unavailable
 from rtolap.coordinator.applications import units
 from rtolap.coordinator.applications.limits import (
     HOSTS_MAX,
@@ -26,6 +26,8 @@ from rtolap.testing.application_reports import (
     registered,
 )
 from rtolap.testing.coordinator_harness import HOUR_MS, TOKEN, Cluster
+from rtolap.testing.metadata_contract import eventually
+from rtolap.watermark.forgetting import SILENT_MS
 from rtolap.wire import watermark as wire
 from rtolap.wire.watermark_client import WatermarkClient
 
@@ -171,6 +173,58 @@ def test_units_whose_names_no_node_holds_are_refused_and_the_application_goes_on
     cluster.coordinator.tick()
     assert cluster.client.application_watermarks(NAME).global_ms == now(cluster)
     assert len(reporter.send(units=many[-9:])["refused"]) in (7, 8), "what has left makes room"
+
+
+@pytest.fixture
+def two_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rtolap.coordinator.applications.source_reports.HOSTS_MAX", 2)
+    monkeypatch.setattr("rtolap.wire.watermark_pending.HOSTS_MAX", 2)
+
+
+def reporting(cluster: Cluster) -> WatermarkClient:
+    return WatermarkClient(
+        ["http://testserver"], TOKEN, NAME, every_s=0.05, transport=cluster.http._transport
+    )
+
+
+@pytest.mark.usefixtures("two_names")
+def test_a_new_host_is_reported_although_all_names_were_used_up(cluster: Cluster) -> None:
+    declared(cluster)
+    registered(cluster, "b", "c")
+    with reporting(cluster) as client:
+        client.report_progress("web", 0, 0, ["a", "b"], [now(cluster, SILENT_MS + 9), now(cluster, 8)])
+        client.flush()
+        client.report_progress("web", 1, 0, ["c"], [now(cluster, 8)])
+        client.set_oldest_work("sessions", "p", 0, now(cluster, 70))
+        client.flush()
+        cluster.coordinator.tick()
+        assert cluster.client.application_watermarks(NAME).global_ms == now(cluster, 70)
+        client.report_progress("web", 0, 0, ["a"], [now(cluster, 7)])
+        client.report_progress("web", 1, 0, ["b", "c"], [now(cluster, 6)] * 2)
+        eventually(lambda: "names too many hosts" in str(client.problem), "three live ones are too many")
+        client.close(timeout_s=0)
+
+
+@pytest.mark.usefixtures("two_names")
+def test_units_are_known_although_what_is_said_of_a_source_is_refused(cluster: Cluster) -> None:
+    declared(cluster)
+    with reporting(cluster) as client:
+        client.set_oldest_work("sessions", "leaver", 0, 4)
+        client.flush()
+        client.report_progress("web", 0, 0, ["a", "b", "c"], [now(cluster)] * 3)
+        client.set_oldest_work("sessions", "p", 0, 5)
+        client.leave("sessions", "leaver")
+
+        def known() -> list[tuple[str, int | None]]:
+            units = cluster.client.application_units(NAME).units
+            return [(one.processor, one.oldest_work_ms) for one in units]
+
+        eventually(lambda: known() == [("p", 5)], "one is known, the other has left")
+        eventually(lambda: "names too many hosts" in str(client.problem), "and the source is refused")
+        with pytest.raises(Unavailable):
+            client.flush(timeout_s=0.3)
+        assert not client.has_taken("web", 0, 0)
+        client.close(timeout_s=0)
 
 
 def test_an_approval_without_end_is_refused_and_what_is_kept_fits_a_node(

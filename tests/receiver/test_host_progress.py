@@ -12,6 +12,7 @@ from rtolap.format.schema import EVENT_MS, PARTITION
 from rtolap.receiver.heard import heard, stated
 from rtolap.receiver.host_progress import HostProgress, SavedHosts
 from rtolap.stream.watermark_columns import UNKNOWN_MS, Statements
+from rtolap.watermark.forgetting import SILENT_MS
 from rtolap.wire.watermark import NAMELESS
 
 Row = tuple[int, str | None, int, int]  # partition, host, event time, the record's own timestamp (-1: none)
@@ -128,6 +129,57 @@ def test_hosts_beyond_the_bound_are_counted_and_the_others_go_on(monkeypatch: py
     lost = took(progress, [(0, "c", 3, -1), (0, "a", 4, -1)])
     assert progress.latest_ms() == {0: {"a": 4, "b": 2}}
     assert lost == {0: 1}
+
+
+def places(monkeypatch: pytest.MonkeyPatch, number: int) -> HostProgress:
+    monkeypatch.setattr("rtolap.receiver.host_progress.HOSTS_MAX", number)
+    return HostProgress()
+
+
+def test_where_names_are_used_up_those_that_no_partition_holds_make_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    progress = places(monkeypatch, 3)
+    took(progress, [(0, "a", 1, -1), (1, "b", 2, -1), (1, "c", 3, -1)])
+    progress.keep_only({1})
+    progress.take([1], whole=False)
+    assert took(progress, [(1, "d", 4, -1), (1, "c", 5, -1)]) == {}
+    assert progress.latest_ms() == {1: {"b": 2, "c": 5, "d": 4}}
+    said = progress.take([1], whole=False)[1]
+    assert dict(zip(said.hosts, said.events.tolist(), strict=True)) == {"c": 1, "d": 1}
+    again = HostProgress()
+    again.recover(progress.saved())
+    assert again.latest_ms() == progress.latest_ms()
+    assert sorted(progress.saved().names) == ["b", "c", "d"]
+
+
+def test_then_hosts_that_have_been_silent_for_a_day_do_and_are_named_again_when_they_speak(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    progress = places(monkeypatch, 3)
+    took(progress, [(0, "a", 1, -1), (0, "b", 2, -1), (1, "b", 7, -1), (0, "c", 9, -1)])
+    assert took(progress, [(0, "d", SILENT_MS + 7, -1)]) == {}
+    assert progress.latest_ms() == {0: {"b": 2, "c": 9, "d": SILENT_MS + 7}, 1: {"b": 7}}, "by its newest"
+    assert took(progress, [(0, "e", 3 * SILENT_MS, -1), (1, "b", 8, -1), (1, "a", 9, -1)]) == {}
+    assert progress.latest_ms() == {0: {"e": 3 * SILENT_MS}, 1: {"b": 8, "a": 9}}
+    lost = took(progress, [(0, "f", 3 * SILENT_MS, -1), (0, "g", 3 * SILENT_MS, -1)])
+    assert lost == {0: 2}, "whom to forget is looked for once a minute"
+    assert took(progress, [(0, "f", 4 * SILENT_MS, -1), (0, "g", 4 * SILENT_MS, -1)]) == {}
+    assert progress.latest_ms()[0] == {
+        "e": 3 * SILENT_MS,
+        "f": 4 * SILENT_MS,
+        "g": 4 * SILENT_MS,
+    }
+
+
+def test_a_producer_is_not_forgotten_so_that_its_predecessor_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    progress = places(monkeypatch, 1)
+    progress.took(stated(statements({(0, "p"): (2, 5)})))
+    progress.took(stated(statements({(0, "q"): (1, 3 * SILENT_MS)})))
+    progress.took(stated(statements({(0, "p"): (1, 4 * SILENT_MS)})))
+    assert progress.latest_ms() == {0: {"p": 5}}
 
 
 def test_producers_that_state_watermarks_stand_for_hosts() -> None:

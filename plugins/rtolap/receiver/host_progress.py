@@ -8,20 +8,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from rtolap.receiver.heard import NEVER, Heard, Int64s
-from rtolap.wire.watermark import HOST_NAME_MAX
+from rtolap.receiver.host_columns import Columns
+from rtolap.watermark.forgetting import worth_keeping
+from rtolap.wire.watermark import HOST_NAME_MAX, HOSTS_MAX
 
 log = logging.getLogger(__name__)
 
-HOSTS_MAX = 200_000  # as many as the watermark server takes of a source; more is a column that names no host
+_LOOK_EVERY_MS = 60_000  # of event time: whom to forget takes a look at all hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,42 +44,19 @@ class SavedHosts(msgspec.Struct, frozen=True):
     generations: dict[int, bytes] = {}
 
 
-@dataclass(slots=True)
-class _Columns:
-    """Of one partition, by index of the host."""
-
-    latest_ms: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    events: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-    changed: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
-    generations: Int64s = field(default_factory=lambda: np.empty(0, np.int64))
-
-    def grow(self, hosts: int) -> None:
-        if hosts > self.latest_ms.size:
-            more = max(hosts, 2 * self.latest_ms.size) - self.latest_ms.size
-            self.latest_ms = np.pad(self.latest_ms, (0, more), constant_values=NEVER)
-            self.events = np.pad(self.events, (0, more))
-            self.changed = np.pad(self.changed, (0, more))
-            self.generations = np.pad(self.generations, (0, more))
-
-    def take(self, at: Int64s, latest_ms: Int64s, events: Int64s, generations: Int64s) -> None:
-        """Of a generation the largest counts, and a later generation replaces the one before."""
-        stands = self.generations[at]
-        heard = generations >= stands
-        at, latest_ms, later = at[heard], latest_ms[heard], (generations > stands)[heard]
-        self.latest_ms[at] = np.where(later, latest_ms, np.maximum(self.latest_ms[at], latest_ms))
-        self.generations[at] = generations[heard]
-        self.events[at] += events[heard]
-        self.changed[at] = True
-
-
 class HostProgress:
-    """Owned by the core thread. Memory: 25 bytes per host and partition, and the names once."""
+    """Owned by the core thread. Memory: 25 bytes per host and partition, and the names once.
+
+    There are as many names as the watermark server takes of a source. Where they are used up, those are
+    forgotten that no partition holds, and then hosts that have been silent for long (`forgetting`).
+    """
 
     def __init__(self) -> None:
         self._warned = False
+        self._looked: object = None
         self._names: list[str] = []
         self._known = pa.array([], pa.string())
-        self._partitions: dict[int, _Columns] = {}
+        self._partitions: dict[int, Columns] = {}
 
     def took(self, batch: Heard) -> dict[int, int]:
         """What was read of a batch, once its state is the one that a closing would use.
@@ -86,14 +64,14 @@ class HostProgress:
         Returns partition → events that move nobody: their host is null, has no usable name, or is one too
         many.
         """
-        at = self._indices(batch.hosts)
+        at = self._indices(batch)
         lost = at < 0
         hostless = _sums(batch.partitions[lost], batch.events[lost])
         if hostless:
             self._warn()
         for partition in np.unique(batch.partitions[~lost]).tolist():
             rows = (batch.partitions == partition) & ~lost
-            columns = self._partitions.setdefault(partition, _Columns())
+            columns = self._partitions.setdefault(partition, Columns())
             columns.grow(len(self._names))
             columns.take(at[rows], batch.latest_ms[rows], batch.events[rows], batch.generations[rows])
         return hostless
@@ -110,14 +88,14 @@ class HostProgress:
     def latest_ms(self) -> dict[int, dict[str, int]]:
         """Partition → host → progress: for people and tests."""
         return {
-            partition: {self._names[at]: int(columns.latest_ms[at]) for at in _seen(columns).tolist()}
+            partition: {self._names[at]: int(columns.latest_ms[at]) for at in columns.seen().tolist()}
             for partition, columns in self._partitions.items()
         }
 
     # -- checkpoints ------------------------------------------------------------------------------------
 
     def saved(self) -> SavedHosts:
-        seen = {partition: (_kept(columns), columns) for partition, columns in self._partitions.items()}
+        seen = {partition: (columns.kept(), columns) for partition, columns in self._partitions.items()}
         return SavedHosts(
             names=tuple(self._names),
             index={partition: at.astype("<i4").tobytes() for partition, (at, _) in seen.items()},
@@ -130,13 +108,12 @@ class HostProgress:
         )
 
     def recover(self, saved: SavedHosts) -> None:
-        self._names = list(saved.names)
-        self._known = pa.array(self._names, pa.string())
+        self._name(list(saved.names))
         self._partitions = dict(self._recovered(saved))
 
-    def _recovered(self, saved: SavedHosts) -> Iterator[tuple[int, _Columns]]:
+    def _recovered(self, saved: SavedHosts) -> Iterator[tuple[int, Columns]]:
         for partition, packed in saved.index.items():
-            columns = _Columns()
+            columns = Columns()
             columns.grow(len(self._names))
             at = np.frombuffer(packed, "<i4")
             columns.latest_ms[at] = np.frombuffer(saved.latest_ms[partition], "<i8")
@@ -147,8 +124,8 @@ class HostProgress:
     # -- inside -----------------------------------------------------------------------------------------
 
     def _take(self, partition: int, whole: bool) -> PartitionProgress:
-        columns = self._partitions.get(partition, _Columns())
-        at = _seen(columns) if whole else np.flatnonzero(columns.changed & (columns.latest_ms != NEVER))
+        columns = self._partitions.get(partition, Columns())
+        at = columns.seen() if whole else np.flatnonzero(columns.changed & (columns.latest_ms != NEVER))
         taken = PartitionProgress(
             tuple(self._names[place] for place in at.tolist()), columns.latest_ms[at], columns.events[at]
         )
@@ -156,17 +133,46 @@ class HostProgress:
         columns.events[:] = 0
         return taken
 
-    def _indices(self, hosts: pa.Array) -> Int64s:
+    def _indices(self, batch: Heard) -> Int64s:
         """Places of names, -1 for those that cannot be kept."""
-        found = self._places(hosts)
-        if (found < 0).any():
-            fresh = pc.unique(hosts.filter(pa.array(found < 0)))
-            usable = _usable(fresh.to_pylist())[: HOSTS_MAX - len(self._names)]
-            if usable:
-                self._names += usable
-                self._known = pa.array(self._names, pa.string())
-                found = self._places(hosts)
-        return found
+        found = self._places(batch.hosts)
+        fresh = _fresh(batch.hosts, found)
+        if fresh and self._make_room(batch, len(fresh)):
+            fresh = _fresh(batch.hosts, self._places(batch.hosts))
+        usable = fresh[: max(HOSTS_MAX - len(self._names), 0)]
+        if usable:
+            self._name([*self._names, *usable])
+        return self._places(batch.hosts) if fresh else found
+
+    def _make_room(self, batch: Heard, wanted: int) -> bool:
+        """Has somebody been forgotten, so that places are others now?"""
+        if len(self._names) + wanted <= HOSTS_MAX:
+            return False
+        columns = list(self._partitions.values())
+        newest = [one.latest_ms.max(initial=NEVER) for one in columns]
+        newest_ms = int(max(*newest, batch.latest_ms.max(initial=NEVER), NEVER))
+        look = (newest_ms // _LOOK_EVERY_MS, frozenset(self._partitions))
+        if look == self._looked:
+            return False
+        self._looked = look
+        count = len(self._names)
+        latest = (one.latest_ms for one in columns)
+        keep = worth_keeping(latest, count, max(HOSTS_MAX - wanted, 0), newest_ms)
+        for one in columns:
+            one.grow(count)
+            keep |= one.generations[:count] > 0  # else a producer's predecessor would be believed
+        if keep.all():
+            return False
+        at = np.flatnonzero(keep)
+        for one in columns:
+            one.keep(at)
+        self._name(self._known.take(pa.array(at)).to_pylist())
+        log.info("%d names of hosts that were silent for long are forgotten", count - at.size)
+        return True
+
+    def _name(self, names: list[str]) -> None:
+        self._names = names
+        self._known = pa.array(names, pa.string())
 
     def _places(self, hosts: pa.Array) -> Int64s:
         return np.asarray(pc.index_in(hosts, self._known).fill_null(-1).to_numpy(), np.int64)
@@ -182,18 +188,16 @@ class HostProgress:
         self._warned = True
 
 
-def _seen(columns: _Columns) -> Int64s:
-    return np.flatnonzero(columns.latest_ms != NEVER)
-
-
-def _kept(columns: _Columns) -> Int64s:
-    return np.flatnonzero((columns.latest_ms != NEVER) | (columns.generations > 0))
-
-
 def _sums(partitions: Int64s, events: Int64s) -> dict[int, int]:
     """Partition → events, where there are any."""
     found = {part: int(events[partitions == part].sum()) for part in np.unique(partitions).tolist()}
     return {part: number for part, number in found.items() if number}
+
+
+def _fresh(hosts: pa.Array, found: Int64s) -> list[str]:
+    """Names that have no place yet and may have one."""
+    absent = found < 0
+    return _usable(pc.unique(hosts.filter(pa.array(absent))).to_pylist()) if absent.any() else []
 
 
 def _usable(names: Sequence[str | None]) -> list[str]:

@@ -25,6 +25,7 @@ from rtolap.wire.coordinator_messages.base import Definition, Message
 MSGPACK = "application/x-msgpack"
 REPORT_BYTES_MAX = 32 * 1024 * 1024
 HOST_NAME_MAX = 255
+HOSTS_MAX = 200_000  # of a source, and named in a session
 REASON_MAX, BY_MAX = 2_000, 200  # characters of an approval
 NAMELESS = "*"  # stands for all hosts of a source without a host list
 

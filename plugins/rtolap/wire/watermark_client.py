@@ -149,7 +149,8 @@ class WatermarkClient(WatermarkSession, Closing):
             except (DefinitionError, Refused):  # as it is, it will not be taken: begin anew, a while later
                 self.given_up()
                 raise
-            self.problem = None
+            if not self._pending.held_back:
+                self.problem = None
             if answer.refused:
                 self._log_refused(answer.refused)
             more = self.answered(answer)

@@ -1,8 +1,9 @@
 """What a watermark client still has to say: the newest state per key, so that it is bounded by what there
 is to say.
 
-Everything that was ever reported is kept (8 bytes per host and partition, and the names once per level),
-because a new leader asks for it again.
+Everything that was reported is kept (8 bytes per host and partition, and the names once per level), because
+a new leader asks for it again. A session names only so many hosts: where there were more, those that have
+been silent for long are forgotten as it begins (`forgetting`), and named again when they speak.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from rtolap.wire.watermark import ReportBatch, SourceReport, UnitReport, check_host_names
+from rtolap.watermark.forgetting import NEVER, worth_keeping
+from rtolap.wire.watermark import HOSTS_MAX, ReportBatch, SourceReport, UnitReport, check_host_names
 
-NEVER = -(2**63)
 ROWS_MAX = 500_000  # in one batch: 10 MB of columns, far below `REPORT_BYTES_MAX`
 
 
@@ -35,6 +36,10 @@ class _Partition:
             self.latest_ms = np.pad(self.latest_ms, (0, more), constant_values=NEVER)
             self.events = np.pad(self.events, (0, more))
             self.changed = np.pad(self.changed, (0, more))
+
+    def keep(self, at: NDArray[np.int64]) -> None:
+        """Only these hosts, which are counted anew. `grow` first."""
+        self.latest_ms, self.events, self.changed = self.latest_ms[at], self.events[at], self.changed[at]
 
 
 @dataclass(slots=True)
@@ -57,12 +62,29 @@ class _Level:
                 self.names.append(name)
         return found
 
+    def begin(self) -> None:
+        """A session in which nothing has been said yet. Its names are counted anew."""
+        count, partitions = len(self.names), self.partitions.values()
+        at = np.flatnonzero(worth_keeping((kept.latest_ms for kept in partitions), count, HOSTS_MAX))
+        if at.size < count:
+            self.names = [self.names[place] for place in at.tolist()]
+            self.index = {name: place for place, name in enumerate(self.names)}
+            for kept in partitions:
+                kept.grow(count)
+                kept.keep(at)
+        self.told = 0
+        for kept in partitions:
+            kept.said, kept.said_in = False, None
+            kept.changed |= kept.latest_ms != NEVER
+
 
 @dataclass(slots=True)
 class Pending:
     """Not thread-safe: the client locks."""
 
     more: bool = False
+    held_back: bool = False  # are there sources of which the last batch said nothing on purpose?
+    _units_alone: bool = False
     _levels: dict[str, _Level] = field(default_factory=dict)
     _units: dict[tuple[str, str, int], UnitReport] = field(default_factory=dict)
     _left: dict[tuple[str, str, int], UnitReport] = field(default_factory=dict)
@@ -117,16 +139,35 @@ class Pending:
     def begin(self) -> None:
         """Everything has to be said again."""
         for level in self._levels.values():
-            level.told = 0
-            for kept in level.partitions.values():
-                kept.said, kept.said_in = False, None
-                kept.changed |= kept.latest_ms != NEVER
+            level.begin()
+
+    def refused(self, batch: ReportBatch) -> None:
+        """As a whole, and so by what it said of sources. Units are said without them first, as they hold: a
+        source that is refused again must not end their leases."""
+        self._units_alone = bool(batch.sources)
+        for unit in batch.units:
+            key = (unit.level, unit.processor, unit.key_group)
+            if unit.left and key not in self._units:
+                self._left.setdefault(key, unit)
 
     def take(self, client_id: str, sequence: int, epoch: int, begins: bool) -> ReportBatch:
         """What has changed, which then counts as said; units are said each time, to renew their leases.
 
         What is too much for one batch is left for the next, see `more`.
         """
+        sources = () if self._units_alone else self._take_sources(sequence)
+        self.more = any(
+            not kept.said or bool(kept.changed.any())
+            for level in self._levels.values()
+            for kept in level.partitions.values()
+        )
+        self.held_back = self._units_alone and self.more
+        self._units_alone = False
+        units = (*self._units.values(), *self._left.values())
+        self._left.clear()
+        return ReportBatch(client_id, sequence, epoch, begins, sources, units)
+
+    def _take_sources(self, sequence: int) -> tuple[SourceReport, ...]:
         sources: list[SourceReport] = []
         rows = 0
         for name, level in self._levels.items():
@@ -157,11 +198,4 @@ class Pending:
                 kept.events[at] = 0
                 if not kept.said:
                     kept.said, kept.said_in = True, sequence
-        self.more = any(
-            not kept.said or bool(kept.changed.any())
-            for level in self._levels.values()
-            for kept in level.partitions.values()
-        )
-        units = (*self._units.values(), *self._left.values())
-        self._left.clear()
-        return ReportBatch(client_id, sequence, epoch, begins, tuple(sources), units)
+        return tuple(sources)

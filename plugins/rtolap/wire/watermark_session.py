@@ -4,7 +4,7 @@
                  partitions, not by time
     batch()      what to send now; the same batch, unchanged, until it is answered
     answered()   ends it: what it said is taken, or after `resend` everything is to be said again
-    given_up()   it will never be taken as it is: everything is to be said again
+    given_up()   it will never be taken as it is: everything is to be said again, units first
 
 Order matters to be exact: say the oldest work of an event before the progress that lies beyond it. Both may
 stand in one batch.
@@ -145,11 +145,15 @@ class WatermarkSession:
                 self._answer = answer
             if not answer.resend:
                 self._refused = {one.what: one for one in answer.refused}
+            if not answer.resend and not self._pending.held_back:
                 self._last_answered = self._sequence
             self._answered.notify_all()
         return answer.resend or self._pending.more
 
     def given_up(self) -> None:
+        with self._lock:
+            if self._unsent is not None:
+                self._pending.refused(self._unsent)
         self._unsent, self._begins = None, True
 
     def _next(self) -> ReportBatch:

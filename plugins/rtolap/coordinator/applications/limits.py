@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-HOSTS_MAX = 200_000  # of a source, and named in a session
+from rtolap.wire.watermark import HOSTS_MAX as HOSTS_MAX
+
 PARTITIONS_MAX = 10_000  # of a source: each takes 8 bytes per host
 UNITS_MAX = 20_000
 UNITS_BYTES_MAX = 700_000  # of their names: who a next leader has to hear stands in one node, of 1 MB
