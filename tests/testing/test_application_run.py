@@ -22,6 +22,18 @@ def test_a_segment_closed_by_the_watermark_holds_every_event_of_its_window(seed:
     assert run_seed(seed)["closed"] >= CLOSED_MIN
 
 
+@pytest.mark.parametrize("seed", range(300, 303))
+def test_where_hosts_are_forgotten_all_the_time_no_event_is_left_behind(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six hosts, room for the names of two, and who is silent for a second may be forgotten."""
+    for module in ("receiver.host_progress", "wire.watermark_pending"):
+        monkeypatch.setattr(f"rtolap.{module}.HOSTS_MAX", 2)
+    monkeypatch.setattr("rtolap.receiver.host_progress._LOOK_EVERY_MS", 1)
+    monkeypatch.setattr("rtolap.watermark.forgetting.SILENT_MS", 1_000)
+    assert run_seed(seed)["closed"] >= CLOSED_MIN
+
+
 def nobody_checks_who_leads(patch: pytest.MonkeyPatch) -> None:
     """The commit of a leader that was deposed without noticing passes."""
     patch.setattr(ApplicationReceiver, "_leading", lambda self: ())
