@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 from rtolap.base.errors import NotFound, Refused
 from rtolap.coordinator.heartbeats import LAG_WARN_MS, SILENT_AFTER_MS
+from rtolap.testing.application_reports import takeover
 from rtolap.testing.coordinator_harness import NAME, URL, Cluster
 from rtolap.wire.coordinator import CubeReport, HeartbeatRequest, PartitionReport, ReceiverInfo
 
@@ -38,7 +39,7 @@ def test_health_follows_sessions_and_heartbeats(cluster: Cluster) -> None:
     assert (only(cluster).health, only(cluster).is_leader) == ("HEALTHY", True)
     cluster.clock.advance_ms(SILENT_AFTER_MS + 1)
     assert (only(cluster).health, only(cluster).is_leader) == ("UNREACHABLE", False)
-    cluster.store.expire()
+    takeover(cluster)
     assert only(cluster).health == "DOWN"
 
 
