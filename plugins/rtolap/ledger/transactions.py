@@ -143,16 +143,18 @@ def delete(connection: sa.Connection, txn_ids: Collection[int]) -> None:
 
 
 def touch(connection: sa.Connection, txn_id: int, partitions: Collection[Partition]) -> None:
-    """Note which partitions it has written to, their versions still open."""
+    """Note which partitions it writes to, their versions still open. Harmless for those that are noted."""
+    known = touched(connection, txn_id)
     rows = [
-        {"txn_id": txn_id, "db": p.db, "tbl": p.table, "part": p.name, "version": None} for p in partitions
+        {"txn_id": txn_id, "db": p.db, "tbl": p.table, "part": p.name, "version": None}
+        for p in sorted(set(partitions) - known.keys())
     ]
     if rows:
         connection.execute(sa.insert(_parts), rows)
 
 
 def touched(connection: sa.Connection, txn_id: int) -> dict[Partition, int | None]:
-    """The partitions it has written to, with their versions once it is committed."""
+    """The partitions it writes to, with their versions once it is committed."""
     rows = connection.execute(sa.select(_parts).where(_parts.c.txn_id == txn_id))
     return {Partition(row.db, row.tbl, row.part): row.version for row in rows}
 

@@ -1,4 +1,8 @@
-"""The first step of a commit: every replica says what it has prepared."""
+"""The first steps of a commit: its partitions are noted, then every replica says what it has prepared.
+
+They are noted first, so that none of them can be dropped or made anew between the votes and the commit: what
+the nodes have voted on is what gets a version.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ from collections.abc import Callable, Collection, Iterable
 
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.ledger import partitions as partition_rows
+from rtolap.ledger import transactions as rows
 from rtolap.ledger.database import Connection, Ledger
-from rtolap.ledger.records import Partition, Replica, Tablet
+from rtolap.ledger.records import Partition, Tablet, Transaction, TransactionState
+from rtolap.streamload.mastership import Mastership
 from rtolap.streamload.participants import Participants
 from rtolap.streamload.quorum import Shortfall, shortfall
 
@@ -16,18 +22,24 @@ ForEach = Callable[[Callable[[str], frozenset[Tablet]], Iterable[str]], Iterable
 
 
 class Preparation:
-    def __init__(self, ledger: Ledger, participants: Participants, for_each: ForEach) -> None:
+    def __init__(
+        self, ledger: Ledger, mastership: Mastership, participants: Participants, for_each: ForEach
+    ) -> None:
         self._ledger = ledger
+        self._mastership = mastership
         self._participants = participants
         self._for_each = for_each
 
-    def shortfall(self, txn_id: int, partitions: Collection[Partition]) -> Shortfall | None:
+    def shortfall(self, transaction: Transaction, partitions: Collection[Partition]) -> Shortfall | None:
         """Ask every replica: a tablet that no majority of its replicas has prepared, or None.
 
         Raises NotFound for a partition that is not there.
         """
+        self._note(transaction, partitions)
+        txn_id = transaction.txn_id
         replicas = self._ledger.read(
-            "read where partitions are kept", lambda connection: _placed(connection, partitions)
+            "read where partitions are kept",
+            lambda connection: partition_rows.replicas(connection, sorted(rows.touched(connection, txn_id))),
         )
         tablets: dict[str, set[Tablet]] = {}
         for replica in replicas:
@@ -42,9 +54,17 @@ class Preparation:
         nodes = sorted(tablets)
         return shortfall(replicas, dict(zip(nodes, self._for_each(ask, nodes), strict=True)))
 
+    def _note(self, transaction: Transaction, partitions: Collection[Partition]) -> None:
+        """From now on they can be dropped only once the transaction is over."""
 
-def _placed(connection: Connection, partitions: Collection[Partition]) -> tuple[Replica, ...]:
-    for partition in partitions:
-        if partition_rows.versions(connection, partition) is None:
-            raise NotFound(f"partition {partition} is not there")
-    return partition_rows.replicas(connection, partitions)
+        def work(connection: Connection) -> None:
+            self._mastership.fence(connection)
+            present = rows.find(connection, transaction.db, transaction.txn_id)
+            if present is None or present.state is not TransactionState.PREPARE:
+                return  # it has gone on meanwhile: the next step says what it finds
+            for partition in sorted(partitions):
+                if partition_rows.versions(connection, partition) is None:
+                    raise NotFound(f"partition {partition} is not there")
+            rows.touch(connection, transaction.txn_id, partitions)
+
+        self._ledger.write(f"note the partitions of transaction {transaction.txn_id}", type(None), work)

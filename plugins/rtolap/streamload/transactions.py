@@ -2,11 +2,12 @@
 
 A commit, numbered by what a crash after each step leaves behind:
 
-    1. every replica says what it has prepared    the transaction runs until it is committed, or times out
-    2. too few of one tablet: it is aborted       ABORTED, of which the nodes are told by the upkeep
-    3. one write of the ledger: the next version  COMMITTED: whoever is master publishes it
+    1. one write of the ledger: its partitions    they stay until it is committed, aborted or times out
+    2. every replica says what it has prepared    the same
+    3. too few of one tablet: it is aborted       ABORTED, of which the nodes are told by the upkeep
+    4. one write of the ledger: the next version  COMMITTED: whoever is master publishes it
        of each partition, and COMMITTED
-    4. the answer                                 who has lost it asks for the label's state
+    5. the answer                                 who has lost it asks for the label's state
 
 Nothing is remembered beside the ledger, so that any number of threads, and the next master, go on from there.
 """
@@ -51,7 +52,7 @@ class TransactionManager:
     ) -> None:
         self._ledger = ledger
         self._mastership = mastership
-        self._preparation = Preparation(ledger, participants, for_each)
+        self._preparation = Preparation(ledger, mastership, participants, for_each)
         self._running_max = running_max
         self._precommitted_timeout_ms = precommitted_timeout_ms
 
@@ -123,7 +124,6 @@ class TransactionManager:
             if done_before(present.state, TransactionEvent.PRECOMMIT):
                 return
             deadline_ms = now_ms + self._precommitted_timeout_ms
-            rows.touch(connection, txn_id, partitions)
             self._move(connection, present, TransactionEvent.PRECOMMIT, deadline_ms=deadline_ms)
 
         self._ledger.write(f"pre-commit transaction {txn_id}", type(None), work)
@@ -146,10 +146,8 @@ class TransactionManager:
         def work(connection: Connection) -> None:
             now_ms = self._mastership.fence(connection)
             present = self._found(connection, db, txn_id)
-            if not present.two_phase:
-                if done_before(present.state, TransactionEvent.COMMIT):
-                    return
-                rows.touch(connection, txn_id, partitions)
+            if not present.two_phase and done_before(present.state, TransactionEvent.COMMIT):
+                return
             self._move(connection, present, TransactionEvent.COMMIT, committed_at_ms=now_ms)
             written = sorted(rows.touched(connection, txn_id))
             versions = {partition: partition_rows.assign(connection, partition) for partition in written}
@@ -236,7 +234,7 @@ class TransactionManager:
 
     def _prepared(self, transaction: Transaction, partitions: Collection[Partition]) -> None:
         """Have the nodes prepare it. Without a majority, one that is still in PREPARE is aborted: Refused."""
-        missing = self._preparation.shortfall(transaction.txn_id, partitions)
+        missing = self._preparation.shortfall(transaction, partitions)
         if missing is not None:
             reason = messages.no_majority(
                 transaction.txn_id, missing.tablet, missing.have, missing.needed, missing.without
