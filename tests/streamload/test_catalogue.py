@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 import msgspec
 import pytest
@@ -15,6 +17,7 @@ from rtolap.ledger import transactions as transaction_rows
 from rtolap.ledger.database import Connection, Ledger
 from rtolap.ledger.leases import Leases
 from rtolap.ledger.records import Partition, Tablet, TabletDebt
+from rtolap.model.stored_schema import StoredSchema
 from rtolap.model.stored_table import Buckets, RangePartitions, StoredColumn, StoredTable
 from rtolap.streamload.catalogue import Catalogue
 from rtolap.streamload.mastership import Mastership
@@ -358,3 +361,72 @@ def test_replicas_are_spread_over_nodes() -> None:
     assert min(counts) > 180
     assert place(Partition("d", "t", "p"), 300, NODES[::-1]) == placed
     assert place(Partition("d", "t", "p"), 1, ("n1",)) == {0: ("n1",)}
+
+
+def test_what_was_paid_meanwhile_is_not_told_again(world: World) -> None:
+    """A drop that is read before a load makes the partition anew must not come to the nodes after it."""
+    world.catalogue.create_table(by_day(ahead=0))
+    down(world, *NODES)
+    world.catalogue.drop_partition("d", "t", "p20231114")
+    up(world, *NODES)
+    read = world.ledger.read
+    made: dict[str, set[str]] = {}
+
+    def slow_read(what: str, work: Callable[[Connection], object]) -> object:
+        found = read(what, work)
+        if work is tablet_debts.all_debts and not made:
+            make_anew(world)
+            made.update(world.tablets())
+        return found
+
+    world.ledger.read = slow_read  # type: ignore[method-assign, assignment]
+    world.catalogue.settle()
+    assert made == world.tablets()
+    assert any(made.values())
+
+
+def test_a_partition_is_not_made_while_somebody_is_dropping_it(world: World) -> None:
+    world.catalogue.create_table(by_day(ahead=0))
+    down(world, *NODES)
+    world.catalogue.drop_partition("d", "t", "p20231114")
+    up(world, *NODES)
+    drop, create = world.hosts.drop, world.hosts.create
+    dropping, made, overlaps = Event(), Event(), []
+
+    def slow_drop(node: str, table_id: int, partition: Partition, buckets: Collection[int]) -> None:
+        if not dropping.is_set():
+            dropping.set()
+            overlaps.append(made.wait(0.2))  # it must not come, however long it is waited for
+        drop(node, table_id, partition, buckets)
+
+    def noted(
+        node: str, table_id: int, partition: Partition, buckets: Collection[int], schema: StoredSchema
+    ) -> None:
+        create(node, table_id, partition, buckets, schema)
+        made.set()
+
+    world.hosts.drop, world.hosts.create = slow_drop, noted  # type: ignore[method-assign]
+    with ThreadPoolExecutor(1) as pool:
+        settling = pool.submit(world.catalogue.settle)
+        assert dropping.wait(10)
+        make_anew(world)
+        settling.result()
+    assert overlaps == [False]
+    for replica in world.catalogue.table("d", "t").replicas:
+        assert replica.tablet in world.hosts.hosts[replica.node].tablets
+
+
+def make_anew(world: World) -> None:
+    """As a request does it: what is owed is told first."""
+    world.catalogue.drop_partition("d", "t", "p20231114", if_exists=True)
+    world.catalogue.ensure_partitions("d", "t", [NOW_MS])
+
+
+def down(world: World, *nodes: str) -> None:
+    for node in nodes:
+        world.hosts.hosts[node].up = False
+
+
+def up(world: World, *nodes: str) -> None:
+    for node in nodes:
+        world.hosts.hosts[node].up = True

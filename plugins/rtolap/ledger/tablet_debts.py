@@ -35,10 +35,15 @@ def of_table(connection: sa.Connection, table_id: int) -> tuple[TabletDebt, ...]
     return _of(connection, {table_id})
 
 
+def stands(connection: sa.Connection, debt: TabletDebt) -> bool:
+    """Whether it is still owed, just as it was read."""
+    row = connection.execute(sa.select(_d).where(_is(debt))).one_or_none()
+    return row is not None and _debt(row) == debt
+
+
 def pay(connection: sa.Connection, debt: TabletDebt) -> None:
     """Harmless when it is gone."""
-    here = (_d.c.table_id == debt.table_id) & (_d.c.part == debt.part)
-    connection.execute(sa.delete(_d).where(here, _d.c.node == debt.node, _d.c.kind == debt.kind))
+    connection.execute(sa.delete(_d).where(_is(debt)))
 
 
 def forgive(connection: sa.Connection, table_id: int, part: str | None = None) -> None:
@@ -51,6 +56,11 @@ def _of(connection: sa.Connection, table_ids: Collection[int]) -> tuple[TabletDe
     here = sa.select(_d).where(_d.c.table_id.in_(tuple(table_ids)))
     rows = connection.execute(here.order_by(_d.c.kind != "drop", _d.c.part))
     return tuple(_debt(row) for row in rows)
+
+
+def _is(debt: TabletDebt) -> sa.ColumnElement[bool]:
+    here = (_d.c.table_id == debt.table_id) & (_d.c.part == debt.part)
+    return here & (_d.c.node == debt.node) & (_d.c.kind == debt.kind)
 
 
 def _key(debt: TabletDebt) -> tuple[object, ...]:

@@ -1,12 +1,17 @@
 """Nodes are told what they are owed: tablets to make, to drop, or a schema to take.
 
 A debt is paid when the node has done it. One that does not answer is told with a later round.
+
+A request and the upkeep tell at the same time, each what it has read some time ago. So one debt is told at
+a time, and only while it still stands: a partition that was dropped and made anew has the same name and the
+same table, and a drop that came late would take the new one.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from threading import Lock
 
 from rtolap.base.errors import NotLeader, RtolapError, Unavailable
 from rtolap.ledger import tables as rows
@@ -27,6 +32,7 @@ class Telling:
         self._ledger = ledger
         self._mastership = mastership
         self._hosts = hosts
+        self._one_at_a_time = Lock()
 
     def of_table(self, table_id: int) -> int:
         """Tell what one change of a table has brought; how much of it was told."""
@@ -45,20 +51,33 @@ class Telling:
             if debt.node in silent:
                 continue
             try:
-                self._tell_one(debt)
+                told += self._tell_one(debt)
             except NotLeader:
                 raise
             except RtolapError as error:
                 if isinstance(error, Unavailable):
                     silent.add(debt.node)
                 log.warning("node %s is told of %s.%s later: %s", debt.node, debt.db, debt.tbl, error)
-                continue
-            told += 1
         return told
 
-    def _tell_one(self, debt: TabletDebt) -> None:
-        """The present schema, whatever it was when the debt was made."""
-        schema = None if debt.kind == "drop" else self._schema(debt)
+    def _tell_one(self, debt: TabletDebt) -> bool:
+        """The present schema, whatever it was when the debt was made. False: it is owed no more."""
+        with self._one_at_a_time:
+            if not self._ledger.read("read what a node is owed", lambda it: debts.stands(it, debt)):
+                return False
+            schema = None if debt.kind == "drop" else self._schema(debt)
+            self._ask(debt, schema)
+
+            def work(connection: Connection) -> None:
+                self._mastership.fence(connection)
+                # columns may have changed again since they were read: then this debt stands for that too
+                if debt.kind == "drop" or _schema_of(connection, debt) in (None, schema):
+                    debts.pay(connection, debt)
+
+            self._ledger.write("note what a node was told", type(None), work)
+        return True
+
+    def _ask(self, debt: TabletDebt, schema: StoredSchema | None) -> None:
         partition = Partition(debt.db, debt.tbl, debt.part)
         if debt.kind == "drop":
             self._hosts.drop(debt.node, debt.table_id, partition, debt.buckets)
@@ -66,14 +85,6 @@ class Telling:
             self._hosts.create(debt.node, debt.table_id, partition, debt.buckets, schema)
         elif schema is not None:
             self._hosts.change_schema(debt.node, debt.table_id, debt.db, debt.tbl, schema)
-
-        def work(connection: Connection) -> None:
-            self._mastership.fence(connection)
-            # columns may have changed again since they were read: then this debt stands for that change too
-            if debt.kind == "drop" or _schema_of(connection, debt) in (None, schema):
-                debts.pay(connection, debt)
-
-        self._ledger.write("note what a node was told", type(None), work)
 
     def _schema(self, debt: TabletDebt) -> StoredSchema | None:
         return self._ledger.read("read a table", lambda connection: _schema_of(connection, debt))
