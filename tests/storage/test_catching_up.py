@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from rtolap.base.errors import Unavailable
+from rtolap.storage.node import LocalNode
 from rtolap.storage.settings import StorageSettings
 from rtolap.tablet.settings import TabletSettings
 from rtolap.testing.storage_nodes import InProcessNodes
 from rtolap.testing.storage_rows import SCHEMA, read, rows, tablet
 from rtolap.wire import storage as wire
+from rtolap.wire.storage_client import BatchStream
 
 SETTINGS = StorageSettings(tablet=TabletSettings(compaction_files_min=3))
 T = tablet()
@@ -124,5 +129,55 @@ def test_a_node_that_has_lost_its_tablet_makes_it_anew(nodes: InProcessNodes) ->
     prepare(nodes, "b", 7, 1)
     publish(nodes, "b", 7, 1)
     nodes.nodes["a"].drop(wire.DropTablets((T,)))
+    assert catch_up(nodes, "a", (1, 7), sources=("b",)) == 1
+    assert read(nodes.nodes["a"], T, 1) == [(1, "x")]
+
+
+class _BreakingOff:
+    """A node whose copies end after their first two chunks."""
+
+    def __init__(self, node: LocalNode) -> None:
+        self._node = node
+
+    def copy(self, request: wire.CopyRequest) -> _HalfACopy:
+        return _HalfACopy(self._node.copy(request))
+
+
+class _HalfACopy:
+    def __init__(self, whole: BatchStream) -> None:
+        self._whole = whole
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        yield from itertools.islice(self._whole, 2)
+        raise Unavailable("the source was killed")
+
+    def cancel(self) -> None:
+        self._whole.cancel()
+
+
+def test_a_copy_that_breaks_off_is_begun_anew(nodes: InProcessNodes) -> None:
+    prepare(nodes, "b", 7, 1)
+    publish(nodes, "b", 7, 1)
+    copying = nodes.nodes["a"]._catching_up
+    copying._node_at = lambda address: _BreakingOff(nodes.at(address))  # type: ignore[assignment, return-value]
+    assert catch_up(nodes, "a", (1, 7), sources=("b",)) == 0
+    copying._node_at = nodes.at  # type: ignore[assignment]
+    assert catch_up(nodes, "a", (1, 7), sources=("b",)) == 1
+    assert read(nodes.nodes["a"], T, 1) == [(1, "x")]
+
+
+def test_prepared_rows_that_are_damaged_come_from_another_replica(
+    nodes: InProcessNodes, tmp_path: Path
+) -> None:
+    for name in ("a", "b"):
+        prepare(nodes, name, 7, 1)
+    publish(nodes, "b", 7, 1)
+    nodes.stop("a")
+    (file,) = (tmp_path / "a" / "tablets").rglob("pending/7/*.rows")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    nodes.start("a")
+    catch_up(nodes, "a", (1, 7), sources=("b",))  # finds the damage
     assert catch_up(nodes, "a", (1, 7), sources=("b",)) == 1
     assert read(nodes.nodes["a"], T, 1) == [(1, "x")]

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from threading import Lock
 
-from rtolap.base.errors import NotFound, Refused, RtolapError
+from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
 from rtolap.storage.loads import Loads
 from rtolap.storage.slot import Slot
 from rtolap.storage.slots import Slots
@@ -136,6 +136,10 @@ class CatchingUp:
             if slot.open().version < version.version:
                 raise
             log.info("tablet %s has got version %d meanwhile: %s", slot.id, version.version, error)
+        except Corrupted:
+            with slot.changing:  # the next source, or the next round, brings these rows
+                slot.open().abort(version.txn)
+            raise
 
 
 def _chunks(stream: BatchStream) -> Iterator[Chunk]:

@@ -68,8 +68,12 @@ class Transaction:
 
     def adopt(self, fill: Callable[[Disk, Path], tuple[FileMeta, ...]]) -> None:
         """As `prepare`, of files that another replica has made of the same rows: `fill` writes them, synced,
-        into the transaction's folder. Nothing may have been added."""
-        self._decide_on(lambda: fill(self._disk, self._folder), partial=False)
+        into the transaction's folder. Nothing may have been added. Raises what `fill` raises as well."""
+        try:
+            self._decide_on(lambda: fill(self._disk, self._folder), partial=False)
+        except BaseException:
+            self.abort()  # or the transaction could not begin again with another copy
+            raise
 
     def _decide_on(self, finish: Callable[[], tuple[FileMeta, ...]], partial: bool) -> None:
         def work() -> tuple[FileMeta, ...]:
