@@ -47,6 +47,9 @@ class Voting:
         except RtolapError as error:
             log.warning("tablet %s does not get version %d: %s", id, version, error)
             return False
+        except Exception:  # of the program: it must not take the answers of other tablets with it
+            log.exception("tablet %s does not get version %d", id, version)
+            return False
         self._published(slot)
         return True
 

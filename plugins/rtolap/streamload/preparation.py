@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
 
-from rtolap.base.errors import NotFound, Unavailable
+from rtolap.base.errors import NotFound
 from rtolap.ledger import partitions as partition_rows
 from rtolap.ledger import transactions as rows
 from rtolap.ledger.database import Connection, Ledger
 from rtolap.ledger.records import Partition, Tablet, Transaction, TransactionState
+from rtolap.streamload.asking import Asking
 from rtolap.streamload.mastership import Mastership
 from rtolap.streamload.participants import Participants
 from rtolap.streamload.quorum import Shortfall, shortfall
@@ -41,15 +42,15 @@ class Preparation:
             "read where partitions are kept",
             lambda connection: partition_rows.replicas(connection, sorted(rows.touched(connection, txn_id))),
         )
+        asking = Asking()
         tablets: dict[str, set[Tablet]] = {}
         for replica in replicas:
             tablets.setdefault(replica.node, set()).add(replica.tablet)
 
         def ask(node: str) -> frozenset[Tablet]:
-            try:
-                return self._participants.prepare(node, txn_id, frozenset(tablets[node]))
-            except Unavailable:
-                return frozenset()  # a node that does not answer holds nothing; the majority decides
+            wanted = frozenset(tablets[node])
+            held = asking.ask(node, "prepare", lambda: self._participants.prepare(node, txn_id, wanted))
+            return held or frozenset()  # a node that does not answer holds nothing; the majority decides
 
         nodes = sorted(tablets)
         return shortfall(replicas, dict(zip(nodes, self._for_each(ask, nodes), strict=True)))

@@ -12,20 +12,25 @@ Publishing one transaction, numbered by what a crash after each step leaves behi
 
 from __future__ import annotations
 
+import functools
+import logging
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from rtolap.base.errors import Corrupted, Unavailable
+from rtolap.base.errors import Corrupted, RtolapError, Unavailable
 from rtolap.ledger import partitions as partition_rows
 from rtolap.ledger import transactions as rows
 from rtolap.ledger.database import Connection, Ledger
 from rtolap.ledger.records import Partition, Replica, Tablet, Transaction, TransactionState
+from rtolap.streamload.asking import Asking
 from rtolap.streamload.mastership import Mastership
 from rtolap.streamload.participants import MissedVersion, Participants
 from rtolap.streamload.preparation import ForEach
 from rtolap.streamload.quorum import shortfall
 from rtolap.streamload.states import TransactionEvent, done_before, transition
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -46,11 +51,13 @@ class Publisher:
         self._for_each = for_each
 
     def publish_committed(self) -> tuple[int, ...]:
-        """Make visible what can be: the ids of the transactions. Some may have to wait for nodes."""
+        """Make visible what can be: the ids of the transactions. Some may have to wait for nodes; one that
+        cannot be published holds up no other partition's."""
         published: list[int] = []
         while True:
+            asking = Asking()
             waiting = self._ledger.read("read what is committed", rows.committed)
-            step = [transaction.txn_id for transaction in waiting if self._publish(transaction)]
+            step = [transaction.txn_id for transaction in waiting if self._published(transaction, asking)]
             if not step:
                 return tuple(published)
             published += step
@@ -58,8 +65,11 @@ class Publisher:
     def catch_up(self) -> int:
         """Have nodes take what they have missed; the number of replicas that have come further."""
         moved: list[tuple[Replica, int]] = []
+        asking = Asking()
         for replica, visible in self._ledger.read("read which replicas lag", partition_rows.lagging):
-            reached = self._catch_up(replica, visible)
+            if asking.is_silent(replica.node):
+                continue
+            reached = self._catch_up(replica, visible, asking)
             if reached > replica.version:
                 moved.append((replica, min(reached, visible)))
         if moved:
@@ -77,13 +87,22 @@ class Publisher:
 
     def tell_aborts(self) -> int:
         """Have nodes drop what was aborted; the number of transactions of which all have answered."""
-        told = 0
+        told, asking = 0, Asking()
         for transaction in self._ledger.read("read whose abort is to be told", rows.owing_abort):
-            if self._tell_abort(transaction):
+            if self._tell_abort(transaction, asking):
                 told += 1
         return told
 
-    def _publish(self, transaction: Transaction) -> bool:
+    def _published(self, transaction: Transaction, asking: Asking) -> bool:
+        try:
+            return self._publish(transaction, asking)
+        except Unavailable:
+            raise  # of the ledger, or of our mastership: the others would fare alike
+        except RtolapError as error:
+            log.error("transaction %d is committed and not published yet: %s", transaction.txn_id, error)
+            return False
+
+    def _publish(self, transaction: Transaction, asking: Asking) -> bool:
         plan = self._ledger.read(
             "plan a publication", lambda connection: self._plan(connection, transaction.txn_id)
         )
@@ -94,15 +113,18 @@ class Publisher:
             tablets[replica.node].add(replica.tablet)
 
         def ask(node: str) -> frozenset[Tablet]:
-            try:
-                wanted = {
-                    partition: version
-                    for partition, version in plan.versions.items()
-                    if any(tablet.partition == partition for tablet in tablets[node])
-                }
-                return self._participants.publish(node, transaction.txn_id, wanted, frozenset(tablets[node]))
-            except Unavailable:
-                return frozenset()  # it is caught up when it is back
+            wanted = {
+                partition: version
+                for partition, version in plan.versions.items()
+                if any(tablet.partition == partition for tablet in tablets[node])
+            }
+            mine = frozenset(tablets[node])
+            held = asking.ask(
+                node,
+                "publish",
+                lambda: self._participants.publish(node, transaction.txn_id, wanted, mine),
+            )
+            return held or frozenset()  # it is caught up when it is back
 
         nodes = sorted(tablets)
         holders = dict(zip(nodes, self._for_each(ask, nodes), strict=True))
@@ -155,7 +177,7 @@ class Publisher:
                     partition_rows.reached(connection, node, partition, buckets, version)
         return True
 
-    def _catch_up(self, replica: Replica, visible: int) -> int:
+    def _catch_up(self, replica: Replica, visible: int, asking: Asking) -> int:
         """The version that the node has now, as far as it is known."""
         partition = replica.tablet.partition
 
@@ -173,21 +195,27 @@ class Publisher:
             MissedVersion(version, by_version.get(version))
             for version in range(replica.version + 1, visible + 1)
         )
-        try:
-            return self._participants.catch_up(replica.node, replica.tablet, missed, sources)
-        except Unavailable:
-            return replica.version  # asked again with the next round
+        reached = asking.ask(
+            replica.node,
+            f"catch {replica.tablet} up",
+            lambda: self._participants.catch_up(replica.node, replica.tablet, missed, sources),
+        )
+        return replica.version if reached is None else reached  # asked again with the next round
 
-    def _tell_abort(self, transaction: Transaction) -> bool:
+    def _tell_abort(self, transaction: Transaction, asking: Asking) -> bool:
         nodes = self._ledger.read(
             "read where tables are kept",
             lambda connection: partition_rows.nodes_of(connection, transaction.db, transaction.tables),
         )
-        for node in nodes:
-            try:
-                self._participants.abort(node, transaction.txn_id)
-            except Unavailable:
-                return False  # owed, and told again with the next round
+
+        def tell(node: str) -> bool:
+            self._participants.abort(node, transaction.txn_id)
+            return True
+
+        # all of them, whoever does not answer: rows that nobody needs take room
+        told = [asking.ask(node, "abort", functools.partial(tell, node)) for node in nodes]
+        if not all(told):
+            return False  # owed, and told again with the next round
 
         def work(connection: Connection) -> None:
             self._mastership.fence(connection)

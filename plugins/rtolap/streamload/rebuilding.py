@@ -7,13 +7,15 @@ and to the next publication, and both do without it meanwhile.
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Collection, Mapping
 
-from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.base.errors import NotLeader, RtolapError
 from rtolap.ledger import partitions as partition_rows
 from rtolap.ledger.database import Connection, Ledger
 from rtolap.ledger.records import Replica, Tablet
+from rtolap.streamload.asking import Asking
 from rtolap.streamload.participants import MissedVersion, Participants
 
 log = logging.getLogger(__name__)
@@ -48,13 +50,12 @@ class Rebuilding:
         return sum(self._rebuild(replica, held) for replica in lost)
 
     def _ask(self, nodes: Collection[str]) -> _Held:
-        held: dict[str, Mapping[Tablet, int]] = {}
-        for node in sorted(nodes):
-            try:
-                held[node] = self._participants.versions(node)
-            except Unavailable as error:
-                log.info("node %s does not say what it has: %s", node, error)
-        return held
+        asking = Asking()
+        held = {
+            node: asking.ask(node, "what it has", functools.partial(self._participants.versions, node))
+            for node in sorted(nodes)
+        }
+        return {node: versions for node, versions in held.items() if versions is not None}
 
     def _rebuild(self, replica: Replica, held: _Held) -> bool:
         node, tablet = replica.node, replica.tablet
@@ -69,6 +70,8 @@ class Rebuilding:
         newest = MissedVersion(replica.version, None)
         try:
             reached = self._participants.catch_up(node, tablet, (newest,), sources)
+        except NotLeader:
+            raise
         except RtolapError as error:
             log.warning("node %s has lost %s, which cannot be copied yet: %s", node, tablet, error)
             return False

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import sqlalchemy as sa
 
 from rtolap.base.clock import ManualClock
-from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.base.errors import RtolapError, Unauthorized, Unavailable
 from rtolap.ledger import partitions
 from rtolap.ledger.database import Ledger
 from rtolap.ledger.leases import Leases
@@ -127,8 +127,9 @@ class Run:
     def _around(self, call: Callable[[], object]) -> object:
         kind = self.random.random() / self.faulty if self.faults_on and self.faulty else 9.0
         if kind < 0.3:
+            kind_of = self.random.choice((Unavailable, Unavailable, Unauthorized, RtolapError))
             self.counts["call lost"] += 1
-            raise Unavailable("lost")
+            raise kind_of("lost")
         call()
         if kind < 0.6:
             self.counts["answer lost"] += 1
