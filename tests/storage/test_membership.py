@@ -75,6 +75,22 @@ def test_a_node_that_nobody_knows_is_unavailable(world: World) -> None:
         world.nodes.client("n")
 
 
+def test_a_node_past_its_lease_is_not_asked_while_others_are_heard(world: World) -> None:
+    world.nodes.heartbeat("n", BEAT)
+    world.nodes.heartbeat("m", OTHER)
+    world.clock.advance_ms(LEASE_MS)
+    assert world.nodes.address("n") == "127.0.0.1:1", "nobody is heard: doors or ledger were away"
+    world.nodes.heartbeat("m", OTHER)
+    world.now_s += KNOWN_FOR_S
+    for call in (world.nodes.client, world.nodes.address):
+        with pytest.raises(Unavailable, match="storage node n has sent no heartbeat for 10 s"):
+            call("n")
+    assert world.nodes.address("m") == "127.0.0.1:2"
+    world.nodes.heartbeat("n", BEAT)
+    world.now_s += KNOWN_FOR_S
+    assert world.nodes.address("n") == "127.0.0.1:1"
+
+
 def test_a_door_takes_heartbeats_of_who_has_the_token(world: World) -> None:
     def authorize(request: Request) -> None:
         if request.headers.get("authorization") != "Bearer secret":

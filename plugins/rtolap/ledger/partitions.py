@@ -111,10 +111,14 @@ def reached(
 
 
 def lagging(connection: sa.Connection) -> tuple[tuple[Replica, int], ...]:
-    """(replica, its partition's visible version) where the replica is behind."""
+    """(replica, its partition's visible version) where the replica is behind; the nodes by turns, so that one
+    with very many does not hide those of others."""
     same = (_r.c.db == _p.c.db) & (_r.c.tbl == _p.c.tbl) & (_r.c.part == _p.c.part)
+    order = (_r.c.db, _r.c.tbl, _r.c.part, _r.c.bucket)
+    turn = sa.func.row_number().over(partition_by=_r.c.node, order_by=order)
     behind = sa.select(_r, _p.c.visible_version).join(_p, same).where(_r.c.version < _p.c.visible_version)
-    return tuple((_replica(row), row.visible_version) for row in connection.execute(behind.limit(_AT_ONCE)))
+    found = connection.execute(behind.order_by(turn, _r.c.node).limit(_AT_ONCE))
+    return tuple((_replica(row), row.visible_version) for row in found)
 
 
 def _is(table: sa.Table, partition: Partition) -> sa.ColumnElement[bool]:

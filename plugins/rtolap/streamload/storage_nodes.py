@@ -1,4 +1,8 @@
-"""The storage nodes as the doors see them: by name, at the address that their last heartbeat gave."""
+"""The storage nodes as the doors see them: by name, at the address that their last heartbeat gave.
+
+A node whose lease has run out is not asked: one that stands still, as a paused machine does, would take every
+call and answer none. Unless no node has a lease: then it was the doors or the ledger that were away.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +48,7 @@ class StorageNodes:
     ) -> None:
         self._ledger, self._clients, self._lease_ms, self._now_s = ledger, clients, lease_ms, now_s
         self._lock = Lock()
-        self._known: dict[str, str] = {}
+        self._known: dict[str, StorageNodeInfo] = {}
         self._known_until_s = 0.0
 
     def heartbeat(self, name: str, beat: Heartbeat) -> HeartbeatAnswer:
@@ -56,6 +60,10 @@ class StorageNodes:
             rows.refresh(connection, node, now_ms)
 
         self._ledger.write(f"note the heartbeat of node {name}", type(None), work)
+        with self._lock:
+            known = self._known.get(name)
+            if known is not None and not (known.alive and known.address == beat.address):
+                self._known_until_s = 0.0  # it is back: asked again at once
         return HeartbeatAnswer(self._lease_ms)
 
     def alive(self, connection: Connection) -> tuple[str, ...]:
@@ -73,15 +81,18 @@ class StorageNodes:
         return self._ledger.read("read the storage nodes", work)
 
     def address(self, name: str) -> str:
-        """Of a node that lives or did. Raises Unavailable for one that never sent a heartbeat."""
+        """Raises Unavailable for a node that never sent a heartbeat, or whose lease has run out."""
         with self._lock:
             if self._now_s() >= self._known_until_s or name not in self._known:
-                self._known = {node.name: node.address for node in self.all_nodes()}
+                self._known = {node.name: node for node in self.all_nodes()}
                 self._known_until_s = self._now_s() + KNOWN_FOR_S
             found = self._known.get(name)
+            heard = any(node.alive for node in self._known.values())
         if found is None:
             raise Unavailable(f"storage node {name} has never sent a heartbeat")
-        return found
+        if heard and not found.alive:
+            raise Unavailable(f"storage node {name} has sent no heartbeat for {self._lease_ms / 1000:g} s")
+        return found.address
 
     def addresses(self) -> dict[str, str]:
         """By name, of those that live."""

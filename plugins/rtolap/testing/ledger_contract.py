@@ -254,6 +254,16 @@ class LedgerContract:
             (Tablet(part, 1), "n", 2),
         }
 
+    def test_a_node_that_lags_in_much_does_not_hide_what_others_lag_in(self, ledger: Ledger) -> None:
+        for name in ("p", "q", "r"):
+            part = Partition("d", "t", name)
+            placed = {0: ["n"], 1: ["n", "x"]} if name == "r" else {0: ["n"], 1: ["n"]}
+            ledger.write("w", type(None), partial(partitions.create, partition=part, nodes=placed))
+            ledger.write("w", bool, partial(partitions.make_visible, partition=part, version=1))
+        behind = ledger.read("r", partitions.lagging)
+        assert len(behind) == 7
+        assert {replica.node for replica, _ in behind[:2]} == {"n", "x"}
+
     # --- leases ---------------------------------------------------------------------------------------
 
     def test_a_lease_that_runs_is_not_taken_and_one_that_has_run_out_is(

@@ -14,6 +14,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from rtolap.base.errors import NotFound, NotYet, RtolapError, StaleSnapshot, Unavailable
 from rtolap.model.stored_table import Buckets, StoredColumn, StoredTable
@@ -133,6 +134,31 @@ def test_without_a_majority_a_load_is_aborted_and_nothing_is_visible(
     assert again.status == "Success", again
     for node in NODES:
         assert caught_up(cluster, node, table) == {1: 2, 2: 2}, node
+
+
+def test_loads_go_on_while_one_of_three_nodes_stands_still(
+    cluster: StreamLoadCluster, loads: StreamLoadClient, table: TableName
+) -> None:
+    """Its machine takes every call and answers none: once its lease is over it is asked no more."""
+    pid = cluster.processes["node-1"].pid()
+    assert pid is not None
+
+    def lease_is_over() -> bool:
+        answer = httpx.get(
+            f"{cluster.urls[0]}/api/v1/storage-nodes", headers={"Authorization": f"Bearer {TOKEN}"}
+        )
+        return not next(node["alive"] for node in answer.json() if node["name"] == "node-1")
+
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        wait_for("the lease of node-1 is over", lease_is_over, TIMEOUT_S)
+        for number in range(5):
+            answer = loads.load(table.db, table.name, f"{table.name}-{number}", csv({1: 1}), OPTIONS)
+            assert answer.status == "Success", answer
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    for node in NODES:
+        assert caught_up(cluster, node, table) == {1: 5}, node
 
 
 def test_a_node_that_is_told_to_stop_does_not_wait_for_an_open_load(
