@@ -135,6 +135,21 @@ def test_a_heartbeat_that_nobody_takes_is_reported_and_the_next_one_sent() -> No
     assert sent == [BEAT, BEAT]
 
 
+def test_a_fault_while_the_disk_is_looked_at_does_not_silence_a_node() -> None:
+    faults = [OSError("statvfs")]
+
+    def beat() -> Heartbeat:
+        if faults:
+            raise faults.pop()
+        return BEAT
+
+    beats = Heartbeats(lambda beat: HeartbeatAnswer(1), beat, 1.0)
+    beats.round()
+    assert beats.failure == "statvfs"
+    beats.round()
+    assert beats.failure is None
+
+
 def test_what_a_node_does_shows_in_its_metrics(nodes: InProcessNodes) -> None:
     node = nodes.nodes["a"]
     metrics = node_metrics(node)

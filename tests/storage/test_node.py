@@ -11,9 +11,11 @@ from rtolap.base.errors import DefinitionError, NotFound, NotYet, Refused, Stale
 from rtolap.model.predicate import Compare
 from rtolap.model.schema_changes import add_column, rename_column
 from rtolap.model.stored_table import StoredColumn
+from rtolap.storage.metrics import node_metrics
 from rtolap.storage.node import LocalNode
 from rtolap.storage.settings import StorageSettings
 from rtolap.tablet.settings import TabletSettings
+from rtolap.testing.services import wait_for
 from rtolap.testing.storage_nodes import InProcessNodes
 from rtolap.testing.storage_rows import SCHEMA, read, rows, tablet
 from rtolap.wire import storage as wire
@@ -168,6 +170,41 @@ def test_compaction_passes_versions_that_nobody_has_pinned(tmp_path: Path) -> No
             node.scan(wire.ScanRequest(tablet(0), SCHEMA, 2))
         assert sum(batch.num_rows for batch in pinned) == 2
         assert read(node, tablet(0), 3) == [(1, "x"), (2, "x"), (3, "x")]
+
+
+class _Faulty:
+    """The place of a tablet whose compaction meets a fault of the program."""
+
+    id = tablet(1)
+
+    def __init__(self) -> None:
+        self.tries = 0
+
+    def open(self) -> _Faulty:
+        return self
+
+    def compact(self) -> bool:
+        self.tries += 1
+        raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+
+
+def test_a_tablet_that_cannot_be_compacted_stops_no_other_and_no_guard(tmp_path: Path) -> None:
+    settings = StorageSettings(tablet=TabletSettings(compaction_files_min=3), compact_every_s=0.02)
+    with LocalNode("a", tmp_path, lambda address: pytest.fail("nobody to ask"), settings) as node:
+        node.create(wire.CreateTablets((tablet(0), tablet(1)), SCHEMA))
+        faulty, looks = _Faulty(), []
+        node._loads.give_up_silent = lambda: looks.append(1) or 0  # type: ignore[method-assign, func-returns-value]
+        node.compactor.start()
+        node.compactor.notice(faulty)  # type: ignore[arg-type]
+        wait_for("the faulty one was tried", lambda: node.compactor.failures == 1, 10)
+        for version in range(1, 4):
+            load(node, version, b0=rows(version))
+            publish(node, version, version)
+        wait_for("the other one is compacted", lambda: node.compactor.runs == 1, 10)
+        looked = len(looks)
+        wait_for("silent loads are looked for", lambda: len(looks) > looked, 10)
+        assert faulty.tries == 1
+        assert "rtolap_storage_compaction_failures_total 1.0" in node_metrics(node).render()[0].decode()
 
 
 def test_memory_of_all_loads_is_bounded_by_writing_early(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ class Compactor:
         self._changed = Condition()
         self._due: dict[Slot, None] = {}
         self._stopping = False
-        self.runs = 0
+        self.runs = self.failures = 0
         self._thread = Thread(target=self._run, name="compactor", daemon=True)
 
     def start(self) -> None:
@@ -50,10 +50,23 @@ class Compactor:
         try:
             more = slot.open().compact()
         except RtolapError as error:
+            self.failures += 1
             log.warning("tablet %s is not compacted now: %s", slot.id, error)
+            return
+        except Exception:  # of the program, as with rows that it cannot hold: other tablets go on
+            self.failures += 1
+            log.exception("tablet %s cannot be compacted", slot.id)
             return
         self.runs += more
         if more:
+            self.notice(slot)
+
+    def _look(self) -> None:
+        try:
+            self._loads.give_up_silent()
+        except Exception:  # tried again with the next look
+            log.exception("silent loads are not given up")
+        for slot in self._slots.all():
             self.notice(slot)
 
     def _run(self) -> None:
@@ -61,9 +74,7 @@ class Compactor:
         while True:
             if monotonic() - looked_s >= self._every_s:
                 looked_s = monotonic()
-                self._loads.give_up_silent()
-                for slot in self._slots.all():
-                    self.notice(slot)
+                self._look()
             with self._changed:
                 self._changed.wait_for(lambda: self._due or self._stopping, self._every_s)
                 if self._stopping:

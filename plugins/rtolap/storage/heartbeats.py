@@ -47,6 +47,10 @@ class Heartbeats:
                 log.warning("no door knows that this node lives: %s", error)
             self.failure = str(error)
             return
+        except Exception as error:  # of the program, or of the disk: a node that goes silent looks dead
+            log.exception("no door is told that this node lives")
+            self.failure = str(error)
+            return
         if self.failure is not None:
             log.info("the doors know that this node lives")
         self.failure = None

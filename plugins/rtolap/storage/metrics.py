@@ -34,6 +34,7 @@ def node_metrics(node: LocalNode) -> Metrics:
         counters = {
             "loaded_rows": ("Rows that have come in streams.", node.loaded_rows),
             "compactions": ("Compactions that were done.", node.compactor.runs),
+            "compaction_failures": ("Compactions that came to nothing.", node.compactor.failures),
         }
         for what, (purpose, value) in counters.items():
             counter = metrics.counter_family(what, purpose)

@@ -64,6 +64,9 @@ def _merge(core: Core, chosen: tuple[Rowset, ...], snapshot: Snapshot, name: str
     except OSError as error:
         core.remove(folder)
         raise disk_error(error, attempted) from error
+    except Exception:  # of Arrow: what is half there must not stay until the tablet is opened again
+        core.remove(folder)
+        raise
     return outcome
 
 

@@ -18,6 +18,7 @@ from rtolap.tablet.disk import Disk
 from rtolap.tablet.key_ranges import KeyRange, key_ranges
 from rtolap.tablet.keys import Longs
 from rtolap.tablet.loading import open_writer
+from rtolap.tablet.piece_rows import piece_rows
 from rtolap.tablet.records import FileMeta, Rowset
 from rtolap.tablet.reduce import merge
 from rtolap.tablet.scan import LiveRows, View, with_defaults
@@ -92,7 +93,8 @@ def run(
     writer = open_writer(disk, path, columns, schema, settings.compaction_compression, settings.block_rows)
     places: list[pa.Table] = []
     try:
-        for table in _tables(views, schema, settings.merge_rows_max, keep_deleting):
+        rows_max = piece_rows(((view.file, view.file.columns) for view in views), settings)
+        for table in _tables(views, schema, rows_max, keep_deleting):
             if unique:
                 places.append(table.select([_FILE, _ROW]))
             if signed and DELETE_SIGN not in table.column_names:

@@ -20,8 +20,10 @@ from rtolap.model.predicate import And, Predicate, columns_of
 from rtolap.model.stored_schema import SchemaColumn, StoredSchema
 from rtolap.tablet.columns import DELETE_SIGN, columns_in, file_column, renamed
 from rtolap.tablet.key_ranges import key_ranges
+from rtolap.tablet.piece_rows import piece_rows
 from rtolap.tablet.points import point_hashes
 from rtolap.tablet.reduce import merge
+from rtolap.tablet.settings import TabletSettings
 from rtolap.tablet.sorted_file import SortedFile
 from rtolap.tablet.zones import Blocks
 
@@ -43,7 +45,7 @@ def scan(
     schema: StoredSchema,
     columns: Sequence[str] | None,
     predicate: Predicate | None,
-    rows_max: int,
+    settings: TabletSettings,
 ) -> Iterator[pa.RecordBatch]:
     """The named columns of the rows that are kept, in batches without an order among them.
 
@@ -63,7 +65,7 @@ def scan(
     hashes = point_hashes(before, schema)
     if hashes is not None:
         views = [view for view in views if view.file.may_contain(hashes).any()]
-    tables = _merged(views, schema, wanted, before, rows_max) if merging else _plain(views, wanted, predicate)
+    tables = _merged(views, schema, wanted, before, settings) if merging else _plain(views, wanted, predicate)
     for table in tables:
         kept = table if predicate is None else table.filter(mask(table, predicate))
         if kept.num_rows:
@@ -88,7 +90,7 @@ def _merged(
     schema: StoredSchema,
     wanted: Sequence[SchemaColumn],
     on_keys: Predicate | None,
-    rows_max: int,
+    settings: TabletSettings,
 ) -> Iterator[pa.Table]:
     files = [view.file for view in views]
     candidates = [_row_range(file, file.zones.candidates(on_keys, wanted)) for file in files]
@@ -96,6 +98,7 @@ def _merged(
     highs = np.array([high for _, high in candidates], np.int64)
     readers = [LiveRows(view, wanted, keep_deleting=False) for view in views]
     some = tuple(column for column in schema.columns if column in wanted)
+    rows_max = piece_rows(((file, columns_in(file.columns, wanted)) for file in files), settings)
     for part in key_ranges(files, rows_max, repeats=False):
         starts, stops = np.maximum(part.starts, lows), np.minimum(part.stops, highs)
         pieces = [

@@ -9,7 +9,8 @@ from rtolap.tablet.file_writer import BLOCK_ROWS, Compression
 
 class TabletSettings(msgspec.Struct, frozen=True):
     """Memory: a load holds `memtable_bytes_max` and, while it is flushed, about twice that again. Merging
-    (compaction, reading aggregate tables) holds `merge_rows_max` rows and a block of every file.
+    (compaction, reading aggregate tables) holds `merge_rows_max` rows, or fewer where these are more than
+    `memtable_bytes_max`, and a block of every file.
 
     `compaction_bytes_max` bounds what one run reads; what is larger by itself is left alone. A run begins
     with `compaction_files_min` files of like size, or with one that has `rewrite_deleted_ppm` deleted rows.

@@ -12,6 +12,7 @@ from rtolap.model.predicate import Predicate
 from rtolap.model.stored_schema import StoredSchema
 from rtolap.tablet.records import Rowset
 from rtolap.tablet.scan import View, scan
+from rtolap.tablet.settings import TabletSettings
 
 
 class Snapshot(Closing):
@@ -23,11 +24,11 @@ class Snapshot(Closing):
         schema: StoredSchema,
         rowsets: Sequence[Rowset],
         views: Sequence[View],
-        rows_max: int,
+        settings: TabletSettings,
         unpin: Callable[[], None],
     ) -> None:
         self.version, self.schema, self.rowsets = version, schema, tuple(rowsets)
-        self._views, self._rows_max, self._unpin = tuple(views), rows_max, unpin
+        self._views, self._settings, self._unpin = tuple(views), settings, unpin
         self._open = True
 
     def by_rowset(self) -> Iterator[tuple[Rowset, tuple[View, ...]]]:
@@ -50,7 +51,7 @@ class Snapshot(Closing):
         """
         if not self._open:
             raise Refused(f"version {self.version} is no longer pinned", action="pin it again")
-        return scan(self._views, schema or self.schema, columns, predicate, self._rows_max)
+        return scan(self._views, schema or self.schema, columns, predicate, self._settings)
 
     def close(self) -> None:
         if self._open:

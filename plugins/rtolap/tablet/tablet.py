@@ -175,7 +175,7 @@ class Tablet:
             names = [rowset.id for rowset in seen]
             self._core.files.pin(names)
         unpin = functools.partial(self._core.files.unpin, names)
-        return Snapshot(wanted, state.schema, seen, views, self._core.settings.merge_rows_max, unpin)
+        return Snapshot(wanted, state.schema, seen, views, self._core.settings, unpin)
 
     def read(
         self,
