@@ -16,7 +16,7 @@ from rtolap.ledger.database import Ledger
 from rtolap.storage.heartbeats import Heartbeats
 from rtolap.storage.metrics import node_metrics
 from rtolap.streamload.http_nodes import nodes_router
-from rtolap.streamload.storage_nodes import KNOWN_FOR_S, LEASE_MS, StorageNodes
+from rtolap.streamload.storage_nodes import KNOWN_FOR_S, LATELY_MS, LEASE_MS, StorageNodes
 from rtolap.testing.storage_nodes import InProcessNodes
 from rtolap.testing.storage_rows import SCHEMA, rows, tablet
 from rtolap.wire import storage as wire
@@ -73,6 +73,15 @@ def test_a_name_belongs_to_a_data_folder_until_its_lease_is_over(world: World) -
 def test_a_node_that_nobody_knows_is_unavailable(world: World) -> None:
     with pytest.raises(Unavailable, match="never sent a heartbeat"):
         world.nodes.client("n")
+
+
+def test_a_node_that_is_away_is_remembered_for_a_day(world: World) -> None:
+    world.nodes.heartbeat("n", BEAT)
+    world.clock.advance_ms(LEASE_MS + LATELY_MS - 1)
+    assert world.alive() == ()
+    assert world.ledger.read("read who was heard", world.nodes.lately) == ("n",)
+    world.clock.advance_ms(1)
+    assert world.ledger.read("read who was heard", world.nodes.lately) == ()
 
 
 def test_a_node_past_its_lease_is_not_asked_while_others_are_heard(world: World) -> None:

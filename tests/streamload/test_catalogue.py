@@ -40,9 +40,16 @@ class World:
         self.ledger = Ledger.open(f"sqlite:///{path}", clock=self.clock)
         self.hosts = MemoryTabletHosts(NODES)
         self.living: tuple[str, ...] = NODES
+        self.lately: tuple[str, ...] = ()
         self.mastership = Mastership(Leases(self.ledger), "here", lease_ms=LEASE_MS)
         assert self.mastership.take()
-        self.catalogue = Catalogue(self.ledger, self.mastership, self.hosts, lambda connection: self.living)
+        self.catalogue = Catalogue(
+            self.ledger,
+            self.mastership,
+            self.hosts,
+            lambda connection: self.living,
+            lately=lambda connection: self.lately,
+        )
         self.upkeep = PartitionUpkeep(self.catalogue)
         self.views = ReadViews(self.ledger, lambda connection: {node: f"{node}:1" for node in self.living})
 
@@ -361,6 +368,38 @@ def test_replicas_are_spread_over_nodes() -> None:
     assert min(counts) > 180
     assert place(Partition("d", "t", "p"), 300, NODES[::-1]) == placed
     assert place(Partition("d", "t", "p"), 1, ("n1",)) == {0: ("n1",)}
+
+
+def test_nodes_that_are_away_get_replicas_only_where_too_few_are_up() -> None:
+    part = Partition("d", "t", "p")
+    assert place(part, 300, NODES[:3], away=NODES) == place(part, 300, NODES[:3])
+    placed = place(part, 300, ("n1", "n2"), away=("n2", "n3", "n4"))
+    assert all({"n1", "n2"} < set(nodes) and len(nodes) == 3 for nodes in placed.values())
+    assert {node for nodes in placed.values() for node in nodes} == set(NODES)
+    with pytest.raises(Unavailable):
+        place(part, 1, (), away=NODES)
+
+
+def test_a_partition_that_is_made_while_a_node_is_away_has_all_its_replicas_when_it_is_back(
+    world: World,
+) -> None:
+    world.living = world.lately = NODES[:3]
+    world.catalogue.create_table(by_day(ahead=0))
+    world.living = ("n1", "n2")
+    down(world, "n3")
+    world.clock.advance_ms(DAY_MS)
+    world.upkeep.round()
+    assert world.tablets()["n3"] == {"p20231114"}
+    assert {debt.node for debt in world.debts()} == {"n3"}
+    up(world, "n3")
+    world.upkeep.round()
+    assert world.debts() == ()
+    assert {node: len(parts) for node, parts in world.tablets().items()} == {
+        "n1": 2,
+        "n2": 2,
+        "n3": 2,
+        "n4": 0,
+    }
 
 
 def test_what_was_paid_meanwhile_is_not_told_again(world: World) -> None:

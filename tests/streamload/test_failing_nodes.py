@@ -118,3 +118,15 @@ def test_a_silent_node_is_waited_for_once_a_round(world: ReplicatedTable) -> Non
     heal(world)
     assert world.publisher.catch_up() == 2
     assert world.publisher.tell_aborts() == 2
+
+
+def test_a_node_that_was_away_when_a_table_was_made_catches_up(world: ReplicatedTable) -> None:
+    world.nodes.stop("c")
+    world.living = ("a", "b")
+    world.catalogue.drop_table("shop", "people")
+    world.catalogue.create_table(PEOPLE)
+    world.load(1)
+    world.nodes.start("c")
+    assert world.catalogue.settle() > 0
+    assert world.publisher.catch_up() == 1
+    assert world.ids("c", 1) == [1]

@@ -68,14 +68,15 @@ class DoorOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Storage:
-    """The side of the storage nodes. `names` (those that new tablets may go to) and `addresses` (where those
-    are that live) are read with the given connection."""
+    """The side of the storage nodes. `names` (those that new tablets may go to), `addresses` (where those are
+    that live) and `lately` (those that were heard lately) are read with the given connection."""
 
     participants: Participants
     hosts: TabletHosts
     open_writer: OpenWriter
     names: Callable[[Connection], Collection[str]]
     addresses: Callable[[Connection], Mapping[str, str]]
+    lately: Callable[[Connection], Collection[str]] = lambda connection: ()
 
 
 class Assembly:
@@ -111,7 +112,12 @@ class Assembly:
         )
         upkeep = Upkeep(ledger, mastership, self.manager, publisher, policy)
         self.catalogue = Catalogue(
-            ledger, mastership, storage.hosts, storage.names, replication=options.replication
+            ledger,
+            mastership,
+            storage.hosts,
+            storage.names,
+            lately=storage.lately,
+            replication=options.replication,
         )
         self.visibility = Visibility(self.manager, publisher)
         self.error_files = ErrorFiles(error_folder, here.body_url)

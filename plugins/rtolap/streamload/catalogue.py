@@ -62,7 +62,8 @@ class TableEntry(msgspec.Struct, frozen=True):
 class Catalogue:
     """All calls are thread-safe; those that change something raise NotLeader where somebody else is master.
 
-    `nodes`: the names of the storage nodes that new tablets may go to, read with the given connection.
+    `nodes`: the names of the storage nodes that new tablets may go to; `lately`: those that were heard
+    lately, which get replicas where too few are up. Both are read with the given connection.
     """
 
     def __init__(
@@ -72,12 +73,13 @@ class Catalogue:
         hosts: TabletHosts,
         nodes: Callable[[Connection], Collection[str]],
         *,
+        lately: Callable[[Connection], Collection[str]] = lambda connection: (),
         replication: int = REPLICATION,
     ) -> None:
         self._ledger = ledger
         self._mastership = mastership
         self._telling = Telling(ledger, mastership, hosts)
-        self.partitions = Partitions(ledger, mastership, self._telling, nodes, replication)
+        self.partitions = Partitions(ledger, mastership, self._telling, nodes, lately, replication)
 
     # What is there
 

@@ -29,7 +29,8 @@ Wanted = Callable[[StoredTableRow, int, Sequence[PartitionRange]], Sequence[Part
 class Partitions:
     """All calls are thread-safe, and raise NotLeader where somebody else is master.
 
-    `nodes`: the names of the storage nodes that new tablets may go to, read with the given connection.
+    `nodes`: the names of the storage nodes that new tablets may go to; `lately`: those that were heard
+    lately, living or not. Both are read with the given connection.
     """
 
     def __init__(
@@ -38,12 +39,13 @@ class Partitions:
         mastership: Mastership,
         telling: Telling,
         nodes: Callable[[Connection], Collection[str]],
+        lately: Callable[[Connection], Collection[str]],
         replication: int,
     ) -> None:
         self._ledger = ledger
         self._mastership = mastership
         self._telling = telling
-        self._nodes = nodes
+        self._nodes, self._lately = nodes, lately
         self._replication = replication
 
     def ensure(self, db: str, name: str, instants_ms: Collection[int]) -> int:
@@ -132,8 +134,9 @@ class Partitions:
 
     def place(self, connection: Connection, table: StoredTableRow, parts: Sequence[PartitionRange]) -> None:
         """Within a write of the caller's. Unavailable without a node to place them on."""
-        nodes = self._nodes(connection) if parts else ()
-        add_partitions(connection, table, parts, nodes, self._replication)
+        if parts:
+            nodes, away = self._nodes(connection), self._lately(connection)
+            add_partitions(connection, table, parts, nodes, away, self._replication)
 
     def _make(self, db: str, name: str, wanted: Wanted) -> int:
         def work(connection: Connection) -> tuple[int, int]:

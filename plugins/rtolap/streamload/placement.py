@@ -1,7 +1,8 @@
 """On which nodes the replicas of a partition's buckets go. Pure.
 
 Rendezvous hashing: every node has a weight for a bucket, the heaviest ones keep it. Buckets spread evenly,
-and each of a bucket's replicas is on another node.
+and each of a bucket's replicas is on another node. Replicas do not move: where too few nodes are up, those
+that are away for a while get some as well, and are told of them when they are back.
 """
 
 from __future__ import annotations
@@ -16,9 +17,14 @@ REPLICATION = 3
 
 
 def place(
-    partition: Partition, bucket_count: int, nodes: Collection[str], replication: int = REPLICATION
+    partition: Partition,
+    bucket_count: int,
+    nodes: Collection[str],
+    replication: int = REPLICATION,
+    away: Collection[str] = (),
 ) -> dict[int, tuple[str, ...]]:
-    """bucket -> nodes, fewer than `replication` where there are no more. Raises Unavailable without any."""
+    """bucket -> nodes: those that are up first, then those that are `away`; fewer than `replication` where
+    there are no more. Raises Unavailable without one that is up."""
     if not nodes:
         raise Unavailable(
             f"no storage node can keep partition {partition}",
@@ -27,10 +33,10 @@ def place(
         )
 
     def heaviest(bucket: int) -> tuple[str, ...]:
-        def weight(node: str) -> bytes:
-            return blake2b(f"{partition}/{bucket}@{node}".encode(), digest_size=8).digest()
+        def weight(node: str) -> tuple[bool, bytes]:
+            return node in nodes, blake2b(f"{partition}/{bucket}@{node}".encode(), digest_size=8).digest()
 
-        return tuple(sorted(sorted(nodes, key=weight, reverse=True)[:replication]))
+        return tuple(sorted(sorted({*nodes, *away}, key=weight, reverse=True)[:replication]))
 
     return {bucket: heaviest(bucket) for bucket in range(bucket_count)}
 

@@ -94,7 +94,12 @@ def _storage(ledger: Ledger, nodes: StorageNodes) -> Storage:
         return {node.name: node.address for node in alive}
 
     return Storage(
-        RemoteParticipants(ledger, nodes), RemoteTabletHosts(nodes), open_writer, nodes.alive, addresses
+        RemoteParticipants(ledger, nodes),
+        RemoteTabletHosts(nodes),
+        open_writer,
+        nodes.alive,
+        addresses,
+        nodes.lately,
     )
 
 

@@ -26,6 +26,7 @@ from rtolap.wire.storage import (
 from rtolap.wire.storage_client import RowStream, StorageNode
 
 LEASE_MS = 10_000
+LATELY_MS = 24 * 3_600_000  # who is away for longer may be gone for ever
 KNOWN_FOR_S = 1.0  # how long an address is believed without asking the ledger
 
 
@@ -69,6 +70,11 @@ class StorageNodes:
     def alive(self, connection: Connection) -> tuple[str, ...]:
         """Names, for those that place new tablets."""
         return tuple(node.name for node in rows.alive(connection, self._ledger.now_ms(connection)))
+
+    def lately(self, connection: Connection) -> tuple[str, ...]:
+        """Names of those that live, or did within `LATELY_MS`."""
+        since_ms = self._ledger.now_ms(connection) - LATELY_MS
+        return tuple(node.name for node in rows.alive(connection, since_ms))
 
     def all_nodes(self) -> tuple[StorageNodeInfo, ...]:
         def work(connection: Connection) -> tuple[StorageNodeInfo, ...]:

@@ -25,13 +25,14 @@ def add_partitions(
     table: StoredTableRow,
     parts: Sequence[PartitionRange],
     nodes: Collection[str],
+    away: Collection[str],
     replication: int,
 ) -> None:
-    """Unavailable without a node to place them on."""
+    """Unavailable without a node to place them on. `away`: as `place`."""
     owed: list[TabletDebt] = []
     for part in parts:
         partition = rows.partition(table, part)
-        placed = place(partition, table.definition.buckets.count, nodes, replication)
+        placed = place(partition, table.definition.buckets.count, nodes, replication, away)
         rows.add_partition(connection, table, part, placed)
         owed += [
             TabletDebt(table.table_id, table.db, table.name, part.name, node, "create", buckets)

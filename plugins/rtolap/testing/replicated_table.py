@@ -36,6 +36,7 @@ class ReplicatedTable(Closing):
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.nodes = InProcessNodes(folder, NAMES)
+        self.living: tuple[str, ...] = NAMES
         self.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}")
         self.known = StorageNodes(self.ledger, self.nodes)
         for name in NAMES:
@@ -43,7 +44,12 @@ class ReplicatedTable(Closing):
         mastership = Mastership(Leases(self.ledger), "here", lease_ms=600_000)
         assert mastership.take()
         self.catalogue = Catalogue(
-            self.ledger, mastership, RemoteTabletHosts(self.known), self.known.alive, replication=len(NAMES)
+            self.ledger,
+            mastership,
+            RemoteTabletHosts(self.known),
+            lambda connection: self.living,
+            lately=self.known.lately,
+            replication=len(NAMES),
         )
         self.participants = RemoteParticipants(self.ledger, self.known)
         self.manager = TransactionManager(self.ledger, mastership, self.participants)
