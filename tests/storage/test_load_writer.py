@@ -146,6 +146,8 @@ def test_what_all_nodes_would_refuse_is_said_at_once(nodes: InProcessNodes) -> N
     writer.abort()
     with pytest.raises(DefinitionError, match="knows no partition"):
         LoadWriter(nodes, 8, 1, SCHEMA, REPLICAS).write("p2020", 0, rows(1))
+    with pytest.raises(DefinitionError, match="knows no bucket 9 of partition all"):
+        writer.write("all", 9, rows(1))
 
 
 def test_batches_with_other_columns_in_one_load(nodes: InProcessNodes) -> None:

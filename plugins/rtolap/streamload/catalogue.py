@@ -48,6 +48,16 @@ class TableEntry(msgspec.Struct, frozen=True):
     partitions: tuple[PartitionRange, ...]
     replicas: tuple[Replica, ...]
 
+    def with_partitions_of(self, later: TableEntry) -> TableEntry:
+        """As it was read, columns and all, with the partitions that there are later. Refused where that is
+        another table of the name: rows that were routed for this one do not belong there."""
+        if later.table_id != self.table_id:
+            raise Refused(
+                f"table {self.definition.qualified_name} was made anew while rows for it waited",
+                action="send them again",
+            )
+        return msgspec.structs.replace(self, partitions=later.partitions, replicas=later.replicas)
+
     @property
     def info(self) -> TableInfo:
         return TableInfo(

@@ -47,6 +47,9 @@ _Key = tuple[int, int, tuple[str, ...]]
 
 @dataclass
 class _Group:
+    """`table`: as its rows were read and routed for; all of the group have the same."""
+
+    table: TableEntry
     parts: list[RoutedPart] = field(default_factory=list)
     bytes: int = 0
     done: Future[LoadAnswer] = field(default_factory=Future)  # of the transaction, without rows and times
@@ -99,7 +102,7 @@ class GroupCommit:
             group = self._open.get(key)
             first = group is None
             if group is None:
-                group = self._open[key] = _Group()
+                group = self._open[key] = _Group(table)
             group.parts += parts
             group.bytes += sum(part.rows.nbytes for part in parts)
             if group.bytes >= GROUP_BYTES_MAX:
@@ -111,18 +114,18 @@ class GroupCommit:
                 del self._open[key]  # whoever comes now begins the next one
         if first:
             try:
-                group.done.set_result(self._carry_out(request, group.parts))
+                group.done.set_result(self._carry_out(request, group))
             except BaseException as error:
                 group.done.set_exception(error)
                 raise
         return group.done.result()
 
-    def _carry_out(self, request: LoadRequest, parts: list[RoutedPart]) -> LoadAnswer:
+    def _carry_out(self, request: LoadRequest, group: _Group) -> LoadAnswer:
         label = f"group_commit_{uuid.uuid4().hex}"
         progress = Progress(label)
         own = msgspec.structs.replace(request, label=label)
         try:
-            table = self._tables.catalogue.table(request.db, request.table)
+            table = group.table.with_partitions_of(self._tables.catalogue.table(request.db, request.table))
             transaction = self._committing.begin(own)
         except RtolapError as error:
             return progress.answer("Fail", messages.on_the_wire(str(error)))
@@ -130,7 +133,7 @@ class GroupCommit:
         writer: Writer | None = None
         try:
             writer = self._tables.open_writer(transaction.txn_id, table, False)
-            for (partition, bucket), rows in _by_tablet(parts).items():
+            for (partition, bucket), rows in _by_tablet(group.parts).items():
                 writer.write(partition, bucket, rows)
             written = writer.finish()
         except RtolapError as error:

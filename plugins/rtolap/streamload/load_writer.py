@@ -64,6 +64,7 @@ class LoadWriter:
         self._head = PutHead(txn_id, schema, partial)
         self._replicas: dict[Partition, list[Replica]] = defaultdict(list)
         self._names: dict[str, Partition] = {}
+        self._tablets: set[Tablet] = set()
         self._columns: pa.Schema | None = None
         self._waiting: dict[Tablet, list[pa.RecordBatch]] = defaultdict(list)
         self._waiting_bytes: dict[Tablet, int] = defaultdict(int)
@@ -77,18 +78,21 @@ class LoadWriter:
         for replica in fresh:
             self._replicas[replica.tablet.partition].append(replica)
             self._names[replica.tablet.partition.name] = replica.tablet.partition
+            self._tablets.add(replica.tablet)
 
     def write(self, partition: str, bucket: int, batch: pa.RecordBatch) -> None:
         """Rows by the names of the schema. Blocks while nodes take nothing.
 
         Refused: no majority is left of a tablet, or a node refuses the rows as all would. DefinitionError:
-        an unknown partition, or other columns than before.
+        an unknown partition or bucket, or other columns than before.
         """
         if partition not in self._names:
             raise DefinitionError(f"the load knows no partition {partition}")
         if not batch.num_rows:
             return
         tablet = Tablet(self._names[partition], bucket)
+        if tablet not in self._tablets:
+            raise DefinitionError(f"the load knows no bucket {bucket} of partition {partition}")
         plain = self._plain(batch)
         self._waiting[tablet].append(plain)
         self._waiting_bytes[tablet] += plain.nbytes
