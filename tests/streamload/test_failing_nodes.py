@@ -130,3 +130,23 @@ def test_a_node_that_was_away_when_a_table_was_made_catches_up(world: Replicated
     assert world.catalogue.settle() > 0
     assert world.publisher.catch_up() == 1
     assert world.ids("c", 1) == [1]
+
+
+def test_an_abort_is_told_once_to_each_node_that_answers(world: ReplicatedTable) -> None:
+    aborted, _ = world.begin(9)
+    world.manager.abort("shop", aborted.txn_id, "asked to")
+    fail(world, "a", Unavailable("it is away"))
+    told: list[str] = []
+    abort = world.participants.abort
+
+    def noted(node: str, txn_id: int) -> None:
+        abort(node, txn_id)
+        told.append(node)
+
+    world.participants.abort = noted  # type: ignore[method-assign]
+    for _ in range(3):
+        assert world.publisher.tell_aborts() == 0
+    assert told == ["b", "c"]
+    heal(world)
+    assert world.publisher.tell_aborts() == 1
+    assert told == ["b", "c", "a"]

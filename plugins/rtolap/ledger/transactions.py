@@ -107,7 +107,9 @@ def overdue(connection: sa.Connection, now_ms: int) -> tuple[Transaction, ...]:
 
 
 def owing_abort(connection: sa.Connection) -> tuple[Transaction, ...]:
-    return _many(connection, sa.select(*_KEPT).where(_t.c.owes_abort == 1).limit(_AT_ONCE))
+    """The latest first: older ones may wait for a node that is away for long."""
+    owing = sa.select(*_KEPT).where(_t.c.owes_abort == 1)
+    return _many(connection, owing.order_by(_t.c.txn_id.desc()).limit(_AT_ONCE))
 
 
 def abort_is_told(connection: sa.Connection, txn_id: int) -> None:

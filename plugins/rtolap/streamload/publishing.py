@@ -49,6 +49,7 @@ class Publisher:
         self._mastership = mastership
         self._participants = participants
         self._for_each = for_each
+        self._told: dict[int, set[str]] = {}  # aborts that are owed: nodes that need not be told again
 
     def publish_committed(self) -> tuple[int, ...]:
         """Make visible what can be: the ids of the transactions. Some may have to wait for nodes; one that
@@ -87,11 +88,10 @@ class Publisher:
 
     def tell_aborts(self) -> int:
         """Have nodes drop what was aborted; the number of transactions of which all have answered."""
-        told, asking = 0, Asking()
-        for transaction in self._ledger.read("read whose abort is to be told", rows.owing_abort):
-            if self._tell_abort(transaction, asking):
-                told += 1
-        return told
+        owed = self._ledger.read("read whose abort is to be told", rows.owing_abort)
+        self._told = {each.txn_id: self._told.get(each.txn_id, set()) for each in owed}
+        asking = Asking()
+        return sum(self._tell_abort(transaction, asking) for transaction in owed)
 
     def _published(self, transaction: Transaction, asking: Asking) -> bool:
         try:
@@ -212,9 +212,13 @@ class Publisher:
             self._participants.abort(node, transaction.txn_id)
             return True
 
-        # all of them, whoever does not answer: rows that nobody needs take room
-        told = [asking.ask(node, "abort", functools.partial(tell, node)) for node in nodes]
-        if not all(told):
+        # All of them, whoever does not answer, because rows that nobody needs take room; but each only once,
+        # because one node may be away for long.
+        told = self._told[transaction.txn_id]
+        for node in nodes:
+            if node not in told and asking.ask(node, "abort", functools.partial(tell, node)):
+                told.add(node)
+        if not told.issuperset(nodes):
             return False  # owed, and told again with the next round
 
         def work(connection: Connection) -> None:
