@@ -115,7 +115,9 @@ def open_file(chunks: Iterator[bytes], layout: Format, settings: BodySettings) -
         source = pa.PythonFile(spool, mode="r")
         with _damaged():
             if layout == "parquet":
-                parquet = pa.parquet.ParquetFile(source, pre_buffer=False, buffer_size=1 << 20)
+                parquet = pa.parquet.ParquetFile(
+                    source, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
+                )
                 body = FileBody(parquet.schema_arrow, partial(_parquet, parquet), lambda: size, settings)
             else:
                 orc = pa.orc.ORCFile(source)
