@@ -30,7 +30,7 @@ from rtolap.testing.seeds import replay
 from rtolap.testing.stepped_receiver import assert_apart
 from rtolap.testing.visitors import engine_estimates, plain_estimates, with_visitors
 
-STEPS = 900
+STEPS = 400
 DRAIN_ROUNDS_MAX = 400
 # NotFound: of a build whose segment was purged and cleaned up meanwhile.
 PASSING = (CommitConflict, CommitUnknown, NotFound, Refused, Unavailable)
