@@ -15,6 +15,7 @@ import pytest
 from rtolap.agent.commands import Commands
 from rtolap.agent.records import StateFile
 from rtolap.agent.supervisor import Supervisor
+from rtolap.base.clock import Clock, ManualClock
 from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.testing.agent_harness import shell
 from rtolap.wire.agent import ProcessSpec, ProcessStatus, RestartPolicy
@@ -26,17 +27,21 @@ def spec(generation: int, script: str, **more: Any) -> ProcessSpec:
     return ProcessSpec(**{"generation": generation, "argv": ("sh", script), "stop_grace_s": 5.0, **more})
 
 
-def supervisor(folder: Path) -> Supervisor:
-    return Supervisor(folder, Commands(folder, {"sh": shell}))
+def supervisor(folder: Path, clock: Clock | None = None) -> Supervisor:
+    return Supervisor(folder, Commands(folder, {"sh": shell}), clock)
 
 
 def run(
-    folder: Path, scenario: Callable[[Supervisor], Coroutine[Any, Any, None]], *, stop: bool = True
+    folder: Path,
+    scenario: Callable[[Supervisor], Coroutine[Any, Any, None]],
+    *,
+    stop: bool = True,
+    clock: Clock | None = None,
 ) -> None:
     """One life of an agent; with `stop` false its processes outlive it."""
 
     async def life() -> None:
-        agent = supervisor(folder)
+        agent = supervisor(folder, clock)
         loop = asyncio.create_task(agent.run())
         try:
             await scenario(agent)
@@ -138,18 +143,19 @@ def test_stop_kills_the_whole_session_of_a_deaf_process(tmp_path: Path) -> None:
 
 
 def test_an_expired_lease_stops_the_process_and_a_renewed_one_does_not(tmp_path: Path) -> None:
-    async def scenario(agent: Supervisor) -> None:
-        await agent.ensure("kept", spec(1, "sleep 60", lease_s=1.5))
-        await agent.ensure("left", spec(1, "sleep 60", lease_s=1.0))
-        deadline_s = time.monotonic() + DEADLINE_S
-        while agent.get("left").state != "STOPPED":
-            assert time.monotonic() < deadline_s
-            await agent.renew("kept", 1)
-            await asyncio.sleep(0.1)
-        assert "lease" in agent.get("left").reason
-        assert agent.get("kept").state == "RUNNING"
+    clock = ManualClock()
 
-    run(tmp_path, scenario)
+    async def scenario(agent: Supervisor) -> None:
+        await agent.ensure("kept", spec(1, "sleep 60", lease_s=10))
+        await agent.ensure("left", spec(1, "sleep 60", lease_s=10))
+        await asyncio.sleep(0)  # as the regular look begins, it renews all leases once
+        clock.advance_ms(6_000)
+        await agent.renew("kept", 1)
+        clock.advance_ms(6_000)
+        assert "lease" in (await until(agent, "left", "STOPPED")).reason
+        assert (agent.get("kept").state, agent.get("kept").lease_left_s) == ("RUNNING", 4.0)
+
+    run(tmp_path, scenario, clock=clock)
 
 
 def test_a_crash_is_restarted_and_after_too_many_it_has_failed_with_its_last_lines(tmp_path: Path) -> None:

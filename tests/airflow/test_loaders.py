@@ -31,8 +31,8 @@ from rtolap.cli import main
 from rtolap.loader.http import make_app
 from rtolap.stack.ports import free_port
 from rtolap.testing.agent_harness import RunningAgent
-from rtolap.wire.agent import ProcessSpec, RestartPolicy
-from rtolap.wire.agent_client import AgentClient
+from rtolap.wire.agent import ProcessSpec, ProcessStatus, RestartPolicy
+from rtolap.wire.agent_client import AgentClient, AsyncAgentClient
 from rtolap.wire.loader import LoaderStatus
 from rtolap.wire.watermark import ApplicationWatermarks, Explanation
 
@@ -63,12 +63,13 @@ def status(
 
 
 class Loader:
-    """A loader's own door, over a status that the test sets."""
+    """A loader's own door, over a status that the test sets. `looks`: when it was asked for it."""
 
     def __init__(self, token: str) -> None:
         self.now = status({0: 5, 1: 5}, {0: 5, 1: 9})
+        self.looks: list[float] = []
         self.port = free_port()
-        app = make_app(NAME, token, Metrics("loader"), lambda: self.now, lambda wanted: None)
+        app = make_app(NAME, token, Metrics("loader"), self._look, lambda wanted: None)
         self._server = uvicorn.Server(uvicorn.Config(app, port=self.port, log_level="warning"))
         self._thread = threading.Thread(target=self._server.run, daemon=True)
 
@@ -83,6 +84,19 @@ class Loader:
     def __exit__(self, *_: object) -> None:
         self._server.should_exit = True
         self._thread.join(15)
+
+    def _look(self) -> LoaderStatus:
+        self.looks.append(time.time())
+        return self.now
+
+
+async def waits_on(waiting: asyncio.Future[Any], looks: list[Any]) -> None:
+    """Until it has looked twice from now on: one look at least was answered, and has not ended the wait."""
+    wanted, deadline_s = len(looks) + 2, time.monotonic() + 15
+    while len(looks) < wanted:
+        assert not waiting.done()
+        assert time.monotonic() < deadline_s, "nothing looks"
+        await asyncio.sleep(0.01)
 
 
 @pytest.fixture
@@ -180,7 +194,9 @@ def test_a_final_exit_code_ends_the_task_for_airflows_retries(
         assert client.get(f"ends{code}").restarts == 0
 
 
-def test_a_task_waits_with_a_loader_that_was_stopped_until_it_is_replaced(agent: RunningAgent) -> None:
+def test_a_task_waits_with_a_loader_that_was_stopped_until_it_is_replaced(
+    agent: RunningAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     key = "loader.stopped"
     spec = ProcessSpec(generation=1, argv=("sh", "exit 0"), restart=RestartPolicy(final_codes=(0,)))
     trigger = ProcessTrigger(
@@ -193,13 +209,22 @@ def test_a_task_waits_with_a_loader_that_was_stopped_until_it_is_replaced(agent:
         waits_when_done=True,
     )
 
+    renew = AsyncAgentClient.renew
+    looks: list[ProcessStatus] = []
+
+    async def counted(client: AsyncAgentClient, key: str, generation: int) -> ProcessStatus:
+        looks.append(await renew(client, key, generation))
+        return looks[-1]
+
+    monkeypatch.setattr(AsyncAgentClient, "renew", counted)
+
     async def fire(client: AgentClient) -> Any:
         first = asyncio.ensure_future(anext(aiter(trigger.run())))
         deadline_s = time.monotonic() + 15
         while (await asyncio.to_thread(client.get, key)).state != "SUCCEEDED":
             assert time.monotonic() < deadline_s
-        await asyncio.sleep(0.5)
-        assert not first.done()
+        await waits_on(first, looks)
+        assert looks[-1].state == "SUCCEEDED"
         await asyncio.to_thread(client.ensure, key, msgspec.structs.replace(spec, generation=2))
         return await asyncio.wait_for(first, 15)
 
@@ -238,8 +263,7 @@ def test_a_sensor_for_offsets_looks_at_once_and_waits_in_the_triggerer(loader: L
     async def fire() -> Any:
         events = aiter(trigger.run())
         first = asyncio.ensure_future(anext(events))
-        await asyncio.sleep(0.3)
-        assert not first.done()
+        await waits_on(first, loader.looks)
         loader.now = status({0: 5, 1: 7}, {0: 5, 1: 9})
         return await asyncio.wait_for(first, 15)
 
@@ -268,13 +292,12 @@ def test_a_sensor_for_an_instant_waits_for_what_was_in_the_topic_then(loader: Lo
         events = aiter(trigger.run())
         first = asyncio.ensure_future(anext(events))
         loader.now = status({0: 8, 1: 9}, {0: 9, 1: 9})
-        await asyncio.sleep(1.0)
-        assert not first.done()
+        await waits_on(first, loader.looks)
         loader.now = status({0: 9, 1: 9}, {0: 50, 1: 50})
         return await asyncio.wait_for(first, 15)
 
     assert asyncio.run(fire()).payload == {"loaded": {"0": 9, "1": 9}}
-    assert time.time() * 1000 >= until_ms
+    assert loader.looks[0] * 1000 >= until_ms - 50, "the clocks of a sleep and of the day are two"
 
 
 def test_a_wait_in_vain_says_how_far_the_loader_is(loader: Loader) -> None:
@@ -383,8 +406,7 @@ def test_the_watcher_announces_partitions_of_the_loaders_that_run(
     async def fire() -> Any:
         events = aiter(trigger.run())
         first = asyncio.ensure_future(anext(events))
-        await asyncio.sleep(0.5)
-        assert not first.done(), "partition 1 of the topic is loaded up to 5 of 9"
+        await waits_on(first, loader.looks)  # partition 1 of the topic is loaded up to 5 of 9
         loader.now = status({0: 5, 1: 9}, {0: 5, 1: 9})
         return await asyncio.wait_for(first, 15)
 

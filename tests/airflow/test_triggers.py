@@ -27,9 +27,11 @@ from rtolap.airflow.triggers.process import ProcessTrigger
 from rtolap.airflow.triggers.queue import QueueTrigger
 from rtolap.airflow.triggers.watermark import WatermarkTrigger
 from rtolap.airflow.triggers.window import WindowTrigger
+from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Unavailable
-from rtolap.testing.agent_harness import RunningAgent
+from rtolap.testing.agent_harness import RunningAgent, running_agent
 from rtolap.wire.agent import ProcessSpec
+from rtolap.wire.agent_client import AgentClient
 from rtolap.wire.coordinator import Queue, QueueEntry
 from rtolap.wire.watermark import ApplicationWatermarks, Explanation
 
@@ -99,11 +101,24 @@ def test_the_end_of_a_process_fires(agent: RunningAgent) -> None:
     assert (event["state"], event["generation"]) == ("SUCCEEDED", 1)
 
 
-def test_waiting_keeps_the_lease_alive(agent: RunningAgent) -> None:
-    with agent.client() as client:
-        client.ensure("t2", ProcessSpec(generation=1, argv=("sh", "sleep 60"), lease_s=1.0))
-        with pytest.raises(TimeoutError):
-            asyncio.run(first_event(trigger_for("t2"), timeout_s=2.5))
+def test_waiting_keeps_the_lease_alive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock()
+
+    async def wait(client: AgentClient) -> None:
+        waiting = asyncio.create_task(first_event(trigger_for("t2"), timeout_s=60))
+        deadline_s = time.monotonic() + 30
+        for _ in range(3):
+            clock.advance_ms(6_000)
+            while (await asyncio.to_thread(client.get, "t2")).lease_left_s < 10:
+                assert not waiting.done()
+                assert time.monotonic() < deadline_s, "nobody renews it"
+        waiting.cancel()
+
+    with running_agent(tmp_path, clock=clock) as agent, agent.client() as client:
+        value = {"conn_type": "rtolap", "password": agent.token, "extra": {"agent_url": agent.url}}
+        monkeypatch.setenv("AIRFLOW_CONN_RTOLAP_DEFAULT", json.dumps(value))
+        client.ensure("t2", ProcessSpec(generation=1, argv=("sh", "sleep 60"), lease_s=10))
+        asyncio.run(wait(client))
         assert client.get("t2").state == "RUNNING"
 
 

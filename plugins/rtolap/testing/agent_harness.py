@@ -15,6 +15,7 @@ import uvicorn
 from rtolap.agent.commands import Commands, Resolver
 from rtolap.agent.service import create_app
 from rtolap.agent.supervisor import Supervisor
+from rtolap.base.clock import Clock
 from rtolap.wire.agent_client import AgentClient
 
 START_DEADLINE_S = 15.0
@@ -42,10 +43,11 @@ def running_agent(
     token: str = "test-token",
     jobs_dir: Path | None = None,
     extra: Mapping[str, Resolver] | None = None,
+    clock: Clock | None = None,
 ) -> Iterator[RunningAgent]:
     """Serve until the block ends; then stop every process that was started."""
     commands = Commands(jobs_dir or folder, {"sh": shell, **(extra or {})})
-    supervisor = Supervisor(folder, commands)
+    supervisor = Supervisor(folder, commands, clock)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     server: uvicorn.Server
