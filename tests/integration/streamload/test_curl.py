@@ -6,9 +6,11 @@ import bz2
 import gzip
 import io
 import json
+import struct
 import subprocess
 import time
 import uuid
+import zlib
 from collections.abc import Iterator
 from datetime import datetime
 from decimal import Decimal
@@ -19,6 +21,8 @@ import pyarrow as pa
 import pyarrow.orc
 import pyarrow.parquet
 import pytest
+from rtolap.model.stored_table import RangePartitions, StoredColumn, StoredTable
+from rtolap.testing.services import wait_for
 from rtolap.testing.stream_load_cluster import PASSWORD, USER, StreamLoadCluster
 from rtolap.wire.stored_tables import TableName
 from rtolap.wire.stream_load import LoadState, SendOptions
@@ -66,6 +70,21 @@ def load(
     return dict(json.loads(answer))
 
 
+def columns() -> tuple[StoredColumn, ...]:
+    return (
+        StoredColumn("id", "int", nullable=False),
+        StoredColumn("host", "string"),
+        StoredColumn("amount", "decimal(10,2)"),
+        StoredColumn("at", "timestamp"),
+    )
+
+
+def created(cluster: StreamLoadCluster, unique_name: str, **definition: Any) -> TableName:
+    name = f"t_{unique_name[-8:]}"
+    cluster.tables.create(StoredTable(database="web", name=name, keys=("id",), **definition))
+    return TableName("web", name)
+
+
 def second_phase(cluster: StreamLoadCluster, table: TableName, **headers: str) -> dict[str, str]:
     words = [word for name, value in headers.items() for word in ("-H", f"{name}: {value}")]
     url = f"{cluster.urls[0]}/api/{table.db}/_stream_load_2pc"
@@ -108,9 +127,9 @@ ARROW = pa.table(
 )
 
 
-def _parquet() -> bytes:
+def _parquet(rows: pa.Table = ARROW) -> bytes:
     sink = io.BytesIO()
-    pa.parquet.write_table(ARROW, sink)
+    pa.parquet.write_table(rows, sink)
     return sink.getvalue()
 
 
@@ -127,6 +146,19 @@ def _arrow() -> bytes:
     return sink.getvalue()
 
 
+def _packed(codec: str, body: bytes = CSV) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, codec) as stream:
+        stream.write(body)
+    return bytes(sink.getvalue())
+
+
+def _snappy() -> bytes:
+    """Framed; checksums are not looked at."""
+    block = bytes(4) + pa.Codec("snappy").compress(CSV, asbytes=True)
+    return b"\xff\x06\0\0sNaPpY\0" + struct.pack("<I", len(block))[:3] + block
+
+
 def _json_lines() -> bytes:
     return b"".join(json.dumps(row, default=str).encode() + b"\n" for row in ROWS)
 
@@ -138,16 +170,28 @@ def _json_list() -> bytes:
 BODIES: dict[str, tuple[bytes, dict[str, str]]] = {
     "gz": (gzip.compress(CSV), {"compress_type": "gz"}),
     "bz2": (bz2.compress(CSV), {"compress_type": "bz2"}),
+    "lz4": (_packed("lz4"), {"compress_type": "lz4"}),
+    "zstd": (_packed("zstd"), {"compress_type": "zstd"}),
+    "deflate": (zlib.compress(CSV), {"compress_type": "deflate"}),
+    "snappy": (_snappy(), {"compress_type": "snappy"}),
     "names": (b"id,host,amount,at\n" + CSV, {"format": "csv_with_names"}),
     "types": (b"id,host,amount,at\nINT,STRING,X,Y\n" + CSV, {"format": "csv_with_names_and_types"}),
     "skip": (b"a comment\n" + CSV, {"skip_lines": "1"}),
     "hidden": (CSV.replace(b",", b"\x01"), {"column_separator": "\\x01"}),
     "wide": (CSV.replace(b",", b"||"), {"column_separator": "||"}),
     "enclosed": (CSV.replace(b",a,", b',"a",'), {"enclose": '"', "escape": "\\"}),
+    "lines by a word": (CSV.replace(b"\n", b"<end>"), {"line_delimiter": "<end>"}),
+    "trimmed": (CSV.replace(b",a,", b',"a",'), {"trim_double_quotes": "true"}),
+    "empty is null": (CSV.replace(b"\\N", b""), {"empty_field_as_null": "true"}),
     "lines": (_json_lines(), {"format": "json", "read_json_by_line": "true"}),
     "list": (
         _json_list(),
-        {"format": "json", "strip_outer_array": "true", "json_root": "$.data.rows"},
+        {
+            "format": "json",
+            "strip_outer_array": "true",
+            "json_root": "$.data.rows",
+            "fuzzy_parse": "true",
+        },
     ),
     "paths": (
         _json_lines(),
@@ -219,6 +263,98 @@ def test_partial_columns_keep_the_others(cluster: StreamLoadCluster, unique_tabl
     assert "partial rows lack key columns" in answer["Message"]
 
 
+def test_the_mode_of_unique_keys_says_the_same(cluster: StreamLoadCluster, unique_table: TableName) -> None:
+    assert load(cluster, unique_table, CSV)["Status"] == "Success"
+    mode = {"columns": "id,amount", "unique_key_update_mode": "UPDATE_FIXED_COLUMNS"}
+    assert load(cluster, unique_table, b"2,9.75\n", **mode)["Status"] == "Success"
+    assert cluster.rows(unique_table) == [ROWS[0], ROWS[1] | {"amount": Decimal("9.75")}, ROWS[2]]
+
+
+def test_a_hidden_column_deletes(cluster: StreamLoadCluster, unique_table: TableName) -> None:
+    assert load(cluster, unique_table, CSV)["Status"] == "Success"
+    sign = "__DORIS_DELETE_SIGN__"
+    hidden = {"columns": f"id,host,{sign}", "hidden_columns": sign}
+    assert load(cluster, unique_table, b"1,new,0\n2,b,1\n", **hidden)["Status"] == "Success"
+    assert [(row["id"], row["host"]) for row in cluster.rows(unique_table)] == [(1, "new"), (3, None)]
+
+
+def test_a_sequence_from_another_field_decides_between_rows(
+    cluster: StreamLoadCluster, unique_name: str
+) -> None:
+    name = created(cluster, unique_name, model="unique", columns=columns(), sequence_column="at")
+    later, earlier = b"1,new,2026-11-21 12:00:00\n", b"1,old,2026-11-20 12:00:00\n2,b,2026-11-20 12:00:00\n"
+    for body in (later, earlier):
+        given = {"columns": "id,host,changed", "function_column__sequence_col": "changed"}
+        assert load(cluster, name, body, **given)["Status"] == "Success"
+    assert [(row["id"], row["host"]) for row in cluster.rows(name)] == [(1, "new"), (2, "b")]
+
+
+def test_a_negative_load_takes_sums_back(cluster: StreamLoadCluster, unique_name: str) -> None:
+    sums = (StoredColumn("id", "int", nullable=False), StoredColumn("n", "bigint", aggregate="SUM"))
+    name = created(cluster, unique_name, model="aggregate", columns=sums)
+    assert load(cluster, name, b"1,5\n2,7\n")["Status"] == "Success"
+    assert load(cluster, name, b"1,5\n2,3\n", negative="true")["Status"] == "Success"
+    assert cluster.rows(name) == [{"id": 1, "n": 0}, {"id": 2, "n": 4}]
+
+
+def test_only_the_named_partitions_take_rows(cluster: StreamLoadCluster, unique_name: str) -> None:
+    days = RangePartitions("at", "day", ahead=0)
+    at = StoredColumn("at", "timestamp", nullable=False)
+    name = created(cluster, unique_name, columns=(*columns()[:3], at), partitions=days)
+    assert (
+        load(cluster, name, b"1,a,1,2026-11-21 12:00:00\n2,b,1,2026-11-20 12:00:00\n")["Status"] == "Success"
+    )
+    both = b"3,a,1,2026-11-21 13:00:00\n4,b,1,2026-11-20 13:00:00\n"
+    assert load(cluster, name, both, partitions="p20261121")["Status"] == "Fail"
+    answer = load(cluster, name, both, partitions="p20261121", max_filter_ratio="0.5")
+    assert (answer["Status"], answer["NumberLoadedRows"], answer["NumberFilteredRows"]) == ("Success", 1, 1)
+    assert [row["id"] for row in cluster.rows(name)] == [1, 2, 3]
+    assert curl(answer["ErrorURL"])[0] == 200
+
+
+def test_instants_with_a_zone_are_shown_in_the_one_that_is_named(
+    cluster: StreamLoadCluster, table: TableName
+) -> None:
+    body = b"1,a,1,2026-11-21 12:00:00Z\n"
+    assert load(cluster, table, body, timezone="Asia/Shanghai")["Status"] == "Success"
+    assert [row["at"] for row in cluster.rows(table)] == [datetime(2026, 11, 21, 20, 0)]
+
+
+@pytest.mark.parametrize(("as_written", "host"), [("true", "12.50"), ("false", "12.5")])
+def test_numbers_become_text_as_they_are_written(
+    cluster: StreamLoadCluster, table: TableName, as_written: str, host: str
+) -> None:
+    answer = load(cluster, table, b'{"id": 1, "host": 12.50}\n', **LINES, num_as_string=as_written)
+    assert answer["Status"] == "Success", answer
+    assert [row["host"] for row in cluster.rows(table)] == [host]
+
+
+def test_small_loads_may_share_a_transaction_and_comments_come_back(
+    cluster: StreamLoadCluster, table: TableName
+) -> None:
+    answer = load(cluster, table, CSV, chunked=False, group_commit="sync_mode", comment="by hand")
+    assert (answer["Status"], answer["Comment"]) == ("Success", "by hand"), answer
+    assert answer["Label"].startswith("group_commit_")
+    assert cluster.rows(table) == ROWS
+
+
+def test_a_kept_label_is_taken_again_when_it_was_acknowledged(
+    cluster: StreamLoadCluster, table: TableName
+) -> None:
+    kept = {"label": uuid.uuid4().hex, "keep_label": "until_acknowledged"}
+    assert load(cluster, table, CSV, **kept)["Status"] == "Success"
+    assert load(cluster, table, CSV, **kept)["Status"] == "Label Already Exists"
+    status, answer = curl(
+        *("-u", f"{USER}:{PASSWORD}", "-X", "PUT", "--data-binary", json.dumps({"labels": [kept["label"]]})),
+        f"{cluster.urls[0]}/api/{table.db}/_acknowledge_labels",
+    )
+    assert (status, json.loads(answer)["status"]) == (200, "Success")
+    with StreamLoadClient(cluster.urls, USER, PASSWORD) as client:
+        wait_for("the label is gone", lambda: client.state(table.db, kept["label"]) is LoadState.UNKNOWN, 30)
+    assert load(cluster, table, CSV, **kept)["Status"] == "Success"
+    assert len(cluster.rows(table)) == 2 * len(ROWS)
+
+
 def test_two_phases(cluster: StreamLoadCluster, table: TableName) -> None:
     label = uuid.uuid4().hex
     answer = load(cluster, table, CSV, label=label, two_phase_commit="true")
@@ -259,32 +395,43 @@ def test_a_request_that_is_repeated_while_the_first_is_under_way_is_told_so(
     assert cluster.rows(table) == ROWS
 
 
-BAD: dict[str, tuple[bytes, dict[str, str], str]] = {
-    "column count": (b"1,a\n", {}, "too many filtered rows"),
-    "no number": (b"one,a,1,\\N\n", {}, "too many filtered rows"),
-    "overflow": (b"99999999999,a,1,\\N\n", {}, "too many filtered rows"),
-    "bad date": (b"1,a,1,2026-13-45 00:00:00\n", {"strict_mode": "true"}, "too many filtered rows"),
-    "json": (b'{"id": 1\n', {"format": "json", "read_json_by_line": "true"}, ""),
-    "unknown column": (b"1\n", {"columns": "id, nowhere = id + 1"}, "nowhere"),
-    "no gzip": (CSV, {"compress_type": "gz"}, ""),
-    "cut gzip": (gzip.compress(CSV * 1000)[:-20], {"compress_type": "gz"}, ""),
-    "no parquet": (CSV, {"format": "parquet"}, ""),
-    "other parquet": (_orc(), {"format": "parquet"}, ""),
-    "unknown format": (CSV, {"format": "xml"}, "header format"),
-    "long line": (b"1," + b"x" * (70 << 20) + b",1,\\N\n", {}, "record"),
-    "bomb": (gzip.compress(b"0" * (200 << 20)), {"compress_type": "gz"}, ""),
+FILTERED = "too many filtered rows"
+NO_PARQUET = "the body is not what its format says"
+GZ, LINES = {"compress_type": "gz"}, {"format": "json", "read_json_by_line": "true"}
+
+# Kind → body, headers, what the message says, whether there is a file of refused rows.
+BAD: dict[str, tuple[bytes, dict[str, str], str, bool]] = {
+    "column count": (b"1,a\n", {}, FILTERED, True),
+    "no number": (b"one,a,1,\\N\n", {}, FILTERED, True),
+    "overflow": (b"99999999999,a,1,\\N\n", {}, FILTERED, True),
+    "bad date": (b"1,a,1,2026-13-45 00:00:00\n", {"strict_mode": "true"}, FILTERED, True),
+    "json": (b'{"id": 1\n', LINES, FILTERED, True),
+    "unknown column": (b"1\n", {"columns": "id, nowhere = id + 1"}, "nowhere", False),
+    "no gzip": (CSV, GZ, "the body is no gz data, or is cut short", False),
+    "cut gzip": (gzip.compress(CSV * 1000)[:-20], GZ, "the body is no gz data, or is cut short", False),
+    "no parquet": (CSV, {"format": "parquet"}, NO_PARQUET, False),
+    "orc as parquet": (_orc(), {"format": "parquet"}, NO_PARQUET, False),
+    "other parquet": (
+        _parquet(ARROW.drop_columns(["id"])),
+        {"format": "parquet"},
+        "column id has no default value and may not be null",
+        False,
+    ),
+    "unknown format": (CSV, {"format": "xml"}, "header format", False),
+    "long line": (b"1," + b"x" * (70 << 20) + b",1,\\N\n", {}, "a record is too long", False),
+    "bomb": (_packed("zstd", CSV * 15_000) * 100, {"compress_type": "zstd"}, "unpacks to too much", False),
 }
 
 
 @pytest.mark.parametrize("kind", BAD)
 def test_bad_bodies_fail_and_leave_nothing(cluster: StreamLoadCluster, table: TableName, kind: str) -> None:
-    body, headers, says = BAD[kind]
+    body, headers, says, has_error_file = BAD[kind]
     label = uuid.uuid4().hex
     answer = load(cluster, table, body, label=label, **headers)
     assert answer["Status"] == "Fail", answer
     assert says in answer["Message"]
-    assert answer["Message"] != "OK"
-    if answer["NumberFilteredRows"]:
+    assert (bool(answer.get("ErrorURL")), answer["NumberFilteredRows"] > 0) == (has_error_file,) * 2, answer
+    if has_error_file:
         status, log = curl(answer["ErrorURL"])
         assert (status, log.startswith(b"Reason: ")) == (200, True)
     assert cluster.rows(table) == []
