@@ -54,7 +54,7 @@ class QueryRequest(BaseModel):
 
 
 def make_app(service: QueryService, users: Users, token: str) -> FastAPI:
-    app = FastAPI(title="rtolap query", version="1")
+    app = FastAPI(title="rtolap query", version="1", docs_url=None, redoc_url=None, openapi_url=None)
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="http-query")
 
     @app.exception_handler(RtolapError)
