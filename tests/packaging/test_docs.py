@@ -1,0 +1,132 @@
+"""What the pages name is there: tests, files, modules that are run, commands and their options."""
+
+from __future__ import annotations
+
+import ast
+import fnmatch
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rtolap.cli.main import MOUNTS, load
+
+ROOT = Path(__file__).resolve().parents[2]
+TESTS, TESTING = ROOT / "tests", ROOT / "docs" / "testing.md"
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+_SPAN = re.compile(r"`([^`]+)`")
+_OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+
+
+def spans(page: Path) -> Iterator[tuple[str, str]]:
+    """(where, what stands in backquotes)"""
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        for found in _SPAN.findall(line):
+            yield f"{page.name}:{number}", found
+
+
+@functools.cache
+def named_in(file: Path) -> frozenset[str]:
+    """`test_x`, and `TestY::test_x` in classes; `TestY::` alone too, for it may inherit its tests."""
+    body = ast.parse(file.read_text()).body
+    found = _functions(body)
+    for node in body:
+        if isinstance(node, ast.ClassDef) and node.name.startswith("Test"):
+            found |= {f"{node.name}::"} | {f"{node.name}::{name}" for name in _functions(node.body)}
+    return frozenset(found)
+
+
+def _functions(body: list[ast.stmt]) -> set[str]:
+    functions = (node for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return {node.name for node in functions if node.name.startswith("test_")}
+
+
+def test_every_test_that_is_named_is_there() -> None:
+    wrong, named, file = [], 0, ""
+    for where, span in spans(TESTING):
+        path, colons, name = span.partition("::")
+        file = path if colons and path else file  # `::name` is of the file before it
+        if not colons or not file:  # before the first file the notation is explained
+            continue
+        if not (TESTS / file).is_file():
+            wrong.append(f"{where}: no file {file}")
+        elif not any(fnmatch.fnmatchcase(each, name) for each in named_in(TESTS / file)):
+            wrong.append(f"{where}: no test {name} in {file}")
+        named += 1
+    assert not wrong, "\n".join(wrong)
+    assert named > 300
+
+
+def test_every_file_that_is_named_is_there() -> None:
+    wrong = [
+        f"{where}: {span}"
+        for where, span in spans(TESTING)
+        if re.fullmatch(r"[\w.]+(/[\w.*]+)+", span)
+        and not any(any(under.glob(span)) for under in (TESTS, ROOT, ROOT / "plugins"))
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_module_that_is_run_is_there() -> None:
+    modules = {name for page in PAGES for name in re.findall(r"python -m ([\w.]+)", page.read_text())}
+    own = {name for name in modules if name.startswith(("rtolap.", "benchmarks."))}
+    assert len(own) > 10
+    for name in own:
+        path = Path(*name.split("."))
+        places = [
+            under / file for under in (ROOT, ROOT / "plugins") for file in (path.with_suffix(".py"), path)
+        ]
+        assert any(place.exists() for place in places), name
+
+
+def commands(page: Path) -> Iterator[tuple[str, str]]:
+    """(where, what follows `rtolap `), of blocks and of what stands in backquotes."""
+    block = False
+    for number, line in enumerate(page.read_text().splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            block = not block
+        found = re.findall(r"(?:^|[\s/])rtolap ([^#]*)", line) if block else []
+        if not block:
+            found = [
+                span.removeprefix("rtolap ") for span in _SPAN.findall(line) if span.startswith("rtolap ")
+            ]
+        for command in found:
+            yield f"{page.name}:{number}", command.replace("\\|", "|")
+
+
+def wrong_in(command: str) -> str | None:
+    """What there is not: a command, or an option of it. `a|b` stands for each of both."""
+    first, *rest = command.split()
+    if first.startswith("-") or not re.fullmatch(r"[a-z|-]+", first):
+        return None
+    for name in first.split("|"):
+        if name not in MOUNTS:
+            return f"no command {name}"
+        at: list[Any] = [load(name)]
+        words = list(rest)
+        while words and hasattr(at[0], "commands") and re.fullmatch(r"[a-z][a-z|-]*", words[0]):
+            unknown = [each for each in words[0].split("|") if each not in at[0].commands]
+            if unknown:
+                return f"{at[0].name} has no command {unknown[0]}"
+            at = [at[0].commands[each] for each in words.pop(0).split("|")]
+        for one in at:
+            known = {"--help"} | {o for it in one.params for o in (*it.opts, *it.secondary_opts)}
+            for option in _OPTION.findall(" ".join(words)):
+                if option not in known and not hasattr(one, "commands"):
+                    return f"{one.name} has no option {option}"
+    return None
+
+
+def test_every_command_that_is_shown_and_its_options_are_there() -> None:
+    shown = [(where, command) for page in PAGES for where, command in commands(page) if command.strip()]
+    assert len(shown) > 80
+    wrong = [f"{where}: rtolap {command}: {said}" for where, command in shown if (said := wrong_in(command))]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_what_is_not_there_is_noticed() -> None:
+    assert wrong_in("loader run JOB --port 1") is None
+    assert wrong_in("loader run JOB --json") == "run has no option --json"
+    assert wrong_in("loader stop|pose JOB") == "loader has no command pose"
+    assert wrong_in("leader run") == "no command leader"
