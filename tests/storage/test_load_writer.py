@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -108,6 +109,23 @@ def test_without_a_majority_it_is_refused_and_nothing_stays(nodes: InProcessNode
         write(writer, 100_000)
     writer.abort()
     assert prepared(nodes, 7) == {"a": 0, "b": 0, "c": 0}
+
+
+def test_a_node_that_has_got_nothing_yet_is_not_a_lost_one(tmp_path: Path) -> None:
+    """Of four nodes one is away; another, which shares a tablet with it, has been sent no rows so far."""
+    four = InProcessNodes(tmp_path, "abcd")
+    try:
+        for node in four.nodes.values():
+            node.create(wire.CreateTablets(TABLETS, SCHEMA))
+        four.stop("a")
+        replicas = (*replicas_of([tablet(0)], "abc"), *replicas_of([tablet(1)], "acd"))
+        writer = LoadWriter(four, 7, 1, SCHEMA, replicas, SMALL)
+        writer.write("all", 1, rows(1))
+        write(writer, 2000)  # more than the queue of a node holds: it is known to be away
+        assert writer.finish() == {ALL}
+        assert prepared(four, 7) == {"b": 1, "c": 2, "d": 1}
+    finally:
+        four.close()
 
 
 def test_a_node_that_takes_nothing_does_not_hold_the_others_for_ever(nodes: InProcessNodes) -> None:

@@ -189,11 +189,13 @@ class LoadWriter:
         return self._senders[node]
 
     def _hoped_for(self, replicas: Collection[Replica]) -> Mapping[str, Collection[Tablet]]:
-        return {
-            node: {replica.tablet for replica in replicas if replica.node == node}
-            for node, sender in self._senders.items()
-            if sender.failure is None
-        }
+        """By every node that has not failed; one without a sender has only not been sent anything yet."""
+        failed = {node for node, sender in self._senders.items() if sender.failure is not None}
+        hoped: dict[str, set[Tablet]] = defaultdict(set)
+        for replica in replicas:
+            if replica.node not in failed:
+                hoped[replica.node].add(replica.tablet)
+        return hoped
 
     def _prepared(self) -> Mapping[str, Collection[Tablet]]:
         return {
