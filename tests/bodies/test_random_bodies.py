@@ -315,18 +315,32 @@ def test_files_are_read_as_row_by_row(seed: int) -> None:
 _INTEGERS = (0, 1, -5, 2**31 - 1, 2**31, -(2**31), 10**18)
 _WHOLE = ((pa.int64(), _INTEGERS), (pa.int32(), _INTEGERS[:4]), (pa.string(), ("7", "x", " 8", "9.0")))
 _MONEY = tuple(Decimal(text) for text in ("0.125", "-0.125", "9999999.994", "9999999.995", "1234567890.5"))
+_FLOATS = (0.1, 1.555, -2.345, 0.125, 9999999.995, 123456789012.7, 1e15, 1e300, 1e-300, float("inf"))
 _DAYS = tuple(datetime(2024, 1, day, 23, 59, 59, day) for day in (1, 15, 31))
 _TYPED: dict[str, tuple[tuple[pa.DataType, tuple[object, ...]], ...]] = {
     "k": _WHOLE,
-    "big": (*_WHOLE, (pa.uint64(), (1, 2**63 - 1, 2**63)), (pa.bool_(), (True, False))),
+    "big": (
+        *_WHOLE,
+        (pa.uint64(), (1, 2**63 - 1, 2**63)),
+        (pa.float64(), (2.0, 2.5, 1e15, -1e18, 1e19, float("nan"))),
+        (pa.bool_(), (True, False)),
+    ),
     "price": (
         (pa.decimal128(20, 3), _MONEY),
         (pa.decimal256(60, 3), _MONEY),
         (pa.int64(), (5, 10**9)),
         (pa.float64(), (0.1, 2.5)),
+        (pa.float64(), _FLOATS),
+        (pa.float32(), (0.1, 0.5, -1e30)),
     ),
-    "wide": ((pa.decimal128(20, 3), _MONEY), (pa.int64(), _INTEGERS)),
-    "share": ((pa.float64(), (0.1, 1e300)), (pa.float32(), (0.5, 0.25)), (pa.int32(), (1, 2))),
+    "wide": ((pa.decimal128(20, 3), _MONEY), (pa.int64(), _INTEGERS), (pa.float64(), _FLOATS)),
+    "share": (
+        (pa.float64(), (0.1, 1e300)),
+        (pa.float32(), (0.5, 0.25)),
+        (pa.float32(), (0.1, float("nan"))),
+        (pa.decimal128(20, 3), (*_MONEY, Decimal("1.005"), Decimal("12345678901234567.891"))),
+        (pa.int32(), (1, 2)),
+    ),
     "day": ((pa.date32(), tuple(day.date() for day in _DAYS)), (pa.timestamp("us"), _DAYS)),
     "at": (
         (pa.timestamp("us"), _DAYS),

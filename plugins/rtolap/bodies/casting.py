@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
+from rtolap.bodies import casting_numbers as numbers
 from rtolap.bodies import casting_text as text
 from rtolap.format.schema import arrow_type
 from rtolap.model.types import ColumnType
@@ -45,7 +46,10 @@ def convert(values: pa.Array, kind: ColumnType, *, zone: str, rounds: bool) -> C
     found = _at_once(plain, kind, target)
     if found is not None:
         return Converted(found, None)
-    found = text.read(_as_text(plain), kind, zone=zone, rounds=rounds)
+    if pa.types.is_floating(plain.type) and pa.types.is_integer(target):
+        found = numbers.integers_of(plain, target)  # a large one has an exponent in its text
+    else:
+        found = text.read(_as_text(plain), kind, zone=zone, rounds=rounds)
     lost = np.asarray(pc.and_(found.is_null(), values.is_valid()).to_numpy(zero_copy_only=False))
     return Converted(found, lost if lost.any() else None)
 
@@ -114,14 +118,24 @@ def _at_once(values: pa.Array, kind: ColumnType, target: pa.DataType) -> pa.Arra
     if pa.types.is_timestamp(source) and pa.types.is_date(target):
         return values.cast(target, safe=False) if _in_calendar(values) else None
     try:
-        found = values.cast(target)
+        found = _cast(values, target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        return None
+    if found is None:
         return None
     if kind.kind == "double" and not pc.all(pc.is_finite(found), min_count=0).as_py():
         return None
     if kind.kind in ("date", "timestamp") and not _in_calendar(found):
         return None
     return found
+
+
+def _cast(values: pa.Array, target: pa.DataType) -> pa.Array | None:
+    if pa.types.is_floating(values.type) and pa.types.is_decimal(target):
+        return numbers.decimals_of(values, target)
+    if pa.types.is_decimal(values.type) and pa.types.is_floating(target):
+        return numbers.doubles_of(values)
+    return values.cast(target)
 
 
 def _holds(values: pa.StringArray, characters: bytes) -> bool:
@@ -153,4 +167,6 @@ def _as_text(values: pa.Array) -> pa.StringArray:
         return text.utf8(values)
     if pa.types.is_timestamp(values.type):  # a fraction only where there is one
         return pc.replace_substring_regex(values.cast(pa.string()), r"\.0+$", "")
+    if pa.types.is_floating(values.type):  # a shorter float has fewer digits, but it is this number
+        return values.cast(pa.float64()).cast(pa.string())
     return values if pa.types.is_string(values.type) else values.cast(pa.string())

@@ -106,6 +106,9 @@ def _doubles(texts: pa.StringArray) -> pa.Array:
 
 def _decimals(texts: pa.StringArray, kind: ColumnType, rounds: bool) -> pa.Array:
     exact = _each(_matching(texts, _DECIMAL), _WIDE)
+    if rounds and exact.null_count:  # with more digits behind the point than are looked at, it may be nothing
+        tiny = pc.less(pc.abs(_doubles(texts)), 10.0 ** -(kind.scale + 2)).fill_null(False)
+        exact = pc.if_else(pc.and_(tiny, exact.is_null()), pa.scalar(Decimal(0), _WIDE), exact)
     # below the largest there is plus half a digit, which rounds down to it
     tenths, scale = (10, kind.scale + 1) if kind.scale < _WIDE.scale else (1, kind.scale)
     limit = Decimal(f"{10**kind.precision * tenths - tenths // 2}e-{scale}")

@@ -6,6 +6,7 @@ Nothing of `rtolap.bodies` is used but its options.
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -74,7 +75,7 @@ def json_told(records: list[bytes], options: LoadOptions, schema: StoredSchema) 
 
 
 def table_told(rows: list[Row], options: LoadOptions, schema: StoredSchema) -> Told:
-    """Rows of typed values: each means what it means when it is written out."""
+    """Rows of typed values: each means what it means when it is written out, floats with all their digits."""
     found = Told()
     for row in rows:
         found.total += 1
@@ -85,6 +86,8 @@ def table_told(rows: list[Row], options: LoadOptions, schema: StoredSchema) -> T
 
 
 def _written(value: Any) -> str:
+    if isinstance(value, float) and math.isfinite(value):
+        return format(Decimal(repr(value)), "f")
     return str(int(value)) if isinstance(value, bool) else str(value)
 
 
