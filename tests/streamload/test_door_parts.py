@@ -108,6 +108,16 @@ class TestErrorFiles:
         assert files.sweep() == 2
         assert sorted(path.name for path in tmp_path.iterdir()) == ["second", "third"]
 
+    def test_a_file_that_vanishes_while_it_is_looked_at_is_passed_over(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        files = ErrorFiles(tmp_path, "http://door", keep_s=0)
+        (tmp_path / "there").write_bytes(b"x")
+        listed = [tmp_path / "gone", tmp_path / "there"]
+        monkeypatch.setattr(Path, "iterdir", lambda folder: iter(listed))
+        assert files.sweep() == 1
+        assert not (tmp_path / "there").exists()
+
 
 class TestElection:
     @pytest.fixture

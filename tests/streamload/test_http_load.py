@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import socket
 import threading
 import time
@@ -19,6 +21,7 @@ from rtolap.base.errors import Forbidden
 from rtolap.ledger.records import Tablet
 from rtolap.model.stored_partitions import partition_of
 from rtolap.model.stored_table import RangePartitions, StoredColumn, StoredTable
+from rtolap.streamload import error_files
 from rtolap.streamload.assembly import DoorOptions
 from rtolap.streamload.body_pipe import BYTES_MAX
 from rtolap.testing.load_door import (
@@ -190,6 +193,44 @@ def test_too_many_refused_rows_fail_the_load_and_can_be_read(door: LoadDoor, lab
     assert (tolerant["Status"], tolerant["NumberLoadedRows"]) == ("Success", 2)
     assert {40, 41} <= ids(door)
     assert "forty" in httpx.get(str(tolerant["ErrorURL"])).text
+
+
+class _FullDisk(io.BytesIO):
+    """A file that takes what it is given, or not, and has no room for it when it is closed."""
+
+    def __init__(self, *, takes: bool) -> None:
+        super().__init__()
+        self._takes = takes
+
+    def flush(self) -> None:
+        if not self._takes:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    def close(self) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@pytest.mark.parametrize(("ratio", "status"), [("0.9", "Success"), ("0", "Fail")])
+def test_an_error_file_that_cannot_be_closed_changes_nothing(
+    door: LoadDoor, label: str, monkeypatch: pytest.MonkeyPatch, ratio: str, status: str
+) -> None:
+    monkeypatch.setattr(error_files, "open", lambda path, mode: _FullDisk(takes=True), raising=False)
+    answer = put(door, b"x,a,1\n35,a,1\n", label=label, max_filter_ratio=ratio)
+    assert (answer["Status"], answer["NumberFilteredRows"]) == (status, 1)
+    assert state(door, label) == ("VISIBLE" if status == "Success" else "ABORTED")
+
+
+def test_without_room_for_refused_rows_the_load_fails_and_its_label_is_free(
+    door: LoadDoor, label: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as full:
+        full.setattr(error_files, "open", lambda path, mode: _FullDisk(takes=False), raising=False)
+        answer = put(door, b"x,a,1\n36,a,1\n", label=label, max_filter_ratio="0.9")
+        assert answer["Status"] == "Fail"
+        assert "rejected rows cannot be kept" in str(answer["Message"])
+        assert state(door, label) == "ABORTED"
+    assert put(door, b"x,a,1\n37,a,1\n", label=label, max_filter_ratio="0.9")["Status"] == "Success"
+    assert not {36} & ids(door)
 
 
 def test_a_time_without_a_partition_refuses_its_row_and_says_why(door: LoadDoor, label: str) -> None:

@@ -12,7 +12,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -44,35 +44,41 @@ class ErrorFile:
 
     def add(self, rows: Iterable[tuple[str, str]], count: int) -> None:
         """`rows`: (as it came, why), perhaps only the first of `count`."""
-        kept = 0
+        lines: list[bytes] = []
         for text, reason in rows:
             self.first = self.first or reason
             if self.full:
                 break
             shown = text if len(text) <= ROW_CHARS_MAX else f"{text[:ROW_CHARS_MAX]}…"
-            self._write(f"Reason: {reason}. src line [{shown}]; \n")
-            kept += 1
-        self._left_out += count - kept
+            lines.append(f"Reason: {reason}. src line [{shown}]; \n".encode("utf-8", "surrogateescape"))
+            self._bytes += len(lines[-1])
+        self._left_out += count - len(lines)
+        if lines:
+            self._write(b"".join(lines))
 
     def close(self) -> None:
-        if self._left_out and self._file is not None:
-            self._write(f"{self._left_out} more rows were rejected and are not shown here.\n")
-        self._left_out = 0
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        """Never raises: what becomes of the load does not hang on the last line of its error file."""
+        file, self._file = self._file, None
+        if file is None:
+            return
+        try:
+            with file:
+                if self._left_out:
+                    file.write(b"%d more rows were rejected and are not shown here.\n" % self._left_out)
+        except OSError as error:
+            log.warning("the end of error file %s is lost: %s", self.name, error)
 
-    def _write(self, line: str) -> None:
-        encoded = line.encode("utf-8", "surrogateescape")
+    def _write(self, lines: bytes) -> None:
         try:
             if self._file is None:
-                self.name = secrets.token_urlsafe(24)
+                name = secrets.token_urlsafe(24)
                 self._folder.mkdir(parents=True, exist_ok=True)
-                self._file = open(self._folder / self.name, "xb")  # noqa: SIM115 – closed by `close`
-            self._file.write(encoded)
+                self._file = open(self._folder / name, "xb")  # noqa: SIM115 – closed by `close`
+                self.name = name
+            self._file.write(lines)
+            self._file.flush()  # a full disk is met here, where it can be told
         except OSError as error:
             raise Unavailable("rejected rows cannot be kept", found=error.strerror) from error
-        self._bytes += len(encoded)
 
 
 class ErrorFiles:
@@ -103,7 +109,7 @@ class ErrorFiles:
         """Delete what has had its time, and the oldest of what is too much; the number of files."""
         if not self._folder.is_dir():
             return 0
-        found = sorted((path.stat().st_mtime, path.stat().st_size, path) for path in self._folder.iterdir())
+        found = sorted(_looked_at(self._folder.iterdir()))
         too_much = sum(size for _, size, _ in found) - self._bytes_max
         oldest_kept_s = time.time() - self._keep_s
         gone = 0
@@ -114,3 +120,13 @@ class ErrorFiles:
             too_much -= size
             gone += 1
         return gone
+
+
+def _looked_at(paths: Iterable[Path]) -> Iterator[tuple[float, int, Path]]:
+    """(when it was written to, how large it is, where) of those that are still there."""
+    for path in paths:
+        try:
+            status = path.stat()
+        except FileNotFoundError:
+            continue
+        yield status.st_mtime, status.st_size, path

@@ -78,12 +78,12 @@ class Loads:
             check_ratio(progress.counts, request.options.max_filter_ratio)
             with progress.measured(Phase.WRITE):
                 written = writer.finish()
-        except RtolapError as error:
             reading.close()
+        except RtolapError as error:
             self._committing.give_up(transaction, writer, str(error))
+            reading.close()
             return progress.answer("Fail", str(error))
         except BaseException as error:
             self._committing.give_up(transaction, writer, f"an error of the program: {error!r}")
             raise
-        reading.close()
         return self._committing.commit(transaction, written, progress)
