@@ -70,3 +70,33 @@ def test_a_float_is_rounded_as_its_text_is(scale: int) -> None:
     found = convert(pa.array(floats), kind, zone="UTC", rounds=True).values.to_pylist()
     unit = Decimal(1).scaleb(-scale)
     assert found == [Decimal(repr(one)).quantize(unit, ROUND_HALF_UP) for one in floats]
+
+
+@both_modes
+@pytest.mark.parametrize("column", ["date", "timestamp"])
+def test_an_instant_that_leaves_the_calendar_fits_nowhere(column: str, rounds: bool) -> None:
+    """Its zone or its rounding takes it out of the years 1 to 9999."""
+    beyond = [
+        "9999-12-31T23:59:59-05:00",
+        "0001-01-01T00:00:00+05:00",
+        "9999-12-31T23:59:59.9999999",
+        "9999-12-31T20:00:59.9999999-03:59",
+    ]
+    last = ["9999-12-31T23:59:59.999999", "0001-01-01T00:00:00", "9999-12-31T18:59:59-05:00"]
+    found = values([*beyond, *last], pa.string(), column, rounds)
+    assert found[:4] == [None] * 4
+    assert None not in found[4:]
+    kind = parse_type(column)
+    east = convert(pa.array(["9999-12-31T23:59:59Z"]), kind, zone="Asia/Shanghai", rounds=rounds)
+    assert (east.values.to_pylist(), list(east.lost)) == ([None], [True])  # type: ignore[call-overload]
+
+
+@both_modes
+def test_an_instant_of_a_file_that_leaves_the_calendar_fits_nowhere(rounds: bool) -> None:
+    last = pa.array([253_402_300_799_999_999], pa.timestamp("us", "UTC"))
+    for column in ("date", "timestamp"):
+        shanghai = convert(last, parse_type(column), zone="Asia/Shanghai", rounds=rounds)
+        assert shanghai.values.to_pylist() == [None]
+        assert convert(last, parse_type(column), zone="UTC", rounds=rounds).lost is None
+    finest = pa.array([-62_135_596_800_000_000], pa.timestamp("us"))
+    assert convert(finest, parse_type("timestamp"), zone="UTC", rounds=rounds).lost is None

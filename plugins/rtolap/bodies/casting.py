@@ -21,9 +21,6 @@ from rtolap.format.schema import arrow_type
 from rtolap.model.types import ColumnType
 
 Mask = NDArray[np.bool_]
-_FIRST_DAY = -719_162  # 0001-01-01
-_FIRST_MICRO = _FIRST_DAY * 86_400_000_000
-_LAST_MICRO = 253_402_300_799_999_999  # 9999-12-31
 
 
 class Converted(NamedTuple):
@@ -151,11 +148,11 @@ def _in_calendar(values: pa.Array) -> bool:
     """Years 1 to 9999."""
     if pa.types.is_date(values.type):
         bounds = pc.min_max(values.cast(pa.date32()).view(pa.int32()))
-        low, high = _FIRST_DAY, _LAST_MICRO // 86_400_000_000
+        low, high = text.FIRST_DAY, text.LAST_MICRO // 86_400_000_000
     else:
         unit = {"s": 1, "ms": 1000, "us": 1_000_000, "ns": 1_000_000_000}[values.type.unit]
         bounds = pc.min_max(values.view(pa.int64()))
-        low, high = _FIRST_MICRO // 1_000_000 * unit, (_LAST_MICRO // 1_000_000 + 1) * unit - 1
+        low, high = text.FIRST_MICRO // 1_000_000 * unit, (text.LAST_MICRO // 1_000_000 + 1) * unit - 1
     least, most = bounds["min"].as_py(), bounds["max"].as_py()
     return least is None or (least >= low and most <= high)
 

@@ -33,6 +33,9 @@ _TIME = (
 _LIMITS = {"int": 1 << 31, "bigint": 1 << 63}
 _WIDE = pa.decimal256(76, 38)
 _DAY_MICROS = 86_400_000_000
+FIRST_DAY = -719_162  # 0001-01-01
+FIRST_MICRO = FIRST_DAY * _DAY_MICROS
+LAST_MICRO = 253_402_300_799_999_999  # 9999-12-31
 Longs = NDArray[np.int64]
 
 
@@ -165,7 +168,9 @@ def _instants(texts: pa.StringArray, zone: str, rounds: bool) -> tuple[Longs, ND
     months = ((year - 1970) * 12 + month - 1).astype("datetime64[M]")
     days = months.astype("datetime64[D]").astype(np.int64) + day - 1
     micros = days * _DAY_MICROS + ((hour * 60 + minute) * 60 + second) * 1_000_000 + micro
-    return _shown_in(micros, written["zone"], zone, known), known
+    shown = _shown_in(micros, written["zone"], zone, known)
+    # a zone or rounding may have taken it out of the calendar
+    return shown, known & (shown >= FIRST_MICRO) & (shown <= LAST_MICRO)
 
 
 def _shown_in(micros: Longs, offsets: pa.StringArray, zone: str, known: NDArray[np.bool_]) -> Longs:
