@@ -351,7 +351,25 @@ def test_an_unknown_table_is_named_and_begins_nothing(door: LoadDoor, label: str
     assert state(door, label) == "UNKNOWN"
 
 
-@pytest.mark.parametrize("auth", [None, httpx.BasicAuth(USER, "wrong"), httpx.BasicAuth("nobody", PASSWORD)])
+def _raw_basic(value: bytes) -> Callable[[httpx.Request], httpx.Request]:
+    def auth(request: httpx.Request) -> httpx.Request:
+        request.headers = httpx.Headers([*request.headers.raw, (b"Authorization", b"Basic " + value)])
+        return request
+
+    return auth
+
+
+@pytest.mark.parametrize(
+    "auth",
+    [
+        None,
+        httpx.BasicAuth(USER, "wrong"),
+        httpx.BasicAuth("nobody", PASSWORD),
+        _raw_basic(b"\xe9"),
+        _raw_basic(b"/w=="),
+        _raw_basic(b"==="),
+    ],
+)
 def test_wrong_credentials_get_nowhere(door: LoadDoor, auth: httpx.Auth | None) -> None:
     for path, method in (
         ("/api/web/hits/_stream_load", "PUT"),
