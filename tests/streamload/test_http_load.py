@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gzip
 import io
 import socket
 import threading
@@ -12,18 +13,22 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
 import msgspec
 import pytest
 from rtolap.base.errors import Forbidden
-from rtolap.ledger.records import Tablet
+from rtolap.bodies.batches import DecodedBatch
+from rtolap.bodies.decode import decode_body
+from rtolap.ledger.records import Tablet, Transaction
 from rtolap.model.stored_partitions import partition_of
 from rtolap.model.stored_table import RangePartitions, StoredColumn, StoredTable
-from rtolap.streamload import error_files
+from rtolap.streamload import error_files, group_commit, reading
 from rtolap.streamload.assembly import DoorOptions
 from rtolap.streamload.body_pipe import BYTES_MAX
+from rtolap.streamload.load_request import TIMEOUT_S_DEFAULT
 from rtolap.testing.load_door import (
     ASKING_USER,
     DEFINING_USER,
@@ -318,6 +323,10 @@ def test_an_error_file_has_no_name_to_be_guessed(door: LoadDoor) -> None:
         ({"label": "x" * 129}, "Label format error"),
         ({"max_filter_ratio": "2"}, "header max_filter_ratio"),
         ({"group_commit": "sync_mode", "label": "x"}, "label and group_commit can't be set at the same time"),
+        (
+            {"group_commit": "sync_mode", "keep_label": "until_acknowledged"},
+            "keep_label and group_commit can't be set at the same time",
+        ),
         ({"keep_label": "yes"}, "header keep_label"),
         ({"not_after_ms": "soon"}, "header not_after_ms"),
         ({"not_after_ms": "1"}, "comes too late"),
@@ -572,6 +581,62 @@ def test_a_wrong_load_harms_no_other_of_its_group(door: LoadDoor) -> None:
         if one["TxnId"] == other["TxnId"]:
             return
     raise AssertionError("no two loads came together")
+
+
+def test_loads_whose_rows_differ_in_type_do_not_share_a_group(door: LoadDoor) -> None:
+    """What is negated has wider sums."""
+    columns = (StoredColumn("id", "int"), StoredColumn("amount", "int", aggregate="SUM"))
+    sums = StoredTable(database="web", name="sums", model="aggregate", columns=columns, keys=("id",))
+    door.assembly.catalogue.create_table(sums)
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(
+            pool.map(
+                lambda number: put(
+                    door, b"1,5\n", "sums", group_commit="sync_mode", negative=("false", "true")[number % 2]
+                ),
+                range(8),
+            )
+        )
+    assert {answer["Status"] for answer in answers} == {"Success"}
+    assert sorted(row["amount"] for row in door.rows("web", "sums")) == [-5] * 4 + [5] * 4
+
+
+def test_the_timeout_of_one_load_is_not_that_of_its_group(
+    door: LoadDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    begin = door.assembly.manager.begin
+
+    def noted(*arguments: Any, **named: Any) -> Transaction:
+        asked.append(named["timeout_ms"])
+        return begin(*arguments, **named)
+
+    monkeypatch.setattr(door.assembly.manager, "begin", noted)
+    assert put(door, b"1200,g,1\n", group_commit="sync_mode", timeout="30")["Status"] == "Success"
+    assert asked == [TIMEOUT_S_DEFAULT * 1000]
+
+
+def test_a_body_that_unpacks_to_too_much_for_a_group_fails_early(
+    door: LoadDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a group holds in memory is bounded by the rows, however few bytes they have come in."""
+    monkeypatch.setattr(group_commit, "GROUP_BYTES_MAX", 1_000_000)
+    drawn = 0
+
+    def counted(*arguments: Any) -> Iterator[DecodedBatch]:
+        nonlocal drawn
+        for batch in decode_body(*arguments):
+            drawn += 1
+            yield batch
+
+    monkeypatch.setattr(reading, "decode_body", counted)
+    body = gzip.compress(b"1300,g,1\n" * 1_000_000)
+    answer = put(door, body, group_commit="sync_mode", compress_type="gz")
+    assert answer["Status"] == "Fail"
+    assert "too large for group commit" in str(answer["Message"])
+    assert "without group_commit" in str(answer["Message"])
+    assert drawn == 1
+    assert 1300 not in ids(door)
 
 
 def test_too_many_loads_are_told_to_come_back(tmp_path: Path) -> None:

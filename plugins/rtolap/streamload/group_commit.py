@@ -15,14 +15,14 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Condition
 
-import msgspec
 import pyarrow as pa
 
-from rtolap.base.errors import RtolapError
+from rtolap.base.errors import Refused, RtolapError
 from rtolap.bodies.batches import check_ratio
 from rtolap.bodies.settings import BodySettings
 from rtolap.streamload import messages
@@ -39,10 +39,10 @@ from rtolap.wire.stream_load import LoadAnswer
 
 INTERVAL_S = 0.2
 LOAD_BYTES_MAX = 8 << 20  # of a body; larger ones have a transaction of their own
-GROUP_BYTES_MAX = 64 << 20  # of rows; then nobody waits any longer
+GROUP_BYTES_MAX = 64 << 20  # of rows: then nobody waits any longer, and no single load may have more
 
-# A table as it was made, its schema's version, the columns of the rows: what may go into one writer.
-_Key = tuple[int, int, tuple[str, ...]]
+# A table as it was made, its schema's version, names and types of the rows: what may go into one writer.
+_Key = tuple[int, int, str]
 
 
 @dataclass
@@ -82,7 +82,7 @@ class GroupCommit:
         try:
             table = self._tables.catalogue.table(request.db, request.table)
             distribution = Distribution(self._tables.catalogue, table, request.options)
-            parts = [part for some in reading.parts(distribution) for part in some]
+            parts = _held(reading.parts(distribution))
             check_ratio(progress.counts, request.options.max_filter_ratio)
         except RtolapError as error:
             reading.close()
@@ -97,7 +97,7 @@ class GroupCommit:
         return progress.answer(shared.status, shared.message)
 
     def _join(self, request: LoadRequest, table: TableEntry, parts: list[RoutedPart]) -> LoadAnswer:
-        key = (table.table_id, table.schema.version, tuple(parts[0].rows.schema.names))
+        key = (table.table_id, table.schema.version, str(parts[0].rows.schema))
         with self._changed:
             group = self._open.get(key)
             first = group is None
@@ -123,7 +123,8 @@ class GroupCommit:
     def _carry_out(self, request: LoadRequest, group: _Group) -> LoadAnswer:
         label = f"group_commit_{uuid.uuid4().hex}"
         progress = Progress(label)
-        own = msgspec.structs.replace(request, label=label)
+        # what one of them has asked for, a timeout say, is not for all
+        own = LoadRequest(db=request.db, table=request.table, label=label)
         try:
             table = group.table.with_partitions_of(self._tables.catalogue.table(request.db, request.table))
             transaction = self._committing.begin(own)
@@ -143,6 +144,22 @@ class GroupCommit:
             self._committing.give_up(transaction, writer, f"an error of the program: {error!r}")
             raise
         return self._committing.commit(transaction, written, progress)
+
+
+def _held(batches: Iterator[tuple[RoutedPart, ...]]) -> list[RoutedPart]:
+    """All rows of one load. Raises Refused when they are too large to wait in memory."""
+    parts: list[RoutedPart] = []
+    held = 0
+    for batch in batches:
+        held += sum(part.rows.nbytes for part in batch)
+        if held > GROUP_BYTES_MAX:
+            raise Refused(
+                "a load is too large for group commit",
+                expected=f"at most {GROUP_BYTES_MAX} bytes of rows",
+                action="send it without group_commit",
+            )
+        parts += batch
+    return parts
 
 
 def _by_tablet(parts: list[RoutedPart]) -> dict[tuple[str, int], pa.RecordBatch]:

@@ -41,10 +41,12 @@ def load_request(db: str, table: str, headers: Mapping[str, str]) -> LoadRequest
     """`headers`: by lower-case name. Raises DefinitionError naming the header."""
     mode, options = _group_commit(headers), load_options(headers)
     two_phase = boolean(headers, "two_phase_commit")
-    label = headers.get("label", "").strip()
+    label, keep_label = headers.get("label", "").strip(), _keep_label(headers)
     if mode != "off_mode":
         if label:
             raise DefinitionError("label and group_commit can't be set at the same time")
+        if keep_label:
+            raise DefinitionError("keep_label and group_commit can't be set at the same time")
         if two_phase:
             raise DefinitionError("group commit does not support two-phase commit")
         if options.partial_columns:
@@ -57,7 +59,7 @@ def load_request(db: str, table: str, headers: Mapping[str, str]) -> LoadRequest
         timeout_ms=_timeout_s(headers) * 1000,
         two_phase=two_phase,
         comment=headers.get("comment", "").strip(),
-        keep_label=_keep_label(headers),
+        keep_label=keep_label,
         not_after_ms=_not_after_ms(headers),
         group_commit=mode,
         options=options,
