@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,9 +21,9 @@ from rtolap.bodies.settings import BodySettings
 from rtolap.testing.body_tables import decoded, plain_schema, sketch_schema, unique_schema
 
 
-def parquet(table: pa.Table) -> bytes:
+def parquet(table: pa.Table, **options: Any) -> bytes:
     out = io.BytesIO()
-    pa.parquet.write_table(table, out)
+    pa.parquet.write_table(table, out, **options)
     return out.getvalue()
 
 
@@ -111,6 +112,84 @@ def test_a_file_that_unpacks_to_too_much_fails() -> None:
     settings = BodySettings(ratio_free_bytes=1 << 20, ratio_max=100)
     with pytest.raises(Refused, match="unpacks to too much"):
         decoded(body, plain_schema(), settings, format="parquet")
+
+
+LONG = "x" * 8192
+BOMBS = {
+    "packed Arrow": ("arrow", lambda: packed_arrow(["x" * (32 << 20)] * 8, 8)),
+    "packed Arrow dictionary": (
+        "arrow",
+        lambda: packed_arrow(pa.array(["x" * (48 << 20)]).dictionary_encode(), 1),
+    ),
+    "Arrow dictionary": ("arrow", lambda: arrow(repeated(dictionary(16_384)))),
+    "Arrow views": ("arrow", lambda: arrow(repeated(pa.repeat(LONG, 16_384).cast(pa.string_view())))),
+    "Parquet": (
+        "parquet",
+        lambda: parquet(repeated(pa.repeat(LONG, 16_384)), use_dictionary=False, compression="zstd"),
+    ),
+    "Parquet dictionary": ("parquet", lambda: parquet(repeated(pa.repeat(LONG, 16_384)))),
+    "Parquet dictionary by its schema": ("parquet", lambda: parquet(repeated(dictionary(16_384)))),
+}
+
+
+def dictionary(count: int) -> pa.DictionaryArray:
+    return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), count), pa.array([LONG]))
+
+
+def repeated(texts: pa.Array) -> pa.Table:
+    return pa.table({"k": pa.array(range(len(texts)), pa.int32()), "s": texts})
+
+
+def packed_arrow(texts: object, count: int) -> bytes:
+    table = pa.table({"k": pa.array(range(count), pa.int32()), "s": texts})
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_table(table.combine_chunks())
+    return bytes(out.getvalue())
+
+
+@pytest.mark.parametrize("bomb", BOMBS)
+def test_a_bomb_is_noticed_before_it_is_unpacked(bomb: str) -> None:
+    layout, made = BOMBS[bomb]
+    body, settings = made(), BodySettings(ratio_free_bytes=1 << 20, ratio_max=100)
+    before = pa.default_memory_pool()
+    pool = pa.proxy_memory_pool(before)
+    pa.set_memory_pool(pool)
+    try:
+        with pytest.raises(Refused, match=r"unpacks to too much|record batch is too long"):
+            decoded(body, plain_schema(), settings, format=layout)
+    finally:
+        pa.set_memory_pool(before)
+    assert pool.max_memory() < 8 << 20
+
+
+@pytest.mark.parametrize("layout", ["parquet", "arrow"])
+def test_long_texts_of_a_dictionary_come_in_small_batches(layout: Format) -> None:
+    table = repeated(dictionary(1000))
+    body = parquet(table) if layout == "parquet" else arrow(table)
+    settings = BodySettings(record_bytes_max=1 << 20)
+    batches = list(decode_body(iter([body]), LoadOptions(format=layout), plain_schema(), settings))
+    assert [len(batch.rows) for batch in batches[:-1]] == [128] * (len(batches) - 1)
+    rows = pa.Table.from_batches([batch.rows for batch in batches])
+    assert rows["s"].to_pylist() == [LONG] * 1000
+    assert rows["k"].to_pylist() == list(range(1000))
+
+
+def test_packed_arrow_messages_are_read() -> None:
+    texts = ["a", None, "ü"] * 1000
+    for values in (texts, pa.array(texts).dictionary_encode()):
+        found = decoded(packed_arrow(values, 3000), plain_schema(), format="arrow")
+        assert [row["s"] for row in found.rows] == texts
+
+
+def test_texts_of_parquet_are_the_same_whatever_dictionaries_hold_them() -> None:
+    rng = random.Random(1)
+    few = [rng.choice(["a", "", None, "ü" * 40]) for _ in range(5000)]
+    many = [f"number {rng.random()}" for _ in range(5000)]
+    for texts in (few, many, few + many):
+        for options in ({}, {"row_group_size": 700}, {"dictionary_pagesize_limit": 1000}):
+            body = parquet(repeated(pa.array(texts)), **options)
+            assert [row["s"] for row in decoded(body, plain_schema(), format="parquet").rows] == texts
 
 
 def test_a_file_that_is_too_large_to_spool_fails() -> None:

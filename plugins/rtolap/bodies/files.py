@@ -6,7 +6,6 @@ process. Batches of rows come out one after another; like packed bodies, none ma
 
 from __future__ import annotations
 
-import io
 import json
 import tempfile
 from collections.abc import Callable, Collection, Iterator
@@ -20,13 +19,22 @@ import pyarrow.orc
 import pyarrow.parquet
 
 from rtolap.base.errors import Corrupted, DefinitionError, Refused, Unavailable
+from rtolap.bodies.arrow_messages import Chunks, Messages
 from rtolap.bodies.batches import Longs, Refusals, Source
 from rtolap.bodies.casting import shown
+from rtolap.bodies.file_sizes import (
+    Allowance,
+    buffer_bytes,
+    parquet_bytes,
+    parquet_dictionaries,
+    parquet_rows,
+    shared_text_bytes,
+    slices,
+)
 from rtolap.bodies.options import Format
 from rtolap.bodies.settings import BodySettings
 from rtolap.format.groups import single_chunk
 
-_ROWS_AT_ONCE = 65_536
 Batches = Callable[[Collection[str]], Iterator[pa.RecordBatch]]
 
 
@@ -37,31 +45,31 @@ class FileBody:
         self,
         schema: pa.Schema,
         batches: Batches,
-        size_bytes: Callable[[], int],
+        allowance: Allowance,
         settings: BodySettings,
-        stream: _Stream | None = None,
+        stream: Chunks | None = None,
     ) -> None:
-        """`size_bytes`: of the body, as far as it has come. `stream`: what `batches` reads, if chunks."""
+        """`stream`: what `batches` reads, if chunks."""
         names = [name.lower() for name in schema.names]
         if len(set(names)) != len(names):
             raise DefinitionError("the body names a column twice", found=", ".join(schema.names))
         for field in schema:
             str(field.type)  # fails where the name of a zone is no text
             _check_decimals(field.type, field.name)
-        self.schema = schema
-        self._batches, self._size_bytes, self._settings = batches, size_bytes, settings
+        self.schema = pa.schema([field.with_type(_plain(field.type)) for field in schema])
+        self._batches, self._allowance, self._settings = batches, allowance, settings
         self._stream = stream
 
     def read(self, names: Collection[str]) -> Iterator[Source]:
         """Raises Corrupted for damaged files, Refused for what unpacks to too much."""
-        rows = given = 0
+        rows = 0
         with _damaged(self._stream):
             for whole in self._batches(names):
-                for start in range(0, whole.num_rows, _ROWS_AT_ONCE):
-                    batch = whole.slice(start, _ROWS_AT_ONCE)
-                    given += batch.get_total_buffer_size() if start == 0 else 0
-                    self._check(given)
-                    batch.validate(full=True)  # places within bounds, text in UTF-8
+                self._allowance.spend(buffer_bytes(whole))
+                whole.validate(full=True)  # places within bounds, text in UTF-8
+                sizes = shared_text_bytes(whole)
+                self._allowance.spend(0 if sizes is None else int(sizes.sum()))
+                for batch in slices(whole, sizes, self._settings.record_bytes_max):
                     yield self._source(batch, rows)
                     rows += batch.num_rows
 
@@ -72,15 +80,18 @@ class FileBody:
             return [json.dumps(dict(zip(names, row, strict=True)), ensure_ascii=False) for row in values]
 
         names = batch.schema.names
-        columns = {name: single_chunk(batch.column(name)) for name in names}
+        columns = {name: _decoded(single_chunk(batch.column(name))) for name in names}
         numbers = np.arange(rows + 1, rows + batch.num_rows + 1)
         refused = Refusals(self._settings.rejected_rows_max)
         return Source(columns, numbers, texts, refused, batch.num_rows)
 
-    def _check(self, given: int) -> None:
-        limit = max(self._settings.ratio_free_bytes, self._settings.ratio_max * self._size_bytes())
-        if given > limit:
-            raise Refused("a body unpacks to too much", expected=f"at most {limit} bytes", found=given)
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def _decoded(column: pa.Array) -> pa.Array:
+    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _check_decimals(kind: pa.DataType, name: str) -> None:
@@ -101,27 +112,26 @@ def _check_decimals(kind: pa.DataType, name: str) -> None:
 def open_file(chunks: Iterator[bytes], layout: Format, settings: BodySettings) -> Iterator[FileBody]:
     """Raises Corrupted for what is no such file, Refused for one that is too large to spool."""
     if layout == "arrow":
-        stream = _Stream(chunks, settings.record_bytes_max)
+        stream = Chunks(chunks, settings.record_bytes_max)
+        allowance = Allowance(settings, lambda: stream.taken)
+        messages = Messages(stream, settings.record_bytes_max, allowance.expect)
         with _damaged(stream):
-            reader = pa.ipc.open_stream(pa.PythonFile(stream, mode="r"))
-            streamed = FileBody(
-                reader.schema, partial(_arrow, reader), lambda: stream.taken, settings, stream
-            )
+            reader = pa.ipc.open_stream(pa.PythonFile(messages, mode="r"))
+            streamed = FileBody(reader.schema, partial(_arrow, reader), allowance, settings, stream)
         with reader:
             yield streamed
         return
     with tempfile.TemporaryFile(prefix="rtolap-load-") as spool:
         size = _spool(chunks, spool, settings.spool_bytes_max)
         source = pa.PythonFile(spool, mode="r")
+        allowance = Allowance(settings, lambda: size)
         with _damaged():
             if layout == "parquet":
-                parquet = pa.parquet.ParquetFile(
-                    source, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
-                )
-                body = FileBody(parquet.schema_arrow, partial(_parquet, parquet), lambda: size, settings)
+                parquet = _Parquet(source, allowance, settings)
+                body = FileBody(parquet.schema, parquet.batches, allowance, settings)
             else:
                 orc = pa.orc.ORCFile(source)
-                body = FileBody(orc.schema, partial(_orc, orc), lambda: size, settings)
+                body = FileBody(orc.schema, partial(_orc, orc), allowance, settings)
         yield body
 
 
@@ -130,8 +140,26 @@ def _arrow(reader: pa.RecordBatchReader, names: Collection[str]) -> Iterator[pa.
         yield batch.select(list(names))
 
 
-def _parquet(file: pa.parquet.ParquetFile, names: Collection[str]) -> Iterator[pa.RecordBatch]:
-    return iter(file.iter_batches(_ROWS_AT_ONCE, columns=list(names), use_threads=False))
+class _Parquet:
+    """Text comes in the dictionaries that the file has for it: then it is known how large it will be."""
+
+    def __init__(self, source: pa.NativeFile, allowance: Allowance, settings: BodySettings) -> None:
+        first = pa.parquet.ParquetFile(source, pre_buffer=False)
+        self.schema = first.schema_arrow
+        self._allowance, self._settings = allowance, settings
+        self._file = pa.parquet.ParquetFile(
+            source,
+            metadata=first.metadata,
+            read_dictionary=parquet_dictionaries(first),
+            pre_buffer=False,
+            buffer_size=1 << 20,
+            page_checksum_verification=True,
+        )
+
+    def batches(self, names: Collection[str]) -> Iterator[pa.RecordBatch]:
+        self._allowance.expect(parquet_bytes(self._file.metadata, names))
+        rows = parquet_rows(self._file, names, self._settings.record_bytes_max)
+        return iter(self._file.iter_batches(rows, columns=list(names), use_threads=False))
 
 
 def _orc(file: pa.orc.ORCFile, names: Collection[str]) -> Iterator[pa.RecordBatch]:
@@ -157,7 +185,7 @@ def _spool(chunks: Iterator[bytes], spool: IO[bytes], bytes_max: int) -> int:
 
 
 @contextmanager
-def _damaged(stream: _Stream | None = None) -> Iterator[None]:
+def _damaged(stream: Chunks | None = None) -> Iterator[None]:
     """Arrow's errors in our tree; what the chunks of `stream` have raised stays what it is."""
     try:
         yield
@@ -166,38 +194,3 @@ def _damaged(stream: _Stream | None = None) -> Iterator[None]:
             raise stream.failure from None
         text = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise Corrupted("the body is not what its format says, or is cut short", found=text) from error
-
-
-class _Stream(io.RawIOBase):
-    """The chunks as a file. One message may not be longer than `message_bytes_max`."""
-
-    def __init__(self, chunks: Iterator[bytes], message_bytes_max: int) -> None:
-        self._chunks, self._bytes_max = chunks, message_bytes_max
-        self._held = bytearray()
-        self.taken = 0
-        self.failure: BaseException | None = None
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1) -> bytes:
-        if size > self._bytes_max:
-            raise Refused(
-                "a record batch is too long", expected=f"at most {self._bytes_max} bytes", found=size
-            )
-        while size < 0 or len(self._held) < size:
-            try:
-                chunk = next(self._chunks, b"")
-            except BaseException as error:
-                self.failure = error
-                raise
-            if not chunk:
-                break
-            self.taken += len(chunk)
-            self._held += chunk
-            if len(self._held) > self._bytes_max + len(chunk):
-                raise Refused("a record batch is too long", expected=f"at most {self._bytes_max} bytes")
-        count = len(self._held) if size < 0 else size
-        found = bytes(self._held[:count])
-        del self._held[:count]
-        return found
