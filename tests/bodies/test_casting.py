@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from decimal import ROUND_HALF_UP, Decimal
 
@@ -30,6 +31,10 @@ def test_a_float_is_the_decimal_that_its_text_is(rounds: bool) -> None:
     inexact = [Decimal("1.56"), Decimal("-0.13"), Decimal("0.00")] if rounds else [None, None, None]
     found = values([0.1, -2.5, None, 1.555, -0.125, 1e-300, 1e300], pa.float64(), "decimal(10,2)", rounds)
     assert found == [*exact, *inexact, None]
+    edges = [9999.99, 9999.994, 9999.995, -9999.99]
+    nearly = Decimal("9999.99") if rounds else None
+    found = values(edges, pa.float64(), "decimal(6,2)", rounds)
+    assert found == [Decimal("9999.99"), nearly, None, Decimal("-9999.99")]
     many = values([0.1, 123456789012.7, 1e22], pa.float64(), "decimal(38,10)", rounds)
     assert many == [Decimal("0.1"), Decimal("123456789012.7"), Decimal(10) ** 22]
     assert values([0.1, 0.5], pa.float64(), "decimal(38,30)", rounds) == [Decimal("0.1"), Decimal("0.5")]
@@ -67,6 +72,8 @@ def test_a_float_is_rounded_as_its_text_is(scale: int) -> None:
     floats = [rng.uniform(-1e6, 1e6) for _ in range(500)]
     floats += [round(rng.uniform(-1e3, 1e3), scale) + 5 * 10.0 ** -(scale + 1) for _ in range(500)]
     kind = parse_type(f"decimal(20,{scale})")
+    ties = [round(one, scale + 1) for one in floats[-100:]]
+    floats += [*ties, *(math.nextafter(one, 0) for one in ties), *(math.nextafter(one, 9e9) for one in ties)]
     found = convert(pa.array(floats), kind, zone="UTC", rounds=True).values.to_pylist()
     unit = Decimal(1).scaleb(-scale)
     assert found == [Decimal(repr(one)).quantize(unit, ROUND_HALF_UP) for one in floats]

@@ -40,7 +40,7 @@ def convert(values: pa.Array, kind: ColumnType, *, zone: str, rounds: bool) -> C
     if plain.type == target and kind.kind not in ("double", "timestamp", "date"):
         return Converted(plain, None)
     _check_types(plain.type, target)
-    found = _at_once(plain, kind, target)
+    found = _at_once(plain, kind, target, rounds)
     if found is not None:
         return Converted(found, None)
     if pa.types.is_floating(plain.type) and pa.types.is_integer(target):
@@ -99,7 +99,7 @@ def _check_types(source: pa.DataType, target: pa.DataType) -> None:
         raise DefinitionError("a column of another type", expected=str(target), found=str(source))
 
 
-def _at_once(values: pa.Array, kind: ColumnType, target: pa.DataType) -> pa.Array | None:
+def _at_once(values: pa.Array, kind: ColumnType, target: pa.DataType, rounds: bool) -> pa.Array | None:
     """All values, or None when one of them needs a closer look."""
     source = values.type
     if pa.types.is_string(source) and kind.kind in ("int", "bigint") and _holds(values, b"xX"):
@@ -115,7 +115,7 @@ def _at_once(values: pa.Array, kind: ColumnType, target: pa.DataType) -> pa.Arra
     if pa.types.is_timestamp(source) and pa.types.is_date(target):
         return values.cast(target, safe=False) if _in_calendar(values) else None
     try:
-        found = _cast(values, target)
+        found = _cast(values, target, rounds)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
     if found is None:
@@ -127,9 +127,9 @@ def _at_once(values: pa.Array, kind: ColumnType, target: pa.DataType) -> pa.Arra
     return found
 
 
-def _cast(values: pa.Array, target: pa.DataType) -> pa.Array | None:
+def _cast(values: pa.Array, target: pa.DataType, rounds: bool) -> pa.Array | None:
     if pa.types.is_floating(values.type) and pa.types.is_decimal(target):
-        return numbers.decimals_of(values, target)
+        return numbers.decimals_of(values, target, rounds=rounds)
     if pa.types.is_decimal(values.type) and pa.types.is_floating(target):
         return numbers.doubles_of(values)
     return values.cast(target)

@@ -18,14 +18,29 @@ _DISTINCT = 10**15  # so many digits always come back from a float
 Longs = NDArray[np.int64]
 
 
-def decimals_of(floats: pa.Array, target: pa.Decimal128Type) -> pa.Array | None:
-    """As their texts are; None where one does not fit, or needs a closer look. Raises as Arrow's cast."""
-    found = floats.cast(target)
-    unscaled = _unscaled(found, _DISTINCT - 1)
-    if unscaled is None:
+def decimals_of(floats: pa.Array, target: pa.Decimal128Type, *, rounds: bool) -> pa.Array | None:
+    """As their texts are, or rounded half away from zero; None where one needs a closer look."""
+    if target.scale >= _EXACT_POWERS:
         return None
     written = floats.cast(pa.float64()).fill_null(0.0).to_numpy()
-    return found if bool((_divided(unscaled, target.scale) == written).all()) else None
+    sizes = np.abs(written)
+    # a text with one digit more than the scale is seen exactly, and there are the places between two numbers
+    scale = target.scale + 1 if rounds else target.scale
+    beyond = 10 ** (target.precision + 1) - 5 if rounds else 10**target.precision
+    with np.errstate(over="ignore"):
+        digits = np.rint(sizes * 10.0**scale)
+    if not bool((digits < min(_DISTINCT, beyond)).all()):  # false for what is no number, too
+        return None
+    unscaled, nearest = digits.astype(np.int64), digits / 10.0**scale
+    if rounds:
+        last = unscaled % 10
+        unscaled = unscaled // 10 + ((last > 5) | ((last == 5) & (sizes >= nearest)))
+    elif not bool((nearest == sizes).all()):
+        return None
+    unscaled = np.where(written < 0, -unscaled, unscaled)
+    words = np.stack([unscaled, unscaled >> 63], axis=1)
+    validity = floats.is_valid().buffers()[1] if floats.null_count else None
+    return pa.Array.from_buffers(target, len(floats), [validity, pa.py_buffer(words)])
 
 
 def doubles_of(decimals: pa.Array) -> pa.Array | None:
