@@ -51,7 +51,7 @@ def what_is_caught_up_with_is_enough(patch: pytest.MonkeyPatch) -> None:
     ("fault", "first_seed"),
     [
         (committed_counts_as_visible, 4),
-        (what_is_caught_up_with_is_enough, 23),
+        (what_is_caught_up_with_is_enough, 15),
     ],
 )
 def test_the_runs_notice(

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hmac
 import io
 import json
@@ -99,7 +98,7 @@ def _authenticate(header: str, users: Users, token: str) -> None:
     if scheme.lower() == "basic":
         try:
             name, _, password = base64.b64decode(value, validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
+        except ValueError:  # of both, and of characters that no base64 has
             raise Unauthorized("malformed basic credentials") from None
         users.verify_password(name, password)
         return

@@ -31,6 +31,17 @@ def test_wrong_credentials_are_refused(doors: Doors, credentials: dict[str, str]
         client.query("select 1")
 
 
+@pytest.mark.parametrize("header", [b"Basic \xe9", b"Basic ===", b"Basic /w==", b"Bearer \xe9"])
+def test_credentials_that_cannot_be_read_are_refused(doors: Doors, header: bytes) -> None:
+    answer = httpx.post(
+        f"{doors.http_url}/api/v1/query",
+        json={"sql": "select 1"},
+        headers={b"authorization": header},
+        trust_env=False,
+    )
+    assert answer.status_code == 401
+
+
 @pytest.mark.parametrize("credentials", [{"token": TOKEN}, {"user": USER, "password": PASSWORD}])
 def test_json_answers_state_the_positions_they_hold(doors: Doors, credentials: dict[str, str]) -> None:
     with QueryClient(doors.http_url, **credentials) as client:
