@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from rtolap.base.clock import SystemClock
+from rtolap.base.stopping import wait_awake
 from rtolap.cli.serving import end_now, service_settings, stop_event
 from rtolap.format.object_store import open_store
 from rtolap.metadata.cubes import ClusterMetadata
@@ -101,7 +102,7 @@ def serve(
         metrics_port=metrics_port,
     )
     service.start()
-    stopping.wait()
+    wait_awake(stopping)
     drained = service.stop()
     store.close()
     if not drained:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from rtolap.base.stopping import wait_awake
 from rtolap.cli.serving import end_now, service_settings, stop_event
 from rtolap.storage.service import StorageService
 from rtolap.storage.settings import StorageSettings
@@ -63,6 +64,6 @@ def serve(
         ),
     )
     with service:
-        stopping.wait()
+        wait_awake(stopping)
     if not service.drained:
         end_now()

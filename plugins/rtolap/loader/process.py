@@ -24,6 +24,7 @@ from tenacity import (
 )
 
 from rtolap.base.errors import CommitUnknown, NotLeader, RtolapError, Unavailable
+from rtolap.base.stopping import wait_awake
 from rtolap.ledger.load_jobs import LoadJobState
 from rtolap.loader.operator import Operator
 from rtolap.loader.ownership import LEASE_MS
@@ -120,7 +121,7 @@ class LoaderProcess:
         ]
         for thread in threads:
             thread.start()
-        self._stopping.wait()
+        wait_awake(self._stopping)
         deadline_s = self.work.clock.monotonic_s() + GRACE_S
         for thread in threads:
             # a request that is under way may last longer: its batch is left to recovery
