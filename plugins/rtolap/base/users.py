@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import hmac
 from collections.abc import Collection, Mapping
@@ -80,6 +81,15 @@ class Users:
         given = bytes.fromhex(password_hash(password))
         if not hmac.compare_digest(stored, given) or name not in self._hashes:
             raise denied()
+
+    def verify_basic(self, credentials: str) -> str:
+        """The name behind what follows "Basic" in a header, its password verified. Raises Unauthorized."""
+        try:
+            name, _, password = base64.b64decode(credentials, validate=True).decode().partition(":")
+        except ValueError:  # no ASCII, no base64, or no UTF-8 in it
+            raise Unauthorized("no valid Basic authorization") from None
+        self.verify_password(name, password)
+        return name
 
     def verify_scramble(self, name: str, scramble: bytes, nonce: bytes) -> None:
         """caching_sha2_password: scramble = sha256(pw) XOR sha256(sha256(sha256(pw)) + nonce)."""

@@ -96,11 +96,7 @@ def _authenticate(header: str, users: Users, token: str) -> None:
     if scheme.lower() == "bearer" and hmac.compare_digest(value.strip().encode(), token.encode()):
         return
     if scheme.lower() == "basic":
-        try:
-            name, _, password = base64.b64decode(value, validate=True).decode().partition(":")
-        except ValueError:  # of both, and of characters that no base64 has
-            raise Unauthorized("malformed basic credentials") from None
-        users.verify_password(name, password)
+        users.verify_basic(value)
         return
     raise Unauthorized("credentials are missing or wrong", expected="Basic or Bearer authorization")
 
