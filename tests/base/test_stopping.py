@@ -8,8 +8,7 @@ import textwrap
 
 SCRIPT = """
     import signal, threading
-    from rtolap.base.stopping import wait_awake
-    from rtolap.cli.serving import stop_event
+    from rtolap.base.stopping import stop_event, wait_awake
 
     stopping = stop_event()
 

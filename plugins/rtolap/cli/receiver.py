@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from rtolap.base.clock import SystemClock
-from rtolap.base.stopping import wait_awake
-from rtolap.cli.serving import end_now, service_settings, stop_event
+from rtolap.base.stopping import stop_event, wait_awake
+from rtolap.cli.serving import end_now, service_settings
 from rtolap.format.object_store import open_store
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.zookeeper import ZooKeeperStore

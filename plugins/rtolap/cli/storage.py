@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from rtolap.base.stopping import wait_awake
-from rtolap.cli.serving import end_now, service_settings, stop_event
+from rtolap.base.stopping import stop_event, wait_awake
+from rtolap.cli.serving import end_now, service_settings
 from rtolap.storage.service import StorageService
 from rtolap.storage.settings import StorageSettings
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import socket
 import threading
 import time
@@ -17,6 +16,7 @@ import uvicorn
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotYet
 from rtolap.base.metrics import Metrics
+from rtolap.base.stopping import stop_event
 from rtolap.ledger.load_jobs import LoadJobs, LoadJobState
 from rtolap.ledger.offsets import OffsetsRecords
 from rtolap.loader.http import make_app
@@ -65,9 +65,7 @@ def run(
     `open_watermarks` connects to the application that the definition names, if it does; `partition_session`
     says how to reach the door where its partitions are made, if they are.
     """
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    stopping = stop_event()
     if (ended := _ENDED.get(jobs.get(job_id).state)) is not None:
         if not wanted:
             log.info("%s was ended while its process was gone", job_id)
