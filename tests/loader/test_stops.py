@@ -18,9 +18,9 @@ from rtolap.loader.ownership import LEASE_MS
 from rtolap.loader.patience import FAILING_S, FAILS_MAX, SILENT_S
 from rtolap.loader.preparing import FILTERED_BY_SINK, FILTERED_UNKNOWN
 from rtolap.loader.rejects import FileBox
-from rtolap.loader.settle import LOG_TRIES_MAX, Outcome
+from rtolap.loader.settle import LOG_TRIES_MAX, Outcome, Settler
 from rtolap.loader.states import StopCause, Stopped
-from rtolap.loader.work import begin
+from rtolap.loader.work import Work, begin
 from rtolap.model.loader import LoaderRejects, LoaderSink
 from rtolap.stream.consumer import OutRecord
 from rtolap.stream.memory import MemoryConsumer
@@ -390,6 +390,16 @@ class Refusing:
         return self.answer
 
 
+def failing(world: World, work: Work, times: int) -> Settler:
+    """A settler that has tried so often, for as long as a batch may fail."""
+    settler = work.settler()
+    for _ in range(times):
+        assert work.settle_once(settler) is Outcome.AGAIN
+        world.clock.advance_ms(math.ceil(FAILING_S * 1000 / times))
+        work.ownership.renew()
+    return settler
+
+
 @pytest.mark.parametrize(
     ("answer", "cause", "loads"),
     [
@@ -406,11 +416,7 @@ def test_a_batch_that_fails_again_and_again_stops_the_loader(
     world.sink = sink = Refusing(world.sink, answer)
     work = world.start()
     work.source.step(0.0)
-    settler = work.settler()
-    for _ in range(loads):
-        assert work.settle_once(settler) is Outcome.AGAIN
-        world.clock.advance_ms(math.ceil(FAILING_S * 1000 / loads))
-        work.ownership.renew()
+    settler = failing(world, work, loads)
     assert stopped_by(lambda: work.settle_once(settler)) is cause
     assert sink.loads == loads
 
@@ -421,11 +427,7 @@ def test_a_second_phase_that_is_refused_again_and_again_stops_the_loader(world: 
     world.sink.commit_label = lambda *_: TwoPhaseAnswer("Fail", "denied; you need LOAD_PRIV")
     work = world.start()
     work.source.step(0.0)
-    settler = work.settler()
-    for _ in range(FAILS_MAX):
-        assert work.settle_once(settler) is Outcome.AGAIN
-        world.clock.advance_ms(math.ceil(FAILING_S * 1000 / FAILS_MAX))
-        work.ownership.renew()
+    settler = failing(world, work, FAILS_MAX)
     assert "LOAD_PRIV" in work.progress.shown(world.clock).last_error
     assert stopped_by(lambda: work.settle_once(settler)) is StopCause.SINK_REFUSES
     del world.sink.commit_label
