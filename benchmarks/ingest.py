@@ -100,7 +100,9 @@ def ingested(bootstrap: str, total: int, schema: Schema) -> int:
         while sum(core.state.positions.values()) < total:
             core.step(view, 1.0)
         query = PartialQuery(schema.cube.name, ("country",), ("__rows", "price__sum"), Snapshot())
-        found = answer(schema, core.state, query, owned=partitions, receiver_id="bench")
+        found = answer(
+            schema, core.state, query, owned=partitions, receiver_id="bench", progress=core.progress
+        )
         core.checkpoint()  # the refused ones are kept
         refused = sum(sum(one.rejected.values()) for one in core.progress.counters.values())
         core.close()

@@ -88,7 +88,14 @@ class Bench:
 
     def ask(self, snapshot: Snapshot | None = None, **query: Any) -> tuple[int, PartialAnswer]:
         wanted = PartialQuery("sales_by_kind", (), ("__rows",), snapshot or Snapshot(), **query)
-        table = answer(self.schema, self.core.state, wanted, owned=self.core.owned, receiver_id="r")
+        table = answer(
+            self.schema,
+            self.core.state,
+            wanted,
+            owned=self.core.owned,
+            receiver_id="r",
+            progress=self.core.progress,
+        )
         said = msgspec.json.decode(table.schema.metadata[ANSWER_KEY], type=PartialAnswer)
         return sum(table.column("__rows").to_pylist()), said
 
@@ -345,6 +352,24 @@ def test_refused_records_reach_the_dead_letter_topic_before_the_checkpoint(bench
     (log,) = bench.broker.logs("sales.dead-letters")
     assert [record.key for record in log.records] == [b"sales/1/0", b"sales/1/1"]
     assert sum(bench.core.progress.counters[1].rejected.values()) == 2
+
+
+def test_an_answer_states_what_was_refused_and_why(bench: Bench) -> None:
+    rounded = b'{"ts": %d, "kind": "a", "price": 1.23456}' % START_MS
+    bench.producer.produce("sales", [OutRecord(rounded, partition=1), OutRecord(None, partition=0)])
+    bench.send(1)
+    bench.step()
+    rows, said = bench.ask()
+    assert rows == 1
+    assert said.refused == {0: {"tombstone": 1}, 1: {"wrong_type": 1}}
+    assert said.refused_example["wrong_type"] == "column price: expected decimal(10,2), found 1.23456"
+    report = cube_report(bench.core, bench.clock)
+    assert report.partitions[1].refused == {"wrong_type": 1}
+    assert report.refused_example == said.refused_example
+    bench.core.checkpoint()
+    bench.restarted()
+    bench.step()
+    assert bench.ask()[1].refused == said.refused, "the checkpoint keeps them"
 
 
 def test_a_batch_that_raises_is_read_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

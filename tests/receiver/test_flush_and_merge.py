@@ -77,7 +77,9 @@ class Bench:
         query = PartialQuery(
             self.core.schema.cube.name, ("kind", "place"), ("__rows", "amount__sum"), Snapshot()
         )
-        table = answer(self.core.schema, self.core.state, query, owned=(0,), receiver_id="r")
+        table = answer(
+            self.core.schema, self.core.state, query, owned=(0,), receiver_id="r", progress=self.core.progress
+        )
         found = {
             (row["kind"], row["place"]): (row["__rows"], row["amount__sum"]) for row in table.to_pylist()
         }

@@ -76,7 +76,7 @@ def _memory_bytes(core: CubeReceiver) -> int:
 
 def _count(core: CubeReceiver) -> int:
     query = PartialQuery(core.schema.cube.name, (), ("__rows",), Snapshot())
-    table = answer(core.schema, core.state, query, owned=(0,), receiver_id="r")
+    table = answer(core.schema, core.state, query, owned=(0,), receiver_id="r", progress=core.progress)
     return int(sum(table.column("__rows").to_pylist()))
 
 

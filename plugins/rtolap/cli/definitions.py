@@ -14,7 +14,7 @@ from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.loader_access import job_access
-from rtolap.cli.output import JsonOption, console, print_json, print_table, success
+from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.tables import drop as drop_table
 from rtolap.cli.tables import show as show_table
 from rtolap.cli.tables import tables_client
@@ -24,8 +24,10 @@ from rtolap.model.durations import format_duration
 from rtolap.model.stored_table import StoredTable
 from rtolap.model.table import Lookup, Table
 from rtolap.model.yaml_files import Definitions, read_definitions
+from rtolap.wire.coordinator import CubeStatus
 from rtolap.wire.coordinator_client import CoordinatorClient
 from rtolap.wire.definitions import Takers, create_all, wants_coordinator, wants_doors
+from rtolap.wire.refused_records import refused_text
 
 app = typer.Typer(no_args_is_help=True, help="Tables, cubes, lookups and stored tables.")
 
@@ -93,12 +95,16 @@ def describe(name: NameArgument, as_json: JsonOption = False) -> None:
     with coordinator_client() as client:
         kind, definition = _find(client, name)
         table = client.table(str(definition["table"])) if kind == "cube" else None
+        status = client.cube(name) if kind == "cube" else None
     if as_json:
-        print_json({"kind": kind, **definition})
+        told = {} if status is None else {"status": _standing(status)}
+        print_json({"kind": kind, **definition, **told})
         return
     if table is not None:
         schema = Schema(msgspec.convert(table, Table), msgspec.convert(definition, Cube))
         _describe_cube(schema)
+        if status is not None:
+            _describe_standing(status)
         return
     if kind == "application":
         print_json({"kind": kind, **definition})  # as a tree: rtolap watermark topology
@@ -181,6 +187,25 @@ def _summary(definitions: Definitions, name: str) -> str:
         f"{len(cube.all_dimensions)} dimensions, {len(cube.measures)} measures, "
         f"{len(cuboids(cube))} cuboids, segments of {window}"
     )
+
+
+def _standing(status: CubeStatus) -> dict[str, object]:
+    return status.model_dump(
+        mode="json", include={"enabled", "paused", "problem", "refused", "refused_example"}
+    )
+
+
+def _describe_standing(status: CubeStatus) -> None:
+    """What an answer of the cube does not hold, and why."""
+    if not status.enabled:
+        begun = status.assignment_epoch > 0
+        warn(f"{status.name} is disabled" if begun else f"{status.name} was never enabled: it has no events")
+    elif status.paused:
+        warn(f"{status.name} is paused")
+    if status.problem:
+        warn(status.problem)
+    if told := refused_text(status.refused, status.refused_example):
+        warn(told)
 
 
 def _describe_cube(schema: Schema) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Annotated
 
 import typer
@@ -12,6 +13,7 @@ from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, print_json, print_table, report, success
 from rtolap.wire.coordinator import CubeReport, Reassignment, ReassignRequest
 from rtolap.wire.coordinator_client import CoordinatorClient
+from rtolap.wire.refused_records import refused_text
 
 app = typer.Typer(no_args_is_help=True, help="Receivers and replica sets.")
 
@@ -44,7 +46,11 @@ def list_receivers(as_json: JsonOption = False) -> None:
 def _standing(report: CubeReport) -> str:
     hostless = sum(partition.hostless_events for partition in report.partitions.values())
     counted = f", {hostless} events without a usable host" if hostless else ""
-    return f"{report.state} {sorted(report.partitions)}{counted}"
+    refused: Counter[str] = Counter()
+    for partition in report.partitions.values():
+        refused.update(partition.refused)
+    told = refused_text(refused, report.refused_example)
+    return f"{report.state} {sorted(report.partitions)}{counted}{', ' if told else ''}{told}"
 
 
 @app.command("replica-sets")

@@ -112,6 +112,15 @@ def _show(answer: QueryAnswer, as_json: bool) -> None:
     names = [column.name for column in answer.columns]
     if as_json:
         rows = [dict(zip(names, row, strict=True)) for row in answer.rows]
-        print_json({"columns": answer.columns, "rows": rows, "positions": answer.positions})
+        print_json(
+            {
+                "columns": answer.columns,
+                "rows": rows,
+                "positions": answer.positions,
+                "warnings": answer.warnings,
+            }
+        )
     else:
         print_table(names, answer.rows)
+    for warning in answer.warnings:
+        warn(warning.message)

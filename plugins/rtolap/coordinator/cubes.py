@@ -152,6 +152,7 @@ class Cubes:
         found = self._checks.problem(name)
         waits = self._watermarks.problem(name)
         problems = [one for one in (found, waits) if one] + self._heartbeats.failures(name)
+        refused, example = self._heartbeats.refused(name)
         return wire.CubeStatus(
             name=name,
             definition=msgspec.to_builtins(definition),
@@ -166,6 +167,8 @@ class Cubes:
             low_watermark_ms=self._watermarks.published_ms(name),
             segments={state.value: counts[state.value] for state in SegmentState},
             problem="; ".join(problems) or None,
+            refused=refused,
+            refused_example=example,
         )
 
     def statuses(self) -> list[wire.CubeStatus]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping
 
 import msgspec
@@ -76,6 +77,27 @@ class Heartbeats:
                         reported_ms=heard.at_ms,
                     )
         return dict(sorted(found.items()))
+
+    def refused(self, cube: str) -> tuple[dict[str, int], dict[str, str]]:
+        """Reason → records that were refused, and what was wrong with one of them. At least so many: per
+        partition the count of the receiver that refused most, as each counts since it reads the partition.
+        """
+        most: dict[int, dict[str, int]] = {}
+        example: dict[str, str] = {}
+        for _, heard in sorted(self.heard().items()):
+            report = heard.request.cubes.get(cube)
+            if report is None:
+                continue
+            example.update(report.refused_example)
+            for partition, said in report.partitions.items():
+                if sum(said.refused.values()) > sum(most.get(partition, {}).values()):
+                    most[partition] = said.refused
+        counts: Counter[str] = Counter()
+        for by_reason in most.values():
+            counts.update(by_reason)
+        return dict(sorted(counts.items())), {
+            reason: example[reason] for reason in counts if reason in example
+        }
 
     def failures(self, cube: str) -> list[str]:
         """Receivers that have given up on the cube, with their reasons."""

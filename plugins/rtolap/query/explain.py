@@ -11,12 +11,16 @@ import pyarrow as pa
 from rtolap.query.plan import CubeRead, ReadStats, Rewritten, TableRead, TableStats
 from rtolap.query.rules.pushdown import relation_name
 from rtolap.query.stored.relation import relation_key
+from rtolap.wire.query_warning import QueryWarning
+from rtolap.wire.refused_records import refused_text
 
 SCHEMA = pa.schema([("item", pa.string()), ("value", pa.string())])
 _Rows = list[tuple[str, str]]
 
 
-def planned(rewritten: Rewritten, estimates: Sequence[ReadStats]) -> pa.Table:
+def planned(
+    rewritten: Rewritten, estimates: Sequence[ReadStats], warnings: Sequence[QueryWarning]
+) -> pa.Table:
     rows: _Rows = []
     for read, would in zip(rewritten.reads, estimates, strict=True):
         rows += _of_read(read, would)
@@ -37,7 +41,7 @@ def planned(rewritten: Rewritten, estimates: Sequence[ReadStats]) -> pa.Table:
     if rewritten.latest is not None:
         key, enough = rewritten.latest.key, rewritten.latest.rows
         rows.append(("latest first", f"by {key}, until there are {enough} rows"))
-    return _table(rows + _of_statement(rewritten))
+    return _table(rows + _of_statement(rewritten, warnings))
 
 
 def analyzed(
@@ -46,6 +50,7 @@ def analyzed(
     tables: Sequence[TableStats],
     result_rows: int,
     elapsed_ms: float,
+    warnings: Sequence[QueryWarning],
 ) -> pa.Table:
     rows: _Rows = []
     for read, done in zip(rewritten.reads, stats, strict=True):
@@ -69,7 +74,7 @@ def analyzed(
             ("read views", str(said.views)),
             ("fetch ms", f"{said.fetch_ms:.1f}"),
         ]
-    rows += _of_statement(rewritten)
+    rows += _of_statement(rewritten, warnings)
     rows += [
         ("result rows", str(result_rows)),
         ("elapsed ms", f"{elapsed_ms:.1f}"),
@@ -90,6 +95,7 @@ def _of_read(read: CubeRead, stats: ReadStats) -> _Rows:
         ("pruned segments", ", ".join(stats.pruned_segments) or "none"),
         ("real-time segments", ", ".join(stats.realtime_segments) or "none"),
         ("receivers", ", ".join(f"{rs}: {r}" for rs, r in sorted(stats.receivers.items())) or "none"),
+        ("refused records", refused_text(stats.refused, stats.refused_example) or "none"),
     ]
 
 
@@ -109,9 +115,10 @@ def _stored_name(read: TableRead) -> str:
     return f"{table.qualified_name}, as {read.relation.removeprefix(relation_name(''))}"
 
 
-def _of_statement(rewritten: Rewritten) -> _Rows:
+def _of_statement(rewritten: Rewritten, warnings: Sequence[QueryWarning]) -> _Rows:
     lookups = [("lookups", ", ".join(rewritten.lookups))] if rewritten.lookups else []
-    return [*lookups, ("sql", rewritten.sql.replace("__relation_", ""))]
+    told = [("warning", warning.message) for warning in warnings]
+    return [*lookups, *told, ("sql", rewritten.sql.replace("__relation_", ""))]
 
 
 def _table(rows: _Rows) -> pa.Table:

@@ -15,6 +15,8 @@ from rtolap.query.merge import group_partials, merge
 from rtolap.query.plan import CubeRead, HistoryPlan, ReadStats, ReplicaSetPlan
 from rtolap.query.planner import plan_history, plan_realtime
 from rtolap.query.realtime import CountedTwice, Realtime
+from rtolap.query.standing import cube_warnings
+from rtolap.wire.query_warning import QueryWarning
 
 SNAPSHOTS_MAX = 8  # a snapshot goes stale once a promotion: more in a row is a fault, not traffic
 RETRY_WAIT_S = 0.05  # before each further snapshot, times the attempt
@@ -60,6 +62,7 @@ class Fetcher:
         stats = _begun(read, history)
         self._history.estimate(read, history.segments, stats, cancellation)
         self._realtime.estimate(read, history.snapshot, sets, stats, cancellation)
+        stats.warnings = self._warnings(read, stats)
         return stats
 
     def fetch(self, read: CubeRead, cancellation: Cancellation) -> tuple[pa.Table, ReadStats]:
@@ -75,7 +78,9 @@ class Fetcher:
             stats = _begun(read, history)
             stats.snapshots = attempt + 1
             try:
-                return self._read(read, history, sets, stats, cancellation), stats
+                table = self._read(read, history, sets, stats, cancellation)
+                stats.warnings = self._warnings(read, stats)
+                return table, stats
             except StaleSnapshot:
                 if attempt == SNAPSHOTS_MAX - 1:
                     raise
@@ -101,6 +106,10 @@ class Fetcher:
         control, records = self._cluster.view(read.cube).snapshot()
         topology = self._cluster.topology(fresh=fresh)
         return plan_history(read, control, records), plan_realtime(read.cube, control, topology)
+
+    def _warnings(self, read: CubeRead, stats: ReadStats) -> tuple[QueryWarning, ...]:
+        control, _ = self._cluster.view(read.cube).snapshot()
+        return cube_warnings(read.schema, control, stats)
 
     def _read(
         self,

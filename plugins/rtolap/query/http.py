@@ -1,12 +1,12 @@
 """HTTP door: JSON or an Arrow stream. Basic (users file) or Bearer (cluster token).
 
-    POST /api/v1/query   {sql, parameters?, timeout_ms?}  →  {columns, rows, positions, stats}
+    POST /api/v1/query   {sql, parameters?, timeout_ms?}  →  {columns, rows, positions, stats, warnings}
     GET  /metrics        for Prometheus
     GET  /health         without credentials
 
 In JSON decimals with a scale, dates and timestamps are strings, whole numbers are numbers of any length, and
 NaN and infinities are strings. `Accept: application/vnd.apache.arrow.stream` gives an Arrow IPC stream whose
-schema carries positions as JSON under `rtolap.positions`.
+schema carries positions as JSON under `rtolap.positions`, and warnings under `rtolap.warnings`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
@@ -38,6 +39,7 @@ from rtolap.query.service import QueryService
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 POSITIONS_KEY = b"rtolap.positions"
+WARNINGS_KEY = b"rtolap.warnings"
 JSON_ROWS_MAX = 1_000_000  # JSON is built in memory; larger results are for the Arrow stream
 TIMEOUT_MS_MAX = 86_400_000
 THREADS = 32
@@ -132,6 +134,7 @@ def _json(outcome: Outcome) -> bytes:
             "rows": list(zip(*columns, strict=True)),
             "positions": outcome.positions,
             "stats": [asdict(stats) for stats in outcome.stats],
+            "warnings": msgspec.to_builtins(outcome.warnings),
         },
         ensure_ascii=False,
         default=str,
@@ -155,7 +158,10 @@ def _json_value(value: Any) -> Any:
 def _arrow(outcome: Outcome) -> Iterator[bytes]:
     """An error in mid-stream breaks the stream off: a reader sees no end mark."""
     sink = io.BytesIO()
-    metadata = {POSITIONS_KEY: json.dumps(outcome.positions).encode()}
+    metadata = {
+        POSITIONS_KEY: json.dumps(outcome.positions).encode(),
+        WARNINGS_KEY: msgspec.json.encode(outcome.warnings),
+    }
     try:
         with pa.ipc.new_stream(sink, outcome.schema.with_metadata(metadata)) as writer:
             for batch in outcome.batches:

@@ -11,16 +11,21 @@ from rtolap.base.errors import QueryError
 from rtolap.query.cancel import Cancellation
 from rtolap.query.engine import translated
 from rtolap.query.plan import ReadStats, TableStats
+from rtolap.wire.query_warning import QueryWarning
 
 
 @dataclass
 class Outcome:
-    """A running result: iterate `batches` once, or `close`. `positions`: cube → partition → next offset."""
+    """A running result: iterate `batches` once, or `close`. `positions`: cube → partition → next offset.
+
+    `warnings` are known before the first batch.
+    """
 
     schema: pa.Schema
     batches: Iterator[pa.RecordBatch]
     stats: list[ReadStats] = field(default_factory=list)
     tables: list[TableStats] = field(default_factory=list)
+    warnings: tuple[QueryWarning, ...] = ()
 
     @property
     def positions(self) -> dict[str, dict[int, int]]:

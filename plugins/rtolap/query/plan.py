@@ -9,6 +9,7 @@ from sqlglot import exp
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.cube import Schema
 from rtolap.wire.predicate import Predicate
+from rtolap.wire.query_warning import QueryWarning
 from rtolap.wire.receiver import Snapshot
 from rtolap.wire.stored_tables import TableInfo
 
@@ -85,7 +86,10 @@ class LatestRows:
 
 @dataclass(frozen=True)
 class Rewritten:
-    """SQL for the engine, and the relations it stands on. `parameters` names those the SQL still holds."""
+    """SQL for the engine, and the relations it stands on. `parameters` names those the SQL still holds.
+
+    `warnings`: where the SQL is not what was asked to the letter.
+    """
 
     tree: exp.Expr
     sql: str
@@ -95,6 +99,7 @@ class Rewritten:
     parameters: tuple[str, ...]
     latest: LatestRows | None = None
     tables: tuple[TableRead, ...] = ()
+    warnings: tuple[QueryWarning, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,11 @@ class ReplicaSetPlan:
 
 @dataclass
 class ReadStats:
-    """What one cube read did or, for EXPLAIN, would do; `realtime_events` of the latter only."""
+    """What one cube read did or, for EXPLAIN, would do; `realtime_events` of the latter only.
+
+    `refused`: reason → records that receivers refused and that are in no count, `refused_example`: what was
+    wrong with one of them. `warnings`: of the cube itself, whatever is asked of it.
+    """
 
     cube: str
     history_segments: tuple[str, ...] = ()
@@ -132,3 +141,6 @@ class ReadStats:
     snapshots: int = 1
     fetch_ms: float = 0.0
     positions: dict[int, int] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+    refused_example: dict[str, str] = field(default_factory=dict)
+    warnings: tuple[QueryWarning, ...] = ()

@@ -13,7 +13,7 @@ from rtolap.base.errors import RtolapError, StaleSnapshot, Unauthorized, Unavail
 from rtolap.model.segment import parse_segment_name
 from rtolap.query.cancel import Cancellation
 from rtolap.query.plan import CubeRead, ReadStats, ReplicaSetPlan
-from rtolap.wire.receiver import LocalSegmentStats, PartialAnswer, PartialQuery, Snapshot
+from rtolap.wire.receiver import CubeStats, LocalSegmentStats, PartialAnswer, PartialQuery, Snapshot
 from rtolap.wire.receiver_client import ReceiverClients
 
 CALLS_MAX = 64  # receiver calls at the same time, over all queries; more wait for a free thread
@@ -35,8 +35,8 @@ class RealtimeSource(Protocol):
         self, receiver_id: str, address: str, query: PartialQuery, on_start: CancelHook
     ) -> tuple[pa.Table, PartialAnswer]: ...
 
-    def local_segments(self, receiver_id: str, address: str, cube: str) -> tuple[LocalSegmentStats, ...]:
-        """What the receiver holds, without asking it to compute anything."""
+    def stats(self, receiver_id: str, address: str, cube: str) -> CubeStats | None:
+        """What the receiver holds of the cube, without asking it to compute anything; None if nothing."""
         ...
 
 
@@ -49,9 +49,9 @@ class FlightSource:
     ) -> tuple[pa.Table, PartialAnswer]:
         return self._clients.at(address).query(query, on_start=on_start)
 
-    def local_segments(self, receiver_id: str, address: str, cube: str) -> tuple[LocalSegmentStats, ...]:
+    def stats(self, receiver_id: str, address: str, cube: str) -> CubeStats | None:
         stats = self._clients.at(address).stats()
-        return next((known.segments for known in stats.cubes if known.cube == cube), ())
+        return next((known for known in stats.cubes if known.cube == cube), None)
 
 
 class Realtime:
@@ -101,6 +101,7 @@ class Realtime:
             stats.realtime_segments = tuple(sorted({*stats.realtime_segments, *answer.segments}))
             stats.rows_read += answer.rows_scanned
             stats.rows_pruned += answer.rows_pruned
+            _count_refused(stats, replica_set, answer.refused, answer.refused_example)
             stats.positions.update({p: o for p, o in answer.positions.items() if p in replica_set.partitions})
         cancellation.check()
         if errors:  # a stale snapshot can be mended, so it is told first
@@ -122,15 +123,19 @@ class Realtime:
             for receiver, address in replica_set.receivers:
                 cancellation.check()
                 try:
-                    held = self._source.local_segments(receiver, address, read.cube)
+                    held = self._source.stats(receiver, address, read.cube)
                 except (Unavailable, Unauthorized) as error:
                     failures.append(f"{receiver}: {error}")
                     continue
-                asked = [segment for segment in held if _is_asked(segment, read, snapshot)]
+                segments = () if held is None else held.segments
+                asked = [segment for segment in segments if _is_asked(segment, read, snapshot)]
                 names = (segment.segment for segment in asked)
                 stats.receivers[replica_set.replica_set] = receiver
                 stats.realtime_segments = tuple(sorted({*stats.realtime_segments, *names}))
                 stats.realtime_events += sum(segment.events for segment in asked)
+                if held is not None:
+                    refused = {one.partition: one.rejected for one in held.partitions}
+                    _count_refused(stats, replica_set, refused, held.refused_example)
                 break
             else:
                 reason = "; ".join(failures) or "none is live"
@@ -161,6 +166,20 @@ class Realtime:
             found="; ".join(failures) or "none is live",
             action="start a receiver of the replica set: `rtolap receivers` shows their state",
         )
+
+
+def _count_refused(
+    stats: ReadStats,
+    replica_set: ReplicaSetPlan,
+    refused: Mapping[int, Mapping[str, int]],
+    example: Mapping[str, str],
+) -> None:
+    """Of the replica set's partitions, so that each is counted once whoever answers."""
+    for partition in replica_set.partitions:
+        for reason, number in refused.get(partition, {}).items():
+            stats.refused[reason] = stats.refused.get(reason, 0) + number
+            if reason in example:
+                stats.refused_example[reason] = example[reason]
 
 
 def _is_asked(segment: LocalSegmentStats, read: CubeRead, snapshot: Snapshot) -> bool:

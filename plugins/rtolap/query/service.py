@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ from rtolap.query.stored.definitions import StoredDefinitions
 from rtolap.query.stored.reader import StoredReader
 from rtolap.query.stored.relation import arrow_schema
 from rtolap.query.stored.source import NoSource, StoredSource
+from rtolap.wire.query_warning import QueryWarning
 
 TIMEOUT_MS_DEFAULT = 60_000
 
@@ -167,8 +168,9 @@ class QueryService:
         if statement.explain == "plan":
             estimates = [self._fetcher.estimate(read, ending) for read in rewritten.reads]
             self._bound(rewritten, used, session)  # what the engine would refuse is told now
-            table = explain.planned(rewritten, estimates)
-            return Outcome(table.schema, self._stream(table.to_reader(), session, ending))
+            warnings = _warnings(rewritten, estimates)
+            table = explain.planned(rewritten, estimates, warnings)
+            return Outcome(table.schema, self._stream(table.to_reader(), session, ending), warnings=warnings)
         began_s = self.clock.monotonic_s()
         tables = self._read_tables(rewritten, session, ending)
         if rewritten.latest is not None:
@@ -176,12 +178,13 @@ class QueryService:
         else:
             stats = [self._fetch(read, session, ending) for read in rewritten.reads]
             reader = session.run(rewritten.sql, used)
+        warnings = _warnings(rewritten, stats)
         if statement.explain == "analyze":
             rows = session.drain(reader)
             elapsed_ms = (self.clock.monotonic_s() - began_s) * 1000
-            table = explain.analyzed(rewritten, stats, tables, rows, elapsed_ms)
-            return Outcome(table.schema, self._stream(table.to_reader(), session, ending), stats, tables)
-        return Outcome(reader.schema, self._stream(reader, session, ending), stats, tables)
+            table = explain.analyzed(rewritten, stats, tables, rows, elapsed_ms, warnings)
+            reader = table.to_reader()
+        return Outcome(reader.schema, self._stream(reader, session, ending), stats, tables, warnings)
 
     def _read_tables(
         self, rewritten: Rewritten, session: EngineSession, ending: Cancellation
@@ -272,3 +275,9 @@ class QueryService:
         ending.close()
         session.close()
         self._turns.release()
+
+
+def _warnings(rewritten: Rewritten, stats: Sequence[ReadStats]) -> tuple[QueryWarning, ...]:
+    """Of the statement, then of what its cubes hold; each once."""
+    of_cubes = (warning for done in stats for warning in done.warnings)
+    return tuple(dict.fromkeys((*rewritten.warnings, *of_cubes)))

@@ -41,7 +41,8 @@ class FragmentEntry(msgspec.Struct, frozen=True):
 
 class PartitionCounters(msgspec.Struct, frozen=True):
     """Since the cube began, for this receiver. Replayed events are not counted twice: counters are part of
-    the checkpoint. `hostless`: events, of a cube that closes by hosts, without a usable one."""
+    the checkpoint. `rejected`: reason → records; `example`: reason → what was wrong with the newest of them.
+    `hostless`: events, of a cube that closes by hosts, without a usable one."""
 
     events: int = 0
     late: int = 0
@@ -49,6 +50,7 @@ class PartitionCounters(msgspec.Struct, frozen=True):
     rejected: dict[str, int] = {}
     watermark_ms: int | None = None
     hostless: int = 0
+    example: dict[str, str] = {}
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):

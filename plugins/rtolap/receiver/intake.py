@@ -79,7 +79,7 @@ class Intake:
         rejects = decoded.rejects
         if len(rejects):
             self._letters.send(batch, rejects)
-            self._progress.refused(batch.partitions[rejects.index], rejects.reason)
+            self._progress.refused(batch.partitions[rejects.index], rejects.reason, rejects.detail)
         state = replace(state, positions=self._consumer.position()).with_segments(changed)
         heard_of = self._heard(batch, decoded)
         self._progress.took(added, self._clock.monotonic_s(), newest_created_ms(batch), heard_of)

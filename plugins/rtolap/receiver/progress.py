@@ -90,14 +90,23 @@ class Progress:
         }
         self.counters = {**self.counters, **counted}
 
-    def refused(self, partitions: NDArray[np.int32], reasons: Sequence[str]) -> None:
-        """Records that were refused: the partition and the reason of each."""
+    def refused(self, partitions: NDArray[np.int32], reasons: Sequence[str], details: Sequence[str]) -> None:
+        """Records that were refused: of each the partition, the reason, and what was wrong with it."""
         counters = dict(self.counters)
-        for (partition, reason), count in Counter(zip(partitions.tolist(), reasons, strict=True)).items():
+        kinds = list(zip(partitions.tolist(), reasons, strict=True))
+        newest = dict(zip(kinds, details, strict=True))
+        for (partition, reason), count in Counter(kinds).items():
             before = counters.get(partition, _NONE)
-            rejected = {**before.rejected, reason: before.rejected.get(reason, 0) + count}
-            counters[partition] = msgspec.structs.replace(before, rejected=rejected)
+            counters[partition] = msgspec.structs.replace(
+                before,
+                rejected={**before.rejected, reason: before.rejected.get(reason, 0) + count},
+                example={**before.example, reason: newest[partition, reason]},
+            )
         self.counters = counters
+
+    def example(self) -> dict[str, str]:
+        """Reason → what was wrong with a record that was refused for it lately."""
+        return {reason: text for one in self.counters.values() for reason, text in one.example.items()}
 
     def keep_only(self, partitions: Collection[int]) -> None:
         """Forget the others: who gets a partition back reads, and counts, it anew."""

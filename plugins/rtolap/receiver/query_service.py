@@ -18,6 +18,7 @@ from rtolap.format.filter import mask
 from rtolap.format.schema import physical_schema
 from rtolap.model.cube import Schema
 from rtolap.model.segment import SegmentRange, parse_segment_name
+from rtolap.receiver.progress import Progress
 from rtolap.receiver.tables import LocalState, LocalTable
 from rtolap.wire.predicate import columns_of
 from rtolap.wire.receiver import ANSWER_KEY, PartialAnswer, PartialQuery, Snapshot
@@ -30,7 +31,13 @@ class NotReady(Unavailable):
 
 
 def answer(
-    schema: Schema, state: LocalState, query: PartialQuery, *, owned: Collection[int], receiver_id: str
+    schema: Schema,
+    state: LocalState,
+    query: PartialQuery,
+    *,
+    owned: Collection[int],
+    receiver_id: str,
+    progress: Progress,
 ) -> pa.Table:
     """A plain table with its PartialAnswer in the schema's metadata. Raises NotReady or StaleSnapshot."""
     _check_columns(schema, query)
@@ -58,6 +65,8 @@ def answer(
         segments=tuple(names),
         rows_scanned=scanned,
         rows_pruned=pruned,
+        refused={part: one.rejected for part, one in progress.counters.items() if one.rejected},
+        refused_example=progress.example(),
     )
     return found.replace_schema_metadata({ANSWER_KEY: msgspec.json.encode(meta)})
 

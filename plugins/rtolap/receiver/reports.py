@@ -43,6 +43,7 @@ def cube_stats(core: CubeReceiver, clock: Clock, *, is_leader: bool) -> CubeStat
         is_leader=is_leader,
         partitions=partitions,
         segments=segments,
+        refused_example=progress.example(),
     )
 
 
@@ -85,11 +86,13 @@ def cube_report(core: CubeReceiver, clock: Clock) -> CubeReport:
                 watermark_ms=counters.watermark_ms,
                 idle=progress.idle(state.positions, part, now_s),
                 hostless_events=counters.hostless,
+                refused=dict(counters.rejected),
             )
             for part, position in state.positions.items()
             for counters in (progress.counters.get(part, _NONE),)
         },
         active=_active(core),
+        refused_example=progress.example(),
     )
 
 

@@ -161,7 +161,14 @@ class CubeRunner:
         while True:
             epoch, state = self.core.epoch, self.core.state
             try:
-                return answer(self.schema, state, query, owned=self.core.owned, receiver_id=self._receiver_id)
+                return answer(
+                    self.schema,
+                    state,
+                    query,
+                    owned=self.core.owned,
+                    receiver_id=self._receiver_id,
+                    progress=self.core.progress,
+                )
             except NotReady as reason:
                 left_s = deadline_s - self._clock.monotonic_s()
                 if left_s <= 0:

@@ -60,7 +60,14 @@ class Asker:
             if core.consumer_state is ConsumerState.STOPPED:
                 return None
             try:
-                table = answer(cluster.schema, core.state, query, owned=core.owned, receiver_id=receiver.name)
+                table = answer(
+                    cluster.schema,
+                    core.state,
+                    query,
+                    owned=core.owned,
+                    receiver_id=receiver.name,
+                    progress=core.progress,
+                )
             except (Unavailable, StaleSnapshot):
                 return None
             said = msgspec.json.decode(table.schema.metadata[ANSWER_KEY], type=PartialAnswer)

@@ -44,9 +44,10 @@ from rtolap.query.lookups import Lookups
 from rtolap.query.service import Limits, QueryService
 from rtolap.query.stored.listing import Listing
 from rtolap.query.stored.source import StoredSource
-from rtolap.wire.receiver import LocalSegmentStats, PartialAnswer, PartialQuery
+from rtolap.wire.receiver import CubeStats, LocalSegmentStats, PartialAnswer, PartialQuery, PartitionStats
 
 PARTITIONS = 4
+_EXAMPLE = {"wrong_type": "column price: expected decimal(10,2), found 1.23456"}
 _ASSIGNMENT: dict[str, tuple[int, ...]] = {"rs-a": (0, 1), "rs-b": (2, 3)}
 
 
@@ -76,6 +77,7 @@ class QueryWorld:
             self.metadata.create_lookup(lookup)
         self.dead: set[str] = set()
         self.asked: list[tuple[str, PartialQuery]] = []
+        self.refused: dict[int, dict[str, int]] = {}  # partition → reason → records; see `PartialAnswer`
         self.stale_answers = 0
         self.overlapping_answers = 0  # by rs-a, which then holds a partition of rs-b too
         self.before_answer: Callable[[PartialQuery], None] = lambda query: None
@@ -199,9 +201,12 @@ class QueryWorld:
         own = events.filter(pc.is_in(events.column("__partition"), value_set=_int32(mine)))
         table = self._partials(self.schemas[query.cube], own, query.dimensions, query.partials, query)
         positions = {partition: self.positions[partition] for partition in mine}
-        return table, PartialAnswer(receiver_id, positions, tuple(sorted(asked)), events.num_rows, 0)
+        refused = {partition: self.refused[partition] for partition in mine if partition in self.refused}
+        return table, PartialAnswer(
+            receiver_id, positions, tuple(sorted(asked)), events.num_rows, 0, refused, _EXAMPLE
+        )
 
-    def local_segments(self, receiver_id: str, address: str, cube: str) -> tuple[LocalSegmentStats, ...]:
+    def stats(self, receiver_id: str, address: str, cube: str) -> CubeStats:
         """RealtimeSource: what a receiver holds that no version has."""
         self._check_alive(receiver_id)
         mine = _int32(_ASSIGNMENT[receiver_id[:4]])
@@ -211,7 +216,11 @@ class QueryWorld:
                 events = self.events_of({segment.name}, cube)
                 count = events.filter(pc.is_in(events.column("__partition"), value_set=mine)).num_rows
                 found.append(LocalSegmentStats(segment.name, 1, "ACTIVE", count, count, 0, 0))
-        return tuple(found)
+        partitions = tuple(
+            PartitionStats(part, self.positions[part], None, None, False, 0, self.refused.get(part, {}))
+            for part in _ASSIGNMENT[receiver_id[:4]]
+        )
+        return CubeStats(cube, "CONSUMING", "", True, partitions, tuple(found), _EXAMPLE)
 
     def _check_alive(self, receiver_id: str) -> None:
         if receiver_id in self.dead:

@@ -4,6 +4,7 @@ with connect("http://127.0.0.1:7090", token="…") as connection:
     cursor = connection.cursor()
     cursor.execute("SELECT COUNT(*) FROM flights WHERE carrier = ?", ("AA",))
     cursor.fetchone()
+    cursor.messages  # [(Warning, …)]: how the rows are meant, where that is not what was asked to the letter
 """
 
 from __future__ import annotations
@@ -14,10 +15,19 @@ from typing import Any
 from rtolap.base.closing import Closing
 from rtolap.base.errors import RtolapError
 from rtolap.wire.query_client import QueryAnswer, QueryClient
+from rtolap.wire.query_warning import QueryWarning
 
 apilevel = "2.0"
 threadsafety = 2  # threads may share a connection, not a cursor
 paramstyle = "qmark"
+
+
+class Warning(Exception):  # PEP 249 gives the name
+    """PEP 249: what `Cursor.messages` holds. `code` and `level` as QueryWarning's."""
+
+    def __init__(self, warning: QueryWarning) -> None:
+        self.code, self.level = warning.code, warning.level
+        super().__init__(warning.message)
 
 
 class Error(Exception):
@@ -79,6 +89,7 @@ class Cursor:
         self._client = client
         self._answer: QueryAnswer | None = None
         self._next = 0
+        self.messages: list[tuple[type[Warning], Warning]] = []  # of the last statement, as PEP 249 has it
 
     @property
     def description(self) -> list[tuple[Any, ...]] | None:
@@ -97,11 +108,13 @@ class Cursor:
 
     def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Cursor:
         self._answer, self._next = None, 0
+        self.messages.clear()
         try:
             self._answer = self._client.query(sql, parameters)
         except RtolapError as error:
             kind = {"query": ProgrammingError, "not_found": ProgrammingError, "unavailable": OperationalError}
             raise kind.get(error.code, DatabaseError)(str(error), error.code) from error
+        self.messages += [(Warning, Warning(warning)) for warning in self._answer.warnings]
         return self
 
     def executemany(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
@@ -131,6 +144,7 @@ class Cursor:
 
     def close(self) -> None:
         self._answer = None
+        self.messages.clear()
 
     def _result(self) -> QueryAnswer:
         if self._answer is None:

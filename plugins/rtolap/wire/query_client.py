@@ -12,6 +12,7 @@ import msgspec
 from rtolap.base.closing import Closing
 from rtolap.base.errors import RtolapError, Unavailable, from_dict
 from rtolap.base.tls import trust
+from rtolap.wire.query_warning import QueryWarning
 
 DEADLINE_GRACE_S = 5.0  # the service gives up by itself; its words are better than a broken call
 
@@ -22,12 +23,16 @@ class QueryColumn(msgspec.Struct, frozen=True):
 
 
 class QueryAnswer(msgspec.Struct, frozen=True):
-    """`positions`: cube → partition → next offset; the answer holds exactly the events below."""
+    """`positions`: cube → partition → next offset; the answer holds exactly the events below.
+
+    `warnings`: how the rows are meant, where that is not what was asked to the letter.
+    """
 
     columns: tuple[QueryColumn, ...]
     rows: tuple[tuple[Any, ...], ...]
     positions: dict[str, dict[int, int]] = {}
     stats: tuple[dict[str, Any], ...] = ()
+    warnings: tuple[QueryWarning, ...] = ()
 
 
 class QueryClient(Closing):

@@ -53,13 +53,19 @@ class PartialQuery(msgspec.Struct, frozen=True):
 
 class PartialAnswer(msgspec.Struct, frozen=True):
     """`positions`: partition → next offset: the answer holds exactly the events below, for each partition
-    that this receiver consumes."""
+    that this receiver consumes.
+
+    `refused`: partition → reason → records that this receiver has refused since it reads the partition, and
+    that are in no count; `refused_example`: reason → what was wrong with the newest of them.
+    """
 
     receiver_id: str
     positions: dict[int, int]
     segments: tuple[str, ...] = ()
     rows_scanned: int = 0
     rows_pruned: int = 0
+    refused: dict[int, dict[str, int]] = {}
+    refused_example: dict[str, str] = {}
 
 
 class PartitionStats(msgspec.Struct, frozen=True):
@@ -86,12 +92,15 @@ class LocalSegmentStats(msgspec.Struct, frozen=True):
 
 
 class CubeStats(msgspec.Struct, frozen=True):
+    """`refused_example`: reason → what was wrong with the newest record that was refused for it."""
+
     cube: str
     state: str  # CONSUMING | PAUSED | REPLAYING | STOPPED | FAILED
     reason: str
     is_leader: bool
     partitions: tuple[PartitionStats, ...] = ()
     segments: tuple[LocalSegmentStats, ...] = ()
+    refused_example: dict[str, str] = {}
 
 
 class ReceiverStats(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from rtolap.query.mysql.packets import PacketStream, length_encoded
 
 _STATUS = codes.STATUS_AUTOCOMMIT.to_bytes(2, "little")
 MESSAGE_BYTES_MAX = 2000
+_COUNT_MAX = (1 << 16) - 1
 Encode = Callable[[pa.RecordBatch], Iterator[bytes]]  # rows as packets, as text or binary
 
 
@@ -27,31 +28,34 @@ class Answers:
     def text(self, data: bytes) -> None:
         self._stream.write(data)
 
-    def ok(self) -> None:
-        self._stream.write(b"\0\0\0" + _STATUS + b"\0\0")
+    def ok(self, warnings: int = 0) -> None:
+        self._stream.write(b"\0\0\0" + _STATUS + _count(warnings))
 
-    def end(self) -> None:
+    def end(self, warnings: int = 0) -> None:
         """Of a result set: OK in the place of EOF, where the client knows it."""
         if self._deprecate_eof:
-            self._stream.write(b"\xfe\0\0" + _STATUS + b"\0\0")
+            self._stream.write(b"\xfe\0\0" + _STATUS + _count(warnings))
         else:
-            self.eof()
+            self.eof(warnings)
 
-    def eof(self) -> None:
-        self._stream.write(b"\xfe\0\0" + _STATUS)
+    def eof(self, warnings: int = 0) -> None:
+        self._stream.write(b"\xfe" + _count(warnings) + _STATUS)
 
     def error(self, error: RtolapError) -> None:
         self._stream.write(error_packet(error))
 
-    def result(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], encode: Encode) -> None:
+    def result(
+        self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], encode: Encode, warnings: int = 0
+    ) -> None:
+        """`warnings`: how many SHOW WARNINGS would list."""
         self._stream.write(length_encoded(len(schema)))
         self._definitions(schema)
-        self._eof_unless_deprecated()
+        self._eof_unless_deprecated(warnings)
         write = self._stream.write
         for batch in batches:
             for row in encode(batch):
                 write(row)
-        self.end()
+        self.end(warnings)
 
     def prepared(self, identity: int, columns: pa.Schema, parameters: int) -> None:
         """The answer to COM_STMT_PREPARE."""
@@ -76,9 +80,13 @@ class Answers:
         for column in schema:
             self._stream.write(definition(column.name, column.type))
 
-    def _eof_unless_deprecated(self) -> None:
+    def _eof_unless_deprecated(self, warnings: int = 0) -> None:
         if not self._deprecate_eof:
-            self.eof()
+            self.eof(warnings)
+
+
+def _count(warnings: int) -> bytes:
+    return min(warnings, _COUNT_MAX).to_bytes(2, "little")
 
 
 def error_packet(error: RtolapError) -> bytes:

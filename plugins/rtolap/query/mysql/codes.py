@@ -14,6 +14,7 @@ from rtolap.base.errors import (
     Unauthorized,
     Unavailable,
 )
+from rtolap.wire.query_warning import WarningCode
 
 SERVER_VERSION = "8.0.33-rtolap"  # clients decide by it which grammar and catalogue they use
 UTF8MB4 = 255
@@ -47,6 +48,15 @@ class TlsRequired(Unauthorized):
 
 ER_ACCESS_DENIED, ER_UNKNOWN_COM, ER_BAD_DB, ER_TOO_MANY = 1045, 1047, 1049, 1040
 ER_UNSUPPORTED = 1235
+# Numbers of our own for what MySQL does not know; clients show them and choose nothing by them.
+WARNING_NUMBERS: dict[WarningCode, int] = {
+    "time_aligned": 30001,
+    "clock_in_utc": 30002,
+    "approximate": 30003,
+    "records_refused": 30004,
+    "not_enabled": 30005,
+    "not_consuming": 30006,
+}
 
 
 def error_code(error: RtolapError) -> tuple[int, str]:

@@ -129,10 +129,16 @@ class Connection:
 
     def _query(self, sql: str) -> None:
         text = statements.plain(sql)
+        self._forget_warnings(text)
         if self._control(text):
             self._answers.ok()
         elif not self._show(text, text_rows) and not self._define(text):
             self._run(self._parse(text), (), text_rows)
+
+    def _forget_warnings(self, text: str) -> None:
+        """Those of the statement before; not for one that asks for them."""
+        if not statements.is_diagnostic(text):
+            self.session.warnings = []
 
     def _control(self, text: str) -> bool:
         """Statements that answer nothing but OK."""
@@ -167,7 +173,7 @@ class Connection:
         self._users.require(self.session.user, "define")
         notes = self._service.definitions.apply(definition)
         self.session.warnings = [("Note", codes.ER_UNSUPPORTED, note) for note in notes]
-        self._answers.ok()
+        self._answers.ok(len(notes))
         return True
 
     def _parse(self, text: str) -> Statement:
@@ -182,7 +188,12 @@ class Connection:
         outcome: Outcome | None = None
         try:
             outcome = self._service.execute(statement, list(values), cancellation)
-            self._answers.result(outcome.schema, outcome.batches, encode)
+            if outcome.warnings:
+                self.session.warnings = [
+                    (warning.level, codes.WARNING_NUMBERS[warning.code], warning.message)
+                    for warning in outcome.warnings
+                ]
+            self._answers.result(outcome.schema, outcome.batches, encode, len(outcome.warnings))
         finally:
             watch.stop()
             with self._lock:
@@ -205,6 +216,7 @@ class Connection:
     def _execute(self, fields: Fields) -> None:
         prepared, values = self._prepared.bound(fields)
         statement = prepared.statement
+        self._forget_warnings(statement if isinstance(statement, str) else "")
         if isinstance(statement, Statement):
             self._run(statement, values, binary_rows)
         elif not self._show(statement, binary_rows):

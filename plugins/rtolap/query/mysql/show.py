@@ -47,7 +47,10 @@ class Shows:
             (TRANSACTION, self._stored.transaction),
             (r"show\s+(?:global\s+|session\s+|local\s+)?variables", self._variables),
             (r"show\s+(?:global\s+|session\s+|local\s+)?status", self._status),
-            (r"show\s+(?:count\(\*\)\s+)?(?:warnings|errors)", self._warnings),
+            (
+                r"show\s+(?P<count>count\s*\(\s*\*\s*\)\s*)?(?P<which>warnings|errors)\b",
+                self._warnings,
+            ),
             (r"show\s+(?:full\s+)?processlist", self._processlist),
             (r"show\s+(?:storage\s+)?engines", self._engines),
             (r"show\s+(?:character\s+set|charset)", self._charsets),
@@ -197,7 +200,13 @@ class Shows:
         ]
 
     def _warnings(self, match: re.Match[str], session: Session) -> Rows:
-        return ("Level", "Code", "Message"), list(session.warnings)
+        found: list[tuple[object, ...]] = [*session.warnings]
+        if match["which"].lower() == "errors":
+            found = [row for row in found if row[0] == "Error"]
+        if match["count"]:
+            name = f"@@session.{match['which'].lower().removesuffix('s')}_count"
+            return (name,), [(len(found),)]
+        return ("Level", "Code", "Message"), found
 
     def _processlist(self, match: re.Match[str], session: Session) -> Rows:
         rows: list[tuple[object, ...]] = [

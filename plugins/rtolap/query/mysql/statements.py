@@ -11,6 +11,12 @@ _WORDS = re.compile(
 )
 _QUERY = re.compile(r"(?:select|with|\(|(?:explain|desc|describe)\s+(?:analyze\s+)?(?:select|with|\())", re.I)
 
+_DIAGNOSTIC = re.compile(
+    r"(?:show\s+(?:count\s*\(\s*\*\s*\)\s*)?(?:warnings|errors)\b"
+    r"|select\s+@@(?:session\.|local\.)?(?:warning|error)_count\b)",
+    re.I,
+)
+
 KILL = re.compile(r"kill\s+(?:(query|connection)\s+)?(\d+)\s*;?\s*\Z", re.I)
 USE = re.compile(r"use\s+(\S+?)\s*;?\s*\Z", re.I)
 SET = re.compile(r"set\b(.*)", re.I | re.DOTALL)
@@ -24,6 +30,11 @@ def plain(sql: str) -> str:
 def is_query(text: str) -> bool:
     """True for what is parsed and planned: SELECT, WITH, and EXPLAIN of these."""
     return _QUERY.match(text) is not None
+
+
+def is_diagnostic(text: str) -> bool:
+    """True for what asks about the statement before, whose warnings then stay."""
+    return _DIAGNOSTIC.match(text) is not None
 
 
 def is_transaction(text: str) -> bool:

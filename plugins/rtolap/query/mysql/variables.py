@@ -85,6 +85,16 @@ class Session:
     def reset(self) -> None:
         """As it was after the login."""
         self.variables = {**VARIABLES, **self.facts}
+        self.warnings = []
+
+    def variable(self, name: str) -> str | int | None:
+        """The value of `@@name`; None if there is no such variable."""
+        match name:
+            case "warning_count":
+                return len(self.warnings)
+            case "error_count":
+                return sum(level == "Error" for level, _, _ in self.warnings)
+        return self.variables.get(name)
 
     @property
     def timeout_ms(self) -> int:
@@ -138,9 +148,10 @@ def _labelled(projection: exp.Expr) -> exp.Expr:
 def _value(node: exp.Expr, session: Session) -> exp.Expr | None:
     if isinstance(node, exp.SessionParameter):
         name = str(node.name).lower()
-        if name not in session.variables:
+        value = session.variable(name)
+        if value is None:
             raise QueryError(f"unknown variable @@{name}", action="SHOW VARIABLES lists those there are")
-        return _literal(session.variables[name])
+        return _literal(value)
     if not isinstance(node, exp.Func):
         return None
     name = str(node.this if isinstance(node, exp.Anonymous) else node.key).lower().replace("_", "")

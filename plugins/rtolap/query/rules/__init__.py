@@ -62,6 +62,7 @@ def rewrite(tree: exp.Expr, context: Context) -> Rewritten:
         parameters=tuple(dict.fromkeys(str(node.name) for node in rewritten.find_all(exp.Parameter))),
         latest=context.latest,
         tables=context.tables,
+        warnings=tuple(dict.fromkeys(context.warnings)),
     )
 
 

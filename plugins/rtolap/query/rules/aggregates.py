@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import sqrt
 
 from sqlglot import exp
 
@@ -12,6 +13,7 @@ from rtolap.query.catalogue import not_a_dimension
 from rtolap.query.dialect import user_sql
 from rtolap.query.rules.context import Context, CubeScope, cube_scopes, is_aggregated, own_aggregates
 from rtolap.query.rules.totals import Totals
+from rtolap.wire.query_warning import QueryWarning
 
 HLL_ESTIMATE = "hll_estimate"  # registered in the engine: a list of sketches → the number of distinct values
 _OVER = Callable[[exp.Expr], exp.Expr]
@@ -21,7 +23,7 @@ def aggregates(tree: exp.Expr, context: Context) -> exp.Expr:
     for cube in list(cube_scopes(tree, context)):
         if is_aggregated(cube):
             for node in own_aggregates(cube):
-                _replace(node, cube)
+                _replace(node, cube, context)
     for cube in cube_scopes(tree, context):
         partials = {partial.name for partial in cube.schema.partials}
         for column in cube.columns():
@@ -30,8 +32,9 @@ def aggregates(tree: exp.Expr, context: Context) -> exp.Expr:
     return tree
 
 
-def _replace(node: exp.Expr, cube: CubeScope) -> None:
+def _replace(node: exp.Expr, cube: CubeScope, context: Context) -> None:
     totals = Totals(cube)
+    context.warnings += _approximation(node, totals)
     target: exp.Expr = node
     condition: exp.Expr | None = None
     if isinstance(node.parent, exp.Filter):
@@ -94,6 +97,25 @@ def _count_distinct(node: exp.Expr, arguments: list[exp.Expr], totals: Totals, f
     sketches = filtered(exp.Anonymous(this="LIST", expressions=[picked]))
     estimate = exp.Anonymous(this=HLL_ESTIMATE, expressions=[sketches])
     return exp.cast(estimate, exp.DataType.Type.BIGINT)
+
+
+def _approximation(node: exp.Expr, totals: Totals) -> list[QueryWarning]:
+    """A COUNT(DISTINCT …) that comes out of sketches says so; who asks for APPROX_COUNT_DISTINCT knows."""
+    distinct = node.this
+    if not isinstance(node, exp.Count) or not isinstance(distinct, exp.Distinct):
+        return []
+    schema = totals.cube.schema
+    names = [column.name for column in distinct.find_all(exp.Column) if totals.cube.is_measure(column)]
+    return [
+        QueryWarning(
+            "approximate",
+            "Note",
+            f"COUNT(DISTINCT {name}) is approximate: cube {schema.cube.name} keeps sketches of {name}, whose "
+            f"counts have a standard error of about {1.04 / sqrt(1 << lg_k):.1%}",
+        )
+        for name in names
+        if (lg_k := schema.lg_k.get(f"{name}__hll")) is not None
+    ]
 
 
 def _as_declared(total: exp.Expr, argument: exp.Expr, totals: Totals) -> exp.Expr:

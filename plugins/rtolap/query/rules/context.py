@@ -12,6 +12,7 @@ from rtolap.base.errors import QueryError
 from rtolap.model.cube import Schema
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.plan import CubeRead, LatestRows, TableRead
+from rtolap.wire.query_warning import QueryWarning
 
 Fold = Callable[[exp.Expr], object]  # a constant expression → its value; LookupError if it has none yet
 
@@ -32,6 +33,7 @@ class Context:
     rolls_up: bool = False
     latest: LatestRows | None = None
     tables: tuple[TableRead, ...] = ()
+    warnings: list[QueryWarning] = field(default_factory=list)
 
 
 Rule = Callable[[exp.Expr, Context], exp.Expr]

@@ -15,6 +15,9 @@ class CubeStatus(Message):
 
     `catching_up`: partitions that no receiver of their replica set consumes at the log's end yet, after a
     start or a reassignment; queries wait for them.
+
+    `refused`: reason → at least so many records of the topic were refused and are in no count;
+    `refused_example`: reason → what was wrong with one of them.
     """
 
     name: str
@@ -30,6 +33,8 @@ class CubeStatus(Message):
     low_watermark_ms: int | None = None
     segments: dict[str, int] = Field(default_factory=dict, description="number of segments by state")
     problem: str | None = None
+    refused: dict[str, int] = Field(default_factory=dict)
+    refused_example: dict[str, str] = Field(default_factory=dict)
 
 
 class EnableRequest(Message):

@@ -23,20 +23,23 @@ class Health(Message):
 
 class PartitionReport(Message):
     """`idle`: at the log's end and silent for a while, so that it does not hold the watermark.
-    `hostless_events`: without a usable host, of a cube that closes by hosts."""
+    `hostless_events`: without a usable host, of a cube that closes by hosts. `refused`: reason → records that
+    the receiver has refused since it reads the partition, and that are in no count."""
 
     position: int
     log_end: int | None = None
     watermark_ms: int | None = None
     idle: bool = False
     hostless_events: int = 0
+    refused: dict[str, int] = Field(default_factory=dict)
 
 
 class CubeReport(Message):
     """`state`: CONSUMING | PAUSED | REPLAYING | STOPPED | FAILED, as the receiver's own stats say.
 
     `assignment_epoch` is the epoch of the assignment that the receiver follows. `active` names the segments
-    that have local events and no record yet, so that people see them.
+    that have local events and no record yet, so that people see them. `refused_example`: reason → what was
+    wrong with the newest record that was refused for it.
     """
 
     state: str
@@ -44,6 +47,7 @@ class CubeReport(Message):
     assignment_epoch: int = 0
     partitions: dict[int, PartitionReport] = Field(default_factory=dict)
     active: tuple[str, ...] = ()
+    refused_example: dict[str, str] = Field(default_factory=dict)
 
 
 class HeartbeatRequest(Message):

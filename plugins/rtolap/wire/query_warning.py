@@ -1,0 +1,24 @@
+"""What a statement's answer does not show by itself, told beside it through every door."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+WarningCode = Literal[
+    "time_aligned",  # a condition on the event time counts by whole kept units
+    "clock_in_utc",  # NOW() beside the local time of a zone
+    "approximate",  # COUNT(DISTINCT …) out of sketches
+    "records_refused",  # records of the topic that are in no count
+    "not_enabled",  # a cube that has never read its topic
+    "not_consuming",  # a cube that is disabled or paused: nothing newer arrives
+]
+
+
+class QueryWarning(msgspec.Struct, frozen=True, order=True):
+    """`level` as MySQL's: a Note says how a number is meant, a Warning that it may not be what was asked."""
+
+    code: WarningCode
+    level: Literal["Note", "Warning"]
+    message: str
