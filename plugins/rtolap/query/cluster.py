@@ -1,4 +1,8 @@
-"""What the query service knows of the cluster: definitions, segments, receivers; cached."""
+"""What the query service knows of the cluster: definitions, segments, receivers; cached.
+
+While ZooKeeper does not answer, what was known last answers: nothing is promoted or purged meanwhile, and a
+receiver that has gone further than a snapshot says so.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.view import SegmentView
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.planner import Topology
+from rtolap.query.remembered import Remembered
 from rtolap.query.stored.listing import Listing
 
 CACHE_S = 1.0  # definitions and receivers change rarely; an error makes the service look again at once
@@ -20,44 +25,23 @@ class Cluster:
     def __init__(self, metadata: ClusterMetadata, clock: Clock, stored: Listing | None = None) -> None:
         self._stored = stored
         self._metadata = metadata
-        self._clock = clock
         self._lock = threading.Lock()
         self._views: dict[str, SegmentView] = {}
-        self._catalogue: tuple[float, Catalogue] | None = None
-        self._topology: tuple[float, Topology] | None = None
+        self._shown: Catalogue | None = None
+        self._catalogue = Remembered("catalogue", self._look_catalogue, clock, max_age_s=CACHE_S)
+        self._topology = Remembered("topology", self._look_topology, clock, max_age_s=CACHE_S)
 
     def catalogue(self, *, fresh: bool = False) -> Catalogue:
-        now_s = self._clock.monotonic_s()
+        """The same object as long as nothing has changed: what was made for it stays good."""
+        found = self._catalogue.get(fresh=fresh)
         with self._lock:
-            if not fresh and self._catalogue is not None and now_s - self._catalogue[0] < CACHE_S:
-                return self._catalogue[1]
-        found = Catalogue(
-            cubes={name: self._metadata.schema(name) for name in self._metadata.cubes()},
-            lookups={name: self._metadata.lookup(name) for name in self._metadata.lookups()},
-            stored={} if self._stored is None else self._stored.tables(fresh=fresh),
-        )
-        with self._lock:
-            if self._catalogue is not None and self._catalogue[1] == found:
-                found = self._catalogue[1]  # the same object: what was made for it stays good
-            self._catalogue = (now_s, found)
             gone = [self._views.pop(name) for name in list(self._views) if name not in found.cubes]
         for view in gone:
             view.close()
         return found
 
     def topology(self, *, fresh: bool = False) -> Topology:
-        now_s = self._clock.monotonic_s()
-        with self._lock:
-            if not fresh and self._topology is not None and now_s - self._topology[0] < CACHE_S:
-                return self._topology[1]
-        found = Topology(
-            self._metadata.receivers(),
-            self._metadata.replica_sets(),
-            frozenset(self._metadata.live_receivers()),
-        )
-        with self._lock:
-            self._topology = (now_s, found)
-        return found
+        return self._topology.get(fresh=fresh)
 
     def view(self, cube: str) -> SegmentView:
         with self._lock:
@@ -72,7 +56,26 @@ class Cluster:
         return kept
 
     def close(self) -> None:
+        self._catalogue.close()
+        self._topology.close()
         with self._lock:
             views, self._views = list(self._views.values()), {}
         for view in views:
             view.close()
+
+    def _look_catalogue(self) -> Catalogue:
+        found = Catalogue(
+            cubes={name: self._metadata.schema(name) for name in self._metadata.cubes()},
+            lookups={name: self._metadata.lookup(name) for name in self._metadata.lookups()},
+            stored={} if self._stored is None else self._stored.tables(fresh=True),
+        )
+        if self._shown is None or self._shown != found:
+            self._shown = found
+        return self._shown
+
+    def _look_topology(self) -> Topology:
+        return Topology(
+            self._metadata.receivers(),
+            self._metadata.replica_sets(),
+            frozenset(self._metadata.live_receivers()),
+        )
