@@ -9,14 +9,17 @@ from typing import Protocol
 import msgspec
 import pyarrow as pa
 
+from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError, StaleSnapshot, Unauthorized, Unavailable
 from rtolap.model.segment import parse_segment_name
 from rtolap.query.cancel import Cancellation
+from rtolap.query.peers import Attempt, Peer, Peers, PeersFailed
 from rtolap.query.plan import CubeRead, ReadStats, ReplicaSetPlan
 from rtolap.wire.receiver import CubeStats, LocalSegmentStats, PartialAnswer, PartialQuery, Snapshot
 from rtolap.wire.receiver_client import ReceiverClients
 
-CALLS_MAX = 64  # receiver calls at the same time, over all queries; more wait for a free thread
+SETS_MAX = 64  # replica sets asked at the same time, over all queries; more wait for a free thread
+CALLS_MAX = 128  # of receivers: those that were given up end by themselves, after at most ATTEMPT_MS_MAX
 ATTEMPT_MS_MAX = 30_000  # what one receiver gets before the next is asked
 
 CancelHook = Callable[[Callable[[], None]], None]
@@ -39,6 +42,10 @@ class RealtimeSource(Protocol):
         """What the receiver holds of the cube, without asking it to compute anything; None if nothing."""
         ...
 
+    def ping(self, receiver_id: str, address: str, within_s: float) -> None:
+        """Raises Unavailable when the receiver does not answer even this in time."""
+        ...
+
 
 class FlightSource:
     def __init__(self, clients: ReceiverClients) -> None:
@@ -53,14 +60,19 @@ class FlightSource:
         stats = self._clients.at(address).stats()
         return next((known for known in stats.cubes if known.cube == cube), None)
 
+    def ping(self, receiver_id: str, address: str, within_s: float) -> None:
+        self._clients.at(address).ping(within_s)
+
 
 class Realtime:
-    def __init__(self, source: RealtimeSource) -> None:
+    def __init__(self, source: RealtimeSource, clock: Clock) -> None:
         self._source = source
-        self._pool = ThreadPoolExecutor(CALLS_MAX, thread_name_prefix="receiver-call")
+        self._sets = ThreadPoolExecutor(SETS_MAX, thread_name_prefix="replica-set")
+        self._receivers = Peers("receiver-call", CALLS_MAX, self._ping, clock)
 
     def close(self) -> None:
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._sets.shutdown(wait=False, cancel_futures=True)
+        self._receivers.close()
 
     def read(
         self,
@@ -83,7 +95,7 @@ class Realtime:
             filter=read.filter,
         )
         futures = [
-            self._pool.submit(self._ask_set, query, replica_set, at_least, cancellation)
+            self._sets.submit(self._ask_set, query, replica_set, at_least, cancellation)
             for replica_set in sets
         ]
         tables: list[pa.Table] = []
@@ -144,28 +156,36 @@ class Realtime:
     def _ask_set(
         self, query: PartialQuery, plan: ReplicaSetPlan, at_least: dict[int, int], cancellation: Cancellation
     ) -> tuple[str, pa.Table, PartialAnswer]:
-        failures = []
-        for count, (receiver, address) in enumerate(plan.receivers):
-            cancellation.check()
-            left = len(plan.receivers) - count
-            request = msgspec.structs.replace(
-                query,
-                at_least={p: o for p, o in at_least.items() if p in plan.partitions},
-                timeout_ms=max(1, min(ATTEMPT_MS_MAX, cancellation.remaining_ms() // left)),
-            )
-            try:
-                table, answer = self._source.ask(receiver, address, request, cancellation.on_cancel)
-                _check_positions(receiver, plan, answer)
-                return receiver, table, answer
-            except (Unavailable, Unauthorized) as error:
-                failures.append(f"{receiver}: {error}")
-        raise Unavailable(
-            f"replica set {plan.replica_set} does not answer for {query.cube}, "
-            f"partitions {list(plan.partitions)}",
-            expected="one live receiver",
-            found="; ".join(failures) or "none is live",
-            action="start a receiver of the replica set: `rtolap receivers` shows their state",
+        request = msgspec.structs.replace(
+            query, at_least={p: o for p, o in at_least.items() if p in plan.partitions}
         )
+        asked = 0
+
+        def ask(receiver: Peer, attempt: Attempt) -> tuple[pa.Table, PartialAnswer]:
+            nonlocal asked
+            left, asked = len(plan.receivers) - asked, asked + 1
+            timeout_ms = max(1, min(ATTEMPT_MS_MAX, cancellation.remaining_ms() // left))
+            timed = msgspec.structs.replace(request, timeout_ms=timeout_ms)
+            table, answer = self._source.ask(receiver.name, receiver.address, timed, attempt.on_give_up)
+            _check_positions(receiver.name, plan, answer)
+            return table, answer
+
+        try:
+            receiver, (table, answer) = self._receivers.ask(
+                [Peer(*one) for one in plan.receivers], ask, cancellation, (Unavailable, Unauthorized)
+            )
+        except PeersFailed as error:
+            raise Unavailable(
+                f"replica set {plan.replica_set} does not answer for {query.cube}, "
+                f"partitions {list(plan.partitions)}",
+                expected="one live receiver",
+                found=str(error),
+                action="start a receiver of the replica set: `rtolap receivers` shows their state",
+            ) from error
+        return receiver.name, table, answer
+
+    def _ping(self, receiver: Peer, within_s: float) -> None:
+        self._source.ping(receiver.name, receiver.address, within_s)
 
 
 def _count_refused(

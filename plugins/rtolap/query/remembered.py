@@ -1,4 +1,4 @@
-"""A value that is looked up elsewhere and outlives that elsewhere: nobody waits long for what is known already."""
+"""A value that is looked up elsewhere: nobody waits long for a newer one while one is known."""
 
 from __future__ import annotations
 

@@ -66,11 +66,11 @@ class QueryService:
         self._cluster = cluster
         self._lookups = lookups
         self._limits = limits
-        self._realtime = Realtime(source)
+        self._realtime = Realtime(source, clock)
         self._fetcher = Fetcher(cluster, history, self._realtime)
         self._engine = Engine(memory_limit_bytes=limits.memory_bytes, threads=limits.threads)
         self._stored = stored or NoSource()
-        self._tables = StoredReader(self._stored, limits.memory_bytes)
+        self._tables = StoredReader(self._stored, limits.memory_bytes, clock)
         self.definitions = StoredDefinitions(self._stored, cluster)
         self._prepared = PreparedStatements()
         self._timeouts = Timeouts(clock)

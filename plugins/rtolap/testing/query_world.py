@@ -76,6 +76,8 @@ class QueryWorld:
             (self.folder / lookup.file).write_text(text)
             self.metadata.create_lookup(lookup)
         self.dead: set[str] = set()
+        self.stopped: set[str] = set()  # answer nothing until `resumed` is set
+        self.resumed = threading.Event()
         self.asked: list[tuple[str, PartialQuery]] = []
         self.refused: dict[int, dict[str, int]] = {}  # partition → reason → records; see `PartialAnswer`
         self.stale_answers = 0
@@ -90,7 +92,8 @@ class QueryWorld:
         self._wide = {name: self._derived(one) for name, one in self.schemas.items()}
         for name in _ASSIGNMENT:
             for letter in "12":
-                receiver = ReceiverRecord(f"{name}-{letter}", "127.0.0.1", 1, name)
+                port = len(self.metadata.receivers()) + 1
+                receiver = ReceiverRecord(f"{name}-{letter}", "127.0.0.1", port, name)
                 self.metadata.register_receiver(receiver)
                 self.metadata.announce_live(receiver.receiver_id, "first")
         for cube in self.schemas:
@@ -191,6 +194,8 @@ class QueryWorld:
             overlaps = receiver_id.startswith("rs-a") and self.overlapping_answers > 0
             self.overlapping_answers -= int(overlaps)
         self.before_answer(query)
+        if receiver_id in self.stopped:
+            self.resumed.wait(60)
         self._check_alive(receiver_id)
         outside = self._outside(query)
         if stale or self.built[query.cube] - set(query.snapshot.versions) - outside:
@@ -221,6 +226,11 @@ class QueryWorld:
             for part in _ASSIGNMENT[receiver_id[:4]]
         )
         return CubeStats(cube, "CONSUMING", "", True, partitions, tuple(found), _EXAMPLE)
+
+    def ping(self, receiver_id: str, address: str, within_s: float) -> None:
+        """RealtimeSource: nobody answers who is dead or stopped."""
+        if receiver_id in self.dead | self.stopped:
+            raise Unavailable(f"{receiver_id} does not answer")
 
     def _check_alive(self, receiver_id: str) -> None:
         if receiver_id in self.dead:

@@ -115,6 +115,7 @@ class LocalSource:
         self._views = views
         self._nodes = nodes
         self.scanned: list[tuple[str, ScanRequest]] = []
+        self.stopped: set[str] = set()  # do not answer pings
         self.before_scan: Callable[[str, ScanRequest], None] = lambda node, request: None
 
     def tables(self) -> tuple[TableInfo, ...]:
@@ -123,10 +124,14 @@ class LocalSource:
     def read_view(self, names: Sequence[TableName]) -> ReadView:
         return self._views.take(names)
 
-    def scan(self, address: str, request: ScanRequest) -> Batches:
+    def scan(self, address: str, request: ScanRequest, timeout_s: float) -> Batches:
         self.scanned.append((address, request))
         self.before_scan(address, request)
         return Batches(self._nodes.scan(address, request))
+
+    def ping(self, address: str, within_s: float) -> None:
+        if address in self.stopped:
+            raise Unavailable(f"{address} does not answer")
 
     def create(self, definition: StoredTable, *, if_not_exists: bool = False) -> TableInfo:
         return self._catalogue.create_table(definition, if_not_exists=if_not_exists)

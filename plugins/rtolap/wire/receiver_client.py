@@ -14,6 +14,7 @@ import pyarrow.flight as flight
 
 from rtolap.base.closing import Closing
 from rtolap.base.errors import Corrupted
+from rtolap.wire.flight_channel import answers, open_channel
 from rtolap.wire.flight_clients import FlightClients
 from rtolap.wire.flight_errors import named
 from rtolap.wire.receiver import ANSWER_KEY, PartialAnswer, PartialQuery, ReceiverStats
@@ -32,10 +33,8 @@ class ReceiverClient(Closing):
 
     def __init__(self, address: str, token: str, *, ca: bytes | None = None) -> None:
         self.address = address
-        scheme = "grpc+tls" if ca else "grpc+tcp"
         self._headers: Any = [(b"authorization", f"Bearer {token}".encode())]
-        options: dict[str, Any] = {"tls_root_certs": ca} if ca else {}
-        self._client = flight.FlightClient(f"{scheme}://{address}", **options)
+        self._client = open_channel(address, ca)
 
     def query(
         self, query: PartialQuery, *, on_start: Callable[[Callable[[], None]], None] | None = None
@@ -68,6 +67,10 @@ class ReceiverClient(Closing):
             return bytes(results[0].body) if results else b"{}"
 
         return self._translate(name, act)
+
+    def ping(self, within_s: float) -> None:
+        """Raises Unavailable when it does not answer even this in time."""
+        self._translate("a ping", lambda: answers(self._client, self._headers, within_s))
 
     def close(self) -> None:
         self._client.close()

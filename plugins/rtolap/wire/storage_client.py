@@ -12,6 +12,7 @@ import pyarrow.flight as flight
 from rtolap.base.closing import Closing
 from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.wire import storage as wire
+from rtolap.wire.flight_channel import answers, open_channel
 from rtolap.wire.flight_clients import FlightClients
 from rtolap.wire.flight_errors import named
 
@@ -85,10 +86,8 @@ class StorageClient(Closing):
 
     def __init__(self, address: str, token: str, *, ca: bytes | None = None) -> None:
         self.address = address
-        scheme = "grpc+tls" if ca else "grpc+tcp"
         self._headers: Any = [(b"authorization", f"Bearer {token}".encode())]
-        options: dict[str, Any] = {"tls_root_certs": ca} if ca else {}
-        self._client = flight.FlightClient(f"{scheme}://{address}", **options)
+        self._client = open_channel(address, ca)
 
     def put(self, head: wire.PutHead, columns: pa.Schema) -> _Put:
         descriptor = flight.FlightDescriptor.for_command(msgspec.json.encode(head))
@@ -97,11 +96,12 @@ class StorageClient(Closing):
         self._translate("take rows", lambda: writer.begin(columns))
         return _Put(self, columns, writer, reader)
 
-    def scan(self, request: wire.ScanRequest) -> BatchStream:
-        return self._get("scan", request)
+    def scan(self, request: wire.ScanRequest, timeout_s: float | None = None) -> BatchStream:
+        """`timeout_s` is for all of its rows."""
+        return self._get("scan", request, timeout_s)
 
     def copy(self, request: wire.CopyRequest) -> BatchStream:
-        return self._get("copy", request)
+        return self._get("copy", request, None)
 
     def create(self, request: wire.CreateTablets) -> None:
         self._act("create", request, wire.Done)
@@ -127,12 +127,18 @@ class StorageClient(Closing):
     def status(self) -> wire.NodeStatus:
         return self._act("status", wire.AskStatus(), wire.NodeStatus)
 
+    def ping(self, within_s: float) -> None:
+        """Raises Unavailable when it does not answer even this in time."""
+        self._translate("a ping", lambda: answers(self._client, self._headers, within_s))
+
     def close(self) -> None:
         self._client.close()
 
-    def _get(self, what: str, request: wire.ScanRequest | wire.CopyRequest) -> BatchStream:
+    def _get(
+        self, what: str, request: wire.ScanRequest | wire.CopyRequest, timeout_s: float | None
+    ) -> BatchStream:
         ticket = flight.Ticket(msgspec.json.encode(request))
-        options = flight.FlightCallOptions(headers=self._headers)
+        options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
         reader = self._translate(what, lambda: self._client.do_get(ticket, options))
         schema = self._translate(what, lambda: reader.schema)
         return _Batches(self, what, reader, schema)

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from rtolap.base.clock import Clock
 from rtolap.base.errors import (
     Corrupted,
     NotFound,
@@ -27,6 +28,7 @@ from rtolap.base.errors import (
 from rtolap.model.predicate import columns_of
 from rtolap.model.stored_schema import StoredSchema
 from rtolap.query.cancel import Cancellation
+from rtolap.query.peers import Attempt, Peer, Peers, PeersFailed
 from rtolap.query.plan import TableRead, TableStats
 from rtolap.query.stored.relation import arrow_schema
 from rtolap.query.stored.source import StoredSource
@@ -35,7 +37,9 @@ from rtolap.wire.stored_tables import PartitionView, ReadView, TableName, Tablet
 
 VIEWS_MAX = 8  # a version goes stale once a compaction: more in a row is a fault, not traffic
 RETRY_WAIT_S = 0.05  # before each further view, times the attempt
+GRACE_S = 1.0  # the statement's own end is told in better words than a broken call
 SCANS_AT_ONCE = 8
+CALLS_MAX = 64  # of storage nodes: those that were given up end by themselves, with their statement's time
 _ELSEWHERE = (Unavailable, NotYet, NotFound, Corrupted, StaleSnapshot)  # another replica may have it
 
 
@@ -45,19 +49,21 @@ class _Scan:
 
     relation: str
     request: ScanRequest
-    nodes: tuple[tuple[str, str], ...]  # (name, address), the preferred one first
+    nodes: tuple[Peer, ...]  # the preferred one first
 
 
 class StoredReader:
     """Thread-safe. `bytes_max`: of the rows that one statement reads, over all of its tables."""
 
-    def __init__(self, source: StoredSource, bytes_max: int) -> None:
+    def __init__(self, source: StoredSource, bytes_max: int, clock: Clock) -> None:
         self._source = source
         self._bytes_max = bytes_max
+        self._nodes = Peers("storage-call", CALLS_MAX, self._ping, clock)
         self._pool = ThreadPoolExecutor(SCANS_AT_ONCE, thread_name_prefix="stored-scan")
 
     def close(self) -> None:
         self._pool.shutdown(cancel_futures=True)
+        self._nodes.close()
 
     def read(
         self, reads: Sequence[TableRead], ending: Cancellation
@@ -117,36 +123,41 @@ class StoredReader:
         return rows, list(stats.values())
 
     def _scan(self, scan: _Scan, budget: _Budget, ending: Cancellation) -> tuple[str, list[pa.RecordBatch]]:
-        failures: list[RtolapError] = []
-        for name, address in scan.nodes:
-            ending.check()
+        def read(node: Peer, attempt: Attempt) -> list[pa.RecordBatch]:
             taken = 0
-            batches: list[pa.RecordBatch] = []
             try:
-                stream = self._source.scan(address, scan.request)
-                ending.on_cancel(stream.cancel)
+                timeout_s = ending.remaining_ms() / 1000 + GRACE_S
+                stream = self._source.scan(node.address, scan.request, timeout_s)
+                attempt.on_give_up(stream.cancel)
+                batches: list[pa.RecordBatch] = []
                 for batch in stream:
                     taken += batch.nbytes
-                    try:
-                        budget.take(batch.nbytes)
-                    except RtolapError:
-                        stream.cancel()
-                        raise
+                    budget.take(batch.nbytes)
                     batches.append(batch)
-                return name, batches
-            except _ELSEWHERE as error:
-                ending.check()
+                    if attempt.given_up:
+                        raise Unavailable(f"nobody waits for {node.name} any more")
+            except RtolapError:
                 budget.give_back(taken)
-                failures.append(error)
-        stale = [error for error in failures if isinstance(error, StaleSnapshot)]
-        if stale:
-            raise stale[0]
-        raise Unavailable(
-            f"nobody gives tablet {scan.request.tablet} at version {scan.request.version}",
-            expected="one of its replicas",
-            found="; ".join(str(error) for error in failures) or "none that lives",
-            action="ask again later",
-        )
+                attempt.give_up()
+                raise
+            return batches
+
+        try:
+            node, batches = self._nodes.ask(scan.nodes, read, ending, _ELSEWHERE)
+        except PeersFailed as error:
+            stale = [said for _, said in error.failures if isinstance(said, StaleSnapshot)]
+            if stale:
+                raise stale[0] from error
+            raise Unavailable(
+                f"nobody gives tablet {scan.request.tablet} at version {scan.request.version}",
+                expected="one of its replicas",
+                found="; ".join(str(said) for _, said in error.failures) or "none that lives",
+                action="ask again later",
+            ) from error
+        return node.name, batches
+
+    def _ping(self, node: Peer, within_s: float) -> None:
+        self._source.ping(node.address, within_s)
 
 
 class _Budget:
@@ -237,11 +248,11 @@ def _tablet_id(table: TableView, partition: PartitionView, tablet: TabletView) -
     return TabletId(table.table_id, table.db, table.name, partition.range.name, tablet.bucket)
 
 
-def _preferred(tablet: TabletView, addresses: Mapping[str, str], key: str) -> tuple[tuple[str, str], ...]:
+def _preferred(tablet: TabletView, addresses: Mapping[str, str], key: str) -> tuple[Peer, ...]:
     """Those that live, the same one first for all queries of a tablet, so that its caches stay warm."""
     living = [node for node in tablet.nodes if node in addresses]
     first = zlib.crc32(key.encode()) % len(living) if living else 0
-    return tuple((node, addresses[node]) for node in living[first:] + living[:first])
+    return tuple(Peer(node, addresses[node]) for node in living[first:] + living[:first])
 
 
 def _named_as_read(read: TableRead, batches: list[pa.RecordBatch]) -> pa.Table:

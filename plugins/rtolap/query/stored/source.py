@@ -33,8 +33,12 @@ class StoredSource(Protocol):
         """Raises NotFound."""
         ...
 
-    def scan(self, address: str, request: ScanRequest) -> BatchStream:
-        """Raises NotYet, StaleSnapshot, NotFound, Corrupted."""
+    def scan(self, address: str, request: ScanRequest, timeout_s: float) -> BatchStream:
+        """`timeout_s` is for all of its rows. Raises NotYet, StaleSnapshot, NotFound, Corrupted."""
+        ...
+
+    def ping(self, address: str, within_s: float) -> None:
+        """Raises Unavailable when the node does not answer even this in time."""
         ...
 
     def create(self, definition: StoredTable, *, if_not_exists: bool = False) -> TableInfo: ...
@@ -63,8 +67,11 @@ class RemoteSource(StoredTablesClient):
         super().__init__(urls, token, ca=ca)
         self._nodes = StorageClients(token)
 
-    def scan(self, address: str, request: ScanRequest) -> BatchStream:
-        return self._nodes.at(address).scan(request)
+    def scan(self, address: str, request: ScanRequest, timeout_s: float) -> BatchStream:
+        return self._nodes.at(address).scan(request, timeout_s)
+
+    def ping(self, address: str, within_s: float) -> None:
+        self._nodes.at(address).ping(within_s)
 
     def close(self) -> None:
         super().close()
@@ -80,7 +87,10 @@ class NoSource:
     def read_view(self, names: Sequence[TableName]) -> ReadView:
         raise _unconfigured()
 
-    def scan(self, address: str, request: ScanRequest) -> BatchStream:
+    def scan(self, address: str, request: ScanRequest, timeout_s: float) -> BatchStream:
+        raise _unconfigured()
+
+    def ping(self, address: str, within_s: float) -> None:
         raise _unconfigured()
 
     def create(self, definition: StoredTable, *, if_not_exists: bool = False) -> TableInfo:

@@ -1,0 +1,162 @@
+"""Peers that hold the same: when one fails, or does not even answer a ping, the next is asked.
+
+A peer that computes for long answers pings meanwhile and is waited for; one that is stopped, or whose machine
+is gone, does not, and costs a statement less than a second. The first answer counts, whoever gives it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from rtolap.base.clock import Clock
+from rtolap.base.closing import Closing
+from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.query.cancel import Cancellation
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PATIENCE_S = 0.25  # without an answer, before the peer is pinged and after each ping that it has answered
+PING_S = 0.5  # within which a peer answers one
+PING_AGAIN_S = 1.0  # between pings of a peer that did not answer the last
+
+
+@dataclass(frozen=True)
+class Peer:
+    """`address` is host:port."""
+
+    name: str
+    address: str
+
+
+class PeersFailed(Unavailable):
+    """None of them has answered. `failures`: what each said, in the order of their ends."""
+
+    code = "peers_failed"
+
+    def __init__(self, failures: Sequence[tuple[Peer, RtolapError]]) -> None:
+        self.failures = tuple(failures)
+        super().__init__("; ".join(f"{peer.name}: {error}" for peer, error in failures) or "none is live")
+
+
+class Attempt:
+    """One call of one peer. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._callbacks: list[Callable[[], None]] = []
+        self._given_up = False
+
+    @property
+    def given_up(self) -> bool:
+        """Nobody waits for its answer any more."""
+        return self._given_up
+
+    def on_give_up(self, callback: Callable[[], None]) -> None:
+        """At once if it is given up already."""
+        with self._lock:
+            if not self._given_up:
+                self._callbacks.append(callback)
+                return
+        callback()
+
+    def give_up(self) -> None:
+        with self._lock:
+            self._given_up = True
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            callback()
+
+
+class Peers(Closing):
+    """Thread-safe. At most `calls_max` calls at a time, more wait.
+
+    `ping(peer, within_s)` raises Unavailable when the peer does not answer in time.
+    """
+
+    def __init__(self, name: str, calls_max: int, ping: Callable[[Peer, float], None], clock: Clock) -> None:
+        self._ping = ping
+        self._clock = clock
+        self._calls = ThreadPoolExecutor(calls_max, thread_name_prefix=name)
+        self._lock = threading.Lock()
+        self._silent: dict[str, float] = {}  # address -> when it was pinged last, monotonic seconds
+
+    def close(self) -> None:
+        self._calls.shutdown(wait=False, cancel_futures=True)
+
+    def ask(
+        self,
+        peers: Sequence[Peer],
+        call: Callable[[Peer, Attempt], T],
+        ending: Cancellation,
+        elsewhere: tuple[type[RtolapError], ...],
+    ) -> tuple[Peer, T]:
+        """The first answer, and whose. `call` runs on another thread; another may run beside it.
+
+        Errors of the kinds `elsewhere` have the next peer asked; PeersFailed when none is left. Every other
+        error is raised, and so is the one that ends the statement, without waiting for anybody.
+        """
+        ended_early: Future[Any] = Future()
+        ending.on_cancel(lambda: ended_early.set_result(None))
+        left = self._ordered(peers)
+        running: dict[Future[T], tuple[Peer, Attempt]] = {}
+        silent: set[Peer] = set()
+        failures: list[tuple[Peer, RtolapError]] = []
+        try:
+            while True:
+                if left and all(peer in silent for peer, _ in running.values()):
+                    peer, attempt = left.pop(0), Attempt()
+                    running[self._calls.submit(call, peer, attempt)] = (peer, attempt)
+                if not running:
+                    raise PeersFailed(failures)
+                patience_s = PATIENCE_S if left else None
+                ended, _ = wait((*running, ended_early), patience_s, FIRST_COMPLETED)
+                ending.check()
+                for work in ended:
+                    peer, _ = running.pop(work)
+                    error = work.exception()
+                    if error is None:
+                        return peer, work.result()
+                    if not isinstance(error, elsewhere):
+                        raise error
+                    failures.append((peer, error))
+                if not ended:
+                    silent.update(peer for peer, _ in running.values() if not self._answers(peer))
+        finally:
+            for _, attempt in running.values():
+                attempt.give_up()
+
+    def _ordered(self, peers: Sequence[Peer]) -> list[Peer]:
+        """Those that were silent last time come last, and are pinged again beside it."""
+        now_s = self._clock.monotonic_s()
+        with self._lock:
+            if not self._silent:
+                return list(peers)
+            silent = [peer for peer in peers if peer.address in self._silent]
+            due = [peer for peer in silent if now_s - self._silent[peer.address] >= PING_AGAIN_S]
+            self._silent.update({peer.address: now_s for peer in due})
+        for peer in due:
+            self._calls.submit(self._answers, peer)
+        return [peer for peer in peers if peer not in silent] + silent
+
+    def _answers(self, peer: Peer) -> bool:
+        try:
+            self._ping(peer, PING_S)
+        except Unavailable as error:
+            with self._lock:
+                news = peer.address not in self._silent
+                self._silent[peer.address] = self._clock.monotonic_s()
+            if news:
+                log.warning("%s at %s is silent, others are asked first: %s", peer.name, peer.address, error)
+            return False
+        except RtolapError:
+            pass  # it has answered
+        with self._lock:
+            self._silent.pop(peer.address, None)
+        return True
