@@ -20,18 +20,24 @@ from rtolap.ledger.records import Partition, Tablet, TabletDebt
 from rtolap.model.stored_schema import StoredSchema
 from rtolap.model.stored_table import Buckets, RangePartitions, StoredColumn, StoredTable
 from rtolap.streamload.catalogue import Catalogue
+from rtolap.streamload.labels import LabelPolicy
 from rtolap.streamload.mastership import Mastership
 from rtolap.streamload.memory_hosts import MemoryTabletHosts
+from rtolap.streamload.memory_participants import MemoryNodes
 from rtolap.streamload.partition_upkeep import PartitionUpkeep
 from rtolap.streamload.placement import place
+from rtolap.streamload.publishing import Publisher
 from rtolap.streamload.read_views import ReadViews
 from rtolap.streamload.table_writes import ON_DEMAND_MAX
+from rtolap.streamload.transactions import TransactionManager
+from rtolap.streamload.upkeep import CHANGES_KEPT_MS, Upkeep
 from rtolap.wire.stored_tables import AddColumn, AddPartition, DropColumn, RenameColumn, TableName
 
 NODES = ("n1", "n2", "n3", "n4")
 DAY_MS = 86_400_000
 NOW_MS = 19_675 * DAY_MS + 3_600_000  # 2023-11-14 01:00
 LEASE_MS = 400 * DAY_MS
+REQUEST = "a-request-of-somebody-"
 
 
 class World:
@@ -318,6 +324,104 @@ def test_several_changes_are_all_or_nothing(world: World) -> None:
     assert world.catalogue.table("d", "t").schema == made.schema
     changed = world.catalogue.change_columns("d", "t", (RenameColumn("v", "x"), DropColumn("w")))
     assert changed.schema.version == made.schema.version + 1
+
+
+def test_a_successor_answers_a_change_as_its_predecessor_did(world: World) -> None:
+    """All of them, whatever was made since; also a long time later."""
+    made = world.catalogue.create_table(by_day(ahead=0, on_demand=False), request_id=REQUEST + "create")
+    request: dict[str, Callable[[Catalogue], object]] = {
+        "add": lambda it: it.add_partition("d", "t", partition(5, "p20231119"), request_id=REQUEST + "add"),
+        "alter": lambda it: it.change_columns("d", "t", (DropColumn("v"),), request_id=REQUEST + "alter"),
+        "truncate": lambda it: it.truncate("d", "t", request_id=REQUEST + "truncate"),
+        "unadd": lambda it: it.drop_partition("d", "t", "p20231114", request_id=REQUEST + "unadd"),
+        "drop": lambda it: it.drop_table("d", "t", request_id=REQUEST + "drop"),
+    }
+    first = {name: change(world.catalogue) for name, change in request.items()}
+    anew = world.catalogue.create_table(by_day(ahead=1))
+    world.clock.advance_ms(LEASE_MS + 1)
+    other = Mastership(Leases(world.ledger), "there", lease_ms=LEASE_MS)
+    assert other.take()
+    successor = Catalogue(world.ledger, other, world.hosts, lambda connection: world.living)
+    again = {name: change(successor) for name, change in request.items()}
+    assert again == first
+    definition = by_day(ahead=0, on_demand=False)
+    assert successor.create_table(definition, request_id=REQUEST + "create") == made
+    assert successor.tables() == (anew,)
+    with pytest.raises(Refused, match="has been another change"):
+        successor.drop_table("d", "t", request_id=REQUEST + "create")
+
+
+def test_what_was_refused_is_refused_again(world: World) -> None:
+    for change in (
+        lambda: world.catalogue.drop_table("d", "t", request_id=REQUEST + "drop"),
+        lambda: world.catalogue.truncate("d", "t", request_id=REQUEST + "truncate"),
+    ):
+        for _ in range(2):
+            with pytest.raises(NotFound, match="unknown table, tableName=t"):
+                change()
+            world.catalogue.create_table(plain())
+        world.catalogue.drop_table("d", "t")
+
+
+def test_a_change_without_a_node_is_made_when_it_comes_again(world: World) -> None:
+    """Nobody was there is no answer: the client that hears it sends the same request again."""
+    world.living = ()
+    with pytest.raises(Unavailable):
+        world.catalogue.create_table(plain(), request_id=REQUEST)
+    world.living = NODES
+    assert world.catalogue.create_table(plain(), request_id=REQUEST).name == "t"
+
+
+def test_of_one_change_that_comes_often_at_once_one_is_made(world: World) -> None:
+    world.catalogue.create_table(plain())
+    with ThreadPoolExecutor(6) as pool:
+        emptied = list(pool.map(lambda _: world.catalogue.truncate("d", "t", request_id=REQUEST), range(6)))
+    assert len({each.table_id for each in emptied}) == 1
+    assert world.catalogue.table("d", "t").table_id == emptied[0].table_id
+
+
+def test_a_change_stands_though_its_master_is_deposed_before_nodes_are_told(world: World) -> None:
+    """It is no reason to send the client on to the next master, which would do it once more."""
+    before = world.catalogue.create_table(plain())
+    other = Mastership(Leases(world.ledger), "there", lease_ms=LEASE_MS)
+    drop = world.hosts.drop
+
+    def deposed(node: str, table_id: int, partition: Partition, buckets: Collection[int]) -> None:
+        world.clock.advance_ms(LEASE_MS + 1)
+        other.take()
+        drop(node, table_id, partition, buckets)
+
+    world.hosts.drop = deposed  # type: ignore[method-assign]
+    emptied = world.catalogue.truncate("d", "t")
+    assert emptied.table_id > before.table_id
+    assert world.debts() != ()
+    successor = Catalogue(world.ledger, other, world.hosts, lambda connection: world.living)
+    successor.settle()
+    assert world.debts() == ()
+
+
+def test_answers_are_forgotten_when_nobody_sends_their_changes_any_more(world: World) -> None:
+    leases = Leases(world.ledger)
+    mastership = Mastership(leases, "here", lease_ms=LEASE_MS)
+    assert mastership.take()
+    nodes = MemoryNodes(NODES)
+    upkeep = Upkeep(
+        world.ledger,
+        mastership,
+        TransactionManager(world.ledger, mastership, nodes),
+        Publisher(world.ledger, mastership, nodes),
+        LabelPolicy(),
+    )
+    catalogue = Catalogue(world.ledger, mastership, world.hosts, lambda connection: NODES)
+    catalogue.create_table(plain())
+    emptied = catalogue.truncate("d", "t", request_id=REQUEST)
+    world.clock.advance_ms(DAY_MS)
+    assert upkeep.round()
+    assert catalogue.truncate("d", "t", request_id=REQUEST) == emptied
+    world.clock.advance_ms(CHANGES_KEPT_MS)
+    assert upkeep.round()
+    assert upkeep.forget_changes() == 0
+    assert catalogue.truncate("d", "t", request_id=REQUEST).table_id > emptied.table_id
 
 
 def test_only_the_master_changes_anything(world: World) -> None:

@@ -143,6 +143,17 @@ MIGRATIONS = (
         ),
         (),
     ),
+    Migration(
+        5,
+        "changes of stored tables that have been answered",
+        (
+            """CREATE TABLE IF NOT EXISTS table_change (
+                request_id {name} NOT NULL PRIMARY KEY, fingerprint {name} NOT NULL, answer {text} NOT NULL,
+                answered_at_ms {whole} NOT NULL
+            ) {options}""",
+        ),
+        (Index("table_change_age", "table_change", ("answered_at_ms",)),),
+    ),
 )
 
 

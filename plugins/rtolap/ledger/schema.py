@@ -13,6 +13,7 @@ stored_table          a table's definition, and its columns as they are now
 stored_partition      which time a partition of a table stands for
 tablet_debt           what a node has yet to be told of a table
 storage_node          where a storage node answers, and until when it is believed to
+table_change          how a change of a stored table was answered, by the request's id
 """
 
 from __future__ import annotations
@@ -176,6 +177,15 @@ storage_node = sa.Table(
     _name("address"),
     _whole("free_bytes"),
     _whole("lease_until_ms"),
+)
+
+table_change = sa.Table(
+    "table_change",
+    metadata,
+    _name("request_id", key=True),
+    _name("fingerprint"),
+    _text("answer"),
+    _whole("answered_at_ms"),
 )
 
 

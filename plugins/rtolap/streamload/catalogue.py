@@ -1,13 +1,7 @@
 """Stored tables as the door knows them: made, changed and dropped by the master, read by every door.
 
-A change, numbered by what a crash after each step leaves behind:
-
-    1. one write of the ledger: the change, and what each node is to be told of it (`tablet_debts`)
-    2. the nodes are told, those that answer        the rest is owed, and the upkeep tells them
-    3. the answer
-
-So a table is there from step 1 on, and loads of it need what loads always need: a majority of each tablet's
-replicas. Nothing is remembered beside the ledger.
+A table is there as soon as the ledger says so (`table_changes`), and loads of it need what loads always need:
+a majority of each tablet's replicas. Nothing is remembered beside the ledger.
 """
 
 from __future__ import annotations
@@ -16,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from rtolap.base.errors import CommitConflict, DefinitionError, Refused
+from rtolap.base.errors import DefinitionError, Refused
 from rtolap.ledger import partitions as partition_rows
 from rtolap.ledger import tables as rows
 from rtolap.ledger import tablet_debts as debts
@@ -30,6 +24,7 @@ from rtolap.streamload.column_changes import changed
 from rtolap.streamload.mastership import Mastership
 from rtolap.streamload.partitions import Partitions
 from rtolap.streamload.placement import REPLICATION
+from rtolap.streamload.table_changes import ChangeRequest, Made, TableChanges
 from rtolap.streamload.table_writes import end_table, first_partitions
 from rtolap.streamload.tablet_hosts import TabletHosts
 from rtolap.streamload.telling import Telling
@@ -72,6 +67,9 @@ class TableEntry(msgspec.Struct, frozen=True):
 class Catalogue:
     """All calls are thread-safe; those that change something raise NotLeader where somebody else is master.
 
+    `request_id`: a change that comes again under the id of its first time is not made again, and is answered
+    as it was then; Refused where the id was another change's.
+
     `nodes`: the names of the storage nodes that new tablets may go to; `lately`: those that were heard
     lately, which get replicas where too few are up. Both are read with the given connection.
     """
@@ -87,8 +85,8 @@ class Catalogue:
         replication: int = REPLICATION,
     ) -> None:
         self._ledger = ledger
-        self._mastership = mastership
         self._telling = Telling(ledger, mastership, hosts)
+        self._changes = TableChanges(ledger, mastership, self._telling)
         self.partitions = Partitions(ledger, mastership, self._telling, nodes, lately, replication)
 
     # What is there
@@ -109,9 +107,11 @@ class Catalogue:
 
     # What changes it
 
-    def create_table(self, definition: StoredTable, *, if_not_exists: bool = False) -> TableInfo:
-        """Repeating it changes nothing. Raises DefinitionError; Refused where a table of that name has
-        another definition; Unavailable without a storage node."""
+    def create_table(
+        self, definition: StoredTable, *, if_not_exists: bool = False, request_id: str | None = None
+    ) -> TableInfo:
+        """Of the same definition once more: nothing changes. Raises DefinitionError; Refused where a table of
+        that name has another definition; Unavailable without a storage node."""
         validate_stored_table(definition)
         if definition.database in RESERVED:
             raise DefinitionError(
@@ -119,8 +119,7 @@ class Catalogue:
                 expected=f"another database than {' and '.join(RESERVED)}",
             )
 
-        def work(connection: Connection) -> bool:
-            now_ms = self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> Made:
             found = rows.find(connection, definition.database, definition.name)
             if found is not None:
                 if found.definition != definition and not if_not_exists:
@@ -128,65 +127,55 @@ class Catalogue:
                         f"table {definition.qualified_name} is there already with another definition",
                         action="drop it first, or change its columns",
                     )
-                return False
+                return _made(connection, found)
             table = rows.insert(connection, definition, initial_schema(definition), now_ms)
             self.partitions.place(connection, table, first_partitions(definition, now_ms))
-            return True
+            return _made(connection, table)
 
-        what = f"create table {definition.qualified_name}"
-        try:
-            made = self._ledger.write(what, bool, work)
-        except CommitConflict:  # somebody else was the first to create it
-            made = self._ledger.write(what, bool, work)
-        entry = self.table(definition.database, definition.name)
-        if made:
-            self._telling.of_table(entry.table_id)
-        return entry.info
+        asked = ChangeRequest.of(request_id, "create", definition, if_not_exists)
+        return _present(self._changes.make(f"create table {definition.qualified_name}", asked, work))
 
-    def change_columns(self, db: str, name: str, changes: Sequence[ColumnChange]) -> TableInfo:
+    def change_columns(
+        self, db: str, name: str, changes: Sequence[ColumnChange], *, request_id: str | None = None
+    ) -> TableInfo:
         """All of them or none. Loads that have begun keep the columns they have begun with.
 
         Raises NotFound, DefinitionError."""
 
-        def work(connection: Connection) -> None:
-            self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> Made:
             table = rows.get(connection, db, name)
             rows.change_schema(connection, table, changed(table.schema, changes))
             nodes = partition_rows.nodes_of(connection, db, (name,))
             owed = [TabletDebt(table.table_id, db, name, "", node, "schema") for node in nodes]
             debts.add(connection, owed)
+            return _made(connection, rows.get(connection, db, name))
 
-        self._ledger.write(f"change columns of {db}.{name}", type(None), work)
-        entry = self.table(db, name)
-        self._telling.of_table(entry.table_id)
-        return entry.info
+        asked = ChangeRequest.of(request_id, "columns", db, name, changes)
+        return _present(self._changes.make(f"change columns of {db}.{name}", asked, work))
 
-    def drop_table(self, db: str, name: str) -> None:
+    def drop_table(self, db: str, name: str, *, request_id: str | None = None) -> None:
         """Raises NotFound; NotYet while a load that has written to it runs."""
 
-        def work(connection: Connection) -> int:
-            self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> Made:
             table = rows.get(connection, db, name)
             end_table(connection, table)
-            return table.table_id
+            return Made((table.table_id,))
 
-        self._telling.of_table(self._ledger.write(f"drop table {db}.{name}", int, work))
+        asked = ChangeRequest.of(request_id, "drop", db, name)
+        self._changes.make(f"drop table {db}.{name}", asked, work)
 
-    def truncate(self, db: str, name: str) -> TableInfo:
+    def truncate(self, db: str, name: str, *, request_id: str | None = None) -> TableInfo:
         """An empty table in the place of this one: a new id, the same columns. Raises as `drop_table`."""
 
-        def work(connection: Connection) -> int:
-            now_ms = self._mastership.fence(connection)
+        def work(connection: Connection, now_ms: int) -> Made:
             table = rows.get(connection, db, name)
             end_table(connection, table)
             anew = rows.insert(connection, table.definition, table.schema, now_ms)
             self.partitions.place(connection, anew, first_partitions(table.definition, now_ms))
-            return table.table_id
+            return _made(connection, anew, also_owing=table.table_id)
 
-        self._telling.of_table(self._ledger.write(f"truncate table {db}.{name}", int, work))
-        entry = self.table(db, name)
-        self._telling.of_table(entry.table_id)
-        return entry.info
+        asked = ChangeRequest.of(request_id, "truncate", db, name)
+        return _present(self._changes.make(f"truncate table {db}.{name}", asked, work))
 
     def ensure_partitions(self, db: str, name: str, instants_ms: Collection[int]) -> TableEntry:
         """The partitions that these instants are in exist, if its loads make any; the table as it is then.
@@ -198,15 +187,33 @@ class Catalogue:
             self.partitions.ensure(db, name, instants_ms)
         return self.table(db, name)
 
-    def add_partition(self, db: str, name: str, asked: AddPartition) -> TableInfo:
+    def add_partition(
+        self, db: str, name: str, asked: AddPartition, *, request_id: str | None = None
+    ) -> TableInfo:
         """Raises as `Partitions.add`."""
-        self.partitions.add(db, name, asked)
-        return self.table(db, name).info
 
-    def drop_partition(self, db: str, name: str, partition: str, *, if_exists: bool = False) -> TableInfo:
+        def work(connection: Connection, now_ms: int) -> Made:
+            return _made(connection, self.partitions.add(connection, now_ms, db, name, asked))
+
+        request = ChangeRequest.of(request_id, "add partition", db, name, asked)
+        return _present(self._changes.make(f"add partition {asked.name} to {db}.{name}", request, work))
+
+    def drop_partition(
+        self,
+        db: str,
+        name: str,
+        partition: str,
+        *,
+        if_exists: bool = False,
+        request_id: str | None = None,
+    ) -> TableInfo:
         """Raises as `Partitions.drop`."""
-        self.partitions.drop(db, name, partition, if_exists=if_exists)
-        return self.table(db, name).info
+
+        def work(connection: Connection, now_ms: int) -> Made:
+            return _made(connection, self.partitions.drop(connection, db, name, partition, if_exists))
+
+        request = ChangeRequest.of(request_id, "drop partition", db, name, partition, if_exists)
+        return _present(self._changes.make(f"drop partition {partition} of {db}.{name}", request, work))
 
     def settle(self) -> int:
         """Tell nodes what they have missed; how much of it was told."""
@@ -224,6 +231,17 @@ def _entry(connection: Connection, db: str, name: str) -> TableEntry:
         parts,
         partition_rows.replicas_of(connection, db, name),
     )
+
+
+def _made(connection: Connection, table: StoredTableRow, *, also_owing: int | None = None) -> Made:
+    """`also_owing`: a table whose place this one has taken; its nodes are told first."""
+    before = () if also_owing is None else (also_owing,)
+    return Made((*before, table.table_id), _info(table, rows.ranges(connection, table)))
+
+
+def _present(table: TableInfo | None) -> TableInfo:
+    assert table is not None
+    return table
 
 
 def _info(table: StoredTableRow, parts: tuple[PartitionRange, ...]) -> TableInfo:

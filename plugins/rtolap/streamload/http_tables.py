@@ -6,10 +6,10 @@ master.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Header, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
@@ -17,6 +17,7 @@ from rtolap.base.errors import DefinitionError
 from rtolap.streamload.catalogue import Catalogue
 from rtolap.streamload.read_views import ReadViews
 from rtolap.streamload.transactions import TransactionManager
+from rtolap.wire.request_ids import HEADER, checked_request_id
 from rtolap.wire.stored_tables import (
     API,
     AddPartition,
@@ -31,6 +32,13 @@ BODY_BYTES_MAX = 4 << 20
 T = TypeVar("T")
 
 
+def _request_id(value: Annotated[str | None, Header(alias=HEADER)] = None) -> str | None:
+    return checked_request_id(value)
+
+
+RequestId = Annotated[str | None, Depends(_request_id)]
+
+
 def tables_router(catalogue: Catalogue, views: ReadViews, manager: TransactionManager) -> APIRouter:
     router = APIRouter(prefix=API)
 
@@ -39,10 +47,13 @@ def tables_router(catalogue: Catalogue, views: ReadViews, manager: TransactionMa
         return _json(catalogue.tables())
 
     @router.post("/stored-tables")
-    async def create(request: Request) -> Response:
+    async def create(request: Request, request_id: RequestId) -> Response:
         body = await _body(request, CreateTable)
         made = await run_in_threadpool(
-            catalogue.create_table, body.definition, if_not_exists=body.if_not_exists
+            catalogue.create_table,
+            body.definition,
+            if_not_exists=body.if_not_exists,
+            request_id=request_id,
         )
         return _json(made)
 
@@ -51,31 +62,38 @@ def tables_router(catalogue: Catalogue, views: ReadViews, manager: TransactionMa
         return _json(catalogue.table(db, table).info)
 
     @router.delete("/stored-tables/{db}/{table}")
-    def drop(db: str, table: str) -> Response:
-        catalogue.drop_table(db, table)
+    def drop(db: str, table: str, request_id: RequestId) -> Response:
+        catalogue.drop_table(db, table, request_id=request_id)
         return _json({})
 
     @router.post("/stored-tables/{db}/{table}/columns")
-    async def change(db: str, table: str, request: Request) -> Response:
+    async def change(db: str, table: str, request: Request, request_id: RequestId) -> Response:
         body = await _body(request, ChangeColumns)
-        return _json(await run_in_threadpool(catalogue.change_columns, db, table, body.changes))
+        changed = await run_in_threadpool(
+            catalogue.change_columns, db, table, body.changes, request_id=request_id
+        )
+        return _json(changed)
 
     @router.post("/stored-tables/{db}/{table}/truncate")
-    def truncate(db: str, table: str) -> Response:
-        return _json(catalogue.truncate(db, table))
+    def truncate(db: str, table: str, request_id: RequestId) -> Response:
+        return _json(catalogue.truncate(db, table, request_id=request_id))
 
     @router.get("/stored-tables/{db}/{table}/partitions")
     def partitions(db: str, table: str) -> Response:
         return _json(views.partitions(TableName(db, table)))
 
     @router.post("/stored-tables/{db}/{table}/partitions")
-    async def add_partition(db: str, table: str, request: Request) -> Response:
+    async def add_partition(db: str, table: str, request: Request, request_id: RequestId) -> Response:
         body = await _body(request, AddPartition)
-        return _json(await run_in_threadpool(catalogue.add_partition, db, table, body))
+        changed = await run_in_threadpool(catalogue.add_partition, db, table, body, request_id=request_id)
+        return _json(changed)
 
     @router.delete("/stored-tables/{db}/{table}/partitions/{partition}")
-    def drop_partition(db: str, table: str, partition: str, if_exists: bool = False) -> Response:
-        return _json(catalogue.drop_partition(db, table, partition, if_exists=if_exists))
+    def drop_partition(
+        db: str, table: str, partition: str, request_id: RequestId, if_exists: bool = False
+    ) -> Response:
+        changed = catalogue.drop_partition(db, table, partition, if_exists=if_exists, request_id=request_id)
+        return _json(changed)
 
     @router.post("/read-views")
     async def read_view(request: Request) -> Response:

@@ -77,8 +77,12 @@ class Partitions:
 
         return self._make(db, name, wanted)
 
-    def add(self, db: str, name: str, asked: AddPartition) -> None:
-        """Raises as `asked_partition` and `ensure`; Refused where it is there already and may not be."""
+    def add(
+        self, connection: Connection, now_ms: int, db: str, name: str, asked: AddPartition
+    ) -> StoredTableRow:
+        """Within a write of the caller's, who tells the nodes: the table that it was added to.
+
+        Raises as `asked_partition` and `ensure`; Refused where it is there already and may not be."""
 
         def wanted(
             table: StoredTableRow, now_ms: int, existing: Sequence[PartitionRange]
@@ -91,23 +95,23 @@ class Partitions:
                 raise Refused(f"partition {found.name} of {db}.{name} is there already")
             return [found]
 
-        self._make(db, name, wanted)
+        table, _ = self._place_missing(connection, now_ms, db, name, wanted)
+        return table
 
-    def drop(self, db: str, name: str, partition: str, *, if_exists: bool = False) -> None:
-        """With its rows. Raises NotFound and DefinitionError; NotYet while a load that wrote to it runs."""
+    def drop(
+        self, connection: Connection, db: str, name: str, partition: str, if_exists: bool
+    ) -> StoredTableRow:
+        """With its rows, within a write of the caller's, who tells the nodes: the table that it was of.
 
-        def work(connection: Connection) -> int:
-            self._mastership.fence(connection)
-            table = rows.get(connection, db, name)
-            existing = rows.ranges(connection, table)
-            try:
-                end_partition(connection, table, named_partition(table.definition, existing, partition))
-            except NotFound:
-                if not if_exists:
-                    raise
-            return table.table_id
-
-        self._telling.of_table(self._ledger.write(f"drop partition {partition} of {db}.{name}", int, work))
+        Raises NotFound and DefinitionError; NotYet while a load that wrote to it runs."""
+        table = rows.get(connection, db, name)
+        existing = rows.ranges(connection, table)
+        try:
+            end_partition(connection, table, named_partition(table.definition, existing, partition))
+        except NotFound:
+            if not if_exists:
+                raise
+        return table
 
     def drop_old(self, db: str, name: str) -> int:
         """Drop the partitions that retention has passed; how many. One that a load still runs into stays."""
@@ -141,19 +145,8 @@ class Partitions:
     def _make(self, db: str, name: str, wanted: Wanted) -> int:
         def work(connection: Connection) -> tuple[int, int]:
             now_ms = self._mastership.fence(connection)
-            table = rows.get(connection, db, name)
-            existing = rows.ranges(connection, table)
-            known = {part.start_ms for part in existing}
-            missing = [part for part in wanted(table, now_ms, existing) if part.start_ms not in known]
-            check_wanted(table, missing, now_ms)
-            being_dropped = {
-                debt.part for debt in debts.of_table(connection, table.table_id) if debt.kind == "drop"
-            }
-            for part in missing:
-                if part.name in being_dropped:
-                    raise NotYet(f"partition {part.name} of {db}.{name} is still being dropped")
-            self.place(connection, table, missing)
-            return table.table_id, len(missing)
+            table, made = self._place_missing(connection, now_ms, db, name, wanted)
+            return table.table_id, made
 
         what = f"create partitions of {db}.{name}"
         try:
@@ -163,3 +156,21 @@ class Partitions:
         if made:
             self._telling.of_table(table_id)
         return made
+
+    def _place_missing(
+        self, connection: Connection, now_ms: int, db: str, name: str, wanted: Wanted
+    ) -> tuple[StoredTableRow, int]:
+        """(the table, how many of its wanted partitions were missing)."""
+        table = rows.get(connection, db, name)
+        existing = rows.ranges(connection, table)
+        known = {part.start_ms for part in existing}
+        missing = [part for part in wanted(table, now_ms, existing) if part.start_ms not in known]
+        check_wanted(table, missing, now_ms)
+        being_dropped = {
+            debt.part for debt in debts.of_table(connection, table.table_id) if debt.kind == "drop"
+        }
+        for part in missing:
+            if part.name in being_dropped:
+                raise NotYet(f"partition {part.name} of {db}.{name} is still being dropped")
+        self.place(connection, table, missing)
+        return table, len(missing)

@@ -4,6 +4,7 @@ before has left, finishes what is committed and aborts what has timed out."""
 from __future__ import annotations
 
 from rtolap.ledger import partitions as partition_rows
+from rtolap.ledger import table_changes
 from rtolap.ledger import transactions as rows
 from rtolap.ledger.database import Connection, Ledger
 from rtolap.ledger.records import Transaction
@@ -11,6 +12,9 @@ from rtolap.streamload.labels import LabelPolicy
 from rtolap.streamload.mastership import Mastership
 from rtolap.streamload.publishing import Publisher
 from rtolap.streamload.transactions import TransactionManager
+
+# Who sends a change again does so within minutes; a script that was stopped over night may come a day later.
+CHANGES_KEPT_MS = 48 * 3_600_000
 
 
 class Upkeep:
@@ -37,8 +41,17 @@ class Upkeep:
         self._publisher.catch_up()
         self._publisher.tell_aborts()
         self.forget_labels()
+        self.forget_changes()
         self._ledger.forget_keys()
         return True
+
+    def forget_changes(self) -> int:
+        """Delete old answers to changes of tables; their number, in bounded steps."""
+
+        def work(connection: Connection) -> int:
+            return table_changes.forget(connection, self._mastership.fence(connection) - CHANGES_KEPT_MS)
+
+        return self._ledger.write("forget the answers to old changes", int, work)
 
     def abort_overdue(self) -> int:
         """Abort what is past its deadline; the number of transactions."""

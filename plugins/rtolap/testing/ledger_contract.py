@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from rtolap.base.errors import CommitConflict, DefinitionError, NotFound, NotLeader, NotYet, Refused
-from rtolap.ledger import partitions, schema, tables, tablet_debts, transactions
+from rtolap.ledger import partitions, schema, table_changes, tables, tablet_debts, transactions
 from rtolap.ledger.database import Ledger
 from rtolap.ledger.leases import Lease, Leases
 from rtolap.ledger.load_jobs import LoadJobs, LoadJobState
@@ -562,6 +562,26 @@ class LedgerContract:
         assert set(read(ledger, lambda it: tables.visible(it, [("d", "daily")]))["d", "daily"][1]) == {
             *parts[1:]
         }
+
+    def test_a_change_is_noted_with_its_answer_until_that_is_forgotten(self, ledger: Ledger) -> None:
+        def note(connection: sa.Connection, request_id: str, at_ms: int) -> None:
+            table_changes.note(connection, request_id, "fingerprint", '{"answer": "é"}', at_ms)
+
+        def find(connection: sa.Connection, request_id: str, fingerprint: str) -> str | None:
+            return table_changes.find(connection, request_id, fingerprint)
+
+        for request_id, at_ms in (("old", 10), ("young", 20), ("Young", 20)):
+            ledger.write("w", type(None), partial(note, request_id=request_id, at_ms=at_ms))
+        with pytest.raises(CommitConflict):
+            ledger.write("w", type(None), partial(note, request_id="old", at_ms=30))
+        with pytest.raises(Refused, match="request old has been another change"):
+            ledger.read("r", partial(find, request_id="old", fingerprint="another"))
+        assert ledger.write("w", int, lambda it: table_changes.forget(it, 20)) == 1
+        found = [
+            ledger.read("r", partial(find, request_id=request_id, fingerprint="fingerprint"))
+            for request_id in ("old", "young", "Young")
+        ]
+        assert found == [None, '{"answer": "é"}', '{"answer": "é"}']
 
     def test_debts_are_paid_in_the_order_of_tables_dropping_first(self, ledger: Ledger) -> None:
         made = TabletDebt(2, "d", "t", "p", "n", "create", (0, 1))

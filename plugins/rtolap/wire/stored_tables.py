@@ -12,7 +12,9 @@
     POST   /read-views             ReadViewRequest     ReadView
     GET    /transactions/{db}/{label}                  TransactionInfo
 
-Changes are made by the master; other doors answer 307 to it. Errors are `base.errors`, as JSON.
+Changes are made by the master; other doors answer 307 to it. One that comes again with the Idempotency-Key
+of its first time (`request_ids`) is answered as it was then, and not made again. Errors are
+`base.errors`, as JSON.
 """
 
 from __future__ import annotations

@@ -1,26 +1,29 @@
 """The catalogue of stored tables, asked of any Stream Load door; changes find their way to the master.
 
-Raises the error that the door raised (`base.errors`), Unavailable when no door answered within `retry_s`. A
-request that was refused is not repeated; all of them may be repeated.
+Raises the error that the door raised (`base.errors`); Unavailable when no door answered within `retry_s`, or
+CommitUnknown where a door may have made the change and its answer was lost. A request that was refused is not
+repeated. All of them may be: a change carries one id for all the times that it is sent, and is made once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
 import httpx
 import msgspec
-from tenacity import Retrying, stop_after_delay
+from tenacity import RetryCallState, Retrying
 
 from rtolap.base.closing import Closing
-from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.base.errors import CommitUnknown, RtolapError, Unavailable
 from rtolap.base.tls import trust
 from rtolap.model.stored_table import StoredTable
 from rtolap.wire.coordinator_request import PASSING, PAUSE, headers
 from rtolap.wire.leader_finder import LeaderFinder
+from rtolap.wire.request_ids import HEADER, new_request_id
 from rtolap.wire.stored_tables import (
     API,
     AddPartition,
@@ -38,7 +41,23 @@ from rtolap.wire.stored_tables import (
 TIMEOUT_S = 30.0  # a change tells every node of the table
 CONNECT_TIMEOUT_S = 2.0
 RETRY_S = 20.0
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 T = TypeVar("T")
+
+
+@dataclass
+class _Request:
+    """`request_id`: of a change; None for what only reads. `in_doubt`: a door was sent the change and did not
+    answer."""
+
+    method: str
+    path: str
+    content: bytes | None
+    request_id: str | None
+    in_doubt: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
 
 
 class StoredTablesClient(Closing):
@@ -74,31 +93,31 @@ class StoredTablesClient(Closing):
 
     def create(self, definition: StoredTable, *, if_not_exists: bool = False) -> TableInfo:
         """Raises DefinitionError, Refused."""
-        return self._send("POST", "/stored-tables", TableInfo, CreateTable(definition, if_not_exists))
+        return self._change("POST", "/stored-tables", TableInfo, CreateTable(definition, if_not_exists))
 
     def drop(self, name: TableName) -> None:
         """Raises NotFound, NotYet."""
-        self._send("DELETE", _path(name), dict[str, str])
+        self._change("DELETE", _path(name), dict[str, str])
 
     def change_columns(self, name: TableName, changes: Sequence[ColumnChange]) -> TableInfo:
         """Raises NotFound, DefinitionError."""
-        return self._send("POST", _path(name) + "/columns", TableInfo, ChangeColumns(tuple(changes)))
+        return self._change("POST", _path(name) + "/columns", TableInfo, ChangeColumns(tuple(changes)))
 
     def truncate(self, name: TableName) -> TableInfo:
         """Raises NotFound, NotYet."""
-        return self._send("POST", _path(name) + "/truncate", TableInfo)
+        return self._change("POST", _path(name) + "/truncate", TableInfo)
 
     def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:
         return self._send("GET", _path(name) + "/partitions", tuple[PartitionInfo, ...])
 
     def add_partition(self, name: TableName, asked: AddPartition) -> TableInfo:
         """Raises NotFound, DefinitionError, Refused, NotYet."""
-        return self._send("POST", _path(name) + "/partitions", TableInfo, asked)
+        return self._change("POST", _path(name) + "/partitions", TableInfo, asked)
 
     def drop_partition(self, name: TableName, partition: str, *, if_exists: bool = False) -> TableInfo:
         """Raises NotFound, DefinitionError, NotYet."""
         path = f"{_path(name)}/partitions/{quote(partition, safe='')}"
-        return self._send("DELETE", path + ("?if_exists=true" if if_exists else ""), TableInfo)
+        return self._change("DELETE", path + ("?if_exists=true" if if_exists else ""), TableInfo)
 
     def read_view(self, names: Sequence[TableName]) -> ReadView:
         """Raises NotFound."""
@@ -110,30 +129,56 @@ class StoredTablesClient(Closing):
         return self._send("GET", path, TransactionInfo)
 
     def _send(self, method: str, path: str, answer: type[T], body: object = None, *, retry: bool = True) -> T:
-        content = None if body is None else msgspec.json.encode(body)
-        if not retry:
-            return self._once(method, path, answer, content)
-        retrying = Retrying(retry=PASSING, wait=PAUSE, stop=stop_after_delay(self._retry_s), reraise=True)
-        found: T = retrying(self._once, method, path, answer, content)
+        """What only reads."""
+        request = _Request(method, path, _content(body), None)
+        return self._repeat(request, answer) if retry else self._once(request, answer)
+
+    def _change(self, method: str, path: str, answer: type[T], body: object = None) -> T:
+        return self._repeat(_Request(method, path, _content(body), new_request_id()), answer)
+
+    def _repeat(self, request: _Request, answer: type[T]) -> T:
+        def over(state: RetryCallState) -> bool:
+            """A change whose answer did not come in its time is sent once more, however long that was: what
+            has become of it stands in the ledger."""
+            late = (state.seconds_since_start or 0) >= self._retry_s
+            return late and not (request.in_doubt and state.attempt_number == 1)
+
+        retrying = Retrying(retry=PASSING, wait=PAUSE, stop=over, reraise=True)
+        found: T = retrying(self._once, request, answer)
         return found
 
-    def _once(self, method: str, path: str, answer: type[T], content: bytes | None) -> T:
+    def _once(self, request: _Request, answer: type[T]) -> T:
         failure = "no answer"
+        sent_headers = {} if request.request_id is None else {HEADER: request.request_id}
         for url in self._doors.attempts():
             try:
-                response = self._http.request(method, url + API + path, content=content)
+                response = self._http.request(
+                    request.method, url + API + request.path, content=request.content, headers=sent_headers
+                )
             except httpx.TransportError as error:
                 failure = f"{url}: {error or type(error).__name__}"
+                request.in_doubt |= request.request_id is not None and not isinstance(error, _NOT_SENT)
                 self._doors.failed(url, error)
                 continue
             if self._doors.answered(url, response):
                 return _read(response, answer)
+        if request.in_doubt:
+            raise CommitUnknown(
+                f"no Stream Load door said what has become of {request}",
+                expected=f"an answer of {', '.join(self._urls)}",
+                found=failure,
+                action="see whether it was done before you ask for it again",
+            )
         raise Unavailable(
-            f"no Stream Load door took {method} {path}",
+            f"no Stream Load door took {request}",
             expected=f"one that answers among {', '.join(self._urls)}",
             found=failure,
             action="start one with `rtolap stream-load`, or set RTOLAP_STREAM_LOAD_DOORS",
         )
+
+
+def _content(body: object) -> bytes | None:
+    return None if body is None else msgspec.json.encode(body)
 
 
 def _path(name: TableName) -> str:
