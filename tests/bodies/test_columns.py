@@ -198,6 +198,28 @@ def test_the_delete_sign_may_stand_in_the_body() -> None:
     assert found.refused == [(4, "4,x", reason)]
 
 
+@pytest.mark.parametrize("sign", ["__DORIS_DELETE_SIGN__", "__DORIS_SEQUENCE_COL__"])
+def test_a_hidden_column_that_the_header_columns_does_not_name_is_not_in_the_body(sign: str) -> None:
+    """Flink's connector sends both with every load, whatever the table is."""
+    for schema in (plain_schema(), unique_schema()):
+        found = comma(b"1,a\n", schema, columns="`k`, `s`", hidden_columns=sign)
+        assert [(row["k"], row["s"]) for row in found.rows] == [(1, "a")]
+        assert "__delete_sign" not in found.rows[0]
+
+
+def test_a_table_without_deletes_takes_the_sign_and_refuses_rows_that_ask_for_one() -> None:
+    sign = "__DORIS_DELETE_SIGN__"
+    reason = f"column({sign}) asks for a delete, which the table does not allow"
+    for headers in ({}, {"columns": f"k, s, {sign}"}):
+        found = comma(b"1,a,0\n2,b,1\n3,c,\\N\n", plain_schema(), hidden_columns=sign, **headers)
+        assert found.rows == [{"k": 1, "s": "a"}, {"k": 3, "s": "c"}]
+        assert found.refused == [(2, "2,b,1", reason)]
+    body = b'{"k": 1, "s": "a"}\n{"k": 2, "s": "b", "__DORIS_DELETE_SIGN__": 1}\n'
+    found = decoded(body, plain_schema(), format="json", hidden_columns=sign)
+    assert found.rows == [{"k": 1, "s": "a"}]
+    assert [why for _, _, why in found.refused] == [reason]
+
+
 def test_deletes_need_a_table_that_allows_them() -> None:
     with pytest.raises(DefinitionError, match="header merge_type"):
         comma(b"1,a\n", plain_schema(), merge_type="DELETE")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from threading import Event
 
@@ -19,7 +19,7 @@ from rtolap.ledger.leases import Leases
 from rtolap.ledger.records import Partition, Tablet, TabletDebt
 from rtolap.model.stored_schema import StoredSchema
 from rtolap.model.stored_table import Buckets, RangePartitions, StoredColumn, StoredTable
-from rtolap.streamload.catalogue import Catalogue
+from rtolap.streamload.catalogue import Catalogue, TableEntry
 from rtolap.streamload.labels import LabelPolicy
 from rtolap.streamload.mastership import Mastership
 from rtolap.streamload.memory_hosts import MemoryTabletHosts
@@ -557,6 +557,55 @@ def test_a_partition_is_not_made_while_somebody_is_dropping_it(world: World) -> 
     assert overlaps == [False]
     for replica in world.catalogue.table("d", "t").replicas:
         assert replica.tablet in world.hosts.hosts[replica.node].tablets
+
+
+def test_a_load_waits_for_nodes_that_are_being_told_of_what_another_one_has_made(world: World) -> None:
+    """Loads that come at once need the same new partition; one of them makes it."""
+    world.catalogue.create_table(by_day(ahead=0))
+    create, telling, told = world.hosts.create, Event(), Event()
+
+    def slow_create(
+        node: str, table_id: int, partition: Partition, buckets: Collection[int], schema: StoredSchema
+    ) -> None:
+        telling.set()
+        assert told.wait(20)
+        create(node, table_id, partition, buckets, schema)
+
+    def load() -> list[str]:
+        """Where replicas are missing when the load goes on."""
+        entry = world.catalogue.ensure_partitions("d", "t", [NOW_MS + 5 * DAY_MS])
+        return missing_on(world, entry)
+
+    def later_load() -> list[str]:
+        """Finds the partition when it begins."""
+        return missing_on(world, world.catalogue.table_to_load("d", "t"))
+
+    world.hosts.create = slow_create  # type: ignore[method-assign]
+    with ThreadPoolExecutor(4) as pool:
+        first = pool.submit(load)
+        assert telling.wait(20)
+        others = [pool.submit(load), pool.submit(load), pool.submit(later_load)]
+        wait(others, timeout=0.3)  # they must not go on, however long it is waited for
+        told.set()
+        assert [each.result(20) for each in (first, *others)] == [[], [], [], []]
+
+
+def missing_on(world: World, entry: TableEntry) -> list[str]:
+    return [
+        replica.node
+        for replica in entry.replicas
+        if replica.tablet not in world.hosts.hosts[replica.node].tablets
+    ]
+
+
+def test_a_load_asks_no_node_that_does_not_answer_while_the_others_have_all(world: World) -> None:
+    down(world, "n1")
+    world.catalogue.create_table(by_day())
+    asked: list[str] = []
+    world.hosts.create = lambda node, *rest: asked.append(node)  # type: ignore[method-assign, assignment]
+    assert {debt.node for debt in world.debts()} == {"n1"}
+    assert missing_on(world, world.catalogue.table_to_load("d", "t"))
+    assert asked == []
 
 
 def make_anew(world: World) -> None:

@@ -109,7 +109,7 @@ _NODES: frozenset[type[exp.Expr]] = frozenset(
         exp.UnixToTime,
     )
 )
-_SKETCHES = ("hll_hash", "hll_empty", "to_bitmap", "bitmap_empty")
+_SKETCHES = ("hll_hash", "hll_empty", "to_bitmap", "bitmap_hash", "bitmap_empty")
 
 
 class Expression(NamedTuple):

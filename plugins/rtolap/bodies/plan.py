@@ -39,20 +39,22 @@ class Missing(msgspec.Struct, frozen=True):
 class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     """`sources`: columns of the body, in order. `targets`: columns of the table, in its order.
 
-    `deletes`: no row, every row, those that an expression or a hidden column of the body names. `needed`:
-    what partial rows lack, and without which a row can only delete.
+    `deletes`: no row, every row, those that an expression or a hidden column of the body names.
+    `undeletable`: the hidden column of the body that says so of a table without deletes. `needed`: what
+    partial rows lack, and without which a row can only delete.
     """
 
     sources: tuple[str, ...]
     targets: tuple[Direct | Made | Missing, ...]
     where: Expression | None
     deletes: bool | Expression | str
+    undeletable: str | None = None
     needed: tuple[str, ...] = ()
 
     @property
     def used(self) -> tuple[str, ...]:
         """Those of `sources` that anything is made of."""
-        wanted: set[str] = {self.deletes} if isinstance(self.deletes, str) else set()
+        wanted = {name for name in (self.deletes, self.undeletable) if isinstance(name, str)}
         for condition in (self.where, self.deletes):
             wanted |= condition.names if isinstance(condition, Expression) else set()
         for target in self.targets:
@@ -76,7 +78,7 @@ def load_plan(
         sources = tuple(body_names) if body_names is not None else schema.names
         if not options.columns:
             sources += tuple(name for name in options.hidden_columns if name not in sources)
-    _check_hidden(options, sources)
+    hidden = _hidden(options, sources)
     unknown = sorted(set(written.computed) - set(schema.names))
     if unknown:
         raise DefinitionError(
@@ -86,7 +88,7 @@ def load_plan(
         )
     folded = {name.lower(): name for name in sources}
     folded |= {name: name for name in sources}
-    sequence = _sequence_source(options, schema, sources)
+    sequence = _sequence_source(options, schema, sources, hidden)
     targets: list[Direct | Made | Missing] = []
     for column in schema.columns:
         if (made := written.computed.get(column.name)) is not None:
@@ -97,7 +99,7 @@ def load_plan(
             targets.append(Direct(column, source))
         elif not options.partial_columns:
             targets.append(_missing(column))
-    deletes = _deletes(options, schema)
+    deletes = _deletes(options, schema, hidden)
     needed = _check_partial(options, schema, targets, deletes)
     _check_sketches(targets)
     _check_negative(options, schema)
@@ -106,6 +108,7 @@ def load_plan(
         targets=tuple(targets),
         where=None if options.where is None else parse_expression("where", options.where),
         deletes=deletes,
+        undeletable=HIDDEN_DELETE if HIDDEN_DELETE in hidden and not schema.allows_deletes else None,
         needed=needed,
     )
 
@@ -119,9 +122,11 @@ def _missing(column: SchemaColumn) -> Missing:
     return Missing(column)
 
 
-def _sequence_source(options: LoadOptions, schema: StoredSchema, sources: tuple[str, ...]) -> str | None:
+def _sequence_source(
+    options: LoadOptions, schema: StoredSchema, sources: tuple[str, ...], hidden: frozenset[str]
+) -> str | None:
     asked = options.sequence_column
-    if asked is None and HIDDEN_SEQUENCE in options.hidden_columns:
+    if asked is None and HIDDEN_SEQUENCE in hidden and schema.sequence is not None:
         asked = HIDDEN_SEQUENCE
     if asked is None:
         return None
@@ -138,13 +143,14 @@ def _sequence_source(options: LoadOptions, schema: StoredSchema, sources: tuple[
     )
 
 
-def _check_hidden(options: LoadOptions, sources: tuple[str, ...]) -> None:
+def _hidden(options: LoadOptions, sources: tuple[str, ...]) -> frozenset[str]:
+    """The hidden columns that the body has. As in Doris, the header is for bodies whose columns no header
+    names: beside `columns` only those count that stand there too. Flink's connector sends it always."""
     known = (HIDDEN_DELETE, HIDDEN_SEQUENCE)
     for name in options.hidden_columns:
         if name not in known:
             raise DefinitionError("header hidden_columns", expected=f"of {', '.join(known)}", found=name)
-        if name not in sources:
-            raise DefinitionError("header hidden_columns", expected=f"{name} in the header columns")
+    return frozenset(options.hidden_columns) & frozenset(sources)
 
 
 def _check_partial(
@@ -165,7 +171,7 @@ def _check_partial(
 
 _MAKERS: dict[str, tuple[str, ...]] = {
     "hll": ("hll_hash", "hll_empty"),
-    "bitmap": ("to_bitmap", "bitmap_empty"),
+    "bitmap": ("to_bitmap", "bitmap_hash", "bitmap_empty"),
 }
 
 
@@ -198,20 +204,18 @@ def _check_negative(options: LoadOptions, schema: StoredSchema) -> None:
         )
 
 
-def _deletes(options: LoadOptions, schema: StoredSchema) -> bool | Expression | str:
-    hidden = HIDDEN_DELETE in options.hidden_columns
-    if options.merge_type == "APPEND" and not hidden:
-        return False
+def _deletes(options: LoadOptions, schema: StoredSchema, hidden: frozenset[str]) -> bool | Expression | str:
+    signed = HIDDEN_DELETE in hidden
+    if options.merge_type == "APPEND":
+        return HIDDEN_DELETE if signed and schema.allows_deletes else False
     if not schema.allows_deletes:
         raise DefinitionError(
-            "header hidden_columns" if hidden else "header merge_type",
+            "header merge_type",
             expected="a unique table that allows deletes",
             found=f"model {schema.model}",
         )
-    if hidden and options.merge_type != "APPEND":
+    if signed:
         raise DefinitionError(
             "header hidden_columns", expected="no merge_type beside it", found=options.merge_type
         )
-    if hidden:
-        return HIDDEN_DELETE
     return True if options.delete is None else parse_expression("delete", options.delete)

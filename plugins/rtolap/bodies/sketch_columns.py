@@ -1,6 +1,7 @@
-"""`hll_hash(x)`, `to_bitmap(x)` and the empty ones of the header `columns`: values → sketches, by the column.
+"""`hll_hash(x)`, `to_bitmap(x)`, `bitmap_hash(x)` and the empty ones of the header `columns`, by the column.
 
 A null is a sketch of nothing, as are values that HLL does not count and numbers that no bitmap has.
+`bitmap_hash` hashes what Doris' does, the text of the value, so that bitmaps of both have the same members.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from rtolap.bodies.casting import convert
-from rtolap.format.hll import coupons
+from rtolap.format.hash32 import hash_strings_32
+from rtolap.format.hll import coupons, string_parts
 from rtolap.format.hll_image import image_of_distinct
-from rtolap.model.types import BIGINT
+from rtolap.model.types import BIGINT, STRING
 from rtolap.tablet.sketches import bitmaps_of
 
 LG_K = 12
@@ -25,6 +27,11 @@ def sketches(function: str, values: pa.Array) -> pa.BinaryArray:
         numbers = convert(values, BIGINT, zone="UTC", rounds=True).values
         members = pc.if_else(pc.greater_equal(numbers, 0), numbers, pa.scalar(None, pa.int64()))
         return bitmaps_of(members)
+    if function == "bitmap_hash":
+        texts = convert(values, STRING, zone="UTC", rounds=True).values
+        starts, lengths, data = string_parts(texts)
+        found = hash_strings_32(data, starts, lengths).astype(np.int64)
+        return bitmaps_of(pa.array(found, mask=np.asarray(texts.is_null())))
     return pa.nulls(len(values), pa.binary())
 
 

@@ -64,6 +64,8 @@ class Target:
                 columns[target.column.name] = rows.direct(target.column, target.source)
         if isinstance(self._plan.deletes, str):
             columns[DELETE_SIGN] = rows.signs(self._plan.deletes)
+        if self._plan.undeletable is not None:
+            rows.refuse_deletes(self._plan.undeletable)
         given = source.columns | {
             target.source: columns[target.column.name]
             for target in targets
@@ -139,6 +141,11 @@ class _Rows:
                 lost, lambda row: f"column({name}) is neither 0 nor 1, src value is {_shown(raw, row)}"
             )
         return found.fill_null(False)
+
+    def refuse_deletes(self, name: str) -> None:
+        """Of a table without deletes: a row that asks for one is refused rather than added."""
+        asked = np.asarray(self.signs(name).to_numpy(zero_copy_only=False))
+        self._refuse(asked, lambda _: f"column({name}) asks for a delete, which the table does not allow")
 
     def made(self, target: Made, values: pa.Array) -> pa.Array:
         """Conversions of what an expression gives are never strict."""

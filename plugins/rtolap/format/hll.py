@@ -42,7 +42,7 @@ def _coupons_of_values(values: pa.Array) -> pa.UInt32Array:
         values = values.cast(pa.string())
         kind = values.type
     if pa.types.is_string(kind):
-        starts, lengths, data = _string_parts(values)
+        starts, lengths, data = string_parts(values)
         valid = pc.and_(valid, pa.array(lengths > 0))
         h1, h2 = hash_strings(data, starts, lengths)
     else:
@@ -80,7 +80,8 @@ def _as_longs(values: pa.Array) -> NDArray[np.int64]:
     return np.asarray(values.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
-def _string_parts(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
+def string_parts(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.uint8]]:
+    """(starts, lengths, bytes, at least one) of a column of texts."""
     _, offsets_buffer, data_buffer = values.buffers()
     offsets = np.zeros(1, np.int64)
     if len(values):

@@ -27,7 +27,7 @@ from rtolap.streamload.placement import REPLICATION
 from rtolap.streamload.table_changes import ChangeRequest, Made, TableChanges
 from rtolap.streamload.table_writes import end_table, first_partitions
 from rtolap.streamload.tablet_hosts import TabletHosts
-from rtolap.streamload.telling import Telling
+from rtolap.streamload.telling import Telling, without_majority
 from rtolap.wire.stored_tables import AddPartition, ColumnChange, TableInfo
 
 RESERVED = ("rtolap", "information_schema")  # SQL has cubes and lookups in the one, itself in the other
@@ -94,6 +94,19 @@ class Catalogue:
     def table(self, db: str, name: str) -> TableEntry:
         """Raises NotFound."""
         return self._ledger.read("read a table", lambda connection: _entry(connection, db, name))
+
+    def table_to_load(self, db: str, name: str) -> TableEntry:
+        """Raises NotFound. Its rows may be sent: where somebody else has made a table or partition and nodes
+        are still being told of it, this waits until they were."""
+
+        def work(connection: Connection) -> tuple[TableEntry, tuple[TabletDebt, ...]]:
+            entry = _entry(connection, db, name)
+            return entry, debts.of_table(connection, entry.table_id)
+
+        entry, owed = self._ledger.read("read a table to load", work)
+        if without_majority(entry.replicas, owed):
+            self._telling.of_table(entry.table_id)
+        return entry
 
     def tables(self) -> tuple[TableInfo, ...]:
         """All, by name."""
@@ -178,14 +191,15 @@ class Catalogue:
         return _present(self._changes.make(f"truncate table {db}.{name}", asked, work))
 
     def ensure_partitions(self, db: str, name: str, instants_ms: Collection[int]) -> TableEntry:
-        """The partitions that these instants are in exist, if its loads make any; the table as it is then.
+        """The partitions that these instants are in exist, if its loads make any; the table as it is then,
+        as `table_to_load`.
 
         Raises as `Partitions.ensure`.
         """
         policy = self.table(db, name).definition.partitions
         if policy is not None and policy.on_demand:
             self.partitions.ensure(db, name, instants_ms)
-        return self.table(db, name)
+        return self.table_to_load(db, name)
 
     def add_partition(
         self, db: str, name: str, asked: AddPartition, *, request_id: str | None = None

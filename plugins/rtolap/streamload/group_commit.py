@@ -80,7 +80,7 @@ class GroupCommit:
         deadline_s = time.monotonic() + request.timeout_ms / 1000
         reading = Reading(request, pipe, progress, self._error_files, self._body_settings, deadline_s)
         try:
-            table = self._tables.catalogue.table(request.db, request.table)
+            table = self._tables.catalogue.table_to_load(request.db, request.table)
             distribution = Distribution(self._tables.catalogue, table, request.options)
             parts = _held(reading.parts(distribution))
             check_ratio(progress.counts, request.options.max_filter_ratio)
@@ -126,7 +126,9 @@ class GroupCommit:
         # what one of them has asked for, a timeout say, is not for all
         own = LoadRequest(db=request.db, table=request.table, label=label)
         try:
-            table = group.table.with_partitions_of(self._tables.catalogue.table(request.db, request.table))
+            table = group.table.with_partitions_of(
+                self._tables.catalogue.table_to_load(request.db, request.table)
+            )
             transaction = self._committing.begin(own)
         except RtolapError as error:
             return progress.answer("Fail", messages.on_the_wire(str(error)))

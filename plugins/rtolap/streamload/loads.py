@@ -56,7 +56,7 @@ class Loads:
     def _answered(self, request: LoadRequest, reading: Reading, progress: Progress) -> LoadAnswer:
         try:
             with progress.measured(Phase.PUT):
-                table = self._tables.catalogue.table(request.db, request.table)
+                table = self._tables.catalogue.table_to_load(request.db, request.table)
             with progress.measured(Phase.BEGIN):
                 transaction = self._committing.begin(request)
         except LabelUsed as error:

@@ -10,16 +10,18 @@ same table, and a drop that came late would take the new one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from threading import Lock
 
 from rtolap.base.errors import NotLeader, RtolapError, Unavailable
 from rtolap.ledger import tables as rows
 from rtolap.ledger import tablet_debts as debts
 from rtolap.ledger.database import Connection, Ledger
-from rtolap.ledger.records import Partition, TabletDebt
+from rtolap.ledger.records import Partition, Replica, Tablet, TabletDebt
 from rtolap.model.stored_schema import StoredSchema
 from rtolap.streamload.mastership import Mastership
+from rtolap.streamload.quorum import shortfall
 from rtolap.streamload.tablet_hosts import TabletHosts
 
 log = logging.getLogger(__name__)
@@ -94,3 +96,15 @@ def _schema_of(connection: Connection, debt: TabletDebt) -> StoredSchema | None:
     """None where the table is gone, or another one has its name."""
     row = rows.find(connection, debt.db, debt.tbl)
     return None if row is None or row.table_id != debt.table_id else row.schema
+
+
+def without_majority(replicas: Collection[Replica], owed: Collection[TabletDebt]) -> bool:
+    """Whether less than a majority of the replicas of some tablet have been told to make it. Pure."""
+    to_make = {(debt.node, debt.part) for debt in owed if debt.kind == "create"}
+    parts = {part for _, part in to_make}
+    asked = [replica for replica in replicas if replica.tablet.partition.name in parts]
+    told: dict[str, set[Tablet]] = defaultdict(set)
+    for replica in asked:
+        if (replica.node, replica.tablet.partition.name) not in to_make:
+            told[replica.node].add(replica.tablet)
+    return shortfall(asked, told) is not None
