@@ -9,6 +9,7 @@ hour, as a reader of local times expects.
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from rtolap.model.cube import TIME_UNITS, Schema, TimeUnit
+from rtolap.model.cube import MINUTES, TIME_UNITS, Schema, TimeUnit
 
 _FINE_BUCKET_MS = 1_000
 _COARSE_BUCKET_MS = 60_000
@@ -34,13 +35,14 @@ class TimeKeys(NamedTuple):
 def time_keys(schema: Schema, event_ms: NDArray[np.int64]) -> TimeKeys:
     """Segment start and all time dimensions of every event, dictionary-encoded together."""
     window_ms = schema.cube.segment.window_ms
-    bucket_ms = _bucket_ms(event_ms, window_ms)
+    bucket_ms = _bucket_ms(schema, event_ms)
     buckets = pa.array(event_ms // bucket_ms).dictionary_encode()
     start_ms = buckets.dictionary.to_numpy() * bucket_ms
     segment_ms = start_ms // window_ms * window_ms
     local = local_time(start_ms, schema.table.time.zone)
     units = [unit for unit in TIME_UNITS if unit in schema.cube.time_dimensions]
-    starts = [floor_local(local, unit).cast(pa.int64()).to_numpy() for unit in units]
+    first_weekday = schema.cube.days_to_first_weekday
+    starts = [floor_local(local, unit, first_weekday).cast(pa.int64()).to_numpy() for unit in units]
     distinct, inverse = np.unique(np.stack([segment_ms, *starts], axis=1), axis=0, return_inverse=True)
     columns = {
         f"{unit}_start": pa.array(np.ascontiguousarray(distinct[:, place])).cast(pa.timestamp("us"))
@@ -64,13 +66,20 @@ def local_time(instant_ms: NDArray[np.int64], zone: str) -> pa.Array:
     return pc.local_timestamp(instants.cast(pa.timestamp("us", "UTC")).cast(pa.timestamp("us", zone)))
 
 
-def floor_local(local: pa.Array, unit: TimeUnit) -> pa.Array:
-    """Start of the unit that holds each local time. Weeks start on Monday."""
-    return pc.floor_temporal(local, unit=unit, week_starts_monday=True)
+def floor_local(local: pa.Array, unit: TimeUnit, first_weekday: int) -> pa.Array:
+    """Start of the unit that holds each local time. `first_weekday` of weeks: 0 is Monday."""
+    if unit in MINUTES:
+        return pc.floor_temporal(local, multiple=MINUTES[unit], unit="minute")
+    if unit == "week":
+        shift = pa.scalar(timedelta(days=first_weekday), pa.duration("us"))
+        return pc.add(pc.floor_temporal(pc.subtract(local, shift), unit="week"), shift)
+    return pc.floor_temporal(local, unit=unit)
 
 
-def _bucket_ms(event_ms: NDArray[np.int64], window_ms: int) -> int:
-    """The widest bucket that never straddles a segment or a local minute."""
+def _bucket_ms(schema: Schema, event_ms: NDArray[np.int64]) -> int:
+    """The widest bucket that never straddles a segment or a unit of local time."""
+    window_ms = schema.cube.segment.window_ms
     early = len(event_ms) > 0 and int(event_ms.min()) < _WHOLE_MINUTES_SINCE_MS
-    widest = _FINE_BUCKET_MS if early else _COARSE_BUCKET_MS
+    by_seconds = "second" in schema.cube.time_dimensions
+    widest = _FINE_BUCKET_MS if early or by_seconds else _COARSE_BUCKET_MS
     return int(np.gcd(widest, window_ms))

@@ -15,7 +15,8 @@ Physical columns, the same in a receiver's memory, in fragments, staged parts an
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Literal, get_args
 
 import msgspec
 
@@ -23,8 +24,18 @@ from rtolap.model.application import CubeWatermark
 from rtolap.model.table import Table
 from rtolap.model.types import BIGINT, BINARY, TIMESTAMP, ColumnType, sum_type
 
-TimeUnit = Literal["minute", "hour", "day", "week", "month", "quarter", "year"]
-TIME_UNITS: tuple[TimeUnit, ...] = ("minute", "hour", "day", "week", "month", "quarter", "year")
+MinutesUnit = Literal["minute", "five_minute", "ten_minute", "fifteen_minute", "thirty_minute"]
+TimeUnit = Literal["second", MinutesUnit, "hour", "day", "week", "month", "quarter", "year"]
+TIME_UNITS: tuple[TimeUnit, ...] = get_args(TimeUnit)  # finer before coarser
+MINUTES: Mapping[TimeUnit, int] = {
+    "minute": 1,
+    "five_minute": 5,
+    "ten_minute": 10,
+    "fifteen_minute": 15,
+    "thirty_minute": 30,
+}
+Weekday = Literal["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]
+WEEKDAYS: tuple[Weekday, ...] = get_args(Weekday)
 MeasureFunction = Literal["count", "sum", "min", "max", "avg", "approx_distinct"]
 PartialOp = Literal["sum", "min", "max", "hll"]  # how two partial values merge
 
@@ -87,10 +98,18 @@ class LatePolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Cube(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """`week_starts_on`: the first day of the weeks of `week_start`.
+
+    `time_filters`: what becomes of a condition on the event time whose instant does not begin a kept unit: it
+    takes in the whole unit and the answer says so, or it is refused.
+    """
+
     name: str
     table: str
     dimensions: tuple[str, ...]
     time_dimensions: tuple[TimeUnit, ...] = ("hour", "day")
+    week_starts_on: Weekday = "monday"
+    time_filters: Literal["align", "refuse"] = "align"
     aggregation_groups: tuple[AggregationGroup, ...] = ()
     measures: tuple[Measure, ...] = ()
     segment: SegmentPolicy = SegmentPolicy()
@@ -109,6 +128,11 @@ class Cube(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     def all_dimensions(self) -> tuple[str, ...]:
         """The base cuboid: derived time dimensions, then the declared ones."""
         return self.time_columns + self.dimensions
+
+    @property
+    def days_to_first_weekday(self) -> int:
+        """From Monday on: 0 to 6."""
+        return WEEKDAYS.index(self.week_starts_on)
 
     @property
     def finest_unit(self) -> TimeUnit | None:
@@ -182,8 +206,10 @@ class Schema(msgspec.Struct, frozen=True):
 
 
 __all__ = [
+    "MINUTES",
     "ROWS",
     "TIME_UNITS",
+    "WEEKDAYS",
     "AggregationGroup",
     "Cube",
     "LatePolicy",
@@ -195,4 +221,5 @@ __all__ = [
     "Schema",
     "SegmentPolicy",
     "TimeUnit",
+    "Weekday",
 ]

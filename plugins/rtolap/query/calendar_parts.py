@@ -11,6 +11,8 @@ from rtolap.model.cube import TimeUnit
 from rtolap.model.predicate import And, Compare, CompareOp, Or, Predicate
 from rtolap.query.timeline import as_datetime, next_start, text
 
+_ANY_WEEKDAY = 0  # no part of a date is a week
+
 
 class CalendarPart(NamedTuple):
     """The unit of time that an instant of `column` lies in."""
@@ -36,7 +38,7 @@ def calendar_part(node: exp.Expr) -> CalendarPart | None:
 def as_range(column: str, unit: TimeUnit, op: CompareOp, value: object) -> Predicate | None:
     """What `<unit of column> <op> <value>` says of the column itself, exactly; None where nothing does."""
     start = _start(unit, value)
-    following = None if start is None else next_start(start, unit)
+    following = None if start is None else next_start(start, unit, _ANY_WEEKDAY)
     if start is None or following is None:
         return None
     low, high = text(start), text(following)

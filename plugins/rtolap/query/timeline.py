@@ -5,11 +5,17 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from rtolap.model.cube import TIME_UNITS, TimeUnit
+from rtolap.model.cube import MINUTES, TIME_UNITS, TimeUnit
 
+_FROM_HOURS: tuple[TimeUnit, ...] = ("hour", "day", "week", "month", "quarter", "year")
 _COARSER: dict[TimeUnit, tuple[TimeUnit, ...]] = {
-    "minute": TIME_UNITS,
-    "hour": ("hour", "day", "week", "month", "quarter", "year"),
+    "second": TIME_UNITS,
+    "minute": (*MINUTES, *_FROM_HOURS),
+    "five_minute": ("five_minute", "ten_minute", "fifteen_minute", "thirty_minute", *_FROM_HOURS),
+    "ten_minute": ("ten_minute", "thirty_minute", *_FROM_HOURS),
+    "fifteen_minute": ("fifteen_minute", "thirty_minute", *_FROM_HOURS),
+    "thirty_minute": ("thirty_minute", *_FROM_HOURS),
+    "hour": _FROM_HOURS,
     "day": ("day", "week", "month", "quarter", "year"),
     "week": ("week",),
     "month": ("month", "quarter", "year"),
@@ -17,7 +23,8 @@ _COARSER: dict[TimeUnit, tuple[TimeUnit, ...]] = {
     "year": ("year",),
 }
 _LONGEST: dict[TimeUnit, timedelta] = {
-    "minute": timedelta(minutes=1),
+    "second": timedelta(seconds=1),
+    **{unit: timedelta(minutes=count) for unit, count in MINUTES.items()},
     "hour": timedelta(hours=1),
     "day": timedelta(days=1),
     "week": timedelta(days=7),
@@ -39,23 +46,26 @@ def coarsest_for(unit: TimeUnit, kept: tuple[TimeUnit, ...]) -> TimeUnit | None:
     return fitting[-1] if fitting else None
 
 
-def floor(value: datetime, unit: TimeUnit) -> datetime:
+def floor(value: datetime, unit: TimeUnit, first_weekday: int) -> datetime:
+    """Where the unit that holds `value` begins. `first_weekday` of weeks: 0 is Monday."""
+    if unit in MINUTES:
+        return value.replace(minute=value.minute // MINUTES[unit] * MINUTES[unit], second=0, microsecond=0)
     day = value.replace(hour=0, minute=0, second=0, microsecond=0)
     match unit:
-        case "minute":
-            return value.replace(second=0, microsecond=0)
+        case "second":
+            return value.replace(microsecond=0)
         case "hour":
             return value.replace(minute=0, second=0, microsecond=0)
         case "day":
             return day
         case "week":
-            return day - timedelta(days=day.weekday())
+            days = (day.weekday() - first_weekday) % 7
+            return day - timedelta(days=days) if day - datetime.min >= timedelta(days=days) else datetime.min
         case "month":
             return day.replace(day=1)
         case "quarter":
             return day.replace(month=(day.month - 1) // 3 * 3 + 1, day=1)
-        case "year":
-            return day.replace(month=1, day=1)
+    return day.replace(month=1, day=1)
 
 
 def as_datetime(value: object) -> datetime | None:
@@ -78,10 +88,10 @@ def text(value: datetime) -> str:
     return value.strftime("%Y-%m-%d %H:%M:%S.%f") if value.year >= 1000 else value.isoformat(" ")
 
 
-def next_start(value: datetime, unit: TimeUnit) -> datetime | None:
+def next_start(value: datetime, unit: TimeUnit, first_weekday: int) -> datetime | None:
     """Where the next unit after that of `value` begins; None beyond the calendar."""
-    start, longest = floor(value, unit), _LONGEST[unit]
-    return floor(start + longest, unit) if start <= datetime.max - longest else None
+    start, longest = floor(value, unit, first_weekday), _LONGEST[unit]
+    return floor(start + longest, unit, first_weekday) if start <= datetime.max - longest else None
 
 
 def to_utc_ms(local: datetime, zone: str, *, latest: bool) -> int:

@@ -45,8 +45,9 @@ def _compared(column: str, op: str, value: object, schema: Schema) -> TimeRange:
     if unit is None or instant is None or column not in schema.cube.time_columns or op == "ne":
         return TimeRange()
     zone = schema.table.time.zone
-    following = next_start(instant, unit)
-    at = instant if floor(instant, unit) == instant else following
+    first_weekday = schema.cube.days_to_first_weekday
+    following = next_start(instant, unit, first_weekday)
+    at = instant if floor(instant, unit, first_weekday) == instant else following
     start = {"eq": at, "ge": at, "gt": following}.get(op)
     end = {"eq": following, "le": following, "lt": at}.get(op)
     return TimeRange(_bound_ms(start, zone, latest=False), _bound_ms(end, zone, latest=True))

@@ -44,6 +44,7 @@ from rtolap.query.lookups import Lookups
 from rtolap.query.service import Limits, QueryService
 from rtolap.query.stored.listing import Listing
 from rtolap.query.stored.source import StoredSource
+from rtolap.testing.calendar_units import unit_start
 from rtolap.wire.receiver import CubeStats, LocalSegmentStats, PartialAnswer, PartialQuery, PartitionStats
 
 PARTITIONS = 4
@@ -287,15 +288,11 @@ class QueryWorld:
         segments = [segment_of(time_ms, window_ms).name for time_ms in self._times_ms()]
         table = self.events.append_column("__local", pa.array(local, pa.timestamp("us")))
         table = table.append_column("__segment", pa.array(segments, pa.string()))
-        derived = "".join(
-            f", date_trunc('{name.removesuffix('_start')}', __local)::TIMESTAMP AS {name}"
-            for name in schema.cube.time_columns
-        )
-        with self._engine.cursor() as cursor:
-            cursor.register("events", table)
-            result: Any = cursor.execute(f"SELECT *{derived} FROM events")
-            wide: pa.Table = result.to_arrow_reader(1 << 20).read_all()
-        return wide
+        for name in schema.cube.time_columns:
+            unit, first = name.removesuffix("_start"), schema.cube.week_starts_on
+            starts = pa.array([unit_start(at, unit, first) for at in local], pa.timestamp("us"))
+            table = table.append_column(name, starts)
+        return table
 
     def _outside(self, query: PartialQuery) -> set[str]:
         start_ms, end_ms = query.snapshot.start_ms, query.snapshot.end_ms

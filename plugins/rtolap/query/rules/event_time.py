@@ -3,6 +3,7 @@
 `ts >= '2013-01-02'` becomes `day_start >= '2013-01-02'` because the instant is the start of a day;
 `date_trunc('day', ts)`, `DATE(ts)`, `YEAR(ts)` and the like read the coarsest dimension that determines them.
 The event time reads as local time in the table's zone, as the derived dimensions do.
+Conditions whose instant is not the start of a kept unit are for `time_bounds`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from datetime import datetime, timedelta
 from sqlglot import exp
 
 from rtolap.base.errors import QueryError
-from rtolap.model.cube import TIME_UNITS, TimeUnit
+from rtolap.model.cube import MINUTES, TIME_UNITS, TimeUnit
 from rtolap.query.dialect import user_sql
 from rtolap.query.rules.context import Context, CubeScope, cube_scopes
-from rtolap.query.timeline import as_datetime, coarsest_for, floor, text
+from rtolap.query.rules.time_bounds import clock_warnings, time_bound
+from rtolap.query.timeline import as_datetime, coarsest_for, text
 
 _MICROSECOND = timedelta(microseconds=1)
 _FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
@@ -36,6 +38,7 @@ _PARTS: dict[type[exp.Expr], TimeUnit] = {
     exp.WeekOfYear: "day",
     exp.Hour: "hour",
     exp.Minute: "minute",
+    exp.Second: "second",
 }
 _FORMATS: dict[str, TimeUnit] = {
     **dict.fromkeys("Yy", "year"),
@@ -43,17 +46,19 @@ _FORMATS: dict[str, TimeUnit] = {
     **dict.fromkeys("djaAuwUWV", "day"),
     **dict.fromkeys("HIkl", "hour"),
     "M": "minute",
+    **dict.fromkeys("Ss", "second"),
 }
 
 
 def event_time(tree: exp.Expr, context: Context) -> exp.Expr:
     for cube in list(cube_scopes(tree, context)):
         name = cube.schema.table.time.column
-        if name in cube.schema.cube.all_dimensions:
-            continue
+        is_kept = name in cube.schema.cube.all_dimensions
         for column in cube.columns():
-            if column.name == name:
+            if column.name == name and not is_kept:
                 _rewrite(column, cube, context)
+            elif column.name in cube.schema.cube.time_columns:
+                _keep_weeks(column, cube)
     return tree
 
 
@@ -86,16 +91,36 @@ def _rewrite(column: exp.Column, cube: CubeScope, context: Context) -> None:
         low = exp.GTE(this=parent.this.copy(), expression=parent.args["low"].copy())
         high = exp.LTE(this=parent.this.copy(), expression=parent.args["high"].copy())
         parent.replace(
-            exp.paren(exp.and_(_compare(low, True, cube, context), _compare(high, True, cube, context)))
+            exp.paren(
+                exp.and_(
+                    _compare(low, True, cube, context, parent), _compare(high, True, cube, context, parent)
+                )
+            )
         )
         return
     if isinstance(parent, exp.GT | exp.GTE | exp.LT | exp.LTE):
         parent.replace(_compare(parent, parent.this is node, cube, context))
         return
+    if isinstance(parent, exp.EQ):
+        other = parent.expression if parent.this is node else parent.this
+        if other.find(exp.Column, exp.Query) is None:
+            bounds = [
+                _compare(kind(this=node.copy(), expression=other.copy()), True, cube, context, parent)
+                for kind in (exp.GTE, exp.LTE)
+            ]
+            parent.replace(exp.paren(exp.and_(*bounds)))
+            return
     raise _unanswerable(parent or node, cube)
 
 
-def _compare(comparison: exp.Expr, column_left: bool, cube: CubeScope, context: Context) -> exp.Expr:
+def _compare(
+    comparison: exp.Expr,
+    column_left: bool,
+    cube: CubeScope,
+    context: Context,
+    standing: exp.Expr | None = None,
+) -> exp.Expr:
+    """`standing`: what stands in the statement in the place of the comparison, if that is another."""
     kind = type(comparison) if column_left else _FLIPPED[type(comparison)]
     constant = comparison.expression if column_left else comparison.this
     if constant.find(exp.Column, exp.Query):
@@ -112,33 +137,19 @@ def _compare(comparison: exp.Expr, column_left: bool, cube: CubeScope, context: 
             expected="a timestamp such as '2013-01-02 10:00:00'",
             found=repr(value),
         )
+    context.warnings += clock_warnings(constant, cube)
+    asked = comparison if standing is None else standing
     if kind in (exp.GT, exp.LTE):  # event times are whole microseconds: > x is >= x + 1 µs
         if instant == datetime.max:  # nothing is later, and an event time is never NULL
             return exp.false() if kind is exp.GT else exp.true()
         kind = exp.GTE if kind is exp.GT else exp.LT
         instant += _MICROSECOND
-    unit = _aligned_unit(instant, cube)
-    if unit is None:
-        finest_unit = cube.schema.cube.finest_unit
-        raise QueryError(
-            f"cube {cube.schema.cube.name} keeps time by the {finest_unit or 'segment only'}: "
-            f"{user_sql(comparison)} cannot be answered exactly",
-            expected=f">= or < the start of a {finest_unit}"
-            if finest_unit
-            else "no condition on the event time",
-            found=text(instant),
-            action="align the instant, or add a finer time dimension to the cube",
-        )
-    literal = exp.cast(exp.Literal.string(text(instant)), exp.DataType.Type.TIMESTAMP)
-    return kind(this=cube.column(f"{unit}_start"), expression=literal)
-
-
-def _aligned_unit(instant: datetime, cube: CubeScope) -> TimeUnit | None:
-    """The coarsest kept unit that begins at the instant: it is in the smallest cuboids."""
-    for unit in reversed(TIME_UNITS):
-        if unit in cube.schema.cube.time_dimensions and floor(instant, unit) == instant:
-            return unit
-    return None
+    bound = time_bound(instant, kind is exp.GTE, asked, cube)
+    context.warnings += bound.warnings
+    if bound.start is None:
+        return exp.true() if kind is exp.LT else exp.false()
+    literal = exp.cast(exp.Literal.string(text(bound.start)), exp.DataType.Type.TIMESTAMP)
+    return kind(this=cube.column(f"{bound.unit}_start"), expression=literal)
 
 
 def _truncate(function: exp.Expr, column: exp.Column, cube: CubeScope) -> None:
@@ -148,8 +159,33 @@ def _truncate(function: exp.Expr, column: exp.Column, cube: CubeScope) -> None:
     name = _column_for(unit, function, cube)
     if name == f"{unit}_start":
         function.replace(cube.column(name))
-    else:
-        column.replace(cube.column(name))
+        return
+    column.replace(cube.column(name))
+    if unit == "week":
+        _shift_weeks(function, cube)
+    elif unit in MINUTES and unit != "minute":  # the engine has no name for it
+        width = exp.Interval(this=exp.Literal.string(str(MINUTES[unit])), unit=exp.var("MINUTE"))
+        function.replace(exp.Anonymous(this="TIME_BUCKET", expressions=[width, function.this.copy()]))
+
+
+def _keep_weeks(column: exp.Column, cube: CubeScope) -> None:
+    """DATE_TRUNC('week', day_start) gives the cube's weeks, as DATE_TRUNC('week', ts) does."""
+    parent = column.parent
+    if isinstance(parent, exp.DateTrunc | exp.TimestampTrunc) and _named_unit(parent.args["unit"]) == "week":
+        if column.name == "week_start":
+            parent.replace(column.copy())
+        else:
+            _shift_weeks(parent, cube)
+
+
+def _shift_weeks(function: exp.Expr, cube: CubeScope) -> None:
+    """The engine's weeks begin on Monday."""
+    days = cube.schema.cube.days_to_first_weekday
+    if days:
+        width = exp.Interval(this=exp.Literal.string(str(days)), unit=exp.var("DAY"))
+        found = function.copy()
+        found.set("this", exp.paren(exp.Sub(this=function.this.copy(), expression=width)))
+        function.replace(exp.paren(exp.Add(this=found, expression=width.copy())))
 
 
 def _unit_of(function: exp.Expr | None) -> TimeUnit | None:
@@ -172,7 +208,7 @@ def _unit_of(function: exp.Expr | None) -> TimeUnit | None:
 
 
 def _named_unit(node: exp.Expr) -> TimeUnit | None:
-    name = str(node.name).lower().removesuffix("s")
+    name = str(node.name).lower().removesuffix("s")  # as MySQL and others write intervals
     return next((unit for unit in TIME_UNITS if unit == name), None)
 
 
