@@ -83,6 +83,61 @@ def clock_jumps(seed: int, hosts: int) -> Fleet:
     return one
 
 
+def rise_with_backlog(seed: int, hosts: int) -> Fleet:
+    """All rates rise four-fold within 30 minutes. As that begins, 0.3 % of the hosts stall for 12 minutes;
+    their backlog comes in twice as fast as it was logged, of an earlier time of the day."""
+
+    def growth(at_ms: NDArray[np.int64]) -> NDArray[np.float64]:
+        risen: NDArray[np.float64] = 4.0 ** np.clip((at_ms - FAULT_MS) / (30 * MINUTE_MS), 0, 1)
+        return risen
+
+    one = fleet(seed, hosts, PARTITIONS, growth=growth)
+    some = _some(seed, hosts, 3_000)
+    begin = FAULT_MS + np.random.default_rng(seed + 2).integers(0, 2 * MINUTE_MS, some.size)
+    one.stall(some, begin, np.full(some.size, 12 * MINUTE_MS), speed=2)
+    return one
+
+
+def _jump(seed: int, hosts: int, counted_ms: int) -> Fleet:
+    some = _some(seed, hosts, 1_000)
+
+    def growth(at_ms: NDArray[np.int64]) -> NDArray[np.float64]:
+        grown = np.ones(at_ms.shape)
+        grown[some] = np.where(at_ms[some] >= FAULT_MS, 10.0, 1.0)
+        return grown
+
+    one = fleet(seed, hosts, PARTITIONS, growth=growth)
+    begin = np.full(some.size, FAULT_MS + counted_ms)
+    one.stall(some, begin, np.full(some.size, 20 * MINUTE_MS), speed=10)
+    return one
+
+
+def jump_then_stall(seed: int, hosts: int) -> Fleet:
+    """0.1 % of the hosts log ten times as much, and stall for 20 minutes after two minutes of that."""
+    return _jump(seed, hosts, 2 * MINUTE_MS)
+
+
+def jump_at_stall(seed: int, hosts: int) -> Fleet:
+    """The same, but they stall as it begins: nobody has seen it."""
+    return _jump(seed, hosts, 0)
+
+
+def large_newcomer(seed: int, hosts: int) -> Fleet:
+    """A new host logs 30 % of all events. It is listed a minute before it begins; for ten minutes it comes in
+    two minutes late."""
+
+    def growth(at_ms: NDArray[np.int64]) -> NDArray[np.float64]:
+        grown = np.ones(at_ms.shape)
+        grown[0] = np.where(at_ms[0] >= FAULT_MS, large, 0.0)
+        return grown
+
+    rates = no_fault(seed, hosts).rates
+    large = 0.3 / 0.7 * rates[1:].sum() / rates[0]
+    one = fleet(seed, hosts, PARTITIONS, growth=growth)
+    one.join(0, FAULT_MS - MINUTE_MS, FAULT_MS, 2 * MINUTE_MS, 10 * MINUTE_MS)
+    return one
+
+
 SCENARIOS: dict[str, Callable[[int, int], Fleet]] = {
     "no fault": no_fault,
     "0.1 % stalled": few_stalled,
@@ -92,4 +147,12 @@ SCENARIOS: dict[str, Callable[[int, int], Fleet]] = {
     "skewed rates": skewed,
     "drifting rates": drifting,
     "clock jumps": clock_jumps,
+    "rate rise, backlog": rise_with_backlog,
+    "ten-fold jump, then stall": jump_then_stall,
+    "ten-fold jump at the stall": jump_at_stall,
+    "new host of 30 %, lagging": large_newcomer,
 }
+
+# By how many times more than stated may be missing. Who changes as he falls silent has told nobody: he may
+# owe as many times more as his rate has grown.
+TIMES_STATED = {"ten-fold jump at the stall": 10.0}

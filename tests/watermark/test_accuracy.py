@@ -4,27 +4,41 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from rtolap.watermark.rules import Deficit
 
-from benchmarks.watermark_accuracy.__main__ import COMPARED, misses
+from benchmarks.watermark_accuracy.__main__ import misses
 from benchmarks.watermark_accuracy.fleet import SPAN_MS, START_MS
-from benchmarks.watermark_accuracy.scenarios import SCENARIOS
-from benchmarks.watermark_accuracy.simulate import ESTIMATED, RULES, Closed, Inbox, missing_events, simulate
+from benchmarks.watermark_accuracy.scenarios import SCENARIOS, TIMES_STATED
+from benchmarks.watermark_accuracy.simulate import (
+    ESTIMATED,
+    RULES,
+    WINDOW_MS,
+    Closed,
+    Inbox,
+    missing_events,
+    simulate,
+)
 
 PRECISE, BOUNDED = "host-precise 99.99 %", "per partition, 30 s, idle 60 s"
 THREE = (ESTIMATED, PRECISE, BOUNDED)
 
 
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_no_window_misses_more_than_was_stated_when_it_closed(scenario: str) -> None:
+    """A few hundred hosts, of whom one that owes a window's events is more than may be missing."""
+    rules = {ESTIMATED: Deficit(1_000, WINDOW_MS)}
+    deficit = simulate(SCENARIOS[scenario](3, 300), rules, tick_ms=5_000)[ESTIMATED]
+    assert len(deficit.shares) == 330
+    assert misses(scenario, deficit, TIMES_STATED.get(scenario, 1.0)) == []
+    assert max(deficit.bounds_ppm) <= 1_000, "what may be missing"
+
+
 @pytest.mark.parametrize("scenario", ["no fault", "skewed rates"])
-def test_windows_are_complete_to_the_stated_bound_with_estimated_rates(scenario: str) -> None:
+def test_a_bound_on_events_waits_no_longer_than_for_all_but_one_in_ten_thousand_hosts(scenario: str) -> None:
     found = simulate(SCENARIOS[scenario](3, 500), {name: RULES[name] for name in THREE}, tick_ms=2_000)
     deficit = found[ESTIMATED]
-    assert len(deficit.shares) == 55
-    assert deficit.open == 0
-    assert max(deficit.shares) <= 1.5e-4
-    for share, bound_ppm in zip(deficit.shares, deficit.bounds_ppm, strict=True):
-        assert share <= bound_ppm / 1e6 <= 1.01e-4
-    median_s = float(np.median(deficit.delays_ms)) / 1000
-    assert median_s <= float(np.median(found[PRECISE].delays_ms)) / 1000
+    assert max(deficit.shares) <= 1e-4
+    assert np.median(deficit.delays_ms) <= np.median(found[PRECISE].delays_ms)
     if scenario != "no fault":
         assert max(found[BOUNDED].shares) > 5e-4
 
@@ -49,20 +63,22 @@ def test_clocks_that_are_set_back_cost_only_what_was_logged_after_closing() -> N
     assert max(logged) <= 1.5e-4
 
 
-def closed(share: float, delay_ms: int, unlogged: float = 0.0, left_open: int = 0) -> Closed:
-    return Closed([0.0, share], [0.0, unlogged], [delay_ms] * 2, [100] * 2, left_open)
+def closed(share: float, bound_ppm: int, unlogged: float = 0.0, left_open: int = 0) -> Closed:
+    return Closed([0.0, share], [0.0, unlogged], [13_000] * 2, [bound_ppm] * 2, left_open)
 
 
 @pytest.mark.parametrize(
-    ("deficit", "missed"),
+    ("deficit", "times", "missed"),
     [
-        (closed(1.4e-4, 13_000), None),
-        (closed(1.6e-4, 13_000), "1.60e-04 of a window"),
-        (closed(1.6e-4, 13_000, unlogged=1e-4), None),
-        (closed(1e-5, 21_000), "in the median"),
-        (closed(1e-5, 13_000, left_open=1), "did not close"),
+        (closed(0.9e-4, 100), 1.0, None),
+        (closed(1.6e-4, 100), 1.0, "1 windows more is missing than stated, 1.60e-04 against 1.00e-04"),
+        (closed(1.6e-4, 100, unlogged=1e-4), 1.0, None),
+        (closed(9e-4, 100), 10.0, None),
+        (closed(1e-5, 100, left_open=1), 1.0, "did not close"),
     ],
 )
-def test_the_bench_says_where_the_aim_is_missed(deficit: Closed, missed: str | None) -> None:
-    said = misses("a scenario", {ESTIMATED: deficit, COMPARED: closed(1e-3, 20_000)})
+def test_the_bench_says_where_the_promise_is_broken(
+    deficit: Closed, times: float, missed: str | None
+) -> None:
+    said = misses("a scenario", deficit, times)
     assert [missed is not None and missed in one for one in said] == [True] * (missed is not None)

@@ -71,15 +71,48 @@ def test_the_error_of_a_stalled_host_grows_with_time_and_drift() -> None:
     assert covered(rates, now_ms, expected[-1] / REPORT_MS)[:100].mean() > 0.97
 
 
-def test_a_host_never_counted_may_be_as_large_as_the_largest_hundredth() -> None:
+def test_of_a_host_never_counted_nothing_is_known_however_many_others_are() -> None:
     rng = np.random.default_rng(4)
-    true = rng.lognormal(0, 1, 500) / 1000
     rates = HostRates(500)
-    now_ms = feed(rates, rng, np.tile(true * REPORT_MS, (120, 1)), 0, slice(None))
+    now_ms = feed(rates, rng, np.full((120, 500), 5.0), 0, slice(None))
     rates.grow(501)
+    rates.observe(np.array([500]), np.array([9]), np.array([now_ms]))  # from when on, nobody knows
     one = rates.estimate(now_ms + 10_000)
-    bound = one.events_per_ms[500] * (1 + one.relative_error[500])
-    assert bound == pytest.approx(np.quantile(true, 0.99), rel=0.2)
+    assert np.isinf(one.relative_error).tolist() == [False] * 500 + [True]
+    rates.observe(np.array([500]), np.array([30]), np.array([now_ms + 10_000]))
+    assert np.isfinite(rates.estimate(now_ms + 20_000).relative_error).all()
+
+
+def test_a_backlog_of_another_time_of_day_is_compared_with_the_others_at_that_time() -> None:
+    """All rates rise four-fold in half an hour. Hosts that stood still at its beginning come in an hour later
+    with the first minutes of it, and stand still again."""
+    rng = np.random.default_rng(12)
+    base = np.full(300, 4.0) * REPORT_MS / 1000
+    rising = base * 4.0 ** np.clip(np.arange(720) / 360, 0, 1)[:, None]
+    rates = HostRates(300)
+    feed(rates, rng, np.tile(base, (240, 1)), 0, slice(None))
+    now_ms = feed(rates, rng, rising, 240, slice(30, None))
+    late = np.arange(30)
+    for at in range(60):
+        then_ms = START_MS + (241 + at) * REPORT_MS
+        rates.observe(late, rng.poisson(rising[at, :30]), np.full(30, then_ms))
+    one = rates.estimate(now_ms)
+    assert one.events_per_ms[:30].mean() == pytest.approx(0.016, rel=0.06)
+    assert covered(rates, now_ms, np.full(300, 0.016)).all()
+    assert one.events_per_ms[30:].mean() == pytest.approx(0.016, rel=0.06), "nor do they move the others"
+
+
+def test_a_host_that_logs_ten_times_as_much_is_known_within_a_minute() -> None:
+    rng = np.random.default_rng(13)
+    means = np.full((240, 200), 5.0)
+    rates = HostRates(200)
+    feed(rates, rng, means, 0, slice(None))
+    means[:, :20] *= 10
+    now_ms = feed(rates, rng, means[:12], 240, slice(None))
+    one = rates.estimate(now_ms)
+    assert one.events_per_ms[:20].mean() == pytest.approx(0.01, rel=0.1)
+    assert covered(rates, now_ms, np.full(200, 0.01))[:20].all()
+    assert one.events_per_ms[20:].mean() == pytest.approx(0.001, rel=0.1)
 
 
 def test_nothing_is_promised_before_anybody_was_counted() -> None:

@@ -1,15 +1,16 @@
 """How many events hosts log and what a window may miss, the slow and obvious way: one number at a time.
 
-What `watermark.weights` says in words, without its columns: fading counts over fading spans, an index over
-who reports, errors of chance and of drift. Drift stays what it is before it is measured: that takes more
-hosts than this is for.
+What `watermark.weights` says in words, without its columns: fading counts over fading spans, an index by
+event time over who is near its front, errors of chance and of drift. Drift stays what it is before it is
+measured: that takes more hosts than this is for. The index is kept for ever. Quantiles of counts are summed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from math import ceil, exp, expm1, inf, sqrt
+from functools import cache
+from math import ceil, exp, expm1, floor, inf, lgamma, log, sqrt
 from typing import NamedTuple
 
 PPM = 1_000_000
@@ -17,6 +18,9 @@ MEMORY_MS, SAMPLE_MS = 300_000, 10_000
 DEVIATIONS = 3
 DRIFT_SD = 0.05  # over a memory
 SOLID_EVENTS = 20  # of a count that chance is learnt from
+CHANGE = 4.5  # deviations of a square root
+NEAR_MS = MEMORY_MS // 2
+BEYOND = 0.0013498980316300933  # of a normal variable, by three deviations
 
 
 class Told(NamedTuple):
@@ -44,6 +48,7 @@ class Count:
     span_ms: float = 0.0
     index_at: float = 0.0
     rate_at_tick: float = 0.0
+    since_at_tick_ms: int | None = None
     moved: bool = False
 
     @property
@@ -57,9 +62,8 @@ class SlowRates:
 
     dispersion: float = 1.0
     counts: dict[str, Count] = field(default_factory=dict)
-    index: float = 1.0
+    index: dict[int, float] = field(default_factory=dict)  # slot of event time → value
     mean: float = 0.0
-    large: float = 0.0
     ticked_ms: int | None = None
 
     def observe(self, report: Iterable[Told]) -> None:
@@ -71,37 +75,54 @@ class SlowRates:
         ready = []
         for told in merged.values():
             count = self.counts.setdefault(told.host, Count())
-            if count.since_ms is None or not told.goes_on:
+            unknown = bool(self.index) and (count.since_ms or 0) < min(self.index) * SAMPLE_MS
+            if count.since_ms is None or not told.goes_on or unknown:
                 count.since_ms = max(told.latest_ms, count.since_ms or told.latest_ms)
                 count.pending = 0.0
             else:
                 count.pending += told.events
             if told.latest_ms >= count.since_ms + SAMPLE_MS:
                 ready.append((count, told.latest_ms))
-        self._learn_dispersion(ready)
-        for count, latest_ms in ready:
-            assert count.since_ms is not None
-            span_ms = latest_ms - count.since_ms
-            fading = exp(-span_ms / MEMORY_MS)
+        changed = self._learn_dispersion(ready)
+        for at, (count, latest_ms) in enumerate(ready):
+            span_ms, index = self._sample(count, latest_ms)
+            fading = 0.0 if at in changed else exp(-span_ms / MEMORY_MS)
             count.events = count.events * fading + count.pending
             count.span_ms = count.span_ms * fading + span_ms
             count.since_ms, count.pending, count.moved = latest_ms, 0.0, True
-            count.index_at = self.index
+            count.index_at = index
+            count.rate_at_tick = 0.0 if at in changed else count.rate_at_tick
 
-    def _learn_dispersion(self, ready: Iterable[tuple[Count, int]]) -> None:
+    def _sample(self, count: Count, latest_ms: int) -> tuple[int, float]:
+        """How long it is, and the index of the instant that it stands for."""
+        assert count.since_ms is not None
+        span_ms = latest_ms - count.since_ms
+        return span_ms, self._index_at(latest_ms - int(max(span_ms / 2 - MEMORY_MS, 0)))
+
+    def _index_at(self, at_ms: int) -> float:
+        if not self.index:
+            return 1.0
+        return self.index[min(max(at_ms // SAMPLE_MS, min(self.index)), max(self.index))]
+
+    def _learn_dispersion(self, ready: Sequence[tuple[Count, int]]) -> set[int]:
+        """Positions of those that have changed."""
         squares = variances = 0.0
-        solid = 0
-        for count, latest_ms in ready:
-            if count.events < SOLID_EVENTS:
-                continue
-            assert count.since_ms is not None
-            expected = count.rate * (latest_ms - count.since_ms)
-            squares += (count.pending - expected) ** 2
-            variances += expected + expected**2 / (2 * count.events)
-            solid += 1
+        solid, changed = 0, set()
+        for at, (count, latest_ms) in enumerate(ready):
+            span_ms, index = self._sample(count, latest_ms)
+            expected = count.rate * span_ms * index / (count.index_at or index)
+            beyond = 2 * (sqrt(count.pending + 0.375) - sqrt(expected + 0.375))
+            chance = self.dispersion * (1 + expected / (count.events + 1))
+            if count.span_ms and beyond > CHANGE * sqrt(chance):
+                changed.add(at)
+            elif count.events >= SOLID_EVENTS:
+                squares += (count.pending - expected) ** 2
+                variances += expected + expected**2 / (2 * count.events)
+                solid += 1
         if solid:
             ratio = min(max(squares / variances, 1.0), 100.0)
             self.dispersion += min(solid / 2000, 0.2) * (ratio - self.dispersion)
+        return changed
 
     def estimate(self, hosts: Sequence[str], now_ms: int) -> dict[str, tuple[float, float]]:
         """Host → (events per ms, the largest that they may be)."""
@@ -113,26 +134,49 @@ class SlowRates:
         if self.mean <= 0:
             return 1.0, inf
         if not count.span_ms:
-            return self.mean, self.mean * max(self.large / self.mean, exp(DEVIATIONS * DRIFT_SD))
+            return self.mean, inf
         assert count.since_ms is not None
         events = count.events + 1
-        rate = events / (count.span_ms + 1 / self.mean) * self.index / (count.index_at or 1.0)
+        rate = events / (count.span_ms + 1 / self.mean) * self.index[max(self.index)] / count.index_at
         silent_ms = max(now_ms - count.since_ms, 0)
         variance = self.dispersion / events + DRIFT_SD**2 / MEMORY_MS * (MEMORY_MS / 2 + silent_ms)
         return rate, rate * (1 + expm1(min(DEVIATIONS * sqrt(variance), 5.0)))
 
     def _tick(self, now_ms: int) -> None:
-        both = [one for one in self.counts.values() if one.moved and one.rate_at_tick > 0]
-        if both:
-            grown = sum(one.rate for one in both) / sum(one.rate_at_tick for one in both)
-            self.index *= max(grown, 1e-6)
+        self._learn_index([one for one in self.counts.values() if one.moved])
         for one in self.counts.values():
-            one.index_at = self.index if one.moved else one.index_at
-            one.rate_at_tick, one.moved = one.rate, False
-        known = sorted(one.rate for one in self.counts.values() if one.span_ms)
+            one.rate_at_tick, one.since_at_tick_ms, one.moved = one.rate, one.since_ms, False
+        known = [one.rate for one in self.counts.values() if one.span_ms]
         self.mean = sum(known) / len(known) if known else 0.0
-        self.large = _quantile(known, 0.99) if known else 0.0
         self.ticked_ms = now_ms
+
+    def _learn_index(self, moved: Sequence[Count]) -> None:
+        if not moved:
+            return
+        front_ms = max(one.since_ms or 0 for one in moved)
+        if not self.index:
+            first = (front_ms - MEMORY_MS) // SAMPLE_MS
+            self.index = dict.fromkeys(range(first, front_ms // SAMPLE_MS + 1), 1.0)
+        former = max(self.index)
+        former_ms = former * SAMPLE_MS
+        front_ms = max(front_ms, former_ms)
+        both = [
+            one
+            for one in moved
+            if one.rate_at_tick > 0
+            and (one.since_ms or 0) >= front_ms - NEAR_MS
+            and (one.since_at_tick_ms or 0) >= former_ms - NEAR_MS
+        ]
+        before, after = sum(one.rate_at_tick for one in both), sum(one.rate for one in both)
+        grown = max(after / before, 1e-6) if both else 1.0
+        value, steps = self.index[former], front_ms // SAMPLE_MS - former
+        for step in range(1, steps + 1):
+            self.index[former + step] = value + value * (grown - 1) * step / steps
+        if not steps:
+            self.index[former] = value * grown
+        for one in moved:
+            if (one.since_ms or 0) >= former_ms:
+                one.index_at = self._index_at(one.since_ms or 0)
 
 
 def deficit_mark(hosts: Sequence[Weighed], missing_ppm: int, window_ms: int, dispersion: float) -> int | None:
@@ -144,16 +188,23 @@ def deficit_mark(hosts: Sequence[Weighed], missing_ppm: int, window_ms: int, dis
         return None
     if least <= 0:
         return min(known) if len(known) == len(hosts) else None
-    half = DEVIATIONS * sqrt(dispersion) / 2
-    events = least * window_ms
-    allowed = (sqrt(events * missing_ppm / PPM + half**2) - half) ** 2
+    may_be_missing = least * window_ms * missing_ppm / PPM
+    allowed = min(largest_mean(floor(may_be_missing / dispersion)) * dispersion, may_be_missing)
 
     def fits(mark_ms: int) -> bool:
         return _missing_at_most(hosts, mark_ms, window_ms, least) <= allowed
 
-    if not fits(min(known)):
+    unknown = [one.latest_ms for one in hosts if one.most == inf]
+    hosts = [one for one in hosts if one.most < inf]
+    known = [one.latest_ms for one in hosts if one.latest_ms is not None]
+    at_most = [one for one in unknown if one is not None] or known
+    if len(unknown) > len([one for one in unknown if one is not None]):
         return None
-    return max(known) if fits(max(known)) else _last(fits, min(known), max(known))
+    high = min(at_most) if unknown else max(known)
+    low = min([*known, high])
+    if not fits(low):
+        return None
+    return high if fits(high) else _last(fits, low, high)
 
 
 def stated_ppm(hosts: Sequence[Weighed], mark_ms: int, window_ms: int, dispersion: float) -> tuple[int, int]:
@@ -166,7 +217,32 @@ def stated_ppm(hosts: Sequence[Weighed], mark_ms: int, window_ms: int, dispersio
     if least <= 0 or any(one.most == inf for one in late):
         return _ppm(expected), PPM
     most = _missing_at_most(late, mark_ms, window_ms, least)
-    return _ppm(expected), _ppm((most + DEVIATIONS * sqrt(dispersion * most)) / (least * window_ms))
+    counts = dispersion * smallest_count(most / dispersion)
+    return _ppm(expected), _ppm(max(most, counts) / (least * window_ms))
+
+
+def smallest_count(mean: float) -> int:
+    """That a Poisson count of this mean exceeds at most once in a thousand times."""
+    count, below = 0, _probability(0, mean)
+    while 1 - below > BEYOND:
+        count += 1
+        below += _probability(count, mean)
+    return count
+
+
+@cache
+def largest_mean(count: int) -> float:
+    """Of a Poisson count that is more than `count` at most once in a thousand times; by bisection."""
+    low, high = 0.0, float(count + 1)
+    for _ in range(80):
+        middle = (low + high) / 2
+        above = 1 - sum(_probability(one, middle) for one in range(count + 1))
+        low, high = (middle, high) if above <= BEYOND else (low, middle)
+    return low
+
+
+def _probability(count: int, mean: float) -> float:
+    return exp(count * log(mean) - mean - lgamma(count + 1)) if mean > 0 else float(count == 0)
 
 
 def _missing_at_most(hosts: Iterable[Weighed], mark_ms: int, window_ms: int, least: float) -> float:
@@ -189,14 +265,6 @@ def _last(fits: Callable[[int], bool], low: int, high: int) -> int:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
-
-
-def _quantile(in_order: Sequence[float], share: float) -> float:
-    place = share * (len(in_order) - 1)
-    below = min(int(place), len(in_order) - 2)
-    if below < 0:
-        return in_order[0]
-    return in_order[below] + (in_order[below + 1] - in_order[below]) * (place - below)
 
 
 def _ppm(share: float) -> int:

@@ -7,12 +7,10 @@ from math import ceil, inf, isfinite, sqrt
 
 import numpy as np
 
+from rtolap.watermark.chance import events_at_most
 from rtolap.watermark.snapshot import NEVER, Indices, Instants, Rates, Snapshot, as_ms
 
 PPM = 1_000_000
-DEVIATIONS = (
-    3.0  # a Poisson count exceeds its mean by more than three deviations about once in a thousand windows
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +85,7 @@ def missing_of(snapshot: Snapshot, holding: Indices, mark_ms: int, window_ms: in
     errors += 1.0
     errors *= rates
     at_most = float(np.dot(np.minimum(errors, least), owed_ms))
-    chance = DEVIATIONS * sqrt(snapshot.dispersion * at_most)
-    return Missing(expected, _up((at_most + chance) / (least * window_ms)))
-
-
-def allowed_events(events: float, dispersion: float) -> float:
-    """How many events may be expected to be missing so that, chance included, `events` are: m + 3√(dm) =
-    events."""
-    half = DEVIATIONS * sqrt(dispersion) / 2
-    return float((sqrt(events + half * half) - half) ** 2)
+    return Missing(expected, _up(events_at_most(at_most, snapshot.dispersion) / (least * window_ms)))
 
 
 def behind(snapshot: Snapshot, mark_ms: int, window_ms: int, limit: int) -> tuple[Behind, ...]:
