@@ -17,7 +17,8 @@ RtolapError
 ├── StaleSnapshot          the receiver no longer holds what the snapshot asks for: take a new one
 ├── Corrupted              bytes fail their checksum or structure
 ├── QueryError             SQL that is wrong, or that a cube cannot answer
-│   └── QueryTimeout
+│   ├── QueryTimeout
+│   └── OutOfRange         a computed value that its type cannot hold
 └── ProcessFailed          a child process ended when it should not have
 """
 
@@ -148,6 +149,10 @@ class QueryError(RtolapError):
 class QueryTimeout(QueryError):
     code = "query_timeout"
     http_status = 504
+
+
+class OutOfRange(QueryError):
+    code = "out_of_range"
 
 
 class ProcessFailed(RtolapError):

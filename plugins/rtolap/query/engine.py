@@ -16,7 +16,8 @@ from duckdb import sqltypes
 from duckdb.func import FunctionNullHandling, PythonUDFType
 from sqlglot import exp
 
-from rtolap.base.errors import Corrupted, QueryError, Unavailable
+from rtolap.base.errors import Corrupted, OutOfRange, QueryError, Unavailable
+from rtolap.query import macros
 from rtolap.query.dialect import engine_sql
 from rtolap.query.rules.aggregates import HLL_ESTIMATE
 from rtolap.query.rules.stored import BITMAP_SIZE
@@ -24,6 +25,7 @@ from rtolap.query.sketches import bitmap_size, hll_estimate
 
 BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
 
+_OUT_OF_RANGE = ("Out of Range Error", "value is out of range in")  # as a result's stream says it
 _STREAM_ERRORS = (pa.ArrowException, OSError, RuntimeError)  # an engine's errors, seen through Arrow
 
 # The reader of a cursor makes one copy of a batch: bounded by BATCH_ROWS, and the price of bound parameters.
@@ -63,6 +65,8 @@ class Engine:
             type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
         )
+        for macro in macros.statements():
+            self._connection.execute(macro)
         self._connection.execute("SET lock_configuration = true")
 
     def session(self) -> EngineSession:
@@ -143,4 +147,9 @@ def _translated(error: Exception) -> Exception:
         return Unavailable("the query needs more memory than it may have", found=text, action="group by less")
     if isinstance(error, duckdb.InternalException | duckdb.FatalException):
         return Corrupted("the embedded engine failed", found=text)
+    if isinstance(error, duckdb.OutOfRangeException) or any(words in text for words in _OUT_OF_RANGE):
+        return OutOfRange(
+            f"a value is out of range: {text}",
+            expected="integers of 64 bits, decimals of 38 digits, finite doubles",
+        )
     return QueryError(text.replace("__relation_", ""))

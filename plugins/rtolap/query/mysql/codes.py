@@ -7,6 +7,7 @@ from rtolap.base.errors import (
     Forbidden,
     NotFound,
     NotYet,
+    OutOfRange,
     QueryError,
     QueryTimeout,
     Refused,
@@ -65,6 +66,8 @@ def error_code(error: RtolapError) -> tuple[int, str]:
     match error:
         case QueryTimeout():
             return 3024, "HY000"
+        case OutOfRange():
+            return 1690, "22003"
         case QueryError() if "interrupted" in text:
             return 1317, "70100"
         case QueryError() if text.startswith("unknown table"):

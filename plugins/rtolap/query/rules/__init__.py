@@ -12,6 +12,7 @@ Each rule takes the tree and the context and gives the tree back; each is exact 
 | `roll_up` | turns an outermost SELECT without aggregates into roll-up rows; else refuses single events |
 | `event_time` | puts the coarsest sufficient derived dimension in the place of the event time |
 | `aggregates` | replaces aggregates over events by aggregates over partials |
+| `operators` | lets operators, comparisons and casts answer as MySQL's do, by the types of their operands |
 | `latest` | notes where the latest groups are answer enough |
 | `pushdown` | takes from WHERE what receivers and history can filter, and notes what each cube has to give |
 | `stored_tables` | notes what each stored table has to give, and what its nodes may filter |
@@ -29,6 +30,7 @@ from rtolap.query.rules.event_time import event_time
 from rtolap.query.rules.functions import functions
 from rtolap.query.rules.latest import latest
 from rtolap.query.rules.names import names, qualify
+from rtolap.query.rules.operators import operators
 from rtolap.query.rules.pushdown import pushdown
 from rtolap.query.rules.roll_up import roll_up, stars
 from rtolap.query.rules.stored import stored_sketches, stored_tables
@@ -42,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     roll_up,
     event_time,
     aggregates,
+    operators,
     latest,
     pushdown,
     stored_tables,

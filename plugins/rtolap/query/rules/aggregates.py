@@ -12,7 +12,7 @@ from rtolap.model.types import ColumnType
 from rtolap.query.catalogue import not_a_dimension
 from rtolap.query.dialect import user_sql
 from rtolap.query.rules.context import Context, CubeScope, cube_scopes, is_aggregated, own_aggregates
-from rtolap.query.rules.totals import Totals
+from rtolap.query.rules.totals import TOTAL, Totals
 from rtolap.wire.query_warning import QueryWarning
 
 HLL_ESTIMATE = "hll_estimate"  # registered in the engine: a list of sketches → the number of distinct values
@@ -124,7 +124,9 @@ def _as_declared(total: exp.Expr, argument: exp.Expr, totals: Totals) -> exp.Exp
     if isinstance(column, exp.Column) and column.table == totals.cube.alias:
         partial = totals.known.get(f"{column.name}__sum")
         if partial is not None and partial.type == ColumnType("bigint"):
-            return exp.cast(total, exp.DataType.Type.BIGINT)
+            declared = exp.cast(total, exp.DataType.Type.BIGINT)
+            declared.meta[TOTAL] = True
+            return declared
     return total
 
 

@@ -10,9 +10,14 @@
 | `MICROSECOND` | of the second | of the minute |
 | `LENGTH`, `OCTET_LENGTH` | bytes | characters; binary only |
 | `FROM_UNIXTIME` | without a zone | with one |
+| `LEFT`, `RIGHT`, `SUBSTRING` | nothing before the beginning, from 0 | counted from the end |
+| `SQRT`, `LN`, `LOG`, `ACOS`, `ASIN` | NULL outside of their domains | NaN, infinity |
+| `EXP`, `POW`, `COT` | an error beyond the doubles | NaN, infinity |
+| `LPAD` and `RPAD` to below 0, `LOCATE` from below 1 | NULL, 0 | '', as from 1 |
+| `ASCII` | the first byte | the first character |
 | `DATE_FORMAT(…, '%v')`, `'%u'`, `'%V'` | weeks by modes 3, 1, 2 | other weeks: the last two are refused |
 
-What the engine does not know at all is an error there.
+`macros` has those that need more than another name. What the engine does not know at all is an error there.
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ _WEEK_FORMATS = {"0": "%U", "3": "%V", "5": "%W"}  # MySQL's mode → the engine
 _SUNDAY_WEEKS = "0"
 _YEAR_ZERO, _EPOCH, _EPOCH_DAYS = "0000-01-01", "1970-01-01", 719_528
 _MICROSECONDS = 1_000_000
+_Rewrite = Callable[[exp.Expr], exp.Expr | None]
 
 
 def functions(tree: exp.Expr, context: Context) -> exp.Expr:
@@ -160,6 +166,30 @@ def _date_format(node: exp.Expr) -> exp.Expr | None:
     return found
 
 
+def _macro(name: str, *arguments: exp.Expr | None) -> exp.Expr:
+    given = [argument.copy() for argument in arguments if argument is not None]
+    return exp.Anonymous(this=f"MYSQL_{name}", expressions=given)
+
+
+def _substring(node: exp.Expr) -> exp.Expr:
+    start, length = node.args.get("start"), node.args.get("length")
+    return _macro("FROM" if length is None else "SUBSTRING", node.this, start, length)
+
+
+def _position(node: exp.Expr) -> exp.Expr | None:
+    start = node.args.get("position")
+    return None if start is None else _macro("LOCATE", node.args["substr"], node.this, start)
+
+
+def _pad(node: exp.Expr) -> exp.Expr:
+    name = "LPAD" if node.args.get("is_left") else "RPAD"
+    return _macro(name, node.this, node.expression, node.args.get("fill_pattern"))
+
+
+def _macro_of(name: str) -> _Rewrite:
+    return lambda node: _macro(name, node.this, node.args.get("expression"))
+
+
 def _only(node: exp.Expr) -> exp.Expr:
     if len(node.expressions) != 1:
         raise QueryError(f"bad SQL: {node.this} takes one argument", found=len(node.expressions))
@@ -167,8 +197,21 @@ def _only(node: exp.Expr) -> exp.Expr:
     return argument
 
 
-_Rewrite = Callable[[exp.Expr], exp.Expr | None]
 _KNOWN: dict[type[exp.Expr], _Rewrite] = {
+    exp.Left: _macro_of("LEFT"),
+    exp.Right: _macro_of("RIGHT"),
+    exp.Substring: _substring,
+    exp.StrPosition: _position,
+    exp.Pad: _pad,
+    exp.Ascii: _macro_of("ASCII"),
+    exp.Sqrt: _macro_of("SQRT"),
+    exp.Ln: _macro_of("LN"),
+    exp.Log: _macro_of("LOG"),
+    exp.Acos: _macro_of("ACOS"),
+    exp.Asin: _macro_of("ASIN"),
+    exp.Exp: _macro_of("EXP"),
+    exp.Pow: _macro_of("POW"),
+    exp.Cot: _macro_of("COT"),
     exp.DayOfWeek: _day_of_week,
     exp.Week: _week,
     exp.Extract: _extract,

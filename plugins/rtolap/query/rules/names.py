@@ -27,6 +27,7 @@ _FORBIDDEN_PREFIXES = (
     "nextval",
 )
 _UNKNOWN_COLUMN = re.compile(r"Unknown column: (\S+)")
+_DATE_ONLY = re.compile(r"\s*\d{4}-\d{1,2}-\d{1,2}\s*")
 _MOMENTS = (exp.CurrentTimestamp, exp.UtcTimestamp, exp.Localtimestamp, exp.Localtime)
 _MOMENT_NAMES = frozenset(("now", "sysdate"))
 _TODAYS = (exp.CurrentDate, exp.UtcDate)
@@ -52,7 +53,10 @@ def names(tree: exp.Expr, context: Context) -> exp.Expr:
     _fix_moment(tree)
     for sum_ in tree.find_all(exp.Add, exp.Sub):  # '2013-01-01' + INTERVAL 1 DAY is a date in MySQL
         if isinstance(sum_.expression, exp.Interval) and sum_.this.is_string:
-            sum_.set("this", exp.cast(sum_.this, exp.DataType.Type.TIMESTAMP))
+            sum_.set("this", exp.cast(sum_.this, _kind_of_moment(sum_.this)))
+    for moved in tree.find_all(exp.DateAdd, exp.DateSub, exp.TimestampAdd):
+        if moved.this.is_string:
+            moved.set("this", exp.cast(moved.this, _kind_of_moment(moved.this)))
     return tree
 
 
@@ -134,6 +138,11 @@ def _fix_moment(tree: exp.Expr) -> None:
             node.replace(_moment())
         elif isinstance(node, _TODAYS):
             node.replace(exp.cast(_moment(), exp.DataType.Type.DATE))
+
+
+def _kind_of_moment(literal: exp.Expr) -> exp.DType:
+    is_date = _DATE_ONLY.fullmatch(str(literal.this)) is not None
+    return exp.DataType.Type.DATE if is_date else exp.DataType.Type.TIMESTAMP
 
 
 def _moment() -> exp.Expr:

@@ -7,9 +7,12 @@ For an expression `e` over events of which a partial row stands for `__rows` man
     X(e)  its minimum, maximum or sketch       X(d) = d             X(m) = m__min
 
 where `d` depends on dimensions only, `m` is a measure's column. S(CASE WHEN d THEN e …) takes S of every
-branch; S(e · d) = S(e) · d; S(e ± d) = S(e) ± d · N(e); S(COALESCE(e, d)) = COALESCE(S(e), 0) +
-d · (__rows − N(e)). Sums of two measures are not in it: SQL's NULLs make SUM(a + b) differ from
-SUM(a) + SUM(b).
+branch; S(e · d) = S(e) · d; S(e ± d) = S(e) ± d · N(e). S(COALESCE(e, d)) = S(e) + COALESCE(d · (__rows −
+N(e)), 0) where N(e) > 0, else d · __rows: an event with neither e nor d adds nothing, and takes nothing away.
+N(COALESCE(e, d)) = __rows where d is not null, else N(e). Sums of two measures are not in it: SQL's NULLs
+make SUM(a + b) differ from SUM(a) + SUM(b).
+
+Arithmetic built here is marked, so that it is computed in numbers as wide as a SUM's, not as one event's.
 """
 
 from __future__ import annotations
@@ -21,6 +24,8 @@ from rtolap.model.cube import ROWS
 from rtolap.query.catalogue import missing_measure, not_a_dimension
 from rtolap.query.dialect import user_sql
 from rtolap.query.rules.context import CubeScope
+
+TOTAL = "total"  # mark of arithmetic that is over many events: `rules.operators` widens it
 
 
 class Totals:
@@ -54,14 +59,14 @@ class Totals:
             case exp.Column():
                 return self.partial(e, "sum", "SUM")
             case exp.Neg():
-                return exp.Neg(this=exp.paren(self.sum(e.this)))
+                return _total(exp.Neg(this=exp.paren(self.sum(e.this))))
             case exp.Case() | exp.If():
                 return self._branches(e, self.sum)
             case exp.Mul() if not (self.has_measure(e.this) and self.has_measure(e.expression)):
                 left, right = e.this, e.expression
                 if self.has_measure(right):
                     left, right = right, left
-                return exp.Mul(this=exp.paren(self.sum(left)), expression=exp.paren(right.copy()))
+                return _total(exp.Mul(this=exp.paren(self.sum(left)), expression=exp.paren(right.copy())))
             case exp.Add() | exp.Sub() if not (self.has_measure(e.this) and self.has_measure(e.expression)):
                 return self._shifted(e)
             case exp.Coalesce() if len(e.expressions) == 1 and not self.has_measure(e.expressions[0]):
@@ -94,6 +99,9 @@ class Totals:
                     left, right = right, left
                 kept = exp.Is(this=exp.paren(right.copy()), expression=exp.Null()).not_()
                 return exp.case().when(kept, self.count(left))
+            case exp.Coalesce() if len(e.expressions) == 1 and not self.has_measure(e.expressions[0]):
+                kept = exp.Is(this=exp.paren(e.expressions[0].copy()), expression=exp.Null()).not_()
+                return exp.case().when(kept, self.rows()).else_(self.count(e.this))
         raise self._unanswerable("COUNT", e)
 
     def pick(self, e: exp.Expr, suffix: str, function: str) -> exp.Expr:
@@ -117,7 +125,7 @@ class Totals:
         value = e.copy()
         if isinstance(e.unnest(), exp.Predicate | exp.Connector | exp.Not | exp.Boolean):
             value = exp.cast(value, exp.DataType.Type.INT)
-        return exp.Mul(this=exp.paren(value), expression=self.rows())
+        return _total(exp.Mul(this=exp.paren(value), expression=self.rows()))
 
     def _branches(self, e: exp.Expr, transform: object) -> exp.Expr:
         assert callable(transform)
@@ -145,18 +153,21 @@ class Totals:
     def _shifted(self, e: exp.Binary) -> exp.Expr:
         left, right = e.this, e.expression
         if self.has_measure(left):
-            shift = exp.Mul(this=exp.paren(right.copy()), expression=exp.paren(self.count(left)))
-            return type(e)(this=exp.paren(self.sum(left)), expression=shift)
-        shift = exp.Mul(this=exp.paren(left.copy()), expression=exp.paren(self.count(right)))
-        return type(e)(this=shift, expression=exp.paren(self.sum(right)))
+            return _total(type(e)(this=exp.paren(self.sum(left)), expression=_times(right, self.count(left))))
+        return _total(type(e)(this=_times(left, self.count(right)), expression=exp.paren(self.sum(right))))
 
     def _coalesced(self, e: exp.Expr, default: exp.Expr) -> exp.Expr:
-        present = exp.func("COALESCE", self.sum(e), exp.Literal.number(0))
+        zero = exp.Literal.number(0)
         if isinstance(default, exp.Literal) and str(default.this) == "0":
-            return present
-        absent = exp.Sub(this=self.rows(), expression=exp.paren(self.count(e)))
-        return exp.Add(
-            this=present, expression=exp.Mul(this=exp.paren(default.copy()), expression=exp.paren(absent))
+            return exp.func("COALESCE", self.sum(e), zero)
+        present = exp.func("COALESCE", self.count(e), zero)
+        absent = _total(exp.Sub(this=self.rows(), expression=exp.paren(present)))
+        filled = exp.func("COALESCE", _times(default, absent), zero.copy())
+        total = _total(exp.Add(this=exp.paren(self.sum(e)), expression=filled))
+        return (
+            exp.case()
+            .when(exp.GT(this=present.copy(), expression=zero.copy()), total)
+            .else_(self._weighted(default))
         )
 
     def _unanswerable(self, function: str, e: exp.Expr) -> QueryError:
@@ -165,3 +176,12 @@ class Totals:
             expected="one measure column, times or plus expressions of dimensions, or a CASE over dimensions",
             action="aggregate each column on its own, or add a column to the stream table that holds it",
         )
+
+
+def _times(value: exp.Expr, number: exp.Expr) -> exp.Expr:
+    return _total(exp.Mul(this=exp.paren(value.copy()), expression=exp.paren(number)))
+
+
+def _total(node: exp.Expr) -> exp.Expr:
+    node.meta[TOTAL] = True
+    return node

@@ -1,0 +1,59 @@
+"""What is not text where text is wanted; and the patterns of LIKE."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from rtolap.query.rules.context import Context
+from rtolap.query.rules.expression_types import Typed
+from rtolap.query.sql_types import SqlType
+
+_ALL = (exp.Concat, exp.ConcatWs)
+_BOTH = (exp.DPipe, exp.Like, exp.RegexpLike)
+_FIRST = (exp.Upper, exp.Lower, exp.Trim, exp.Length, exp.Reverse, exp.Replace, exp.StrPosition, exp.Repeat)
+_MACROS = frozenset(
+    f"mysql_{name}" for name in ("left", "right", "from", "substring", "lpad", "rpad", "ascii")
+)
+
+
+def texts(node: exp.Expr, typed: Typed) -> None:
+    """Numbers, booleans and dates among the operands become the text that MySQL shows of them."""
+    for operand in _operands(node):
+        kind = typed.of(operand)
+        if kind is not None and kind.kind not in ("string", "null", "binary"):
+            text = cast_text(operand, kind)
+            operand.replace(text)
+            typed.note(text, SqlType("string"))
+
+
+def cast_text(node: exp.Expr, kind: SqlType) -> exp.Expr:
+    value = node.copy()
+    if kind.kind == "double":
+        return exp.Anonymous(this="MYSQL_NUMBER_TEXT", expressions=[value])
+    if kind.kind == "boolean":
+        value = exp.cast(value, exp.DataType.Type.INT)
+    return exp.cast(value, exp.DataType.Type.TEXT)
+
+
+def like(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
+    """A backslash escapes, unless ESCAPE says otherwise."""
+    if isinstance(node.parent, exp.Escape):
+        return None
+    pattern = node.expression
+    if typed.of(pattern) is not None and not pattern.find(exp.Column, exp.Query):
+        value = context.fold(pattern)
+        if value is None or (isinstance(value, str) and "\\" not in value):
+            return None
+    return exp.paren(exp.Escape(this=node.copy(), expression=exp.Literal.string("\\")), copy=False)
+
+
+def _operands(node: exp.Expr) -> list[exp.Expr]:
+    if isinstance(node, _ALL):
+        return list(node.expressions)
+    if isinstance(node, _BOTH):
+        return [node.this, node.expression]
+    if isinstance(node, _FIRST):
+        return [node.this]
+    if isinstance(node, exp.Anonymous) and str(node.this).lower() in _MACROS:
+        return list(node.expressions[:1])
+    return []
