@@ -209,7 +209,7 @@ def test_other_statements(sql: str, expected: object) -> None:
         ("create table s.t (a int) properties ('colocate_with'='x')", "unsupported property 'colocate_with'"),
         ("create table s.t (a int) engine=mysql", "ENGINE=OLAP|unsupported"),
         ("create table s.t (a int) as select 1", "unsupported SQL: 'as select 1'"),
-        ("create database shop", "a database comes with its first table"),
+        ("create database shop charset utf8", "unsupported SQL: 'charset utf8'"),
         ("create view v as select 1", "unsupported SQL"),
         ("alter table s.t add column a int after b", "unsupported SQL: 'after b'"),
         ("alter table s.t modify column a bigint", "unsupported SQL: 'modify"),

@@ -326,6 +326,27 @@ def test_several_changes_are_all_or_nothing(world: World) -> None:
     assert changed.schema.version == made.schema.version + 1
 
 
+def test_a_database_is_there_by_itself_or_with_its_tables(world: World) -> None:
+    world.catalogue.create_table(plain())
+    world.catalogue.create_database("shop")
+    assert world.catalogue.databases() == ("d", "shop")
+    for there in ("d", "shop"):
+        with pytest.raises(Refused, match=f"database {there} is there already"):
+            world.catalogue.create_database(there)
+        world.catalogue.create_database(there, if_not_exists=True)
+    with pytest.raises(Refused, match="database d has tables; found t"):
+        world.catalogue.drop_database("d")
+    world.catalogue.drop_database("shop", request_id=REQUEST)
+    world.catalogue.create_database("shop")
+    world.catalogue.drop_database("shop", request_id=REQUEST)
+    assert world.catalogue.databases() == ("d", "shop")
+    with pytest.raises(NotFound, match="unknown database nope"):
+        world.catalogue.drop_database("nope")
+    for name in ("rtolap", "information_schema", "", "x" * 129):
+        with pytest.raises(DefinitionError):
+            world.catalogue.create_database(name)
+
+
 def test_a_successor_answers_a_change_as_its_predecessor_did(world: World) -> None:
     """All of them, whatever was made since; also a long time later."""
     made = world.catalogue.create_table(by_day(ahead=0, on_demand=False), request_id=REQUEST + "create")

@@ -462,6 +462,18 @@ def test_who_expects_a_100_is_redirected_before_the_body(door: LoadDoor) -> None
     assert refused.startswith(b"HTTP/1.1 401 ")
 
 
+@pytest.mark.parametrize(("version", "credentials"), [("1.0", "loader:open%20sesame@"), ("1.1", "")])
+def test_a_redirect_keeps_the_credentials_of_a_client_of_http_1_0(
+    door: LoadDoor, version: str, credentials: str
+) -> None:
+    """It cannot be told to send them to another address, and takes them from the one it is given."""
+    head = f"PUT /api/web/hits/_stream_load?a=b HTTP/{version}\r\nHost: x\r\nContent-Length: 0\r\n"
+    answer = raw(door.url, f"{head}Authorization: {BASIC}\r\n\r\n", until=lambda it: b"\r\n\r\n" in it)
+    assert answer.startswith(b"HTTP/1.1 307 ")
+    target = f"{door.body_url.replace('://', '://' + credentials)}/api/web/hits/_stream_load?a=b"
+    assert f"\r\nlocation: {target}\r\n".encode() in answer
+
+
 def test_the_100_comes_when_the_body_is_wanted(door: LoadDoor, label: str) -> None:
     where = urlsplit(door.body_url)
     with socket.create_connection((where.hostname, where.port), timeout=10) as connection:

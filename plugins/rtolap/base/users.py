@@ -84,10 +84,7 @@ class Users:
 
     def verify_basic(self, credentials: str) -> str:
         """The name behind what follows "Basic" in a header, its password verified. Raises Unauthorized."""
-        try:
-            name, _, password = base64.b64decode(credentials, validate=True).decode().partition(":")
-        except ValueError:  # no ASCII, no base64, or no UTF-8 in it
-            raise Unauthorized("no valid Basic authorization") from None
+        name, password = basic_credentials(credentials)
         self.verify_password(name, password)
         return name
 
@@ -99,6 +96,15 @@ class Users:
         right = len(scramble) == HASH_BYTES and hmac.compare_digest(hashlib.sha256(first).digest(), stored)
         if not right or name not in self._hashes:
             raise denied()
+
+
+def basic_credentials(credentials: str) -> tuple[str, str]:
+    """(name, password) of what follows "Basic" in a header, unverified. Raises Unauthorized."""
+    try:
+        name, _, password = base64.b64decode(credentials, validate=True).decode().partition(":")
+    except ValueError:  # no ASCII, no base64, or no UTF-8 in it
+        raise Unauthorized("no valid Basic authorization") from None
+    return name, password
 
 
 def denied() -> Unauthorized:

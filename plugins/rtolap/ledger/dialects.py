@@ -165,6 +165,7 @@ class SqliteDialect:
         def connected(connection: sqlite3.Connection, record: object) -> None:
             connection.isolation_level = None  # we begin: the driver would wait until the first change
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA case_sensitive_like = ON")  # as utf8mb4_bin has it
             if not in_memory:
                 connection.execute("PRAGMA journal_mode = WAL")
 

@@ -154,6 +154,16 @@ MIGRATIONS = (
         ),
         (Index("table_change_age", "table_change", ("answered_at_ms",)),),
     ),
+    Migration(
+        6,
+        "databases that are there without a table",
+        (
+            """CREATE TABLE IF NOT EXISTS stored_database (
+                db {name} NOT NULL PRIMARY KEY, created_at_ms {whole} NOT NULL
+            ) {options}""",
+        ),
+        (),
+    ),
 )
 
 

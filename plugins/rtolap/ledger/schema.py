@@ -13,6 +13,7 @@ stored_table          a table's definition, and its columns as they are now
 stored_partition      which time a partition of a table stands for
 tablet_debt           what a node has yet to be told of a table
 storage_node          where a storage node answers, and until when it is believed to
+stored_database       a database that was created by itself, with tables or without
 table_change          how a change of a stored table was answered, by the request's id
 """
 
@@ -178,6 +179,8 @@ storage_node = sa.Table(
     _whole("free_bytes"),
     _whole("lease_until_ms"),
 )
+
+stored_database = sa.Table("stored_database", metadata, _name("db", key=True), _whole("created_at_ms"))
 
 table_change = sa.Table(
     "table_change",

@@ -13,8 +13,10 @@ import sqlalchemy as sa
 
 from rtolap.base.errors import NotFound
 from rtolap.ledger import partitions as partition_rows
+from rtolap.ledger.names import checked_name
 from rtolap.ledger.records import Partition, StoredTableRow
 from rtolap.ledger.schema import load_partition as _v
+from rtolap.ledger.schema import stored_database as _d
 from rtolap.ledger.schema import stored_partition as _p
 from rtolap.ledger.schema import stored_table as _t
 from rtolap.model.stored_partitions import PartitionRange
@@ -54,6 +56,22 @@ def get(connection: sa.Connection, db: str, name: str) -> StoredTableRow:
 def all_tables(connection: sa.Connection) -> tuple[StoredTableRow, ...]:
     """By name."""
     return tuple(_row(row) for row in connection.execute(sa.select(_t).order_by(_t.c.db, _t.c.tbl)))
+
+
+def databases(connection: sa.Connection) -> tuple[str, ...]:
+    """Those that were created, and those that tables are in; by name."""
+    named = set(connection.scalars(sa.select(_d.c.db)))
+    return tuple(sorted(named.union(connection.scalars(sa.select(_t.c.db).distinct()))))
+
+
+def insert_database(connection: sa.Connection, db: str, now_ms: int) -> None:
+    """One that was created already is an integrity error: CommitConflict of the write."""
+    connection.execute(sa.insert(_d).values(db=checked_name("database", db), created_at_ms=now_ms))
+
+
+def delete_database(connection: sa.Connection, db: str) -> None:
+    """Its tables stay, and it with them. Harmless for one that was not created."""
+    connection.execute(sa.delete(_d).where(_d.c.db == db))
 
 
 def change_schema(connection: sa.Connection, table: StoredTableRow, schema: StoredSchema) -> None:

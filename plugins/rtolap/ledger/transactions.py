@@ -17,6 +17,7 @@ from rtolap.ledger.schema import transaction_partition as _parts
 
 _KEPT = tuple(column for column in _t.c if column.name != "live")
 _AT_ONCE = 1000  # rows of one statement, to hold few locks
+LIKE_MAX = 1000  # what one look at labels shows
 
 
 def insert(
@@ -69,6 +70,12 @@ def find_latest(connection: sa.Connection, db: str, label: str) -> Transaction |
     tried = sa.select(*_KEPT).where(_t.c.db == db, _t.c.label == label)
     # an aborted one was begun before the one that holds the label
     return _one(connection, tried.order_by(_t.c.txn_id.desc()).limit(1))
+
+
+def find_like(connection: sa.Connection, db: str, pattern: str) -> tuple[Transaction, ...]:
+    """Those whose labels are LIKE the pattern, the latest first, at most `LIKE_MAX`; case counts."""
+    alike = sa.select(*_KEPT).where(_t.c.db == db, _t.c.label.like(pattern, escape="\\"))
+    return _many(connection, alike.order_by(_t.c.txn_id.desc()).limit(LIKE_MAX))
 
 
 def running_count(connection: sa.Connection, db: str) -> int:

@@ -20,15 +20,17 @@ INFORMATION_SCHEMA = "information_schema"
 @dataclass(frozen=True)
 class Catalogue:
     """One look at the definitions. Names are unique over cubes and lookups, which are in DATABASE; stored
-    tables are in databases of their own, and stand here by `relation_key`."""
+    tables are in databases of their own, and stand here by `relation_key`. `created`: databases that are
+    there by themselves."""
 
     cubes: Mapping[str, Schema] = field(default_factory=dict)
     lookups: Mapping[str, Lookup] = field(default_factory=dict)
     stored: Mapping[str, TableInfo] = field(default_factory=dict)
+    created: tuple[str, ...] = ()
 
     def databases(self) -> tuple[str, ...]:
-        """Those that tables are in."""
-        return tuple(sorted({DATABASE, *(table.db for table in self.stored.values())}))
+        """Those that tables are in, and those that were created and have none."""
+        return tuple(sorted({DATABASE, *self.created, *(table.db for table in self.stored.values())}))
 
     def all_names(self) -> tuple[str, ...]:
         """Relations as the rules call them, stored tables by their keys."""

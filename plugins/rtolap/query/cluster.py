@@ -68,6 +68,7 @@ class Cluster:
             cubes={name: self._metadata.schema(name) for name in self._metadata.cubes()},
             lookups={name: self._metadata.lookup(name) for name in self._metadata.lookups()},
             stored={} if self._stored is None else self._stored.tables(fresh=True),
+            created=() if self._stored is None else self._stored.databases,
         )
         if self._shown is None or self._shown != found:
             self._shown = found

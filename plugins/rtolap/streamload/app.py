@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
@@ -20,6 +19,7 @@ from rtolap.base.metrics_http import serve_metrics
 from rtolap.streamload.authentication import Guard
 from rtolap.streamload.doors import Election
 from rtolap.streamload.http_load import TAKES_BODIES, expects
+from rtolap.streamload.redirects import location
 
 log = logging.getLogger(__name__)
 
@@ -46,10 +46,7 @@ def make_app(
             return JSONResponse(unknown.to_dict(), unknown.http_status, headers={"Retry-After": "1"})
         if master == election.here:  # it was deposed while it worked on this and does not know by whom yet
             return JSONResponse(error.to_dict(), error.http_status, headers={"Retry-After": "1"})
-        path = request.scope["raw_path"].decode("ascii")
-        query = urlsplit(str(request.url)).query
-        location = f"{master.url}{path}{'?' + query if query else ''}"
-        return Response(status_code=307, headers={"Location": location})
+        return Response(status_code=307, headers={"Location": location(request, master.url)})
 
     @app.exception_handler(RtolapError)
     async def failed(request: Request, error: RtolapError) -> Response:

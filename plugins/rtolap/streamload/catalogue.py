@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from rtolap.base.errors import DefinitionError, Refused
+from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.ledger import partitions as partition_rows
 from rtolap.ledger import tables as rows
 from rtolap.ledger import tablet_debts as debts
@@ -118,7 +118,44 @@ class Catalogue:
 
         return self._ledger.read("read all tables", work)
 
+    def databases(self) -> tuple[str, ...]:
+        """By name: those that were created, and those that tables are in."""
+        return self._ledger.read("read all databases", rows.databases)
+
     # What changes it
+
+    def create_database(
+        self, name: str, *, if_not_exists: bool = False, request_id: str | None = None
+    ) -> None:
+        """A database comes with its first table too. Raises DefinitionError; Refused where it is there."""
+        _check_database(name, f"database {name} cannot be created")
+
+        def work(connection: Connection, now_ms: int) -> Made:
+            if name not in rows.databases(connection):
+                rows.insert_database(connection, name, now_ms)
+            elif not if_not_exists:
+                raise Refused(f"database {name} is there already")
+            return Made()
+
+        asked = ChangeRequest.of(request_id, "create database", name, if_not_exists)
+        self._changes.make(f"create database {name}", asked, work)
+
+    def drop_database(self, name: str, *, request_id: str | None = None) -> None:
+        """Raises NotFound; Refused while tables are in it."""
+
+        def work(connection: Connection, now_ms: int) -> Made:
+            if name not in rows.databases(connection):
+                raise NotFound(f"unknown database {name}")
+            inside = [table.name for table in rows.all_tables(connection) if table.db == name]
+            if inside:
+                raise Refused(
+                    f"database {name} has tables", found=", ".join(inside), action="drop them first"
+                )
+            rows.delete_database(connection, name)
+            return Made()
+
+        asked = ChangeRequest.of(request_id, "drop database", name)
+        self._changes.make(f"drop database {name}", asked, work)
 
     def create_table(
         self, definition: StoredTable, *, if_not_exists: bool = False, request_id: str | None = None
@@ -126,11 +163,8 @@ class Catalogue:
         """Of the same definition once more: nothing changes. Raises DefinitionError; Refused where a table of
         that name has another definition; Unavailable without a storage node."""
         validate_stored_table(definition)
-        if definition.database in RESERVED:
-            raise DefinitionError(
-                f"table {definition.name} cannot be in database {definition.database}",
-                expected=f"another database than {' and '.join(RESERVED)}",
-            )
+        what = f"table {definition.name} cannot be in database {definition.database}"
+        _check_database(definition.database, what)
 
         def work(connection: Connection, now_ms: int) -> Made:
             found = rows.find(connection, definition.database, definition.name)
@@ -232,6 +266,11 @@ class Catalogue:
     def settle(self) -> int:
         """Tell nodes what they have missed; how much of it was told."""
         return self._telling.everything()
+
+
+def _check_database(name: str, what: str) -> None:
+    if name in RESERVED:
+        raise DefinitionError(what, expected=f"another database than {' and '.join(RESERVED)}")
 
 
 def _entry(connection: Connection, db: str, name: str) -> TableEntry:

@@ -14,7 +14,6 @@ import asyncio
 import logging
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from urllib.parse import urlsplit
 
 import msgspec
 from fastapi import APIRouter, Request, Response
@@ -28,6 +27,7 @@ from rtolap.streamload.group_commit import LOAD_BYTES_MAX, GroupCommit
 from rtolap.streamload.load_metrics import LoadMetrics
 from rtolap.streamload.load_request import LoadRequest, check_framing, load_request
 from rtolap.streamload.loads import Loads
+from rtolap.streamload.redirects import location
 from rtolap.wire.stream_load import LoadAnswer
 
 log = logging.getLogger(__name__)
@@ -137,11 +137,8 @@ def _redirect(request: Request, election: Election) -> Response:
         response.status_code = 503
         response.headers["Retry-After"] = str(RETRY_AFTER_S)
         return response
-    path = request.scope["raw_path"].decode("ascii")
-    query = urlsplit(str(request.url)).query
-    location = f"{master.body_url}{path}{'?' + query if query else ''}"
     ending = {"Connection": "close"} if expects(request) else {}
-    return Response(status_code=307, headers={"Location": location, **ending})
+    return Response(status_code=307, headers={"Location": location(request, master.body_url), **ending})
 
 
 def _too_many(request: Request, running: int) -> Response:

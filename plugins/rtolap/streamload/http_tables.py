@@ -14,6 +14,7 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from rtolap.base.errors import DefinitionError
+from rtolap.ledger.records import Transaction
 from rtolap.streamload.catalogue import Catalogue
 from rtolap.streamload.read_views import ReadViews
 from rtolap.streamload.transactions import TransactionManager
@@ -22,6 +23,7 @@ from rtolap.wire.stored_tables import (
     API,
     AddPartition,
     ChangeColumns,
+    CreateDatabase,
     CreateTable,
     ReadViewRequest,
     TableName,
@@ -95,6 +97,23 @@ def tables_router(catalogue: Catalogue, views: ReadViews, manager: TransactionMa
         changed = catalogue.drop_partition(db, table, partition, if_exists=if_exists, request_id=request_id)
         return _json(changed)
 
+    @router.get("/stored-databases")
+    def databases() -> Response:
+        return _json(catalogue.databases())
+
+    @router.post("/stored-databases")
+    async def create_database(request: Request, request_id: RequestId) -> Response:
+        body = await _body(request, CreateDatabase)
+        await run_in_threadpool(
+            catalogue.create_database, body.name, if_not_exists=body.if_not_exists, request_id=request_id
+        )
+        return _json({})
+
+    @router.delete("/stored-databases/{db}")
+    def drop_database(db: str, request_id: RequestId) -> Response:
+        catalogue.drop_database(db, request_id=request_id)
+        return _json({})
+
     @router.post("/read-views")
     async def read_view(request: Request) -> Response:
         body = await _body(request, ReadViewRequest)
@@ -102,23 +121,28 @@ def tables_router(catalogue: Catalogue, views: ReadViews, manager: TransactionMa
 
     @router.get("/transactions/{db}/{label}")
     def transaction(db: str, label: str) -> Response:
-        found = manager.by_label(db, label)
-        return _json(
-            TransactionInfo(
-                txn_id=found.txn_id,
-                db=found.db,
-                label=found.label,
-                state=found.state,
-                tables=found.tables,
-                began_at_ms=found.began_at_ms,
-                committed_at_ms=found.committed_at_ms,
-                finished_at_ms=found.finished_at_ms,
-                deadline_ms=found.deadline_ms,
-                reason=found.reason,
-            )
-        )
+        return _json(_transaction(manager.by_label(db, label)))
+
+    @router.get("/transactions/{db}")
+    def transactions(db: str, like: str) -> Response:
+        return _json(tuple(_transaction(each) for each in manager.like(db, like)))
 
     return router
+
+
+def _transaction(found: Transaction) -> TransactionInfo:
+    return TransactionInfo(
+        txn_id=found.txn_id,
+        db=found.db,
+        label=found.label,
+        state=found.state,
+        tables=found.tables,
+        began_at_ms=found.began_at_ms,
+        committed_at_ms=found.committed_at_ms,
+        finished_at_ms=found.finished_at_ms,
+        deadline_ms=found.deadline_ms,
+        reason=found.reason,
+    )
 
 
 def _json(answer: object) -> Response:

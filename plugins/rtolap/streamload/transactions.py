@@ -201,6 +201,10 @@ class TransactionManager:
             raise NotFound(messages.label_not_found(label))
         return found
 
+    def like(self, db: str, pattern: str) -> tuple[Transaction, ...]:
+        """Those whose labels are LIKE the pattern, the latest first, at most `LIKE_MAX`."""
+        return self._ledger.read("look labels up", lambda it: rows.find_like(it, db, pattern))
+
     def _abort(self, db: str, txn_id: int, reason: str, wanted: Callable[[Transaction, int], bool]) -> bool:
         """`wanted` is asked in the write, of the present state and time: what was read before may be over."""
 

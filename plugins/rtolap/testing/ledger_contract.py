@@ -182,6 +182,20 @@ class LedgerContract:
         assert second.txn_id > first.txn_id
         assert ledger.read("r", lambda it: transactions.find_latest(it, "d", "a")) == second
 
+    def test_labels_are_found_by_a_pattern_the_latest_first(self, ledger: Ledger) -> None:
+        for label in ("day-1", "Day-2", "day-2", "night-1", "day_3", "100%"):
+            ledger.write("w", Transaction, partial(begin, label=label))
+        ledger.write("w", Transaction, partial(begin, label="day-1", db="other"))
+        for pattern, labels in (
+            ("day-%", ["day-2", "day-1"]),
+            ("day\\_%", ["day_3"]),
+            ("%\\%", ["100%"]),
+            ("night-1", ["night-1"]),
+            ("", []),
+        ):
+            found = ledger.read("r", partial(transactions.find_like, db="d", pattern=pattern))
+            assert [each.label for each in found] == labels, pattern
+
     def test_of_many_that_insert_one_label_at_once_one_does(
         self, ledger: Ledger, databases: Databases
     ) -> None:

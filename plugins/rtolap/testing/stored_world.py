@@ -121,6 +121,15 @@ class LocalSource:
     def tables(self) -> tuple[TableInfo, ...]:
         return self._catalogue.tables()
 
+    def databases(self) -> tuple[str, ...]:
+        return self._catalogue.databases()
+
+    def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
+        self._catalogue.create_database(name, if_not_exists=if_not_exists)
+
+    def drop_database(self, name: str) -> None:
+        self._catalogue.drop_database(name)
+
     def read_view(self, names: Sequence[TableName]) -> ReadView:
         return self._views.take(names)
 
@@ -156,6 +165,9 @@ class LocalSource:
 
     def transaction(self, db: str, label: str) -> TransactionInfo:
         raise NotFound(f"no transaction has the label {label}")
+
+    def transactions(self, db: str, like: str) -> tuple[TransactionInfo, ...]:
+        return ()
 
     def close(self) -> None:
         """A query service closes its source; the world goes on."""

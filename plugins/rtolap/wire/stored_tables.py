@@ -11,6 +11,10 @@
     DELETE /stored-tables/{db}/{table}/partitions/{partition}[?if_exists=true]     TableInfo
     POST   /read-views             ReadViewRequest     ReadView
     GET    /transactions/{db}/{label}                  TransactionInfo
+    GET    /transactions/{db}?like=pattern             TransactionInfo of those, the latest 1000
+    GET    /stored-databases                           names of all
+    POST   /stored-databases       CreateDatabase      {}
+    DELETE /stored-databases/{db}                      {}
 
 Changes are made by the master; other doors answer 307 to it. One that comes again with the Idempotency-Key
 of its first time (`request_ids`) is answered as it was then, and not made again. Errors are
@@ -66,6 +70,13 @@ class CreateTable(msgspec.Struct, frozen=True):
     definition is left as it is, and another one is refused."""
 
     definition: StoredTable
+    if_not_exists: bool = False
+
+
+class CreateDatabase(msgspec.Struct, frozen=True):
+    """A database that is there before its first table. `if_not_exists`: one that is there stays."""
+
+    name: str
     if_not_exists: bool = False
 
 

@@ -29,6 +29,7 @@ from rtolap.wire.stored_tables import (
     AddPartition,
     ChangeColumns,
     ColumnChange,
+    CreateDatabase,
     CreateTable,
     PartitionInfo,
     ReadView,
@@ -91,6 +92,18 @@ class StoredTablesClient(Closing):
         """Raises NotFound."""
         return self._send("GET", _path(name), TableInfo)
 
+    def databases(self) -> tuple[str, ...]:
+        """Asked with the tables: without patience."""
+        return self._send("GET", "/stored-databases", tuple[str, ...], retry=False)
+
+    def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
+        """Raises DefinitionError, Refused."""
+        self._change("POST", "/stored-databases", dict[str, str], CreateDatabase(name, if_not_exists))
+
+    def drop_database(self, name: str) -> None:
+        """Raises NotFound, Refused."""
+        self._change("DELETE", f"/stored-databases/{quote(name, safe='')}", dict[str, str])
+
     def create(self, definition: StoredTable, *, if_not_exists: bool = False) -> TableInfo:
         """Raises DefinitionError, Refused."""
         return self._change("POST", "/stored-tables", TableInfo, CreateTable(definition, if_not_exists))
@@ -127,6 +140,11 @@ class StoredTablesClient(Closing):
         """Raises NotFound."""
         path = f"/transactions/{quote(db, safe='')}/{quote(label, safe='')}"
         return self._send("GET", path, TransactionInfo)
+
+    def transactions(self, db: str, like: str) -> tuple[TransactionInfo, ...]:
+        """Of labels that are LIKE the pattern, the latest first, 1000 at most."""
+        path = f"/transactions/{quote(db, safe='')}?like={quote(like, safe='')}"
+        return self._send("GET", path, tuple[TransactionInfo, ...])
 
     def _send(self, method: str, path: str, answer: type[T], body: object = None, *, retry: bool = True) -> T:
         """What only reads."""

@@ -11,12 +11,12 @@ from rtolap.query.information_schema import sql_type
 from rtolap.query.mysql.variables import Session
 from rtolap.query.service import QueryService
 from rtolap.query.stored.relation import sketches_of
-from rtolap.wire.stored_tables import TableInfo, TableName
+from rtolap.wire.stored_tables import TableInfo, TableName, TransactionInfo
 
 Rows = tuple[Sequence[str], list[tuple[object, ...]]]
 PARTITIONS = r"show\s+partitions\s+from\s+"
 TRANSACTION = (
-    r"show\s+transaction(?:\s+(?:from|in)\s+`?(?P<from_db>\w+)`?)?\s+where\s+label\s*=\s*"
+    r"show\s+transaction(?:\s+(?:from|in)\s+`?(?P<from_db>\w+)`?)?\s+where\s+label\s*(?P<operator>=|like\b)\s*"
     r"(?:'(?P<label>[^']*)'|\"(?P<quoted>[^\"]*)\")"
 )
 
@@ -66,22 +66,28 @@ class StoredShows:
         database = match["from_db"] or session.database
         if database is None:
             raise QueryError("no database is selected", action="write SHOW TRANSACTION FROM database WHERE …")
+        label = match["label"] or match["quoted"] or ""
+        if match["operator"] != "=":
+            return head, [
+                _transaction(each) for each in self._service.definitions.transactions(database, label)
+            ]
         try:
-            found = self._service.definitions.transaction(database, match["label"] or match["quoted"] or "")
+            return head, [_transaction(self._service.definitions.transaction(database, label))]
         except NotFound:
             return head, []
-        return head, [
-            (
-                str(found.txn_id),
-                found.label,
-                found.state,
-                _instant(found.began_at_ms),
-                None if found.committed_at_ms is None else _instant(found.committed_at_ms),
-                None if found.finished_at_ms is None else _instant(found.finished_at_ms),
-                found.reason,
-                ", ".join(found.tables),
-            )
-        ]
+
+
+def _transaction(found: TransactionInfo) -> tuple[object, ...]:
+    return (
+        str(found.txn_id),
+        found.label,
+        found.state,
+        _instant(found.began_at_ms),
+        None if found.committed_at_ms is None else _instant(found.committed_at_ms),
+        None if found.finished_at_ms is None else _instant(found.finished_at_ms),
+        found.reason,
+        ", ".join(found.tables),
+    )
 
 
 def _instant(ms: int) -> str:

@@ -1,4 +1,4 @@
-"""CREATE, DROP, ALTER and TRUNCATE TABLE as values, partitions among them. Pure.
+"""CREATE, DROP, ALTER and TRUNCATE TABLE as values, partitions among them; CREATE and DROP DATABASE. Pure.
 
 Doris' grammar, as far as stored tables have a meaning for it; anything else is refused by name.
 """
@@ -45,7 +45,28 @@ class TruncateTable:
     name: TableName
 
 
-Definition = CreateTable | DropTable | AlterTable | AddTablePartition | DropTablePartition | TruncateTable
+@dataclass(frozen=True)
+class CreateDatabase:
+    name: str
+    if_not_exists: bool
+
+
+@dataclass(frozen=True)
+class DropDatabase:
+    name: str
+    if_exists: bool
+
+
+Definition = (
+    CreateTable
+    | DropTable
+    | AlterTable
+    | AddTablePartition
+    | DropTablePartition
+    | TruncateTable
+    | CreateDatabase
+    | DropDatabase
+)
 
 
 def parse_ddl(sql: str, database: str | None) -> Definition | None:
@@ -65,6 +86,16 @@ def parse_ddl(sql: str, database: str | None) -> Definition | None:
         words.take("FORCE")
         words.end()
         return DropTable(name, if_exists)
+    if words.take("CREATE", "DATABASE") or words.take("CREATE", "SCHEMA"):
+        if_not_exists = words.take("IF", "NOT", "EXISTS")
+        name_of_database = words.name("the name of a database")
+        words.end()
+        return CreateDatabase(name_of_database, if_not_exists)
+    if words.take("DROP", "DATABASE") or words.take("DROP", "SCHEMA"):
+        if_exists = words.take("IF", "EXISTS")
+        name_of_database = words.name("the name of a database")
+        words.end()
+        return DropDatabase(name_of_database, if_exists)
     if words.take("TRUNCATE"):
         words.take("TABLE")
         name = _table(words, database)
@@ -79,7 +110,7 @@ def parse_ddl(sql: str, database: str | None) -> Definition | None:
             changes += _changes(words)
         words.end()
         return AlterTable(name, tuple(changes))
-    raise words.unsupported("CREATE, DROP, ALTER or TRUNCATE TABLE; a database comes with its first table")
+    raise words.unsupported("CREATE, DROP, ALTER or TRUNCATE TABLE, CREATE or DROP DATABASE")
 
 
 def _table(words: Words, database: str | None) -> TableName:

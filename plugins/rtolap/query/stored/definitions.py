@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext, suppress
+
 from rtolap.base.errors import NotFound, QueryError
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
 from rtolap.query.cluster import Cluster
 from rtolap.query.stored.ddl import (
     AlterTable,
+    CreateDatabase,
     CreateTable,
     Definition,
+    DropDatabase,
     DropTable,
     TruncateTable,
 )
@@ -35,7 +39,8 @@ class StoredDefinitions:
                     notes = statement.notes
                 case DropTable(name=name):
                     _check_database(name.db)
-                    self._drop(statement)
+                    with suppress(NotFound) if statement.if_exists else nullcontext():
+                        self._source.drop(name)
                 case AlterTable(name=name, changes=changes):
                     _check_database(name.db)
                     self._source.change_columns(name, changes)
@@ -49,6 +54,13 @@ class StoredDefinitions:
                 case TruncateTable(name=name):
                     _check_database(name.db)
                     self._source.truncate(name)
+                case CreateDatabase(name=database, if_not_exists=if_not_exists):
+                    _check_database(database)
+                    self._source.create_database(database, if_not_exists=if_not_exists)
+                case DropDatabase(name=database, if_exists=if_exists):
+                    _check_database(database)
+                    with suppress(NotFound) if if_exists else nullcontext():
+                        self._source.drop_database(database)
         finally:
             self._cluster.catalogue(fresh=True)
         return notes
@@ -61,12 +73,9 @@ class StoredDefinitions:
         """Raises NotFound."""
         return self._source.transaction(db, label)
 
-    def _drop(self, statement: DropTable) -> None:
-        try:
-            self._source.drop(statement.name)
-        except NotFound:
-            if not statement.if_exists:
-                raise
+    def transactions(self, db: str, like: str) -> tuple[TransactionInfo, ...]:
+        """Of labels that are LIKE the pattern, the latest first."""
+        return self._source.transactions(db, like)
 
 
 def _check_database(name: str) -> None:

@@ -25,6 +25,7 @@ class Listing:
         self._clock = clock
         self._lock = threading.Lock()
         self._tables: dict[str, TableInfo] = {}
+        self._databases: tuple[str, ...] = ()
         self._next_s = 0.0
         self._failure: str | None = None
 
@@ -32,6 +33,11 @@ class Listing:
     def failure(self) -> str | None:
         """Why the tables could not be listed the last time."""
         return self._failure
+
+    @property
+    def databases(self) -> tuple[str, ...]:
+        """As they were when the tables were listed."""
+        return self._databases
 
     def tables(self, *, fresh: bool = False) -> dict[str, TableInfo]:
         """By `relation_key`. The same object as long as nothing has changed."""
@@ -41,6 +47,7 @@ class Listing:
                 return self._tables
             try:
                 found = {relation_key(table.db, table.name): table for table in self._source.tables()}
+                self._databases = self._source.databases()
             except RtolapError as error:
                 if self._failure is None:
                     log.warning("stored tables cannot be listed: %s", error)

@@ -29,6 +29,14 @@ class StoredSource(Protocol):
         """Asked for with every look at the catalogue: quick, without patience."""
         ...
 
+    def databases(self) -> tuple[str, ...]:
+        """With tables and without; as `tables`."""
+        ...
+
+    def create_database(self, name: str, *, if_not_exists: bool = False) -> None: ...
+
+    def drop_database(self, name: str) -> None: ...
+
     def read_view(self, names: Sequence[TableName]) -> ReadView:
         """Raises NotFound."""
         ...
@@ -57,6 +65,8 @@ class StoredSource(Protocol):
 
     def transaction(self, db: str, label: str) -> TransactionInfo: ...
 
+    def transactions(self, db: str, like: str) -> tuple[TransactionInfo, ...]: ...
+
     def close(self) -> None: ...
 
 
@@ -83,6 +93,15 @@ class NoSource:
 
     def tables(self) -> tuple[TableInfo, ...]:
         return ()
+
+    def databases(self) -> tuple[str, ...]:
+        return ()
+
+    def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
+        raise _unconfigured()
+
+    def drop_database(self, name: str) -> None:
+        raise _unconfigured()
 
     def read_view(self, names: Sequence[TableName]) -> ReadView:
         raise _unconfigured()
@@ -115,6 +134,9 @@ class NoSource:
         raise _unconfigured()
 
     def transaction(self, db: str, label: str) -> TransactionInfo:
+        raise _unconfigured()
+
+    def transactions(self, db: str, like: str) -> tuple[TransactionInfo, ...]:
         raise _unconfigured()
 
     def close(self) -> None:
