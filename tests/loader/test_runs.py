@@ -19,6 +19,7 @@ from rtolap.testing.seeds import notices
 from rtolap.wire.stream_load import LoadState, SendOptions
 
 SEEDS = int(os.environ.get("RTOLAP_LOADER_SEEDS", "100"))
+LONG_SEEDS, LONG_STEPS = range(500, 506), 240
 SEARCHED = 20
 _GROUPS = 5
 
@@ -43,6 +44,14 @@ def test_each_record_has_its_effect_once_whatever_dies(group: int) -> None:
     assert all(counts[what] >= runs // 20 for what in wanted), (
         f"runs in which little happens prove little: {counts}"
     )
+
+
+def test_long_lives_end_as_well() -> None:
+    """Columns, partitions and labels that were given back are met again and again."""
+    world, counts = World(), Counter[str]()
+    for seed in LONG_SEEDS:
+        counts += Run(world, seed, LONG_STEPS).run()
+    assert min(counts["crash"], counts["taken over"]) >= len(LONG_SEEDS), counts
 
 
 def each_attempt_has_a_label_of_its_own(patch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 from rtolap.model.cube import SegmentPolicy
 from rtolap.model.predicate import And, Compare, In, IsNull, Like, Not, Or, Predicate
 from rtolap.receiver.batch import batch_tables
+from rtolap.receiver.progress import Progress
 from rtolap.receiver.query_service import answer
 from rtolap.receiver.statistics import TableStatistics
 from rtolap.receiver.tables import LocalSegment, LocalState
@@ -55,7 +56,9 @@ def _state() -> LocalState:
 def _ask(state: LocalState, predicate: Predicate | None) -> tuple[list[dict[str, object]], PartialAnswer]:
     partials = ("__rows", "amount__sum")
     query = PartialQuery(SCHEMA.cube.name, ("minute_start", "kind", "place"), partials, Snapshot(), predicate)
-    table: pa.Table = answer(SCHEMA, state, query, owned=(0,), receiver_id="r")
+    table: pa.Table = answer(
+        SCHEMA, state, query, owned=(0,), receiver_id="r", progress=Progress(idle_after_s=3.0)
+    )
     said = msgspec.json.decode(table.schema.metadata[ANSWER_KEY], type=PartialAnswer)
     return sorted(table.to_pylist(), key=str), said
 

@@ -85,7 +85,7 @@ def core(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def ask(core: CubeReceiver, predicate: Predicate) -> tuple[int, PartialAnswer]:
     query = PartialQuery(SCHEMA.cube.name, (), ("__rows",), Snapshot(), predicate)
-    table = answer(SCHEMA, core.state, query, owned=(0,), receiver_id="r")
+    table = answer(SCHEMA, core.state, query, owned=(0,), receiver_id="r", progress=core.progress)
     said = msgspec.json.decode(table.schema.metadata[ANSWER_KEY], type=PartialAnswer)
     return sum(table.column("__rows").to_pylist()), said
 

@@ -7,6 +7,7 @@ from collections import Counter
 
 from rtolap.testing.transaction_runs import World, run_seed
 
+LONG_SEEDS, LONG_STEPS = range(500, 506), 150
 SEEDS = int(os.environ.get("RTOLAP_TEST_TRANSACTION_SEEDS", "1000"))
 
 
@@ -22,3 +23,10 @@ def test_what_clients_were_told_comes_true_whatever_dies() -> None:
     assert all(counts[what] >= SEEDS // 100 for what in wanted), (
         f"runs in which little happens prove little: {counts}"
     )
+
+
+def test_long_lives_keep_their_word_as_well() -> None:
+    world, counts = World(), Counter[str]()
+    for seed in LONG_SEEDS:
+        counts += run_seed(seed, LONG_STEPS, world)
+    assert min(counts["crash"], counts["other master"]) >= len(LONG_SEEDS), counts

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from rtolap.query.fetch import Positions
 from rtolap.testing.harness import run_seed
+from rtolap.testing.seeds import notices
 
 SEEDS = 32
+FORGETFUL_SEED = 0
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -13,3 +16,11 @@ def test_every_answer_is_the_recount_of_a_prefix(seed: int) -> None:
     """Replay a failure with `python -m rtolap.testing.harness --seed N`."""
     counts = run_seed(seed)
     assert counts["answers"] > 5, "a run that hardly ever answers proves little"
+
+
+def test_the_runs_notice_a_query_service_that_forgets_what_it_has_answered_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is the real one that is asked: a receiver that is behind then answers for less than another did."""
+    monkeypatch.setattr(Positions, "seen", lambda self, cube: {})
+    assert notices(run_seed, FORGETFUL_SEED, "went backwards")

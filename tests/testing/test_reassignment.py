@@ -53,12 +53,15 @@ def leader(replica_set: str, cluster: Cluster) -> Receiver:
 def exact(cluster: Cluster) -> bool:
     """Whether all events are answered for, each once; False while somebody has to catch up first."""
     asker = Asker(cluster)
-    found = asker.ask(lambda replica_set: leader(replica_set, cluster))
-    if found is None:
-        return False
-    assert found.positions == {part: len(events) for part, events in cluster.log.items()}
-    assert found.answer == asker.expected(found)
-    return True
+    try:
+        found = asker.ask(lambda replica_set: leader(replica_set, cluster))
+        if found is None:
+            return False
+        assert found.positions == {part: len(events) for part, events in cluster.log.items()}
+        assert found.answer == asker.expected(found)
+        return True
+    finally:
+        asker.close()
 
 
 def test_nobody_answers_before_both_owners_know(cluster: Cluster) -> None:
@@ -127,7 +130,14 @@ def test_who_is_behind_waits_and_who_is_ahead_asks_for_a_new_snapshot(cluster: C
     def ask(epoch: int | None) -> object:
         query = PartialQuery(cluster.cube, (), ("__rows",), Snapshot(assignment_epoch=epoch))
         core = left.core
-        return answer(cluster.schema, core.state, query, owned=core.owned, receiver_id=left.name)
+        return answer(
+            cluster.schema,
+            core.state,
+            query,
+            owned=core.owned,
+            receiver_id=left.name,
+            progress=core.progress,
+        )
 
     ask(1)
     with pytest.raises(NotReady, match="does not follow the assignment yet"):

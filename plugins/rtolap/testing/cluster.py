@@ -1,7 +1,7 @@
 """An in-process cluster on the memory twins: real receiver cores and a real coordinator's work, stepped.
 
 No threads of ours: the caller decides who steps when. History is built by reading the real staged parts,
-and kept as plain answers by the folder that a build was given.
+and kept as tables by the folder that a build was given.
 """
 
 from __future__ import annotations
@@ -10,11 +10,13 @@ import io
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rtolap.base.clock import ManualClock
 from rtolap.format.manifest import MANIFEST_NAME, HistoryManifest, encode
 from rtolap.format.object_store import open_store
+from rtolap.format.schema import physical_schema
 from rtolap.format.staged import read_staged_manifest
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
@@ -27,7 +29,6 @@ from rtolap.stream.memory_broker import MemoryBroker
 from rtolap.stream.memory_out import MemoryAdmin, MemoryProducer
 from rtolap.testing.builders import Event
 from rtolap.testing.mortal_coordinator import MortalCoordinator
-from rtolap.testing.recount import Answer, from_table, merge_into
 from rtolap.testing.stepped_receiver import Receiver
 from rtolap.wire.coordinator import BuildSpec
 
@@ -51,7 +52,7 @@ class Cluster:
         self.metadata = ClusterMetadata(self.session, self.clock)
         self.store = open_store((folder / "store").as_uri())
         self.log: dict[int, list[Event | None]] = {part: [] for part in range(partitions)}
-        self.history: dict[str, Answer] = {}
+        self.history: dict[str, pa.Table] = {}
         self._low_watermark_ms: int | None = None
         self.metadata.create_table(schema.table)
         self.metadata.create_cube(schema.cube)
@@ -121,14 +122,17 @@ class Cluster:
 
     def build(self, spec: BuildSpec) -> None:
         """What a Spark job does: read the version before and the staged parts, write the manifest last."""
-        built: Answer = {}
+        tables: list[pa.Table] = []
         if spec.previous_location is not None:
-            merge_into(built, self.history[spec.previous_location])
+            tables.append(self.history[spec.previous_location])
         for part in spec.parts:
             manifest = read_staged_manifest(self.store, part.path)
             for entry in manifest.files:
-                data = self.store.read(f"{part.path}/{entry.name}")
-                merge_into(built, from_table(pq.read_table(io.BytesIO(data))))
+                tables.append(pq.read_table(io.BytesIO(self.store.read(f"{part.path}/{entry.name}"))))
+        plain = physical_schema(self.schema, self.schema.cube.all_dimensions, None, plain=True)
+        built = pa.concat_tables(
+            [plain.empty_table(), *(table.select(plain.names).cast(plain) for table in tables)]
+        )
         self.history[spec.location] = built
         whole = HistoryManifest(
             cube=spec.cube,
@@ -136,7 +140,7 @@ class Cluster:
             version=spec.version,
             build_id=spec.build_id,
             covered=spec.covered,
-            events=sum(row[0] for row in built.values()),
+            events=sum(built.column("__rows").to_pylist()),
             cuboids=(),
         )
         self.store.write(f"{spec.location}/{MANIFEST_NAME}", encode(whole))

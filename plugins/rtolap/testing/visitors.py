@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Collection
 from dataclasses import replace
 
 import datasketches
@@ -39,14 +40,14 @@ def with_visitor(random_: random.Random, value: bytes, event: Event) -> tuple[by
 
 def engine_estimates(answer: Answer) -> Answer:
     """The images of each row merged and estimated as a query does it."""
-    return {key: (*row[:-1], estimate(merge_sketches(row[-1], LG_K))) for key, row in answer.items()}
+    return {key: (*row[:-1], round(estimate(merge_sketches(row[-1], LG_K)))) for key, row in answer.items()}
 
 
 def plain_estimates(answer: Answer) -> Answer:
-    return {key: (*row[:-1], _estimate_of(row[-1])) for key, row in answer.items()}
+    return {key: (*row[:-1], round(plain_estimate(row[-1]))) for key, row in answer.items()}
 
 
-def _estimate_of(visitors: frozenset[str]) -> float:
+def plain_estimate(visitors: Collection[str]) -> float:
     """A union that is given the same sketch twice forgets the order of its values, as engines have to."""
     sketch = datasketches.hll_sketch(LG_K, datasketches.tgt_hll_type.HLL_8)
     for visitor in sorted(visitors):
