@@ -13,11 +13,16 @@ TimeFormat = str  # epoch_s | epoch_ms | epoch_us | iso8601 | a strptime pattern
 
 
 class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One column. `path` reaches into nested JSON (`airport.origin`); by default it is the name."""
+    """One column. `path` reaches into nested JSON (`airport.origin`); by default it is the name.
+
+    `rounding`: what becomes of a value with more digits behind the point than the decimal column has: its
+    record is refused, or the value is rounded, halves away from zero.
+    """
 
     name: str
     type: str
     path: str | None = None
+    rounding: Literal["refuse", "half_up"] = "refuse"
 
     @property
     def column_type(self) -> ColumnType:

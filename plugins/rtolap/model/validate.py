@@ -15,13 +15,14 @@ from rtolap.model.cube import TIME_UNITS, Schema
 from rtolap.model.loader import Loader
 from rtolap.model.problems import Key, Problem, did_you_mean, raise_all
 from rtolap.model.table import Column, Lookup, Table
-from rtolap.model.types import parse_type
+from rtolap.model.types import DECIMAL_PRECISION_MAX, parse_type
 from rtolap.model.validate_cube import cube_problems
 from rtolap.model.validate_lookup import source_problems
 from rtolap.model.validate_time import time_problems
 
 NAME_LENGTH_MAX = 64
 COLUMNS_MAX = 1000
+ROUNDED_PRECISION_MAX = DECIMAL_PRECISION_MAX - 1  # one more digit is read, and decides
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
 _TOPIC_LENGTH_MAX = 249 - len(".dead-letters")  # Kafka's bound, less our suffix
@@ -49,6 +50,7 @@ def table_problems(table: Table) -> tuple[Problem, ...]:
     column_faults = _column_problems(table.columns)
     found += column_faults
     found += _path_problems(table.columns)
+    found += _rounding_problems(table.columns)
     if not column_faults:
         found += time_problems(table)
     found += _host_column_problems(table)
@@ -77,6 +79,11 @@ def lookup_problems(lookup: Lookup) -> tuple[Problem, ...]:
         Problem(("columns", position, "path"), "a lookup has no nested values", found=repr(column.path))
         for position, column in enumerate(lookup.columns)
         if column.path is not None
+    ]
+    found += [
+        Problem(("columns", position, "rounding"), "a lookup is read as it is", found=repr(column.rounding))
+        for position, column in enumerate(lookup.columns)
+        if column.rounding != "refuse"
     ]
     return tuple(found)
 
@@ -132,6 +139,21 @@ def _column_problems(columns: Sequence[Column]) -> list[Problem]:
                     hint=hint,
                 )
             )
+    return found
+
+
+def _rounding_problems(columns: Sequence[Column]) -> list[Problem]:
+    found: list[Problem] = []
+    for position, column in enumerate(columns):
+        try:
+            kind = column.column_type
+        except DefinitionError:
+            continue  # told of already
+        fits = kind.kind == "decimal" and kind.precision <= ROUNDED_PRECISION_MAX
+        if column.rounding != "refuse" and not fits:
+            expected = f"a decimal column of at most {ROUNDED_PRECISION_MAX} digits"
+            key: Key = ("columns", position, "rounding")
+            found.append(Problem(key, "cannot be rounded", expected=expected, found=str(kind)))
     return found
 
 

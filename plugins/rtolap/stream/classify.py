@@ -6,10 +6,10 @@ import json
 import math
 import re
 from collections.abc import Sequence
-from decimal import Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
 from typing import Any, Literal, NamedTuple
 
-from rtolap.model.types import ColumnType
+from rtolap.model.types import DECIMAL_PRECISION_MAX, ColumnType
 
 Reason = Literal[
     "tombstone",
@@ -31,6 +31,17 @@ _WHOLE = re.compile(r"[+-]?\d+")
 _INT_RANGE: dict[str, int] = {"int": 1 << 31, "bigint": 1 << 63}
 _EXACT_DOUBLE = 10**15
 _FOUND_CHARS_MAX = 80
+_EXPONENT_DIGITS_MAX = 36  # the columnar reader scales such numbers in 128 bits and minds no overflow
+
+
+class _Misread(Decimal):
+    """A number that the columnar reader silently takes for another: long, and with an exponent."""
+
+
+def _written(text: str) -> Decimal:
+    mantissa, exponent, _ = text.lower().partition("e")
+    is_misread = exponent and sum(map(str.isdigit, mantissa)) > _EXPONENT_DIGITS_MAX
+    return _Misread(text) if is_misread else Decimal(text)
 
 
 class Problem(NamedTuple):
@@ -39,12 +50,17 @@ class Problem(NamedTuple):
 
 
 class Leaf(NamedTuple):
-    """A column as it is read: `type` string for dates, timestamps and written times."""
+    """A column as it is read: `type` string for dates, timestamps and written times.
+
+    `rounded`: the decimal that the column is rounded to; it is read with one digit more behind the point,
+    which decides: what the reader cuts off behind that changes no half.
+    """
 
     name: str
     path: tuple[str, ...]
     type: ColumnType
     is_time: bool
+    rounded: ColumnType | None = None
 
 
 class Classifier:
@@ -63,7 +79,7 @@ class Classifier:
         except UnicodeDecodeError as error:
             return Problem("invalid_utf8", f"byte {error.start}: {error.reason}")
         try:
-            value = json.loads(text, parse_float=Decimal, parse_constant=_no_constant)
+            value = json.loads(text, parse_float=_written, parse_constant=_no_constant)
         except json.JSONDecodeError as error:
             return Problem("malformed_json", f"character {error.pos}: {error.msg}")
         except (ValueError, RecursionError, InvalidOperation) as error:
@@ -93,11 +109,14 @@ def _leaf_problem(leaf: Leaf, record: dict[str, Any]) -> Problem | None:
             inside = ".".join(leaf.path[:depth])
             return _wrong(leaf, f"an object at {inside}", value)
         value = value.get(part)
-    if value is None or _accepts(leaf.type, value):
+    if value is None or (leaf.rounded is None and _accepts(leaf.type, value)):
         return None
+    if leaf.rounded is not None and _rounds_to(leaf.rounded, value):
+        return None
+    expected = leaf.rounded or leaf.type
     if isinstance(value, (dict, list)):
-        return Problem("nested_value", f"column {leaf.name}: expected {leaf.type}, found {_show(value)}")
-    return _wrong(leaf, str(leaf.type), value)
+        return Problem("nested_value", f"column {leaf.name}: expected {expected}, found {_show(value)}")
+    return _wrong(leaf, str(expected), value)
 
 
 def _wrong(leaf: Leaf, expected: str, value: Any) -> Problem:
@@ -114,13 +133,13 @@ def _accepts(kind: ColumnType, value: Any) -> bool:
     if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
         return False
     try:
-        number: Decimal | int = Decimal(value) if isinstance(value, str) else value
+        number: Decimal | int = _written(value) if isinstance(value, str) else value
         if kind.kind == "double":
             return math.isfinite(float(number))
         if not Decimal(number).is_finite():
             return False
         if kind.kind == "decimal":
-            return _fits_decimal(Decimal(number), kind)
+            return not isinstance(number, _Misread) and _fits_decimal(Decimal(number), kind)
         limit = _INT_RANGE.get(kind.kind, 0)
         exact = isinstance(value, int) or (isinstance(value, str) and _WHOLE.fullmatch(value) is not None)
         if not exact and Decimal(number).copy_abs() >= _EXACT_DOUBLE:
@@ -129,6 +148,23 @@ def _accepts(kind: ColumnType, value: Any) -> bool:
         return number == whole and -limit <= whole < limit
     except (InvalidOperation, OverflowError, ValueError):
         return False
+
+
+def _rounds_to(kind: ColumnType, value: Any) -> bool:
+    """Whether the value fits the decimal once it is rounded, halves away from zero."""
+    if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
+        return False
+    try:
+        number = _written(value) if isinstance(value, str) else Decimal(value)
+        if isinstance(value, _Misread) or isinstance(number, _Misread):
+            return False
+        if not number.is_finite() or (number and number.adjusted() >= kind.precision - kind.scale):
+            return False
+        with localcontext(prec=DECIMAL_PRECISION_MAX + 2):
+            nearest = number.quantize(Decimal(1).scaleb(-kind.scale), ROUND_HALF_UP)
+    except (InvalidOperation, ValueError):
+        return False
+    return not nearest or nearest.adjusted() < kind.precision - kind.scale
 
 
 def _fits_decimal(number: Decimal, kind: ColumnType) -> bool:

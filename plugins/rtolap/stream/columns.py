@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +18,7 @@ from rtolap.stream.rows import at_path
 
 Places = NDArray[np.int64]
 _SHOWN_CHARS_MAX = 80
+_WIDE_PRECISION = 76  # of the widest decimal: rounding up may need a digit more than the column has
 _FUTURE_MS_MAX = 1 << 62  # no event time lies as far ahead as this
 
 
@@ -52,12 +55,13 @@ class ColumnMaker:
                 times, time_raw = self._times.parse(raw), raw
                 columns[leaf.name] = self._time_column(leaf, raw, times)
                 continue
-            column = self._parsed(leaf, raw)
+            column, wanted = self._parsed(leaf, raw), self._types[leaf.name]
             if column.null_count > raw.null_count:
                 lost = pc.and_(column.is_null(), raw.is_valid()).to_numpy(zero_copy_only=False)
                 for row in np.flatnonzero(lost & keep):
-                    found = raw[int(row)].as_py()[:_SHOWN_CHARS_MAX]
-                    detail = f"column {leaf.name}: expected {self._types[leaf.name]}, found {found!r}"
+                    found = raw[int(row)].as_py()
+                    shown = repr(found[:_SHOWN_CHARS_MAX]) if isinstance(found, str) else str(found)
+                    detail = f"column {leaf.name}: expected {leaf.rounded or wanted}, found {shown}"
                     problems[int(places[row])] = Problem("wrong_type", detail)
                 keep &= ~lost
             columns[leaf.name] = column
@@ -74,10 +78,13 @@ class ColumnMaker:
         return columns, keep
 
     def _parsed(self, leaf: Leaf, raw: pa.Array) -> pa.Array:
-        """Dates and timestamps from their strings, null where they are none; everything else as it is."""
+        """Dates and timestamps from their strings, null where they are none; decimals rounded, null where
+        they then have too many digits; everything else as it is."""
         wanted = self._types[leaf.name]
         if raw.type == wanted:
             return raw
+        if leaf.rounded is not None:
+            return _rounded(raw, wanted)
         if pa.types.is_date(wanted):
             encoded = raw.dictionary_encode()
             days = lenient(lambda part: part.cast(wanted), encoded.dictionary)
@@ -104,3 +111,12 @@ class ColumnMaker:
         if times.invalid[row]:
             return Problem("invalid_time", f"column {name}: expected {time_format}, found {found!r}")
         return Problem("time_in_future", f"column {name}: {found} is beyond {limit_ms} ms")
+
+
+def _rounded(raw: pa.Array, wanted: pa.DataType) -> pa.Array:
+    """Decimals with one more digit behind the point → `wanted`, halves away from zero."""
+    wide = pa.decimal256(_WIDE_PRECISION, raw.type.scale)
+    nearest = pc.round(raw.cast(wide), ndigits=wanted.scale, round_mode="half_towards_infinity")
+    bound = pa.scalar(Decimal(10) ** (wanted.precision - wanted.scale), wide)
+    fits = pc.less(pc.abs(nearest), bound)
+    return pc.if_else(fits, nearest, pa.scalar(None, wide)).cast(wanted)

@@ -21,12 +21,14 @@ Flags = NDArray[np.bool_]
 _WALK_MAX = 400  # characters; a longer number, or more white space, is reported unseen
 _WHOLE_DIGITS_MAX = 15  # beyond, the reader goes through a double for numbers with a point
 _BLOCK_BYTES = 1 << 17
+ANY_SCALE = 1 << 30
 _DOT, _QUOTE, _COLON, _ZERO, _BACKSLASH, _E = 46, 34, 58, 48, 92, 101
 _LOWER = np.uint8(32)
 
 
 class Strict(NamedTuple):
-    """A column that must not lose digits. `scale`: digits allowed behind the point; None: whole numbers."""
+    """A column that must not lose digits. `scale`: digits allowed behind the point; None: whole numbers;
+    ANY_SCALE: any number, which leaves exponents to be looked at."""
 
     key: str
     scale: int | None

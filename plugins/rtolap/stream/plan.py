@@ -13,10 +13,10 @@ import pyarrow as pa
 from rtolap.base.errors import DefinitionError
 from rtolap.format.schema import arrow_type
 from rtolap.model.cube import Schema
-from rtolap.model.types import BIGINT, INT, STRING, ColumnType
+from rtolap.model.types import BIGINT, INT, STRING, ColumnType, decimal
 from rtolap.stream.classify import Leaf
 from rtolap.stream.event_time import EventTimeParser
-from rtolap.stream.lossy import Strict
+from rtolap.stream.lossy import ANY_SCALE, Strict
 
 _EPOCH_TYPES = ("int", "bigint", "timestamp", "string")
 _WRITTEN_TYPES = ("string", "timestamp", "date")
@@ -38,7 +38,7 @@ class JsonPlan:
             if leaf.type.kind in ("int", "bigint"):
                 watched.append(Strict(leaf.path[-1], None))
             elif leaf.type.kind == "decimal":
-                watched.append(Strict(leaf.path[-1], leaf.type.scale))
+                watched.append(Strict(leaf.path[-1], leaf.type.scale if leaf.rounded is None else ANY_SCALE))
         return watched
 
 
@@ -82,6 +82,9 @@ class ReadPlan(JsonPlan):
             read = STRING
             if times.is_epoch and declared.kind != "string":
                 read = INT if declared.kind == "int" else BIGINT
+        if column.rounding == "half_up":
+            finer = decimal(declared.precision + 1, declared.scale + 1)
+            return Leaf(name, column.json_path, finer, is_time, rounded=declared)
         return Leaf(name, column.json_path, read, is_time)
 
 
