@@ -19,6 +19,7 @@ from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.metadata.requests import Note
 from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.segment import SegmentRange, parse_segment_name
@@ -84,9 +85,10 @@ class Cubes:
         definition: wire.Definition = msgspec.to_builtins(self._metadata.lookup(name))
         return definition
 
-    def drop_cube(self, name: str) -> None:
-        """The metadata first: a crash before the files go leaves files that nobody refers to."""
-        self._metadata.drop_cube(name)
+    def drop_cube(self, name: str, note: Note | None = None) -> None:
+        """The metadata first: a crash before the files go leaves files that nobody refers to. A repeat that
+        the `note` answers leaves them too: a cube of that name may have been made since."""
+        self._metadata.drop_cube(name, note)
         self._views.forget(name)
         self._watermarks.forget(name)
         self._purge.delete_all(name)

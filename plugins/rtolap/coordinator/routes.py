@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 
 from rtolap.base.errors import DefinitionError
 from rtolap.coordinator.answers import segment_info
+from rtolap.coordinator.request_ids import RequestId
 from rtolap.coordinator.service import Coordinator
 from rtolap.wire import coordinator as wire
 
@@ -67,8 +68,10 @@ def _definition_routes(api: APIRouter, coordinator: Coordinator) -> None:
         return coordinator.cubes.table_definition(name)
 
     @api.delete("/tables/{name}")
-    def drop_table(name: str) -> None:
-        coordinator.metadata.drop_table(name)
+    def drop_table(name: str, request_id: RequestId) -> None:
+        coordinator.requests.once(
+            request_id, ("table", name), lambda note: coordinator.metadata.drop_table(name, note)
+        )
 
     @api.get("/lookups")
     def lookups() -> list[str]:
@@ -83,8 +86,10 @@ def _definition_routes(api: APIRouter, coordinator: Coordinator) -> None:
         return coordinator.cubes.lookup_definition(name)
 
     @api.delete("/lookups/{name}")
-    def drop_lookup(name: str) -> None:
-        coordinator.metadata.drop_lookup(name)
+    def drop_lookup(name: str, request_id: RequestId) -> None:
+        coordinator.requests.once(
+            request_id, ("lookup", name), lambda note: coordinator.metadata.drop_lookup(name, note)
+        )
 
 
 def _cube_routes(api: APIRouter, coordinator: Coordinator) -> None:
@@ -101,8 +106,10 @@ def _cube_routes(api: APIRouter, coordinator: Coordinator) -> None:
         return coordinator.cubes.status(cube)
 
     @api.delete("/cubes/{cube}")
-    def drop_cube(cube: str) -> None:
-        coordinator.cubes.drop_cube(cube)
+    def drop_cube(cube: str, request_id: RequestId) -> None:
+        coordinator.requests.once(
+            request_id, ("cube", cube), lambda note: coordinator.cubes.drop_cube(cube, note)
+        )
 
     @api.post("/cubes/{cube}/enable")
     def enable(cube: str, body: wire.EnableRequest | None = None) -> wire.CubeStatus:

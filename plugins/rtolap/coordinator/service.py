@@ -24,6 +24,7 @@ from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
 from rtolap.format.object_store import open_store
 from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.requests import Requests
 from rtolap.wire import coordinator as wire
 
 log = logging.getLogger(__name__)
@@ -49,6 +50,7 @@ class Coordinator:
         self.leadership = Leadership(metadata.store, self.url, tick_s=tick_s)
         metadata = ClusterMetadata(FencedStore(metadata.store, self.leadership.fence), metadata.clock)
         self.metadata = metadata
+        self.requests = Requests(metadata.store, metadata.clock)
         store = open_store(object_store_uri)
         self._views = Views(metadata)
         self.heartbeats = Heartbeats(metadata.clock)
@@ -149,6 +151,7 @@ class Coordinator:
     def _check(self, cubes: tuple[str, ...]) -> None:
         try:
             self.heartbeats.keep_only(self.metadata.receivers())
+            self.requests.forget()
             self.checks.keep_only(cubes)
             for cube in cubes:
                 self.checks.run(cube)

@@ -11,6 +11,7 @@ from rtolap.metadata import codec, paths
 from rtolap.metadata.application_approvals import with_approval
 from rtolap.metadata.application_hosts import KeptHosts, packed, unpacked
 from rtolap.metadata.records import ApplicationState, Approval, Approvals, LevelState, SourceHosts
+from rtolap.metadata.requests import Note
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation, Put
 from rtolap.metadata.updates import read, retrying, update
 from rtolap.model.application import Application
@@ -53,8 +54,8 @@ class ApplicationRecords:
 
         retrying(attempt)
 
-    def drop(self, name: str) -> None:
-        """In one commit, so that nothing of it is met by an application of the same name."""
+    def drop(self, name: str, note: Note | None = None) -> None:
+        """In one commit, with the `note`, so that nothing of it is met by an application of the same name."""
         self.definition(name)
 
         def attempt() -> None:
@@ -69,9 +70,10 @@ class ApplicationRecords:
                 paths.application(name),
             ]
             present = [path for path in all_paths if self.store.get(path) is not None]
-            if present:
-                self.store.commit([Delete(path) for path in present])
+            if present and (note is None or not note.stands()):
+                self.store.commit([*(Delete(path) for path in present), *also])
 
+        also = () if note is None else note.operations()
         retrying(attempt)
 
     def change(self, application: Application) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from typing import TypeVar
 
 import msgspec
@@ -10,8 +11,9 @@ import msgspec
 from rtolap.base.errors import NotFound, Refused
 from rtolap.metadata import codec, paths
 from rtolap.metadata.records import ChangeLog, CubeControl
+from rtolap.metadata.requests import Note
 from rtolap.metadata.store import Create, Delete, MetadataStore, Operation
-from rtolap.metadata.updates import read, retrying, update
+from rtolap.metadata.updates import read, retrying
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.table import Lookup, Table
 
@@ -35,13 +37,14 @@ class Definitions:
     def create_table(self, table: Table) -> None:
         self._create(paths.table(table.name), table, f"table {table.name}")
 
-    def drop_table(self, name: str) -> None:
+    def drop_table(self, name: str, note: Note | None = None) -> None:
+        """`note`: committed with it."""
         users = [cube for cube in self.cubes() if self.cube(cube).table == name]
         if users:
             raise Refused(
                 f"table {name} cannot be dropped", found=f"cubes {', '.join(users)}", action="drop them first"
             )
-        self._drop(paths.table(name), Table, f"table {name}")
+        self._drop(paths.table(name), Table, f"table {name}", note)
 
     def lookups(self) -> tuple[str, ...]:
         return self.store.children(paths.LOOKUPS)
@@ -52,8 +55,9 @@ class Definitions:
     def create_lookup(self, lookup: Lookup) -> None:
         self._create(paths.lookup(lookup.name), lookup, f"lookup {lookup.name}")
 
-    def drop_lookup(self, name: str) -> None:
-        self._drop(paths.lookup(name), Lookup, f"lookup {name}")
+    def drop_lookup(self, name: str, note: Note | None = None) -> None:
+        """`note`: committed with it."""
+        self._drop(paths.lookup(name), Lookup, f"lookup {name}", note)
 
     def cubes(self) -> tuple[str, ...]:
         names = self.store.children(paths.CUBES)
@@ -84,8 +88,9 @@ class Definitions:
 
         retrying(attempt)
 
-    def drop_cube(self, name: str) -> None:
-        """The records go first and the definition last: a crash leaves a cube that can be dropped again."""
+    def drop_cube(self, name: str, note: Note | None = None) -> None:
+        """The records go first and the definition last, with the `note`: a crash leaves a cube that can be
+        dropped again."""
         self.cube(name)
         control = read(self.store, paths.cube_control(name), CubeControl)
         if control is not None and control.enabled:
@@ -94,13 +99,7 @@ class Definitions:
         retrying(lambda: self._remove_below(paths.replay_from_all(name)))
         last = (paths.cube_changes, paths.cube_watermark, paths.cube_control, paths.cube_definition)
 
-        def attempt() -> None:
-            present = [path for path in (build(name) for build in last) if self.store.get(path) is not None]
-            present += [path for path in (paths.cube(name),) if self.store.get(path) is not None]
-            if present:
-                self.store.commit([Delete(path) for path in present])
-
-        retrying(attempt)
+        self._remove([*(build(name) for build in last), paths.cube(name)], note)
 
     def _remove_below(self, parent: str) -> None:
         names = self.store.children(parent)
@@ -132,6 +131,17 @@ class Definitions:
 
         retrying(attempt)
 
-    def _drop(self, path: str, kind: type[S], subject: str) -> None:
+    def _drop(self, path: str, kind: type[S], subject: str, note: Note | None) -> None:
         self._required(path, kind, subject)
-        update(self.store, path, kind, lambda _: None)
+        self._remove([path], note)
+
+    def _remove(self, all_paths: Sequence[str], note: Note | None) -> None:
+        """In one commit; what its repetition finds after a lost answer may be somebody else's already."""
+        also = () if note is None else note.operations()
+
+        def attempt() -> None:
+            present = [path for path in all_paths if self.store.get(path) is not None]
+            if present and (note is None or not note.stands()):
+                self.store.commit([*(Delete(path) for path in present), *also])
+
+        retrying(attempt)

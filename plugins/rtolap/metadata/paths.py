@@ -16,6 +16,7 @@
 /applications/<a>/state           ApplicationState: what was published last, and whose word is awaited
 /applications/<a>/approvals       Approvals: windows that people let go
 /applications/<a>/hosts/<level>   SourceHosts: the hosts of a source that count
+/requests/<id>                    RequestRecord: how a request to drop something was answered
 """
 
 from __future__ import annotations
@@ -44,6 +45,11 @@ TABLES = "/definitions/tables"
 LOOKUPS = "/definitions/lookups"
 CUBES = "/cubes"
 APPLICATIONS = "/applications"
+REQUESTS = "/requests"
+
+
+def request(request_id: str) -> str:
+    return f"{REQUESTS}/{checked(request_id)}"
 
 
 def receiver(receiver_id: str) -> str:

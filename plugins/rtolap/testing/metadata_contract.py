@@ -61,6 +61,18 @@ class MetadataStoreContract:
         assert store.children("/x") == ("q", "y")
         assert store.children("/x/y") == ("z",)
 
+    def test_a_node_goes_and_one_of_a_parent_that_is_missing_comes_in_one_commit(
+        self, store: MetadataStore
+    ) -> None:
+        """As something is dropped, and the request noted that asked for it."""
+        store.commit([Create("/dropped/one", b"1")])
+        store.commit([Delete("/dropped/one"), Create("/noted/first", b"a")])
+        assert store.children("/dropped") == ()
+        store.commit([Create("/dropped/one", b"2")])
+        with pytest.raises(CommitConflict):
+            store.commit([Delete("/dropped/one"), Create("/noted/first", b"b")])
+        assert (store.children("/dropped"), store.children("/noted")) == (("one",), ("first",))
+
     def test_a_second_create_conflicts(self, store: MetadataStore) -> None:
         store.commit([Create("/a", b"1")])
         with pytest.raises(CommitConflict):

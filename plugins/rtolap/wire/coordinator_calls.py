@@ -1,8 +1,9 @@
 """Every request of the coordinator's protocol, once: method, path, body, and what the answer is.
 
-Both clients (`coordinator_client`) are made of these. Every call may be repeated safely: a second `create`
+Both clients (`coordinator_client`) are made of these. Calls may be repeated: a second `create`
 of an equal definition, `promote` of a promoted build, a reassignment that stands, … change nothing, and a
-second `start_build` only takes the right of promotion from the first.
+second `start_build` only takes the right of promotion from the first. A `drop` carries an id, by which its
+repetition is told from another one.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from pydantic import TypeAdapter
 
 from rtolap.wire import coordinator as wire
-from rtolap.wire.coordinator_request import Body, Call, get, path, post
+from rtolap.wire.coordinator_request import Body, Call, delete, get, path, post
 
 HEARTBEAT_TIMEOUT_S = 2.0
 ERROR_CHARACTERS_MAX = 4000  # of a failed build
@@ -83,7 +84,7 @@ def create_table(definition: wire.Definition) -> Call[None]:
 
 
 def drop_table(name: str) -> Call[None]:
-    return Call("DELETE", path("tables", name), _NOTHING)
+    return delete(_NOTHING, "tables", name)
 
 
 def lookups() -> Call[list[str]]:
@@ -99,7 +100,7 @@ def create_lookup(definition: wire.Definition) -> Call[None]:
 
 
 def drop_lookup(name: str) -> Call[None]:
-    return Call("DELETE", path("lookups", name), _NOTHING)
+    return delete(_NOTHING, "lookups", name)
 
 
 # -- cubes ----------------------------------------------------------------------------------------------
@@ -118,7 +119,7 @@ def create_cube(definition: wire.Definition) -> Call[None]:
 
 
 def drop_cube(name: str) -> Call[None]:
-    return Call("DELETE", path("cubes", name), _NOTHING)
+    return delete(_NOTHING, "cubes", name)
 
 
 def enable_cube(name: str, assigner: str | None = None) -> Call[wire.CubeStatus]:

@@ -13,6 +13,7 @@ from tenacity import retry_if_exception_type, wait_exponential_jitter
 
 from rtolap.base.errors import CommitConflict, CommitUnknown, RtolapError, SessionLost, Unavailable
 from rtolap.wire import coordinator as wire
+from rtolap.wire.request_ids import HEADER, new_request_id
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,7 +27,9 @@ PAUSE = wait_exponential_jitter(initial=0.1, max=1.0, jitter=0.1)
 
 @dataclass(frozen=True)
 class Call(Generic[T]):
-    """One request. `once`: not repeated when nobody leads, because the next one comes by itself."""
+    """One request. `once`: not repeated when nobody leads, because the next one comes by itself.
+
+    `request_id`: of one that would do harm the second time, for all the times that it is sent."""
 
     method: str
     path: str
@@ -35,6 +38,7 @@ class Call(Generic[T]):
     params: Mapping[str, str] = field(default_factory=dict)
     once: bool = False
     timeout_s: float | None = None
+    request_id: str | None = None
 
     def __str__(self) -> str:
         return f"{self.method} {self.path}"
@@ -47,6 +51,7 @@ class Call(Generic[T]):
             "url": url + self.path,
             "json": self.body,
             "params": self.params,
+            "headers": {} if self.request_id is None else {HEADER: self.request_id},
             "timeout": timeout,
         }
 
@@ -71,6 +76,11 @@ def get(answer: TypeAdapter[T], *parts: str) -> Call[T]:
 
 def post(answer: TypeAdapter[T], *parts: str, body: Body = None) -> Call[T]:
     return Call("POST", path(*parts), answer, body)
+
+
+def delete(answer: TypeAdapter[T], *parts: str) -> Call[T]:
+    """Of something that may be made anew before the answer is known: it carries an id."""
+    return Call("DELETE", path(*parts), answer, request_id=new_request_id())
 
 
 class Method(Generic[P, T]):

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter
 from rtolap.wire import watermark as wire
 from rtolap.wire import watermark_history as history
 from rtolap.wire.coordinator_messages.base import Definition
-from rtolap.wire.coordinator_request import Body, Call, get, path, post
+from rtolap.wire.coordinator_request import Body, Call, delete, get, path, post
 
 _NAMES = TypeAdapter(list[str])
 _NOTHING: TypeAdapter[None] = TypeAdapter(None)
@@ -38,7 +38,7 @@ def change_application(name: str, definition: Definition) -> Call[None]:
 
 
 def drop_application(name: str) -> Call[None]:
-    return Call("DELETE", path("applications", name), _NOTHING)
+    return delete(_NOTHING, "applications", name)
 
 
 def application_watermarks(name: str) -> Call[wire.ApplicationWatermarks]:

@@ -12,8 +12,10 @@ import httpx
 import pytest
 from rtolap.base.errors import Unavailable
 from rtolap.model.stored_table import StoredColumn, StoredTable
-from rtolap.testing.stream_load_cluster import PASSWORD, USER, StreamLoadCluster
+from rtolap.testing.lost_answers import LosingProxy
+from rtolap.testing.stream_load_cluster import PASSWORD, TOKEN, USER, StreamLoadCluster
 from rtolap.wire.stored_tables import TableName
+from rtolap.wire.stored_tables_client import StoredTablesClient
 from rtolap.wire.stream_load import LoadState, SendOptions
 from rtolap.wire.stream_load_client import StreamLoadClient
 
@@ -122,6 +124,30 @@ def test_what_was_committed_becomes_visible_under_the_next_master(
         cluster.restart("node-0")
     _until(lambda: client.state("web", label) is LoadState.VISIBLE)
     assert [row["id"] for row in cluster.rows(HITS) if row["id"] == 30] == [30]
+
+
+def test_a_truncate_whose_master_died_before_it_answered_erases_nothing_later(
+    cluster: StreamLoadCluster, client: StreamLoadClient, killed: Callable[[], int]
+) -> None:
+    """The successor knows how it was answered; what it has loaded since stays."""
+    emptied: list[int] = []
+
+    def meanwhile() -> None:
+        emptied.append(cluster.tables.table(HITS).table_id)
+        dead = killed()
+        assert cluster.master() != dead
+        options = SendOptions(format="csv", headers=OPTIONS.headers, timeout_s=60)
+        answer = _patiently(lambda: client.load("web", "hits", uuid.uuid4().hex, b"40,a\n", options))
+        assert answer.status == "Success", answer
+
+    master = cluster.master()
+    with LosingProxy(cluster.urls[master]) as wire:
+        wire.lose_next(meanwhile)
+        with StoredTablesClient([wire.url, cluster.urls[1 - master]], TOKEN, retry_s=TIMEOUT_S) as asking:
+            answered = asking.truncate(HITS)
+        assert (wire.lost, wire.failures) == (1, [])
+    assert [answered.table_id] == emptied == [cluster.tables.table(HITS).table_id]
+    assert [row["id"] for row in cluster.rows(HITS)] == [40]
 
 
 def _until(true: Callable[[], bool]) -> None:

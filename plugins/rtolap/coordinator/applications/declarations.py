@@ -7,6 +7,7 @@ import msgspec
 from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.definitions import Definitions
+from rtolap.metadata.requests import Note
 from rtolap.model.application import Application
 from rtolap.model.validate_application import cube_watermark_problems, validate_application
 from rtolap.wire.coordinator import Definition
@@ -37,7 +38,7 @@ class Declarations:
         self._records.change(application)
         return True
 
-    def drop(self, name: str) -> None:
+    def drop(self, name: str, note: Note | None = None) -> None:
         """Raises NotFound; Refused where cubes close by it: they would wait for ever."""
         cubes = self._cubes_of(name)
         if cubes:
@@ -46,7 +47,7 @@ class Declarations:
                 found=f"cubes that close by it: {', '.join(cubes)}",
                 action="drop them first",
             )
-        self._records.drop(name)
+        self._records.drop(name, note)
 
     def _cubes_of(self, application: str) -> list[str]:
         found = []

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 
 from rtolap.base.errors import DefinitionError
 from rtolap.coordinator.applications.limits import INSTANT_MAX_MS
+from rtolap.coordinator.request_ids import RequestId
 from rtolap.coordinator.service import Coordinator
 from rtolap.wire import watermark as wire
 from rtolap.wire import watermark_history as watched
@@ -49,8 +50,12 @@ def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
         coordinator.applications.change(application, body)
 
     @api.delete(one)
-    def drop(application: str) -> None:
-        coordinator.applications.drop(application)
+    def drop(application: str, request_id: RequestId) -> None:
+        coordinator.requests.once(
+            request_id,
+            ("application", application),
+            lambda note: coordinator.applications.drop(application, note),
+        )
 
     @api.post(one + "/reports", response_class=Response)
     def report(application: str, request: Request, body: Annotated[bytes | None, Depends(_body)]) -> Response:

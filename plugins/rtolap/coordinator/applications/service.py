@@ -18,6 +18,7 @@ from rtolap.coordinator.applications.host_lists import HostLists
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.definitions import Definitions
+from rtolap.metadata.requests import Note
 from rtolap.metadata.store import MetadataStore
 from rtolap.wire import watermark as wire
 from rtolap.wire.coordinator import Definition
@@ -56,9 +57,9 @@ class Applications:
             if self._declarations.change(name, definition):
                 self._running.pop(name, None)
 
-    def drop(self, name: str) -> None:
+    def drop(self, name: str, note: Note | None = None) -> None:
         with self._lock:
-            self._declarations.drop(name)
+            self._declarations.drop(name, note)
             self._running.pop(name, None)
             self._problems.pop(name, None)
             self.histories.forget(name)
