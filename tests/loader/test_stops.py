@@ -51,6 +51,18 @@ def test_a_topic_that_was_created_anew_is_not_read_from_where_the_old_one_was(wo
     load_all(world.start())
     world.broker.delete("t")
     world.broker.create("t", 2)
+    assert stopped_by(lambda: world.start().source.step(0.0)) is StopCause.TOPIC_RECREATED
+
+
+def test_a_position_beyond_the_log_of_a_broker_that_gives_no_ids_is_named(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(world.broker, "topic_id", lambda topic: "")
+    world.create()
+    world.produce(1, 2, 3, 4)
+    load_all(world.start())
+    world.broker.delete("t")
+    world.broker.create("t", 2)
     assert stopped_by(lambda: world.start().source.step(0.0)) is StopCause.OFFSETS_BEYOND
 
 

@@ -26,7 +26,7 @@ def asked_labels(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def status(world: World, work: Work) -> LoaderStatus:
-    return status_of(world.jobs.get("j"), world.records.all("j"), work.log_ends(), LoaderProcess(work))
+    return status_of(world.jobs.get("j"), world.records.all("j"), work.log(), LoaderProcess(work))
 
 
 def test_what_is_committed_and_not_visible_yet_is_waited_for(world: World) -> None:

@@ -23,6 +23,7 @@ from rtolap.cli.serving import service_settings
 from rtolap.ledger.load_jobs import LoadJobState
 from rtolap.loader.job import read_config
 from rtolap.loader.runner import run as run_job
+from rtolap.loader.states import RECREATED_ACTION, StopCause
 from rtolap.model.offsets import Offsets
 from rtolap.model.yaml_files import read_definitions
 from rtolap.stream.kafka import KafkaConsumer
@@ -230,6 +231,11 @@ def _troubles(status: LoaderStatus) -> Iterator[str]:
     if status.state == LoadJobState.RUNNING and not status.alive:
         key = process_key(status.job)
         yield f"no process of it answers; `rtolap agent list` and `rtolap agent log {key}` tell more"
+    if status.topic_id and status.log_topic_id not in ("", status.topic_id) and not status.stop_cause:
+        yield (
+            f"{StopCause.TOPIC_RECREATED}: topic {status.topic} was deleted and created anew, and nothing of"
+            f" it is loaded; {RECREATED_ACTION}"
+        )
     if status.last_error:
         yield f"last error: {status.last_error}"
     if status.partitions is not None and status.partitions.last_error:

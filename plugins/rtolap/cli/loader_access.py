@@ -20,7 +20,7 @@ from rtolap.loader.rejects import FileBox, RejectBox, TopicBox, reject_topic
 from rtolap.loader.status import status_of
 from rtolap.model.loader import Loader, LoaderSink, SinkPartitions
 from rtolap.model.offsets import Offsets
-from rtolap.stream.consumer import LogRange
+from rtolap.stream.consumer import LogRange, TopicLog
 from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
 from rtolap.stream.letters import TOPIC_CONFIG
 from rtolap.wire.agent import ProcessSpec, RestartPolicy
@@ -53,7 +53,7 @@ class JobAccess:
                     return told
             except Unavailable:
                 pass  # not alive: that is what the status says then
-        return status_of(job, self.records.all(job.job_id), self._log_ends(job.topic), None)
+        return status_of(job, self.records.all(job.job_id), self._log_now(job.topic), None)
 
     def declare(self, loader: Loader) -> LoadJob:
         """One that is there gets what is new in its definition for its further batches.
@@ -82,12 +82,14 @@ class JobAccess:
         job = self.jobs.get(job_id)
         present = read_config(job)
         loader = present.loader
-        log = self._log(loader.topic) if go_on or at is not None else {}
-        start_at = None if at is None else given(at, log)
+        log = self._log(loader.topic) if go_on or at is not None else TopicLog("", {})
+        start_at = None if at is None else given(at, log.ranges)
 
         def config(records: tuple[OffsetsRecord, ...]) -> str:
             left = left_labels(records, job.incarnation) or present.left
-            return write_config(JobConfig(loader, going_on(records, log) if go_on else start_at, left))
+            where = going_on(records, log.ranges, topic_id=log.topic_id) if go_on else start_at
+            topic_id = None if where is None else log.topic_id or None
+            return write_config(JobConfig(loader, where, left, topic_id))
 
         return self.jobs.define_anew(job_id, config, abandon=abandon)
 
@@ -103,22 +105,21 @@ class JobAccess:
             )
             agent.ensure(key, spec)
 
-    def _log(self, topic: str) -> dict[int, LogRange]:
+    def _log(self, topic: str) -> TopicLog:
         admin = KafkaAdmin(self._settings.kafka)
         try:
             starts, ends = admin.offsets(topic, "earliest"), admin.offsets(topic, "latest")
+            topic_id = admin.topic_id(topic)
         finally:
             admin.close()
-        return {partition: LogRange(start, ends[partition]) for partition, start in starts.items()}
+        ranges = {partition: LogRange(start, ends[partition]) for partition, start in starts.items()}
+        return TopicLog(topic_id, ranges)
 
-    def _log_ends(self, topic: str) -> Offsets | None:
-        admin = KafkaAdmin(self._settings.kafka)
+    def _log_now(self, topic: str) -> TopicLog | None:
         try:
-            return admin.offsets(topic, "latest")
+            return self._log(topic)
         except (NotFound, Unavailable):
             return None
-        finally:
-            admin.close()
 
 
 @contextmanager

@@ -31,13 +31,24 @@ class Index:
 
 
 @dataclass(frozen=True)
+class Column:
+    """Of a table of an earlier migration. `type` is one of `dialects`; rows that are there get NULL."""
+
+    name: str
+    table: str
+    type: str
+
+
+@dataclass(frozen=True)
 class Migration:
-    """`tables`: statements that do nothing where the table is there. MySQL has none such for indexes."""
+    """`tables`: statements that do nothing where the table is there. MySQL has none such for indexes and
+    columns."""
 
     version: int
     what: str
     tables: tuple[str, ...]
     indexes: tuple[Index, ...]
+    columns: tuple[Column, ...] = ()
 
 
 MIGRATIONS = (
@@ -164,6 +175,13 @@ MIGRATIONS = (
         ),
         (),
     ),
+    Migration(
+        7,
+        "the id of the topic in which a loader's offsets count",
+        (),
+        (),
+        (Column("topic_id", "offsets_record", "name"),),
+    ),
 )
 
 
@@ -198,6 +216,8 @@ def _step_forward(connection: sa.Connection, dialect: Dialect, migrations: tuple
         if migration.version > present:
             for statement in migration.tables:
                 connection.exec_driver_sql(statement.format(**dialect.types))
+            for column in migration.columns:
+                _add_column(connection, dialect, column)
             for index in migration.indexes:
                 _make_index(connection, index)
             connection.execute(
@@ -207,6 +227,12 @@ def _step_forward(connection: sa.Connection, dialect: Dialect, migrations: tuple
             # MySQL has committed each definition by itself; its note must not be lost with the next one's
             dialect.commit_migration(connection)
             log.info("ledger schema version %d: %s", migration.version, migration.what)
+
+
+def _add_column(connection: sa.Connection, dialect: Dialect, column: Column) -> None:
+    if column.name not in {present["name"] for present in sa.inspect(connection).get_columns(column.table)}:
+        kind = dialect.types[column.type]
+        connection.exec_driver_sql(f"ALTER TABLE {column.table} ADD COLUMN {column.name} {kind}")
 
 
 def _make_index(connection: sa.Connection, index: Index) -> None:

@@ -29,7 +29,8 @@ from rtolap.ledger.schema import offsets_record as _o
 
 
 class OffsetsRecord(msgspec.Struct, frozen=True):
-    """Partition -> offset, of all partitions of the topic: those in [start, end) are this batch."""
+    """Partition -> offset, of all partitions of the topic: those in [start, end) are this batch. `topic_id`:
+    the topic in which they count; None where that is not known."""
 
     job_id: str
     sequence_id: int
@@ -47,6 +48,7 @@ class OffsetsRecord(msgspec.Struct, frozen=True):
     attempts: int = 0
     first_sent_at_ms: int | None = None
     loaded_at_ms: int | None = None
+    topic_id: str | None = None
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -70,13 +72,21 @@ class OffsetsRecords:
         label: str,
         start_offsets: Mapping[int, int],
         end_offsets: Mapping[int, int],
+        *,
+        topic_id: str | None = None,
     ) -> OffsetsRecord:
         """Before the request. Raises Refused unless it goes on, without a hole, where the one before it ends;
         a partition that is new begins where it does. CommitConflict: the label or the number is taken."""
         checked_name("label", label)
         _check_ranges(label, start_offsets, end_offsets)
         record = OffsetsRecord(
-            lease.name, sequence_id, lease.epoch, label, dict(start_offsets), dict(end_offsets)
+            lease.name,
+            sequence_id,
+            lease.epoch,
+            label,
+            dict(start_offsets),
+            dict(end_offsets),
+            topic_id=topic_id,
         )
 
         def work(connection: sa.Connection) -> OffsetsRecord:

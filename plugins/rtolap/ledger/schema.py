@@ -136,6 +136,7 @@ offsets_record = sa.Table(
     _whole("attempts"),
     _whole("first_sent_at_ms", nullable=True),
     _whole("loaded_at_ms", nullable=True),
+    _name("topic_id", nullable=True),
 )
 
 stored_table = sa.Table(

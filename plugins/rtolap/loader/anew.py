@@ -28,11 +28,21 @@ def given(at: Offsets, log: Mapping[int, LogRange]) -> Offsets:
     return dict(at)
 
 
-def going_on(records: tuple[OffsetsRecord, ...], log: Mapping[int, LogRange]) -> Offsets | None:
+def going_on(
+    records: tuple[OffsetsRecord, ...], log: Mapping[int, LogRange], *, topic_id: str = ""
+) -> Offsets | None:
     """None where nothing is recorded: then the definition says. A partition that was never loaded is new, and
-    read from its beginning. Refused where no position is right."""
+    read from its beginning. Refused where no position is right. `topic_id`: of that log, "" if not known."""
     if not records:
         return None
+    known = records[-1].topic_id
+    if known and topic_id and known != topic_id:
+        raise Refused(
+            "the topic is another one: it was deleted and created anew",
+            expected=f"topic id {known}",
+            found=topic_id,
+            action="without `--go-on` all of the new topic is loaded, with `--at` from where you choose",
+        )
     row = list(takewhile(lambda record: record.loaded, records))
     at = row[-1].end_offsets if row else records[0].start_offsets
     if beyond := [record for record in records[len(row) :] if record.loaded]:

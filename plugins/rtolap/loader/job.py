@@ -20,12 +20,13 @@ class LeftLabels(msgspec.Struct, frozen=True):
 
 
 class JobConfig(msgspec.Struct, frozen=True):
-    """`start_at`: where a job that was reset begins, in every partition, not as its definition says; `left`:
-    what the incarnation before has left to it."""
+    """`start_at`: where a job that was reset begins, in every partition, not as its definition says, and
+    `start_topic_id` in which topic; `left`: what the incarnation before has left to it."""
 
     loader: Loader
     start_at: Offsets | None = None
     left: LeftLabels | None = None
+    start_topic_id: str | None = None
 
 
 def write_config(config: JobConfig) -> str:

@@ -48,7 +48,11 @@ class Preparer:
         record = pending.record
         if pending.content is None:
             pending.content = read_range(
-                self._open_consumer, record.start_offsets, record.end_offsets, clock=self._clock
+                self._open_consumer,
+                record.start_offsets,
+                record.end_offsets,
+                clock=self._clock,
+                topic_id=record.topic_id,
             )
         return pending.content
 

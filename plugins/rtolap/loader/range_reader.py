@@ -7,9 +7,10 @@ from collections.abc import Callable
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.loader.content import Content, content_of
-from rtolap.loader.states import StopCause, Stopped
+from rtolap.loader.states import RECREATED_ACTION, StopCause, Stopped, recreated
 from rtolap.model.offsets import Offsets
-from rtolap.stream.consumer import Batch, OffsetsGone, StreamConsumer
+from rtolap.stream.consumer import Batch, OffsetsGone, StreamConsumer, TopicRecreated
+from rtolap.stream.topic_identity import TopicIdentity
 
 _POLL_RECORDS = 50_000
 _POLL_S = 0.2
@@ -21,11 +22,12 @@ def read_range(
     end: Offsets,
     *,
     clock: Clock,
+    topic_id: str | None = None,
     patience_s: float = 60.0,
 ) -> Content:
     """The records in `[start, end)`. Stopped where the topic holds them no more; Unavailable when the broker
     does not give them in time: try again. With transaction markers and gaps at its end a range is complete
-    once the position has passed them."""
+    once the position has passed them. `topic_id`: of the topic in which the offsets count, if it is known."""
     wanted = {partition: at for partition, at in start.items() if at < end[partition]}
     if not wanted:
         return content_of([])
@@ -50,8 +52,10 @@ def read_range(
                     expected=f"offsets up to {end}",
                     found=f"position {position}; {consumer.broker_trouble or 'no trouble is known'}",
                 )
+        _check_topic(consumer, topic_id)
         return content_of(batches, end)
     except OffsetsGone as error:
+        _check_topic(consumer, topic_id)
         raise Stopped(
             StopCause.RANGE_GONE,
             f"{consumer.topic} partition {error.partition} no longer holds a batch that is not loaded yet",
@@ -64,3 +68,15 @@ def read_range(
         raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
     finally:
         consumer.close()
+
+
+def _check_topic(consumer: StreamConsumer, topic_id: str | None) -> None:
+    """Whether what was read is of the topic that the range was recorded in."""
+    if topic_id is None:
+        return
+    try:
+        TopicIdentity(consumer.topic, consumer.topic_id, action=RECREATED_ACTION, known=topic_id).confirm()
+    except TopicRecreated as error:
+        raise recreated(error) from error
+    except NotFound as error:
+        raise Stopped(StopCause.TOPIC_GONE, str(error)) from error

@@ -93,8 +93,8 @@ def run(
         process = LoaderProcess(work, operator=operator, partitions=_partitions(work, partition_session))
 
         def status() -> LoaderStatus:
-            asked_ms, ends = clock.now_ms(), work.log_ends()
-            return status_of(jobs.get(job_id), records.all(job_id), ends, process, asked_ms)
+            asked_ms, log_now = clock.now_ms(), work.log()
+            return status_of(jobs.get(job_id), records.all(job_id), log_now, process, asked_ms)
 
         def want(state: LoadJobState) -> None:
             jobs.set_state(job_id, state, f"asked to {state.lower()}")

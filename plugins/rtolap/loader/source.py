@@ -2,10 +2,11 @@
 
     1. poll until the batch is full or its time is over
     2. seal: the range ends at the consumer's position in every partition
-    3. record it                    crash before: the range is read and sealed anew, perhaps elsewhere
-    4. hand it to the send role     crash before: recovery finds a record that was never sent
+    3. confirm the topic: its id, asked now, is the one in which the records before count
+    4. record it                    crash before: the range is read and sealed anew, perhaps elsewhere
+    5. hand it to the send role     crash before: recovery finds a record that was never sent
 
-Until step 3 is known to stand nothing more is polled: a record whose commit is in doubt is read back.
+Until step 4 is known to stand nothing more is polled: a record whose commit is in doubt is read back.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from rtolap.ledger.offsets import OffsetsRecord, OffsetsRecords
 from rtolap.loader.content import Content, content_of
 from rtolap.loader.labels import label_of
 from rtolap.loader.ownership import Ownership
-from rtolap.loader.states import StopCause, Stopped
+from rtolap.loader.states import RECREATED_ACTION, StopCause, Stopped, recreated
 from rtolap.loader.window import Pending, Window
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
-from rtolap.stream.consumer import Batch, OffsetsGone, StreamConsumer
+from rtolap.stream.consumer import Batch, OffsetsGone, StreamConsumer, TopicLog, TopicRecreated
+from rtolap.stream.topic_identity import TopicIdentity
 
 PARTITIONS_CHECK_S = 10.0
+TOPIC_MISSING_S = 5.0  # a broker that has just started may not know all topics yet
 
 
 @dataclass(frozen=True)
@@ -36,7 +39,8 @@ class _Sealed:
 
 
 class Source:
-    """Of one thread. `positions`: where the last record ends, of all partitions that were known then."""
+    """Of one thread. `positions`: where the last record ends, of all partitions that were known then, in the
+    topic of `topic_id` (None: in the one that is there)."""
 
     def __init__(
         self,
@@ -50,6 +54,7 @@ class Source:
         *,
         positions: Offsets,
         next_sequence: int,
+        topic_id: str | None,
     ) -> None:
         self._loader = loader
         self._incarnation = incarnation
@@ -65,6 +70,10 @@ class Source:
         self._first_s: float | None = None  # when the batch that is being made began
         self._sealed: _Sealed | None = None
         self._next_check_s = clock.monotonic_s()
+        self._missing_since_s: float | None = None
+        self._identity = TopicIdentity(
+            consumer.topic, consumer.topic_id, action=RECREATED_ACTION, known=topic_id
+        )
         consumer.assign(dict(positions))
 
     @property
@@ -85,13 +94,20 @@ class Source:
             return self._hand_over(self._sealed, 0.0)
         return self._first_s is not None
 
-    def log_ends(self) -> Offsets | None:
-        """Of all partitions that the topic has now; None where the broker does not tell. For any thread."""
+    def log(self) -> TopicLog | None:
+        """All partitions that the topic has now; None where the broker does not tell. For any thread."""
         try:
-            present = self._consumer.partitions()
-            return {partition: self._consumer.log_range(partition).end for partition in present}
+            ranges = {each: self._consumer.log_range(each) for each in self._consumer.partitions()}
+            return TopicLog(self._consumer.topic_id(), ranges)
         except (NotFound, Unavailable):
             return None  # who asks is told by the consumer's errors what is wrong
+
+    def log_ends(self) -> Offsets | None:
+        """Of the topic that is loaded; None too where another one is there."""
+        log = self.log()
+        if log is None or (log.topic_id and self._identity.known not in (None, log.topic_id)):
+            return None
+        return log.ends
 
     def close(self) -> None:
         self._consumer.close()
@@ -103,6 +119,7 @@ class Source:
                 batch.rows - self._held_rows, timeout_s, bytes_max=batch.bytes - self._held_bytes
             )
         except OffsetsGone as error:
+            self._confirm_topic()
             cause = StopCause.OFFSETS_GONE if error.position < error.start else StopCause.OFFSETS_BEYOND
             raise Stopped(
                 cause,
@@ -138,7 +155,7 @@ class Source:
     def _hand_over(self, sealed: _Sealed, timeout_s: float) -> bool:
         if not self._window.wait_for_room(timeout_s):
             return False
-        record = self._recorded(sealed)
+        record = self._recorded(sealed, self._confirm_topic())
         self._sealed = None
         self._start = sealed.end
         self._sequence += 1
@@ -146,10 +163,29 @@ class Source:
         self._window.add(Pending(record, sealed.content, must_ask=True))
         return True
 
-    def _recorded(self, sealed: _Sealed) -> OffsetsRecord:
+    def _confirm_topic(self) -> str | None:
+        """Its id, asked now; None of a broker that gives none. Stopped where another topic is there by now,
+        or none for long; Unavailable while that is not known."""
+        try:
+            topic_id = self._identity.confirm()
+        except TopicRecreated as error:
+            raise recreated(error) from error
+        except NotFound as error:
+            now_s = self._clock.monotonic_s()
+            if self._missing_since_s is None:
+                self._missing_since_s = now_s
+            if now_s - self._missing_since_s >= TOPIC_MISSING_S:
+                raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
+            raise Unavailable(f"topic {self._consumer.topic} is missing: waiting for it") from error
+        self._missing_since_s = None
+        return topic_id
+
+    def _recorded(self, sealed: _Sealed, topic_id: str | None) -> OffsetsRecord:
         lease = self._ownership.lease
         try:
-            return self._records.insert(lease, self._sequence, self.next_label, sealed.start, sealed.end)
+            return self._records.insert(
+                lease, self._sequence, self.next_label, sealed.start, sealed.end, topic_id=topic_id
+            )
         except CommitConflict:
             # our own insert, of which we were not told that it stands; nobody else can have made it
             for record in self._records.all(lease.name):
@@ -161,8 +197,8 @@ class Source:
     def _look_for_partitions(self) -> None:
         """New ones are read from offset 0, not from where their log begins: what retention took is missed."""
         now_s = self._clock.monotonic_s()
-        if now_s < self._next_check_s:
-            return
+        if now_s < self._next_check_s or self._window.is_recovering:
+            return  # what an earlier process has sent is settled first, whatever the topic is by now
         self._next_check_s = now_s + PARTITIONS_CHECK_S
         try:
             present = set(self._consumer.partitions())
@@ -170,6 +206,7 @@ class Source:
             raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
         except Unavailable:
             return  # the broker's trouble is told by the consumer; the next look comes
+        self._confirm_topic()
         if gone := sorted(self._start.keys() - present):
             raise Stopped(StopCause.TOPIC_GONE, f"{self._consumer.topic} has no partitions {gone} any more")
         if new := present - self._start.keys():

@@ -21,6 +21,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from rtolap.base.errors import RtolapError
+from rtolap.stream.consumer import TopicRecreated
 from rtolap.wire.stream_load import LoadAnswer, LoadState
 
 
@@ -92,6 +93,7 @@ class StopCause(StrEnum):
 
     offsets_gone        the position is below what the topic still holds: retention was faster
     offsets_beyond      the position is beyond the topic's end: it was deleted and created anew
+    topic_recreated     the topic's id is another one than the offsets that are recorded count in
     range_gone          the same, of a range that is recorded and not loaded yet
     range_changed       a recorded range reads otherwise than when it was sent: compaction, or another topic
     topic_gone          there is no such topic, or it has fewer partitions than before
@@ -109,6 +111,7 @@ class StopCause(StrEnum):
 
     OFFSETS_GONE = "offsets_gone"
     OFFSETS_BEYOND = "offsets_beyond"
+    TOPIC_RECREATED = "topic_recreated"
     RANGE_GONE = "range_gone"
     RANGE_CHANGED = "range_changed"
     TOPIC_GONE = "topic_gone"
@@ -122,6 +125,11 @@ class StopCause(StrEnum):
     REJECTS_NOT_KEPT = "rejects_not_kept"
     STUCK = "stuck"
     BROKEN = "broken"
+
+
+RECREATED_ACTION = (
+    "`rtolap loader reset` loads all of the new topic, with `--at` from offsets of your choice; then start it"
+)
 
 
 class Stopped(RtolapError):
@@ -140,3 +148,14 @@ class Stopped(RtolapError):
     ) -> None:
         self.cause = cause
         super().__init__(f"{cause}: {message}", expected=expected, found=found, action=action)
+
+
+def recreated(error: TopicRecreated) -> Stopped:
+    """Whatever the job has recorded counts in a topic that is gone."""
+    return Stopped(
+        StopCause.TOPIC_RECREATED,
+        f"topic {error.topic} was deleted and created anew",
+        expected=error.expected,
+        found=error.found,
+        action=error.action,
+    )

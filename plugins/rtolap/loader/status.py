@@ -7,26 +7,33 @@ from rtolap.ledger.offsets import OffsetsRecord
 from rtolap.loader.process import LoaderProcess
 from rtolap.loader.states import StopCause
 from rtolap.model.offsets import Offsets
+from rtolap.stream.consumer import TopicLog
 from rtolap.wire.loader import LoaderStatus
 
 
 def status_of(
     job: LoadJob,
     records: tuple[OffsetsRecord, ...],
-    log_ends: Offsets | None,
+    log: TopicLog | None,
     process: LoaderProcess | None,
     asked_ms: int = 0,
 ) -> LoaderStatus:
-    """`log_ends`, as they were at `asked_ms` or later, is None where the topic cannot be asked; `process`
-    where it is not this one."""
+    """`log`, as it was at `asked_ms` or later, is None where the topic cannot be asked; `process` where it is
+    not this one.
+
+    What was loaded of a topic that was deleted is nothing of the one that is there under its name now."""
     loaded: Offsets = {}
+    topic_id: str | None = None
     sequence, last_ms, filtered, rows = None, None, 0, 0
     for record in records:
         if not record.loaded:
             break
         loaded, sequence, last_ms = record.end_offsets, record.sequence_id, record.loaded_at_ms
-    ends = log_ends or {}
-    lag = sum(max(0, end - loaded.get(partition, 0)) for partition, end in ends.items())
+        topic_id = record.topic_id
+    another = log is not None and bool(log.topic_id and topic_id) and log.topic_id != topic_id
+    if another:
+        loaded = {}
+    log_ends = None if log is None else log.ends
     error, rows_per_s, bytes_per_s, event_ms = "", 0.0, 0.0, None
     if process is not None:
         times = process.work.progress.times
@@ -35,6 +42,7 @@ def status_of(
         shown = process.work.progress.shown(process.work.clock)
         error, rows_per_s, bytes_per_s = shown.last_error, shown.rows_per_s, shown.bytes_per_s
         rows, filtered = shown.counts.rows_loaded, shown.counts.rows_rejected
+    visible = {} if process is None or another else process.work.visible.ends
     return LoaderStatus(
         job=job.job_id,
         state=job.state.value,
@@ -51,9 +59,11 @@ def status_of(
         sequence=sequence,
         pending=sum(not record.loaded for record in records),
         loaded=loaded,
-        visible={} if process is None else process.work.visible.ends,
-        log_ends=ends,
-        lag_records=lag if log_ends is not None else None,
+        visible=visible,
+        log_ends=log_ends or {},
+        lag_records=None if log is None else sum(_left(log, loaded).values()),
+        topic_id=topic_id or "",
+        log_topic_id="" if log is None else log.topic_id,
         rows_loaded=rows,
         rows_rejected=filtered,
         rows_per_s=rows_per_s,
@@ -63,6 +73,16 @@ def status_of(
         last_loaded_ms=last_ms,
         partitions=None if process is None or process.partitions is None else process.partitions.status,
     )
+
+
+def _left(log: TopicLog, loaded: Offsets) -> Offsets:
+    """Records that are in the log and not loaded. A log that ends before what is loaded is another one, and
+    nothing of it is."""
+    at = {partition: loaded.get(partition, 0) for partition in log.ranges}
+    return {
+        partition: known.end - (at[partition] if at[partition] <= known.end else known.start)
+        for partition, known in log.ranges.items()
+    }
 
 
 def _cause(job: LoadJob) -> str:

@@ -34,7 +34,7 @@ from rtolap.loader.visible import Visible
 from rtolap.loader.window import Pending, Window
 from rtolap.model.loader import Loader
 from rtolap.model.offsets import Offsets
-from rtolap.stream.consumer import StreamConsumer
+from rtolap.stream.consumer import StreamConsumer, TopicLog
 from rtolap.wire.stream_load import LoadState
 
 T = TypeVar("T")
@@ -131,6 +131,9 @@ class Work:
     def fail(self, reason: Stopped) -> None:
         self._jobs.report(self.ownership.lease, LoadJobState.FAILED, str(reason))
 
+    def log(self) -> TopicLog | None:
+        return self.source.log()
+
     def log_ends(self) -> Offsets | None:
         return self.source.log_ends()
 
@@ -160,6 +163,7 @@ class Work:
             self.clock,
             positions=last.end_offsets,
             next_sequence=last.sequence_id + 1,
+            topic_id=last.topic_id,
         )
         state = _of_sink(lambda: self._sink.state(self.loader.database, source.next_label))
         if state is not LoadState.UNKNOWN:
@@ -172,26 +176,30 @@ class Work:
 
     def _origin(self) -> OffsetsRecord:
         """Recorded and loaded in two writes: between them it is an empty range, which settles by itself."""
-        at = self._start_offsets()
+        at, topic_id = self._start_offsets()
         label = label_of(self.loader.name, self.job.incarnation, ORIGIN)
         try:
-            self._records.insert(self.ownership.lease, ORIGIN, label, at, at)
+            self._records.insert(self.ownership.lease, ORIGIN, label, at, at, topic_id=topic_id)
         except CommitConflict:
             return self._records.all(self.job.job_id)[0]
         return self._records.mark_loaded(self.ownership.lease, ORIGIN, Loaded(None, 0))
 
-    def _start_offsets(self) -> Offsets:
+    def _start_offsets(self) -> tuple[Offsets, str | None]:
+        """And the id of the topic in which they count, None where it is not known."""
         if self._config.start_at is not None:
-            return self._config.start_at  # of all partitions; one that came later is read from its beginning
+            # of all partitions; one that came later is read from its beginning
+            return self._config.start_at, self._config.start_topic_id
         consumer = self._open_consumer()
         try:
+            topic_id = consumer.topic_id()  # before the ranges: of a topic made in between they are not
             ranges = {partition: consumer.log_range(partition) for partition in consumer.partitions()}
         except NotFound as error:
             raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
         finally:
             consumer.close()
         begin = self.loader.start == "earliest"
-        return {partition: known.start if begin else known.end for partition, known in ranges.items()}
+        at = {partition: known.start if begin else known.end for partition, known in ranges.items()}
+        return at, topic_id or None
 
 
 def begin(

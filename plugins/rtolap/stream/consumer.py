@@ -42,6 +42,25 @@ class OffsetsGone(Refused):
         )
 
 
+class TopicRecreated(Refused):
+    """Another topic stands under the name than the one that stored offsets count in.
+
+    Its offsets mean other records: nothing that is read from it may be counted by them. `known` and `found`
+    are topic ids.
+    """
+
+    code = "topic_recreated"
+
+    def __init__(self, topic: str, *, known: str, found: str, action: str) -> None:
+        self.topic, self.known, self.found_id = topic, known, found
+        super().__init__(
+            f"{self.code}: topic {topic} was deleted and created anew, its offsets count other records",
+            expected=f"topic id {known}",
+            found=found,
+            action=action,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Records in the order in which they arrived; offsets grow within each partition.
@@ -68,10 +87,22 @@ class LogRange(NamedTuple):
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class TopicLog:
+    """What a topic holds, by partition. `topic_id`, asked after the ranges: "" where the broker has none."""
+
+    topic_id: str
+    ranges: Mapping[int, LogRange]
+
+    @property
+    def ends(self) -> Offsets:
+        return {partition: known.end for partition, known in self.ranges.items()}
+
+
 class StreamConsumer(Protocol):
     """Reads assigned partitions of one topic from given offsets; joins no group and commits nothing.
 
-    Not thread-safe, except `log_range` and `partitions`.
+    Not thread-safe, except `log_range`, `partitions` and `topic_id`.
     """
 
     topic: str
@@ -101,6 +132,13 @@ class StreamConsumer(Protocol):
 
     def partitions(self, timeout_s: float = 5.0) -> list[int]:
         """Partitions of the topic. NotFound when there is no such topic."""
+
+    def topic_id(self, timeout_s: float = 5.0) -> str:
+        """The id that the topic got when it was created, asked of a broker now: another one under the same
+        name has another. "" of brokers that give none. NotFound; Unavailable.
+
+        A consumer reads on in a topic that was created anew, if that is long enough: see `topic_identity`.
+        """
 
     def pause(self, partitions: Iterable[int] | None = None) -> None:
         """Give no records of these partitions (None: of any) until resumed; positions stay."""
@@ -168,6 +206,9 @@ class TopicAdmin(Protocol):
 
     def partitions(self, topic: str) -> list[int]:
         """NotFound when there is no such topic."""
+
+    def topic_id(self, topic: str) -> str:
+        """See `StreamConsumer.topic_id`."""
 
     def offsets(self, topic: str, which: str) -> Offsets:
         """`which` is "earliest" or "latest": per partition the start or the end of the log."""

@@ -46,7 +46,7 @@ class KafkaConsumer:
         self._misses = 0
         self._next_check_s = time.monotonic() + TOPIC_CHECK_S
         self._consumer = Consumer(consumer_settings(bootstrap, client_id) | {"error_cb": self._on_error})
-        self._topic = TopicLookup(Consumer(consumer_settings(bootstrap, client_id)), topic)
+        self._topic = TopicLookup(bootstrap, client_id, topic)
 
     def assign(self, offsets: Offsets) -> None:
         self._positions = dict(offsets)
@@ -81,6 +81,9 @@ class KafkaConsumer:
 
     def partitions(self, timeout_s: float = 5.0) -> list[int]:
         return self._topic.partitions(timeout_s)
+
+    def topic_id(self, timeout_s: float = 5.0) -> str:
+        return self._topic.topic_id(timeout_s)
 
     def pause(self, partitions: Iterable[int] | None = None) -> None:
         chosen = set(self._positions if partitions is None else partitions)

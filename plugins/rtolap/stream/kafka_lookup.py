@@ -1,12 +1,32 @@
-"""What the broker says of one topic: its partitions and what their logs hold."""
+"""What the broker says of one topic: its id, its partitions and what their logs hold."""
 
 from __future__ import annotations
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from threading import Lock
+
+from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition, Uuid
+from confluent_kafka.admin import AdminClient
 
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.stream.consumer import LogRange
-from rtolap.stream.kafka_errors import GONE_TOPIC
+from rtolap.stream.kafka_errors import GONE_TOPIC, translated
+from rtolap.stream.kafka_settings import consumer_settings
+
+_NO_ID = str(Uuid(0, 0))  # of a broker, or a topic's metadata, older than topic ids
+
+
+def asked_topic_id(admin: AdminClient, topic: str, timeout_s: float) -> str:
+    """As `StreamConsumer.topic_id`."""
+    futures = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)
+    try:
+        found = str(futures[topic].result(timeout_s).topic_id)
+    except KafkaException as error:
+        raise translated("tell the id of", topic, error) from error
+    except TimeoutError as error:
+        raise Unavailable(
+            f"cannot tell the id of {topic}", found="no answer in time", action="retry"
+        ) from error
+    return "" if found == _NO_ID else found
 
 
 class TopicLookup:
@@ -16,8 +36,11 @@ class TopicLookup:
     and one that polls without a pause is never free.
     """
 
-    def __init__(self, consumer: Consumer, topic: str) -> None:
-        self._consumer = consumer
+    def __init__(self, bootstrap: str, client_id: str, topic: str) -> None:
+        self._consumer = Consumer(consumer_settings(bootstrap, client_id))
+        self._bootstrap = bootstrap
+        self._admin: AdminClient | None = None  # many consumers read a range only, and ask no id
+        self._admin_lock = Lock()
         self._topic = topic
 
     def log_range(self, partition: int, timeout_s: float) -> LogRange:
@@ -49,6 +72,13 @@ class TopicLookup:
                 raise self.gone()
             raise self.unavailable("tell its partitions", reason)
         return sorted(described.partitions)
+
+    def topic_id(self, timeout_s: float) -> str:
+        with self._admin_lock:
+            if self._admin is None:
+                self._admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 2})
+            admin = self._admin
+        return asked_topic_id(admin, self._topic, timeout_s)
 
     def close(self) -> None:
         self._consumer.close()

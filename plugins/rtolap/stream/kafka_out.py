@@ -17,6 +17,7 @@ from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.model.offsets import Offsets
 from rtolap.stream.consumer import Delivered, OutRecord
 from rtolap.stream.kafka_errors import translated
+from rtolap.stream.kafka_lookup import asked_topic_id
 
 _FULL_QUEUE_WAIT_S = 60.0
 _REQUEST_TIMEOUT_S = 15.0
@@ -167,6 +168,9 @@ class KafkaAdmin:
         described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_REQUEST_TIMEOUT_S)
         found = self._wait(described[topic], "describe", topic)
         return sorted(partition.id for partition in found.partitions)
+
+    def topic_id(self, topic: str) -> str:
+        return asked_topic_id(self._admin, topic, _REQUEST_TIMEOUT_S)
 
     def offsets(self, topic: str, which: str) -> Offsets:
         specs: dict[str, Any] = {"earliest": OffsetSpec.earliest, "latest": OffsetSpec.latest}

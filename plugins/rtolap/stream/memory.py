@@ -62,6 +62,11 @@ class MemoryConsumer:
         with self._broker.changed:
             return list(range(len(self._answering())))
 
+    def topic_id(self, timeout_s: float = 5.0) -> str:
+        with self._broker.changed:
+            self._answering()
+            return self._broker.topic_id(self.topic)
+
     def pause(self, partitions: Iterable[int] | None = None) -> None:
         self._paused |= set(self._positions if partitions is None else partitions)
 

@@ -33,6 +33,8 @@ class MemoryBroker:
         self.changed = Condition()
         self._topics: dict[str, list[Log]] = {}
         self._config: dict[str, Mapping[str, str]] = {}
+        self._ids: dict[str, str] = {}
+        self._created = 0
         self._turn = 0
         self.down = False
 
@@ -54,12 +56,19 @@ class MemoryBroker:
             raise NotFound(f"there is no topic {topic}", action="create it, or mend the table's topic")
         return self._topics[topic]
 
+    def topic_id(self, topic: str) -> str:
+        """Call with `changed` held. NotFound."""
+        self.logs(topic)
+        return self._ids[topic]
+
     def create(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> bool:
         with self.changed:
             if topic in self._topics:
                 return False
             self._topics[topic] = [Log() for _ in range(partitions)]
             self._config[topic] = dict(config or {})
+            self._created += 1
+            self._ids[topic] = f"id-{self._created}"
             self.changed.notify_all()
             return True
 

@@ -72,6 +72,10 @@ class MemoryAdmin:
         with self._broker.changed:
             return list(range(len(self._broker.logs(topic))))
 
+    def topic_id(self, topic: str) -> str:
+        with self._broker.changed:
+            return self._broker.topic_id(topic)
+
     def offsets(self, topic: str, which: str) -> Offsets:
         if which not in ("earliest", "latest"):
             raise DefinitionError("no such offset", expected="earliest or latest", found=repr(which))

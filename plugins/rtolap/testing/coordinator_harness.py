@@ -54,11 +54,16 @@ class MemoryTopics:
 
     def __init__(self) -> None:
         self.logs: dict[str, dict[int, tuple[int, int]]] = {}
+        self.ids: dict[str, str] = {}
 
     def partitions(self, topic: str) -> list[int]:
         if topic not in self.logs:
             raise NotFound(f"topic {topic} does not exist")
         return sorted(self.logs[topic])
+
+    def topic_id(self, topic: str) -> str:
+        self.partitions(topic)
+        return self.ids.get(topic, "id-1")
 
     def offsets(self, topic: str, which: str) -> Offsets:
         self.partitions(topic)

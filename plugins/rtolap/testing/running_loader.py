@@ -91,8 +91,8 @@ class Running:
         self.code = self.process.run()
 
     def status(self) -> LoaderStatus:
-        asked_ms, ends = self.process.work.clock.now_ms(), self.process.work.log_ends()
-        return status_of(self.jobs.get("j"), self.records.all("j"), ends, self.process, asked_ms)
+        asked_ms, log = self.process.work.clock.now_ms(), self.process.work.log()
+        return status_of(self.jobs.get("j"), self.records.all("j"), log, self.process, asked_ms)
 
     def want(self, state: LoadJobState) -> None:
         self.jobs.set_state("j", state, "by the door")

@@ -82,6 +82,13 @@ def poll_until_raises(consumer: StreamConsumer, kind: type[Exception]) -> Except
     raise AssertionError(f"no {kind.__name__} within {DEADLINE_S:.0f} s")
 
 
+def _topic_id(consumer: StreamConsumer) -> str | None:
+    try:
+        return consumer.topic_id()
+    except NotFound:
+        return None
+
+
 class StreamContract:
     def test_reads_each_partition_in_order_from_the_given_offsets(self, world: World) -> None:
         world.admin.create_topic(world.topic, 2)
@@ -229,6 +236,25 @@ class StreamContract:
         read(consumer, 1)
         world.admin.delete_topic(world.topic)
         poll_until_raises(consumer, NotFound)
+
+    def test_a_topic_keeps_its_id_and_another_under_its_name_has_another(self, world: World) -> None:
+        world.admin.create_topic(world.topic, 1)
+        consumer = world.consumer(world.topic)
+        until(lambda: _topic_id(consumer) is not None, "the topic's id")
+        first = consumer.topic_id()
+        world.produce(0, b"a")
+        assert consumer.topic_id() == world.admin.topic_id(world.topic) == first
+        world.admin.delete_topic(world.topic)
+        until(lambda: _topic_id(consumer) is None, "the end of the topic")
+        until(lambda: world.admin.create_topic(world.topic, 1), "a new topic")
+        until(lambda: _topic_id(consumer) is not None, "the new topic's id")
+        assert consumer.topic_id() != first
+
+    def test_a_topic_that_does_not_exist_has_no_id(self, world: World) -> None:
+        with pytest.raises(NotFound):
+            world.consumer(world.topic).topic_id()
+        with pytest.raises(NotFound):
+            world.admin.topic_id(world.topic)
 
     def test_the_position_passes_offsets_without_records(self, world: World) -> None:
         world.admin.create_topic(world.topic, 1)

@@ -40,9 +40,11 @@ class LoaderStatus(msgspec.Struct, frozen=True, kw_only=True):
     """`state`: RUNNING, PAUSED, STOPPED or FAILED; `phase`: what a running one does now; `reason`: why it is
     in its state. Offsets are next-to-read: `loaded` of what is in the table without a hole, `visible` of what
     can be read there, as far as its process knows, `log_ends` of the topic, asked of the broker for this
-    answer (`lag_records` is None where it does not tell). Rates are of the last minute. Every record of the
-    topic with a timestamp up to `event_ms_loaded` is in the table; None where that is not known. `alive`: its
-    process answered; else only the ledger speaks. `partitions`: of a process that makes them.
+    answer (`lag_records` is None where it does not tell). `topic_id`: of the topic that is loaded, as it is
+    recorded; `log_topic_id`: of the one that is there. Where these differ, nothing of the second is loaded.
+    Rates are of the last minute. Every record of the topic with a timestamp up to `event_ms_loaded` is in the
+    table; None where that is not known. `alive`: its process answered; else only the ledger speaks.
+    `partitions`: of a process that makes them.
     """
 
     job: str
@@ -63,6 +65,8 @@ class LoaderStatus(msgspec.Struct, frozen=True, kw_only=True):
     visible: dict[int, int] = {}
     log_ends: dict[int, int] = {}
     lag_records: int | None = None
+    topic_id: str = ""
+    log_topic_id: str = ""
     rows_loaded: int = 0
     rows_rejected: int = 0
     rows_per_s: float = 0.0
