@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.testing.coordinator_harness import CUBE, HOUR_MS, NAME, TABLE, Cluster
@@ -116,6 +117,28 @@ def test_a_topic_that_is_gone_is_a_visible_problem_and_passes(cluster: Cluster) 
     cluster.topics.logs["clicks"] = logs
     cluster.coordinator.checks.run(NAME)
     assert cluster.client.cube(NAME).problem is None
+
+
+def test_a_topic_that_was_created_anew_is_a_problem_of_the_cube_and_changes_nothing(cluster: Cluster) -> None:
+    cluster.enabled()
+    before = cluster.metadata.control(NAME)
+    assert (before.topic_id, cluster.client.cube(NAME).topic_id) == ("id-1", "id-1")
+    cluster.topics.ids["clicks"] = "id-2"
+    cluster.topics.logs["clicks"][9] = (0, 100)
+    cluster.coordinator.checks.run(NAME)
+    problem = str(cluster.client.cube(NAME).problem)
+    assert problem.startswith("topic_recreated: ")
+    assert "rtolap drop" in problem
+    with pytest.raises(Refused, match="topic_recreated"):
+        cluster.client.enable_cube(NAME)
+    assert cluster.metadata.control(NAME) == before
+
+
+def test_a_cube_of_an_older_version_adopts_the_id_of_its_topic(cluster: Cluster) -> None:
+    cluster.enabled()
+    cluster.metadata.update_control(NAME, lambda control: msgspec.structs.replace(control, topic_id=""))
+    cluster.coordinator.checks.run(NAME)
+    assert cluster.client.cube(NAME).topic_id == "id-1"
 
 
 def test_kafka_retention_beyond_replay_from_is_an_alarm(cluster: Cluster) -> None:

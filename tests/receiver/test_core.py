@@ -80,7 +80,13 @@ class Bench:
         self.step(records={START_MS: msgspec.structs.replace(SEGMENT, **changes)})
 
     def realign(self) -> None:
-        reader = RangeReader(self.schema, lambda: MemoryConsumer(self.broker, "sales"), self.clock, 100)
+        reader = RangeReader(
+            self.schema,
+            lambda: MemoryConsumer(self.broker, "sales"),
+            self.clock,
+            100,
+            self.core.confirm_topic,
+        )
         while (job := realign_job(self.core.state, self.core.held)) is not None:
             assert self.core.apply_realigned(
                 job.start_ms, (job.table,), reader.read(job.start_ms, job.pieces)

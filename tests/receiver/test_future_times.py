@@ -52,6 +52,6 @@ def test_replicas_replays_and_realignments_accept_the_same_events(tmp_path: Path
             pass
         counted.append(sum(table.events for table in core.state.tables()))
         assert core.progress.counters[0].rejected == {"time_in_future": 1}
-        again = RangeReader(schema, consumer, clock, 100).read(START_MS, [Piece(0, 0, 3, 1)])
+        again = RangeReader(schema, consumer, clock, 100, lambda: None).read(START_MS, [Piece(0, 0, 3, 1)])
         counted.append(sum(table.events for table in again))
     assert counted == [2] * 6

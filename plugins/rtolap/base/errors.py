@@ -87,6 +87,8 @@ class NotYet(Refused):
 
 class LabelUsed(Refused):
     code = "label_used"
+    txn_id: int = -1
+    existing_job_status: str = ""
 
     def __init__(self, message: str, *, txn_id: int = -1, existing_job_status: str = "") -> None:
         super().__init__(message)
@@ -126,6 +128,7 @@ class Unavailable(RtolapError):
 
 class NotLeader(Unavailable):
     code = "not_leader"
+    leader_url: str | None = None
 
     def __init__(self, message: str, *, leader_url: str | None = None) -> None:
         super().__init__(message)
@@ -169,4 +172,6 @@ def _tree(root: type[RtolapError]) -> dict[str, type[RtolapError]]:
 def from_dict(payload: dict[str, Any]) -> RtolapError:
     """Rebuild an error that crossed a wire; unknown codes become a plain RtolapError."""
     kind = _tree(RtolapError).get(str(payload.get("code")), RtolapError)
-    return kind(str(payload.get("message", "no message")))
+    error = kind.__new__(kind)  # one that takes more than a message is told by its message alone
+    RtolapError.__init__(error, str(payload.get("message", "no message")))
+    return error

@@ -191,7 +191,7 @@ def _summary(definitions: Definitions, name: str) -> str:
 
 def _standing(status: CubeStatus) -> dict[str, object]:
     return status.model_dump(
-        mode="json", include={"enabled", "paused", "problem", "refused", "refused_example"}
+        mode="json", include={"enabled", "paused", "problem", "refused", "refused_example", "topic_id"}
     )
 
 

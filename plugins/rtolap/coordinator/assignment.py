@@ -13,6 +13,8 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl
 from rtolap.metadata.updates import retrying
 from rtolap.model.offsets import Offsets
+from rtolap.stream.consumer import TopicRecreated
+from rtolap.stream.topic_identity import CUBE_ACTION
 
 
 class Topics(Protocol):
@@ -22,7 +24,24 @@ class Topics(Protocol):
         """NotFound when there is no such topic, Unavailable when no broker answers."""
         ...
 
+    def topic_id(self, topic: str) -> str: ...
+
     def offsets(self, topic: str, which: str) -> Offsets: ...
+
+
+def recreated(topic: str, control: CubeControl, topic_id: str) -> TopicRecreated | None:
+    """What is wrong if the cube's offsets are those of another topic than that of this id ("": unknown)."""
+    if not control.topic_id or not topic_id or control.topic_id == topic_id:
+        return None
+    return TopicRecreated(topic, known=control.topic_id, found=topic_id, action=CUBE_ACTION)
+
+
+def _in_topic(control: CubeControl, topic_id: str, *, enabled: bool | None = None) -> CubeControl:
+    return msgspec.structs.replace(
+        control,
+        topic_id=control.topic_id or topic_id,
+        enabled=control.enabled if enabled is None else enabled,
+    )
 
 
 class Assignments:
@@ -38,6 +57,7 @@ class Assignments:
         """
         schema = self._metadata.schema(cube)
         partitions = self._topics.partitions(schema.table.topic)
+        topic_id = self._topics.topic_id(schema.table.topic)
         which = "earliest" if schema.cube.start == "earliest" else "latest"
         offsets = self._topics.offsets(schema.table.topic, which)
         name = assigner or DEFAULT_ASSIGNER
@@ -46,6 +66,8 @@ class Assignments:
 
         def attempt() -> CubeControl:
             control = self._metadata.control(cube)
+            if found := recreated(schema.table.topic, control, topic_id):
+                raise found
             if control.assignment:
                 grown = self._grown(control, partitions)
             else:
@@ -57,16 +79,19 @@ class Assignments:
                     assignment_epoch=control.assignment_epoch + 1,
                     first_offsets={p: offsets[p] for p in partitions},
                 )
-            return self._commit(cube, control, msgspec.structs.replace(grown, enabled=True))
+            return self._commit(cube, control, _in_topic(grown, topic_id, enabled=True))
 
         return retrying(attempt)
 
-    def extend(self, cube: str, partitions: Sequence[int]) -> CubeControl:
-        """Assign partitions that were added to the topic. Nothing is written if there are none."""
+    def extend(self, cube: str, partitions: Sequence[int], topic_id: str) -> CubeControl:
+        """Assign partitions that were added to the topic. Nothing is written if there are none, and nothing
+        is changed where the topic is another one; a cube of an older version adopts its id."""
 
         def attempt() -> CubeControl:
             control = self._metadata.control(cube)
-            return self._commit(cube, control, self._grown(control, partitions))
+            if recreated("", control, topic_id):
+                return control
+            return self._commit(cube, control, _in_topic(self._grown(control, partitions), topic_id))
 
         return retrying(attempt)
 

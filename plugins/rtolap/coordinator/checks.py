@@ -6,7 +6,7 @@ import logging
 import threading
 
 from rtolap.base.errors import NotFound, RtolapError
-from rtolap.coordinator.assignment import Assignments, Topics
+from rtolap.coordinator.assignment import Assignments, Topics, recreated
 from rtolap.metadata.cubes import ClusterMetadata
 
 log = logging.getLogger(__name__)
@@ -51,10 +51,16 @@ class Checks:
             return []
         topic = self._metadata.schema(cube).table.topic
         try:
+            topic_id = self._topics.topic_id(topic)
             partitions = self._topics.partitions(topic)
         except NotFound:
-            return [f"topic {topic} is missing: create it again, or drop the cube"]
-        control = self._assignments.extend(cube, partitions)
+            return [
+                f"topic {topic} is missing: receivers wait; one that is created again is another topic, "
+                "which needs another cube"
+            ]
+        if (another := recreated(topic, control, topic_id)) is not None:
+            return [str(another)]
+        control = self._assignments.extend(cube, partitions, topic_id)
         found = []
         gone = sorted(p for held in control.assignment.values() for p in held if p not in partitions)
         if gone:

@@ -162,6 +162,7 @@ class Cubes:
             paused=control.paused,
             horizon_ms=control.horizon_ms,
             first_offsets=control.first_offsets,
+            topic_id=control.topic_id,
             assignment=control.assignment,
             assignment_epoch=control.assignment_epoch,
             catching_up=self._heartbeats.catching_up(name, control),

@@ -39,6 +39,8 @@ class CubeControl(msgspec.Struct, frozen=True):
     request, and a leader that sees a new one also closes the late deltas of such segments, once.
     `close_completeness`: of a cube with an application, what was known at the newest request.
 
+    `topic_id`: of the topic in which all offsets of the cube count; "" where it is not known.
+
     `generation_base`: readers of a cube with an application count their generations from it on, so that
     those of a cube that is made anew do not look older than those of its predecessor.
     """
@@ -53,6 +55,7 @@ class CubeControl(msgspec.Struct, frozen=True):
     close_epoch: int = 0
     close_completeness: Completeness | None = None
     generation_base: int = 0
+    topic_id: str = ""
 
 
 class WatermarkRecord(msgspec.Struct, frozen=True):

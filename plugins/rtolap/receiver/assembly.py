@@ -74,7 +74,11 @@ class CubeAssembly:
             create_dead_letter_topic=create_topic,
         )
         reader = RangeReader(
-            schema, lambda: self.open_consumer(table), self.clock, self.settings.realign_records_max
+            schema,
+            lambda: self.open_consumer(table),
+            self.clock,
+            self.settings.realign_records_max,
+            core.confirm_topic,
         )
         return CubeRunner(
             schema,

@@ -5,10 +5,11 @@ A checkpoint writes memory out for all segments, so positions and fragments are 
 
   1. settle the dead letters         crash: some rejects are produced again, under the same key;
                                      not possible: no checkpoint, the consumer pauses and says why
-  2. write the new fragments         crash: files that no checkpoint names; recovery deletes them
-  3. replace the checkpoint          crash: the old one stands (2.), or the new one
-  4. swap the local state            in memory only
-  5. delete fragments no longer named   crash: recovery deletes them
+  2. confirm the topic               asked after everything in it was read; another one: no checkpoint
+  3. write the new fragments         crash: files that no checkpoint names; recovery deletes them
+  4. replace the checkpoint          crash: the old one stands (3.), or the new one
+  5. swap the local state            in memory only
+  6. delete fragments no longer named   crash: recovery deletes them
 
 Recovery reads it, deletes fragment files that it does not name, opens the others with their checksums,
 aligns them with the records (dropping what is READY by now), and reads on at its positions.
@@ -54,7 +55,8 @@ class PartitionCounters(msgspec.Struct, frozen=True):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """`arrivals` and `mark_ms`: see `closing.Marks`; `hosts`: of a cube that closes by an application."""
+    """`arrivals` and `mark_ms`: see `closing.Marks`; `hosts`: of a cube that closes by an application.
+    `topic_id`: of the topic in which the offsets count, None where it is not known."""
 
     cube: str
     positions: Offsets
@@ -64,6 +66,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     arrivals: dict[int, int] = {}
     hosts: SavedHosts | None = None
     saved_ms: int = 0
+    topic_id: str | None = None
 
 
 class CheckpointFile:

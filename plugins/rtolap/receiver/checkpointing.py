@@ -15,8 +15,10 @@ from rtolap.receiver.dead_letters import DeadLetterBox
 from rtolap.receiver.progress import Progress
 from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.tables import LocalState
+from rtolap.stream.topic_identity import TopicIdentity
 
 DEAD_LETTERS_WAIT_S = 10.0
+TOPIC_WAIT_S = 2.0
 
 
 class Checkpoints:
@@ -28,7 +30,13 @@ class Checkpoints:
     """
 
     def __init__(
-        self, schema: Schema, folder: Path, letters: DeadLetterBox, settings: ReceiverSettings, clock: Clock
+        self,
+        schema: Schema,
+        folder: Path,
+        letters: DeadLetterBox,
+        settings: ReceiverSettings,
+        clock: Clock,
+        topic: TopicIdentity,
     ) -> None:
         self.file = CheckpointFile(folder)
         self.known: Offsets | None = None
@@ -38,6 +46,7 @@ class Checkpoints:
         self._letters = letters
         self._settings = settings
         self._clock = clock
+        self._topic = topic
         self._files: set[str] = set()
         self._saved_at_s = clock.monotonic_s()
 
@@ -52,6 +61,7 @@ class Checkpoints:
         self.file.clean(self._files)
         segments = self.file.recover(checkpoint)
         progress.recover(checkpoint)
+        self._topic.expect(checkpoint.topic_id)
         self.written = dict(checkpoint.positions)
         self.known = dict(checkpoint.positions)
         return LocalState(segments=segments)
@@ -69,10 +79,12 @@ class Checkpoints:
     def write(self, state: LocalState, progress: Progress) -> LocalState:
         """The state with its memory on disk. The order and what a crash leaves behind: `checkpoint`.
 
-        OSError: the disk; Refused, NotFound or Unavailable: dead letters cannot be delivered.
+        OSError: the disk; Refused, NotFound or Unavailable: dead letters cannot be delivered, or the topic
+        is not known to be the same (TopicRecreated: it is another one).
         """
         assert self.known is not None, "before recovery, the checkpoint on disk stands for everything"
         self._letters.settle(DEAD_LETTERS_WAIT_S)
+        topic_id = self._topic.confirm_reads(TOPIC_WAIT_S)
         segments = fragments.flushed(self._schema, self.file.fragments, state)
         named = entries(segments)
         positions = {**self.known, **state.positions}
@@ -86,6 +98,7 @@ class Checkpoints:
                 arrivals=progress.arrivals(),
                 hosts=progress.saved_hosts(),
                 saved_ms=self._clock.now_ms(),
+                topic_id=topic_id,
             )
         )
         self.written = positions

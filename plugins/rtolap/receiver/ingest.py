@@ -12,11 +12,12 @@ uploading) is handed out as values and comes back through `apply_realigned` and 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import Corrupted, NotFound, RtolapError
+from rtolap.base.errors import Corrupted, NotFound, RtolapError, Unavailable
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.cube import Schema
 from rtolap.model.offsets import Offsets
@@ -24,7 +25,7 @@ from rtolap.receiver import closings
 from rtolap.receiver.alignment import aligned, exchanged
 from rtolap.receiver.assignment import Assignment
 from rtolap.receiver.checkpoint import CheckpointFile
-from rtolap.receiver.checkpointing import Checkpoints
+from rtolap.receiver.checkpointing import TOPIC_WAIT_S, Checkpoints
 from rtolap.receiver.closing import Closing
 from rtolap.receiver.dead_letters import DeadLetterBox
 from rtolap.receiver.fragments import MergeJob
@@ -39,7 +40,10 @@ from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.states import ConsumerEvent, ConsumerState
 from rtolap.receiver.tables import LocalState, LocalTable
 from rtolap.receiver.view import CubeView
-from rtolap.stream.consumer import OffsetsGone, StreamConsumer, StreamProducer
+from rtolap.stream.consumer import OffsetsGone, StreamConsumer, StreamProducer, TopicRecreated
+from rtolap.stream.topic_identity import CUBE_ACTION, TopicIdentity
+
+log = logging.getLogger(__name__)
 
 
 class CubeReceiver:
@@ -66,7 +70,9 @@ class CubeReceiver:
         self.force: set[int] = set()
         self.epoch = 0
         letters = DeadLetterBox(producer, table.topic, table.dead_letter_topic, create_dead_letter_topic)
-        self._checkpoints = Checkpoints(schema, folder, letters, settings, clock)
+        self._topic = TopicIdentity(table.topic, consumer.topic_id, action=CUBE_ACTION)
+        self._missing_after: int | None = None  # the topic's confirmations before it was missing
+        self._checkpoints = Checkpoints(schema, folder, letters, settings, clock, self._topic)
         self._life = Lifecycle(schema.cube.name, consumer)
         self._limits = Limits(settings, folder, clock)
         self._persisting = Persisting(schema.cube.name, self._checkpoints, letters, self._limits)
@@ -78,7 +84,7 @@ class CubeReceiver:
         self._aligned_basis: tuple[int | None, int] = (None, 0)
         self._close_epoch = 0
         self._asked_to_pause = False
-        self._ends = LogEnds(consumer, self.progress, clock, beside=ends_beside)
+        self._ends = LogEnds(consumer, self._topic, self.progress, clock, beside=ends_beside)
         self._assignment = Assignment(
             consumer=consumer,
             life=self._life,
@@ -147,6 +153,7 @@ class CubeReceiver:
             return False  # nothing was ever assigned, or the cube is gone
         if self.consumer_state is ConsumerState.FAILED:
             self._align(view)
+            self._look_for_missing_topic()
             return False
         try:
             if self._checkpoints.known is None:
@@ -155,13 +162,17 @@ class CubeReceiver:
             self._align(view)
             self._persisting.look_at_letters()
             self._swap_if_new(self._persisting.again_if_due(self.state, self.progress))
-            self._follow(view)
-            if not self._life.reading:
+            self._follow(view)  # first: one that has failed answers for what its positions say
+            self._topic.expect(view.control.topic_id)
+            self._topic.raise_if_recreated()
+            if not self._life.reading or not self._knows_topic():
                 return False
             worked = self._consume(timeout_s)
             self._swap_if_new(self._persisting.if_due(self.state, self.progress))
-        except (NotFound, OffsetsGone, Corrupted) as error:
-            self._life.fail(error)
+        except (NotFound, OffsetsGone, Corrupted, TopicRecreated) as error:
+            if isinstance(error, NotFound) and self._life.reading:
+                self._missing_after = self._topic.confirmations
+            self._life.fail(self._named(error))
             return False
         except RtolapError as error:
             self._trouble(str(error))  # seen until a step goes well: the same is tried again
@@ -176,6 +187,11 @@ class CubeReceiver:
         """After the cause of a failure is mended: go on from the position it stopped at."""
         if self._life.restart():
             self._assignment.forget()
+
+    def confirm_topic(self) -> None:
+        """That what was read until now is of the topic in which the cube's offsets count. For any thread.
+        Raises TopicRecreated, NotFound and Unavailable: then nothing of it may be stored."""
+        self._topic.confirm(TOPIC_WAIT_S)
 
     def pause(self, asked: bool) -> None:
         """The local switch, beside the cube's own."""
@@ -227,6 +243,8 @@ class CubeReceiver:
 
     def _consume(self, timeout_s: float) -> bool:
         state, worked = self._intake.read(self.state, timeout_s)
+        if state is not self.state:
+            self._topic.note_read()
         self._swap_if_new(state)
         self._checkpoints.dirty |= worked
         self._trouble(self._ends.look_if_due(self.state.positions))
@@ -239,7 +257,42 @@ class CubeReceiver:
 
     def look_up_log_ends(self) -> None:
         """From a thread beside the core."""
-        self._trouble(self._ends.look(self.state.positions))
+        what = self._ends.look(self.state.positions)
+        if self.consumer_state is not ConsumerState.FAILED:  # that has a reason of its own
+            self._trouble(what)
+
+    # -- the topic --------------------------------------------------------------------------------------
+
+    def _knows_topic(self) -> bool:
+        """Nothing is read before it was asked once whether the topic is the one that positions count in."""
+        if not self._topic.confirmations:
+            try:
+                self._topic.confirm(TOPIC_WAIT_S)
+            except Unavailable as error:
+                self._trouble(str(error))
+        return self._topic.confirmations > 0
+
+    def _named(self, error: RtolapError) -> RtolapError:
+        """An offset that is gone may be one of a topic that is gone."""
+        if isinstance(error, OffsetsGone):
+            try:
+                self._topic.confirm(TOPIC_WAIT_S)
+            except TopicRecreated as cause:
+                return cause
+            except RtolapError as cause:
+                log.info("whether the topic is another one is not known: %s", cause)
+        return error
+
+    def _look_for_missing_topic(self) -> None:
+        """A topic that was missing is there again: it goes on, or says that it is another one."""
+        if self._missing_after is None:
+            return
+        self._ends.look_if_due(self.state.positions)
+        if self._topic.recreated is not None:
+            self._life.rename(self._topic.recreated)
+        elif self._topic.confirmations > self._missing_after:
+            self._missing_after = None
+            self.restart()
 
     def _trouble(self, what: str | None) -> None:
         if what is not None:
@@ -278,7 +331,7 @@ class CubeReceiver:
     def closings(self) -> tuple[Closing, ...]:
         """What to close now, when this receiver leads."""
         self.force = {s for s in self.force if s in self.state.segments or s in self._view.records}
-        return closings.due(
+        due = closings.due(
             self.schema,
             self._view,
             self.state,
@@ -287,3 +340,10 @@ class CubeReceiver:
             caught_up=self.consumer_state is ConsumerState.CONSUMING,
             force=self.force,
         )
+        if due:
+            try:
+                self._topic.confirm_reads(TOPIC_WAIT_S)
+            except RtolapError as error:  # nothing is closed by what may be of another topic
+                self._trouble(str(error))
+                return ()
+        return due

@@ -34,6 +34,12 @@ class Lifecycle:
         self.take(ConsumerEvent.FAIL)
         self.reason = str(error)
 
+    def rename(self, error: RtolapError) -> None:
+        """It has failed, and this is known to be why."""
+        if self.state is ConsumerState.FAILED and self.reason != str(error):
+            log.error("cube %s: %s", self._cube, error)
+            self.reason = str(error)
+
     def restart(self) -> bool:
         """Whether it had failed, and may start again."""
         if self.state is not ConsumerState.FAILED:

@@ -1,4 +1,5 @@
-"""Where the logs end: it tells idle from late, and a replay from the present."""
+"""Where the logs end: it tells idle from late, and a replay from the present; and whether the topic is still
+the same."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError
 from rtolap.receiver.progress import Progress
 from rtolap.stream.consumer import StreamConsumer
+from rtolap.stream.topic_identity import TopicIdentity
 
 LOG_END_EVERY_S = 1.0
 _TIMEOUT_S = 1.0
@@ -16,8 +18,17 @@ _TIMEOUT_S = 1.0
 class LogEnds:
     """`beside`: somebody calls `look` every LOG_END_EVERY_S, from a thread beside the core."""
 
-    def __init__(self, consumer: StreamConsumer, progress: Progress, clock: Clock, *, beside: bool) -> None:
+    def __init__(
+        self,
+        consumer: StreamConsumer,
+        topic: TopicIdentity,
+        progress: Progress,
+        clock: Clock,
+        *,
+        beside: bool,
+    ) -> None:
         self._consumer = consumer
+        self._topic = topic
         self._progress = progress
         self._clock = clock
         self._beside = beside
@@ -35,7 +46,9 @@ class LogEnds:
         """What went wrong. Asks Kafka: tens of milliseconds in which a core that asks does not consume."""
         asked_s = self._clock.monotonic_s()
         try:
-            self._progress.log_ends = {p: self._consumer.log_range(p, _TIMEOUT_S).end for p in partitions}
+            ends = {p: self._consumer.log_range(p, _TIMEOUT_S).end for p in partitions}
+            self._topic.confirm(_TIMEOUT_S)
+            self._progress.log_ends = ends
         except RtolapError as error:
             self._progress.log_ends = {}
             return str(error)

@@ -19,7 +19,7 @@ from rtolap.model.cube import Schema
 from rtolap.receiver.align import NO_VECTORS, Piece, pieces
 from rtolap.receiver.batch import sum_of_rows
 from rtolap.receiver.tables import LocalState, LocalTable, union
-from rtolap.stream.consumer import StreamConsumer
+from rtolap.stream.consumer import OffsetsGone, StreamConsumer
 from rtolap.stream.decode import EventDecoder
 
 READ_TIMEOUT_S = 120.0  # without progress; then the job is given up and tried again later
@@ -46,21 +46,29 @@ def realign_job(state: LocalState, held: Collection[int]) -> RealignJob | None:
 
 
 class RangeReader:
-    """`open_consumer` gives a consumer of the table's topic, with create times, that nobody else uses."""
+    """`open_consumer` gives a consumer of the table's topic, with create times, that nobody else uses.
+    `confirm_topic`: see `CubeReceiver.confirm_topic`; called when a range is read."""
 
     def __init__(
-        self, schema: Schema, open_consumer: Callable[[], StreamConsumer], clock: Clock, records_max: int
+        self,
+        schema: Schema,
+        open_consumer: Callable[[], StreamConsumer],
+        clock: Clock,
+        records_max: int,
+        confirm_topic: Callable[[], None],
     ) -> None:
         self._schema = schema
         self._open = open_consumer
         self._clock = clock
         self._records_max = records_max
+        self._confirm_topic = confirm_topic
         self._decoder = EventDecoder(schema)
 
     def read(self, start_ms: int, wanted: Sequence[Piece]) -> tuple[LocalTable, ...]:
         """One table a version, ascending; none where there is no event. Pieces of version 0 are left out.
 
-        OffsetsGone: retention took the range. Unavailable: the broker gives nothing.
+        OffsetsGone: retention took the range. TopicRecreated: the offsets are those of a topic that is gone.
+        Unavailable: the broker gives nothing.
         """
         kept = [piece for piece in wanted if piece.version]
         ends: dict[int, int] = {}
@@ -93,8 +101,12 @@ class RangeReader:
                         found=consumer.broker_trouble,
                         action="it is tried again",
                     )
+        except OffsetsGone:
+            self._confirm_topic()
+            raise
         finally:
             consumer.close()
+        self._confirm_topic()
         return tuple(self._one(tables) for _, tables in sorted(found.items()))
 
     def _cut(self, start_ms: int, kept: Sequence[Piece], events: pa.Table) -> list[LocalTable]:

@@ -18,7 +18,7 @@ from rtolap.receiver.realign import RangeReader, realign_job
 from rtolap.receiver.requests import Requests
 from rtolap.receiver.upload import Uploader, upload_job
 from rtolap.receiver.views import ViewSource
-from rtolap.stream.consumer import OffsetsGone
+from rtolap.stream.consumer import OffsetsGone, TopicRecreated
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ class CubeWork:
             try:
                 work()
                 return
-            except (OffsetsGone, Corrupted) as error:
+            except (OffsetsGone, Corrupted, TopicRecreated) as error:
                 self._requests.ask(partial(self._core.fail, error))
         except NotFound as error:
             log.warning("cube %s: %s", cube, error)
@@ -88,6 +88,7 @@ class CubeWork:
             if job is None:
                 return
             fragments.verify(self._core.file.fragments, job.tables or ())
+            self._core.confirm_topic()
             try:
                 self._uploader.upload(job, control)
             except Refused as error:

@@ -19,6 +19,12 @@ from threading import Lock
 
 from rtolap.stream.consumer import TopicRecreated
 
+# A cube's history counts by the offsets of the topic that is gone.
+CUBE_ACTION = (
+    "the new topic needs another cube: `rtolap drop --disable` this one and create it again, or create one "
+    "of another name beside it and keep this one for its history"
+)
+
 
 class TopicIdentity:
     """Thread-safe. `ask`: `StreamConsumer.topic_id`; `action`: what a person can do about another topic."""
@@ -31,7 +37,9 @@ class TopicIdentity:
         self._action = action
         self._known = known or None
         self._recreated: TopicRecreated | None = None
-        self._confirmed = 0
+        self._reads = 0
+        self._reads_confirmed = -1
+        self._confirmations = 0
         self._lock = Lock()
 
     @property
@@ -42,7 +50,16 @@ class TopicIdentity:
     @property
     def confirmations(self) -> int:
         """How often it was confirmed: grows with each."""
-        return self._confirmed
+        return self._confirmations
+
+    @property
+    def recreated(self) -> TopicRecreated | None:
+        """What was found before, on whichever thread."""
+        return self._recreated
+
+    def note_read(self) -> None:
+        """By the one thread that reads: something has come that no confirmation so far is good for."""
+        self._reads += 1
 
     def expect(self, topic_id: str | None) -> None:
         """Offsets are stored under this id elsewhere. Raises TopicRecreated if it is not the known one."""
@@ -50,19 +67,26 @@ class TopicIdentity:
             self._compare(topic_id)
 
     def raise_if_recreated(self) -> None:
-        """Without asking: by what was found before, on whichever thread."""
+        """Without asking: by what was found before."""
         if self._recreated is not None:
             raise self._recreated
 
     def confirm(self, timeout_s: float = 5.0) -> str | None:
         """The topic's id, asked now and the known one. Raises TopicRecreated, NotFound and Unavailable."""
         self.raise_if_recreated()
+        reads = self._reads
         found = self._ask(timeout_s)
         if found:
             self._compare(found)
         with self._lock:
-            self._confirmed += 1
+            self._reads_confirmed = max(self._reads_confirmed, reads)
+            self._confirmations += 1
         return self._known
+
+    def confirm_reads(self, timeout_s: float = 5.0) -> str | None:
+        """As `confirm`; it is asked only if something was read since it was asked last."""
+        self.raise_if_recreated()
+        return self._known if self._reads_confirmed >= self._reads else self.confirm(timeout_s)
 
     def _compare(self, found: str) -> None:
         with self._lock:

@@ -50,7 +50,11 @@ class Receiver:
         self.leading = False
         self.told_epoch = -1  # of the assignment for which it has read where to start
         self.reader = RangeReader(
-            cluster.schema, cluster.consumer, cluster.clock, settings.realign_records_max
+            cluster.schema,
+            cluster.consumer,
+            cluster.clock,
+            settings.realign_records_max,
+            lambda: self.core.confirm_topic(),
         )
         self.uploader = Uploader(
             cluster.schema,

@@ -26,6 +26,7 @@ class CubeStatus(Message):
     paused: bool
     horizon_ms: int | None = None
     first_offsets: dict[int, int] = Field(default_factory=dict)
+    topic_id: str = ""
     assignment: dict[str, tuple[int, ...]] = Field(default_factory=dict)
     assignment_epoch: int = 0
     catching_up: tuple[int, ...] = ()
