@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import signal
 import socket
 import threading
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.wire.flight_door import TokenFactory
+from rtolap.wire.receiver import PartialQuery, Snapshot
+from rtolap.wire.receiver_client import ReceiverClient
 from rtolap.wire.storage_client import StorageClient
 
 TOKEN = "a-token-of-this-test"
@@ -93,3 +99,42 @@ def test_a_wrong_token_is_told_and_is_not_silence() -> None:
             client.ping(10.0)
         assert not isinstance(caught.value, Unavailable)
         client.close()
+
+
+class Dripping(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
+    """Sends a batch and then nothing until `go_on` is set."""
+
+    def __init__(self, port: int) -> None:
+        super().__init__(f"grpc+tcp://127.0.0.1:{port}")
+        self.go_on = threading.Event()
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        batch = pa.record_batch({"n": [1]})
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            yield batch
+            self.go_on.wait(DEADLINE_S)
+
+        return flight.GeneratorStream(batch.schema, batches())
+
+
+def test_a_call_that_is_cancelled_from_another_thread_interrupts_nothing_else() -> None:
+    port = free_port()
+    interrupted = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: interrupted.set())
+    try:
+        with Dripping(port) as server:
+            client = ReceiverClient(f"127.0.0.1:{port}", TOKEN)
+            query = PartialQuery("cube", (), (), Snapshot({}))
+
+            def cancel_soon(cancel: Callable[[], None]) -> None:
+                threading.Timer(0.2, cancel).start()
+
+            with ThreadPoolExecutor(1) as threads:
+                asked = threads.submit(client.query, query, on_start=cancel_soon)
+                assert isinstance(asked.exception(DEADLINE_S), Unavailable)
+            server.go_on.set()
+            client.close()
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not interrupted.is_set()

@@ -114,6 +114,9 @@ class Services:
         process.kill()
         process.wait(30)
 
+    def signal(self, name: str, number: signal.Signals) -> None:
+        self._processes[name].send_signal(number)
+
     def start_again(self, name: str) -> None:
         self.start(name, *self._arguments[name], env=self._extra[name])
 

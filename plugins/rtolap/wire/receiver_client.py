@@ -46,12 +46,12 @@ class ReceiverClient(Closing):
             reader = self._client.do_get(flight.Ticket(msgspec.json.encode(query)), options)
             if on_start is not None:
                 on_start(reader.cancel)
-            table = reader.read_all()
-            metadata = table.schema.metadata or {}
+            batches = list(iter(lambda: _next_batch(reader), None))
+            metadata = reader.schema.metadata or {}
             if ANSWER_KEY not in metadata:
                 raise Corrupted(f"receiver {self.address} answered without saying what its answer holds")
             answer = msgspec.json.decode(metadata[ANSWER_KEY], type=PartialAnswer)
-            return table.replace_schema_metadata(None), answer
+            return pa.Table.from_batches(batches, reader.schema).replace_schema_metadata(None), answer
 
         return self._translate("query", ask)
 
@@ -83,6 +83,15 @@ class ReceiverClient(Closing):
             return call()
         except (flight.FlightError, pa.ArrowException, OSError) as error:
             raise named(f"receiver {self.address}", operation, error) from error
+
+
+def _next_batch(reader: Any) -> pa.RecordBatch | None:
+    """None at the end. Not `read_all`: when that is cancelled, from whatever thread, pyarrow interrupts the
+    main thread as Ctrl-C does (`SignalStopHandler.__exit__`), which ends a service."""
+    try:
+        return reader.read_chunk().data
+    except StopIteration:
+        return None
 
 
 class ReceiverClients(FlightClients[ReceiverClient]):
