@@ -40,6 +40,7 @@ from rtolap.wire.stored_tables import (
 )
 
 TIMEOUT_S = 30.0  # a change tells every node of the table
+READ_TIMEOUT_S = 2.0  # what only reads comes from one ledger: a door that stands still is passed by
 CONNECT_TIMEOUT_S = 2.0
 RETRY_S = 20.0
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -70,6 +71,7 @@ class StoredTablesClient(Closing):
         token: str,
         *,
         timeout_s: float = TIMEOUT_S,
+        read_timeout_s: float = READ_TIMEOUT_S,
         retry_s: float = RETRY_S,
         transport: httpx.BaseTransport | None = None,
         ca: Path | None = None,
@@ -77,10 +79,9 @@ class StoredTablesClient(Closing):
         self._doors = LeaderFinder(urls)
         self._urls = tuple(urls)
         self._retry_s = retry_s
-        timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
-        self._http = httpx.Client(
-            headers=headers(token), timeout=timeout, transport=transport, verify=trust(ca)
-        )
+        self._change_timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
+        self._read_timeout = httpx.Timeout(min(timeout_s, read_timeout_s))
+        self._http = httpx.Client(headers=headers(token), transport=transport, verify=trust(ca))
 
     def close(self) -> None:
         self._http.close()
@@ -167,15 +168,21 @@ class StoredTablesClient(Closing):
 
     def _once(self, request: _Request, answer: type[T]) -> T:
         failure = "no answer"
+        reads = request.request_id is None
+        timeout = self._read_timeout if reads else self._change_timeout
         sent_headers = {} if request.request_id is None else {HEADER: request.request_id}
         for url in self._doors.attempts():
             try:
                 response = self._http.request(
-                    request.method, url + API + request.path, content=request.content, headers=sent_headers
+                    request.method,
+                    url + API + request.path,
+                    content=request.content,
+                    headers=sent_headers,
+                    timeout=timeout,
                 )
             except httpx.TransportError as error:
                 failure = f"{url}: {error or type(error).__name__}"
-                request.in_doubt |= request.request_id is not None and not isinstance(error, _NOT_SENT)
+                request.in_doubt |= not reads and not isinstance(error, _NOT_SENT)
                 self._doors.failed(url, error)
                 continue
             if self._doors.answered(url, response):

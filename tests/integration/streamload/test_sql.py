@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import time
 import uuid
@@ -21,6 +23,7 @@ from rtolap.cli import definitions, tables
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.model.table import Column, Lookup
+from rtolap.testing.gaps import Asking
 from rtolap.testing.services import wait_for
 from rtolap.testing.stored_cluster import StoredCluster
 from rtolap.testing.stream_load_cluster import PASSWORD, USER
@@ -29,6 +32,7 @@ from rtolap.wire.stream_load_client import StreamLoadClient
 from typer.testing import CliRunner
 
 TIMEOUT_S = 40.0
+GAP_S_MAX = 10.0  # 1 to 2.5 s on an idle machine; what did not hold took 30 s and more
 _ROOT = f"/stored-{uuid.uuid4().hex}"
 DEFINED = """
 kind: stored_table
@@ -107,7 +111,7 @@ def loading(client: StreamLoadClient, table: str, columns: str) -> Iterator[Load
     finally:
         running._over.set()
         running._thread.join(TIMEOUT_S)
-    assert not running.errors
+    assert not running.errors, running.errors[0]
 
 
 def create(cluster: StoredCluster, table: str, *, model: str = "duplicate key(day, side)") -> None:
@@ -184,6 +188,59 @@ def test_a_node_killed_in_between_changes_no_answer(cluster: StoredCluster, clie
         _wait(running, running.loads + 2)
     last = running.loads - 1
     assert cluster.ask("select distinct load_id from shop.replicated") == [(last,)]
+
+
+def test_statements_go_on_while_a_node_or_a_door_dies_or_stands_still(
+    cluster: StoredCluster, client: StreamLoadClient
+) -> None:
+    create(cluster, "available")
+    with loading(client, "available", "day,side,load_id,amount") as running:
+        _wait(running, 2)
+    rows = cluster.ask("select count(*), sum(load_id) from shop.available")
+    assert rows[0][0] == running.loads * 4
+
+    def ask() -> None:
+        assert cluster.ask("select count(*), sum(load_id) from shop.available") == rows
+
+    with Asking(ask, pymysql.MySQLError) as asking:
+        for name in ("node-0", "node-1", "node-2", "door-0", "door-1"):
+            for fault in (signal.SIGKILL, signal.SIGSTOP):
+                _wait_answers(asking, f"before {name}")
+                asking.take()
+                _hurt(cluster, name, fault)
+                try:
+                    _wait_answers(asking, f"{fault.name} of {name}")
+                    gap_s, refused = asking.take()
+                    print(f"{fault.name} of {name}: {gap_s:.2f} s without an answer; {dict(refused)}")
+                    assert gap_s < GAP_S_MAX, (name, fault, refused)
+                finally:
+                    _heal(cluster, name, fault)
+
+
+def _wait_answers(asking: Asking, what: str) -> None:
+    before = asking.answers
+    wait_for(
+        f"answers after {what}", lambda: asking.answers > before + 10 or asking.wrong is not None, TIMEOUT_S
+    )
+    assert asking.wrong is None
+
+
+def _hurt(cluster: StoredCluster, name: str, fault: signal.Signals) -> None:
+    pid = cluster.processes[name].pid()
+    assert pid is not None
+    if fault is signal.SIGKILL:
+        cluster.kill(name)
+    else:
+        os.kill(pid, fault)
+
+
+def _heal(cluster: StoredCluster, name: str, fault: signal.Signals) -> None:
+    if fault is signal.SIGKILL:
+        cluster.restart(name)
+    else:
+        pid = cluster.processes[name].pid()
+        assert pid is not None
+        os.kill(pid, signal.SIGCONT)
 
 
 def test_definitions_go_on_with_another_master(cluster: StoredCluster) -> None:
@@ -286,7 +343,7 @@ def run(cluster: StoredCluster, app: typer.Typer, *words: str) -> Any:
 
 def _wait(running: Loading, loads: int) -> None:
     wait_for(f"{loads} loads", lambda: running.loads >= loads or bool(running.errors), TIMEOUT_S)
-    assert not running.errors
+    assert not running.errors, running.errors[0]
 
 
 def _succeeds(work: Callable[[], None]) -> Callable[[], bool]:
