@@ -247,3 +247,22 @@ def test_large_snapshots_are_solved_as_exactly_as_small_ones() -> None:
         mark = largest_mark(latest, fractions, allowed, WINDOW_MS, int(latest.max()))
         budget = floor(allowed * 2.0**bits * WINDOW_MS)
         assert mark == slow_deficit(latest.tolist(), shares, budget, WINDOW_MS, int(latest.max()))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_mark_is_the_last_instant_within_the_budget_wherever_stepping_ends(seed: int) -> None:
+    """A thousand hosts are stepped towards; 400 snapshots a seed."""
+    rng = np.random.default_rng(seed)
+    for _ in range(400):
+        lateness_ms = rng.integers(0, 5_000, 1_000) + 300 + rng.exponential(700, 1_000)
+        lateness_ms += (rng.random(1_000) < 0.01) * rng.exponential(10_000, 1_000)
+        latest = NOW_MS - lateness_ms.astype(np.int64)
+        rates, errors = rng.lognormal(0, 0.5, 1_000), np.zeros(1_000)
+        fractions = Shares(rates, errors, float(rates.sum()), 1.0)
+        bits = scale_bits(WINDOW_MS, fractions.sum)
+        shares = fractions.whole(np.arange(1_000), bits)
+        budget = floor(5.5e-5 * 2.0**bits * WINDOW_MS)
+        most_ms = int(latest.max())
+        mark = largest_mark(latest, fractions, 5.5e-5, WINDOW_MS, most_ms)
+        assert int(shares @ np.clip(mark - latest, 0, WINDOW_MS)) <= budget
+        assert mark == most_ms or int(shares @ np.clip(mark + 1 - latest, 0, WINDOW_MS)) > budget

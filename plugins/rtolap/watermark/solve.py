@@ -135,7 +135,7 @@ def _convex(latest_ms: Instants, shares: NDArray[np.int64], budget: int, high: i
                 return high
             high -= -(-excess // int(shares.sum()))
             shares = shares * (latest_ms < high)
-    return _last_within(latest_ms, shares, budget)
+    return min(_last_within(latest_ms, shares, budget), high)  # beyond `high` some are left out
 
 
 def _last_within(instants: Instants, steps: NDArray[np.int64], budget: int) -> int:
