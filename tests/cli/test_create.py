@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
-from rtolap.base.errors import DefinitionError, Unavailable
+from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.cli.definitions import app
 from rtolap.ledger.database import Ledger
 from rtolap.ledger.load_jobs import LoadJobs
@@ -46,6 +46,23 @@ name: shops
 file: shops.csv
 columns:
   - {name: id, type: int}
+"""
+TABLE = """
+kind: table
+name: clicks
+topic: clicks
+columns:
+  - {name: at, type: timestamp}
+  - {name: page, type: string}
+time: {column: at, format: iso8601}
+"""
+CUBE = """
+kind: cube
+name: visits
+table: clicks
+dimensions: [page]
+measures: [{function: count}]
+segment: {window: 1h}
 """
 
 
@@ -98,3 +115,36 @@ def test_stored_tables_come_before_all_others(tmp_path: Path) -> None:
         with pytest.raises(Unavailable):
             create_all(takers, read_definitions(file), enable=True)
     assert not declared
+
+
+class Taker:
+    """What a coordinator would do with one table, one lookup and one cube; the table is there already."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def tables(self) -> tuple[str, ...]:
+        return ("clicks",)
+
+    def lookups(self) -> tuple[str, ...]:
+        return ()
+
+    applications = cubes = lookups
+
+    def __getattr__(self, name: str) -> Any:
+        def call(argument: Any) -> None:
+            self.calls.append(f"{name} {argument if isinstance(argument, str) else argument['name']}")
+            if name == "enable_cube":
+                raise NotFound("cube visits cannot be enabled")
+
+        return call
+
+
+def test_what_fails_leaves_nothing_behind_that_was_not_there(tmp_path: Path) -> None:
+    file = tmp_path / "all.yaml"
+    file.write_text(f"{TABLE}---{FILE_LOOKUP}---{CUBE}")
+    taker = Taker()
+    with pytest.raises(NotFound, match="visits cannot be enabled"):
+        create_all(Takers(coordinator=cast(Any, taker)), read_definitions(file), enable=True)
+    made = ["create_table clicks", "create_lookup shops", "create_cube visits", "enable_cube visits"]
+    assert taker.calls == [*made, "disable_cube visits", "drop_cube visits", "drop_lookup shops"]

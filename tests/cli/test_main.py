@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -10,14 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from rtolap.base.errors import NotFound
 from rtolap.cli import main
-from rtolap.cli.output import errors, print_table
-from rtolap.cli.running_stack import adopt_running_stack
+from rtolap.cli.output import errors, print_table, text_table
+from rtolap.cli.produce import find_topic
+from rtolap.cli.running_stack import adopt_running_stack, no_stack_note
+from rtolap.cli.stack import started_ports
 from rtolap.stack.components import DEFAULT_PORTS
 from rtolap.stack.environment import rtolap_settings
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.state import StackState, save_state
+from rtolap.stream.memory_broker import MemoryBroker
+from rtolap.stream.memory_out import MemoryAdmin
 
 _HEAVY = ("pyarrow", "duckdb", "fastapi", "confluent_kafka", "kazoo", "airflow", "pyspark", "numpy")
 
@@ -125,3 +131,60 @@ def test_every_command_that_shows_or_changes_something_speaks_json() -> None:
 
     found = set().union(*(without_json(main.load(name), name) for name in main.MOUNTS))
     assert found == servers | as_it_is | switches
+
+
+def test_a_pipe_gets_one_line_a_row_and_tabs(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(["name", "rows"], [("a" * 200, 1), ("tab\there", None)])
+    assert capsys.readouterr().out == f"name\trows\n{'a' * 200}\t1\ntab\\there\t\n"
+
+
+def test_a_table_fits_eighty_columns() -> None:
+    console = Console(width=80, file=io.StringIO(), force_terminal=False)
+    columns = [f"column_{at}" for at in range(6)]
+    console.print(text_table(columns, [tuple("x" * 25 for _ in columns)]))
+    lines = console.file.getvalue().splitlines()  # type: ignore[attr-defined]
+    assert max(len(line.rstrip()) for line in lines) <= 80
+
+
+def without_settings() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("RTOLAP_")}
+
+
+def test_elsewhere_it_is_said_where_a_stack_was_looked_for(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "rtolap.cli.main", "sql", "-e", "select 1"]
+    done = subprocess.run(
+        command, capture_output=True, text=True, cwd=tmp_path, env=without_settings(), timeout=60
+    )
+    assert done.returncode == 1
+    assert f"no stack was found: .stack/stack.json was looked for in {tmp_path}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert no_stack_note({"RTOLAP_KAFKA": "elsewhere:9092"}) is None
+
+
+def test_an_impossible_folder_is_an_error_without_a_traceback(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = _rtolap("stack", "up", "--dir", str(tmp_path / "file" / "stack"))
+    assert done.returncode == 1
+    assert f"the stack's folder {tmp_path / 'file' / 'stack'} cannot be made" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_stopping_nothing_says_where_it_looked(tmp_path: Path) -> None:
+    done = _rtolap("stack", "down", "--dir", str(tmp_path / "none"))
+    assert done.returncode == 0
+    assert f"there is no stack in {tmp_path / 'none'}" in done.stdout
+
+
+def test_producing_to_a_new_topic_says_what_to_add() -> None:
+    broker = MemoryBroker()
+    with pytest.raises(NotFound, match="there is no topic fresh; add --partitions 4"):
+        find_topic(MemoryAdmin(broker), "fresh")
+    broker.create("fresh", 2)
+    find_topic(MemoryAdmin(broker), "fresh")
+
+
+def test_only_ports_of_parts_that_were_started_are_shown() -> None:
+    state = StackState(dict(DEFAULT_PORTS), ("zookeeper", "kafka", "query"), {})
+    assert set(started_ports(state)) == {
+        *("zookeeper", "kafka", "kafka-controller", "query-http", "query-mysql")
+    }

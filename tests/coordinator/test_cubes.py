@@ -62,7 +62,7 @@ def test_enabling_needs_a_receiver_and_a_topic(cluster: Cluster) -> None:
         cluster.client.enable_cube(NAME)
     cluster.receiver("r1", "rs1")
     logs = cluster.topics.logs.pop("clicks")
-    with pytest.raises(NotFound, match="topic clicks"):
+    with pytest.raises(NotFound, match=r"expected the topic clicks; .*--topic clicks --partitions 4"):
         cluster.client.enable_cube(NAME)
     assert cluster.client.cube(NAME).enabled is False
     cluster.topics.logs["clicks"] = logs
@@ -156,7 +156,7 @@ def test_pause_resume_and_disable_are_switches(cluster: Cluster) -> None:
     cluster.enabled()
     assert cluster.client.pause_cube(NAME).paused is True
     assert cluster.client.resume_cube(NAME).paused is False
-    with pytest.raises(Refused, match="disable it"):
+    with pytest.raises(Refused, match=r"disable it before it is dropped: `rtolap drop \w+ --disable`"):
         cluster.client.drop_cube(NAME)
     assert cluster.client.disable_cube(NAME).enabled is False
     cluster.client.drop_cube(NAME)

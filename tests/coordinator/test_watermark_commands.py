@@ -85,7 +85,7 @@ def texts(svg: Path) -> str:
 def test_units_are_shown_by_processor_and_key_group(logs: Cluster) -> None:
     lines = run("units", "logs").stdout.splitlines()
     [held] = [line for line in lines if "worker-1" in line]
-    assert [part.strip() for part in held.split("│")[1:4]] == ["sessions", "worker-1", "3"]
+    assert held.split("\t")[:3] == ["sessions", "worker-1", "3"]
     assert "no work" in next(line for line in lines if "worker-2" in line)
     assert "no unit of web reports" in run("units", "logs", "--level", "web").stdout
     found = document("units", "logs", "--limit", "1")

@@ -121,6 +121,14 @@ def test_a_key_is_named_as_it_is_written(tmp_path: Path, written: str, expected:
     assert line.startswith(expected)
 
 
+def test_a_table_that_cannot_be_read_is_not_said_to_be_missing(tmp_path: Path) -> None:
+    found = problems(tmp_path, cube=CUBE.replace("measures:", "measurs:"), table=TABLE + "colour: red\n")
+    assert any("colour" in line for line in found)
+    assert any("measurs" in line for line in found), "all files at once"
+    (line,) = problems(tmp_path, cube=CUBE, table=TABLE + "colour: red\n")
+    assert "colour" in line
+
+
 def test_an_unknown_table_is_said_with_the_nearest_name(tmp_path: Path) -> None:
     (line,) = problems(tmp_path, cube=CUBE.replace("table: sales", "table: sale"), table=TABLE)
     assert (

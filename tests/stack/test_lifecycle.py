@@ -5,10 +5,16 @@ from __future__ import annotations
 import subprocess
 import sys
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
+from rtolap.base.errors import RtolapError
+from rtolap.stack import lifecycle
+from rtolap.stack.layout import StackLayout
+from rtolap.stack.lifecycle import Stack
 from rtolap.stack.process import ManagedProcess, ProcessSpec
-from rtolap.stack.together import start_all
+from rtolap.stack.together import Progress, start_all
 
 _RUN = "import time; time.sleep(60)"
 
@@ -80,3 +86,28 @@ def test_an_interrupt_ends_the_waiting_at_once(tmp_path: Path) -> None:
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60
     )
     assert done.stdout.strip() == "interrupted running", done.stderr
+
+
+def test_an_interrupted_start_stops_what_it_started_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    processes = {name: _process(name, tmp_path) for name in ("zookeeper", "kafka", "query")}
+    processes["zookeeper"].start()
+
+    def interrupted(started: Mapping[str, ManagedProcess], progress: Progress) -> dict[str, RtolapError]:
+        started["kafka"].start()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lifecycle, "start_all", interrupted)
+    stopped: list[str] = []
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            Stack(StackLayout(tmp_path)).start(
+                processes, lambda name, phase, note: stopped.append(name) if phase == "stopped" else None
+            )
+        assert processes["kafka"].pid() is None
+        assert processes["zookeeper"].pid() is not None
+        assert stopped == ["query", "kafka"], "those that need others first"
+    finally:
+        for process in processes.values():
+            process.stop()

@@ -16,18 +16,21 @@ from typer.core import TyperGroup
 from typer.main import get_group
 
 from rtolap import __version__
-from rtolap.cli.output import console, errors
-from rtolap.cli.running_stack import adopt_running_stack
+from rtolap.base.errors import DefinitionError, Unavailable
+from rtolap.cli.output import console, errors, warn
+from rtolap.cli.running_stack import adopt_running_stack, no_stack_note
 
 
 @dataclass(frozen=True)
 class Mount:
-    """`module`'s typer application, or one command of it; `adopt`: serve a running local stack by default."""
+    """`module`'s typer application, or one command of it; `adopt`: serve a running local stack by default;
+    `asks`: it cannot do without a cluster."""
 
     module: str
     help: str
     command: str | None = None
     adopt: bool = True
+    asks: bool = True
 
 
 MOUNTS: dict[str, Mount] = {
@@ -37,7 +40,9 @@ MOUNTS: dict[str, Mount] = {
     ),
     "demo": Mount("rtolap.cli.demo", "Replay real events and compare every answer.", "demo", adopt=False),
     "stack": Mount("rtolap.cli.stack", "Start, stop and look at the local stack.", adopt=False),
-    "validate": Mount("rtolap.cli.definitions", "Check definitions without a cluster.", "validate"),
+    "validate": Mount(
+        "rtolap.cli.definitions", "Check definitions without a cluster.", "validate", asks=False
+    ),
     "create": Mount("rtolap.cli.definitions", "Create tables, lookups and cubes.", "create"),
     "describe": Mount("rtolap.cli.definitions", "Show a table, lookup or cube.", "describe"),
     "drop": Mount("rtolap.cli.definitions", "Drop a table, lookup or cube.", "drop"),
@@ -80,6 +85,16 @@ class MountingGroup(TyperGroup):
                 adopt_running_stack()
             return args[0], load(args[0]), args[1:]
         return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (Unavailable, DefinitionError):
+            mount = MOUNTS.get(ctx.invoked_subcommand or "")
+            note = no_stack_note() if mount is not None and mount.adopt and mount.asks else None
+            if note is not None:
+                warn(note)
+            raise
 
 
 def _print_version(wanted: bool) -> None:

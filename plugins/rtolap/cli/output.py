@@ -10,6 +10,7 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 import typer
+from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -43,16 +44,30 @@ def print_json(value: Any) -> None:
 def print_table(
     columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None, as_json: bool = False
 ) -> None:
-    """A table; with `as_json` a list of objects with the columns' names as keys. Numbers stand right."""
+    """A table on a terminal, where numbers stand right; into a pipe one line a row, tabs between its values
+    and names in the first line; with `as_json` a list of objects with the columns' names as keys."""
     materialized = [tuple(row) for row in rows]
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in materialized])
         return
+    if not console.is_terminal:
+        for row in (columns, *materialized):
+            sys.stdout.write("\t".join("" if value is None else _plain(value) for value in row) + "\n")
+        sys.stdout.flush()
+        return
     console.print(text_table(columns, materialized, title=title))
 
 
+def _plain(value: Any) -> str:
+    """On one line and without a tab, as MySQL's client writes them into a pipe."""
+    text = str(value).replace("\\", "\\\\")
+    return text.replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
+
+
 def text_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], *, title: str | None = None) -> Table:
-    table = Table(title=title, title_justify="left", header_style="bold")
+    table = Table(
+        title=title, title_justify="left", header_style="bold", box=box.SIMPLE_HEAD, pad_edge=False, padding=0
+    )
     for index, column in enumerate(columns):
         values = [row[index] for row in rows if row[index] is not None]
         numeric = bool(values) and all(isinstance(value, int | float) for value in values)

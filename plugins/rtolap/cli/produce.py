@@ -13,6 +13,7 @@ from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, error_console, print_json, success
 from rtolap.demo.flights import DAYS_MAX, Replay, ReplayPlan
 from rtolap.demo.produce import Sender, file_batches
+from rtolap.stream.consumer import TopicAdmin
 from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
 
 app = typer.Typer(help="Send records.")
@@ -42,6 +43,8 @@ def produce(
     topic = topic or ("flights" if is_flights else path.stem)
     if partitions is not None:
         admin.create_topic(topic, partitions)
+    else:
+        find_topic(admin, topic)
     sender = Sender(producer, admin, topic)
     if is_flights:
         replay = Replay(ReplayPlan(partitions=len(sender.first), days=days))
@@ -61,3 +64,14 @@ def produce(
         print_json({"topic": sender.topic, "records": sent, "end_offsets": ends})
     else:
         success(f"{sent} records stored in {sender.topic}")
+
+
+def find_topic(admin: TopicAdmin, topic: str) -> None:
+    """Raises NotFound that says how to create it."""
+    try:
+        admin.partitions(topic)
+    except NotFound as error:
+        raise NotFound(
+            f"there is no topic {topic}",
+            action="add --partitions 4, or as many as it is to have, to create it",
+        ) from error

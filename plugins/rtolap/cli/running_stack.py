@@ -12,13 +12,27 @@ from rtolap.stack.state import load_state
 from rtolap.stack.versions import adapt, refuse_other_version
 
 
+def no_stack_note(environ: MutableMapping[str, str] = os.environ) -> str | None:
+    """Where a stack was looked for, if none was found; None where settings are given, or were adopted."""
+    if _is_set(environ):
+        return None
+    return (
+        f"no stack was found: {DEFAULT_DIR}/stack.json was looked for in {Path.cwd()} "
+        "and the folders above it; go to its folder, start one by `rtolap stack up`, or set RTOLAP_ variables"
+    )
+
+
+def _is_set(environ: MutableMapping[str, str]) -> bool:
+    return any(f"RTOLAP_{name.upper()}" in environ for name in Settings.model_fields)
+
+
 def adopt_running_stack(environ: MutableMapping[str, str] = os.environ) -> None:
     """Take the settings of the stack in `.stack/` of this folder or one above it.
 
     Only when not a single setting is given in the environment: settings of two clusters never mix. Raises
     Refused for a stack of another version: what is missing there must not silently become a default.
     """
-    if any(f"RTOLAP_{name.upper()}" in environ for name in Settings.model_fields):
+    if _is_set(environ):
         return
     here = Path.cwd()
     for folder in (here, *here.parents):

@@ -19,6 +19,8 @@ from rtolap.stack.environment import airflow_url, load_line, mysql_line
 from rtolap.stack.layout import DEFAULT_DIR, StackLayout
 from rtolap.stack.lifecycle import Stack
 from rtolap.stack.log_files import Follower, last_lines
+from rtolap.stack.names import PORT_OWNERS
+from rtolap.stack.state import StackState, load_state
 
 EXIT_PART_DOWN = 3
 _FOLLOW_POLL_S = 0.3
@@ -86,6 +88,14 @@ def _ports(items: list[str]) -> dict[str, int]:
     return ports
 
 
+def started_ports(state: StackState) -> dict[str, int]:
+    return {
+        name: number
+        for name, number in state.ports.items()
+        if PORT_OWNERS.get(name, name) in state.components
+    }
+
+
 @app.command()
 def up(
     dir: DirOption = _DIR,
@@ -118,7 +128,7 @@ def up(
         )
         return
     success(f"{len(state.components)} components answer after {time.monotonic() - started_s:.1f} s")
-    for name, port_number in state.ports.items():
+    for name, port_number in started_ports(state).items():
         console.print(f"  {name:20} 127.0.0.1:{port_number}", highlight=False)
     if "airflow-api" in state.components:
         console.print(f"\nAirflow   {airflow_url(state.ports)}", highlight=False, soft_wrap=True)
@@ -132,8 +142,12 @@ def up(
 @app.command()
 def down(dir: DirOption = _DIR, as_json: JsonOption = False) -> None:
     """Stop every process of the stack; data, logs and secrets stay."""
+    stack = Stack(StackLayout(dir))
+    if not as_json and load_state(stack.layout) is None:
+        success(f"there is no stack in {stack.layout.root}: nothing to stop")
+        return
     with ProgressView() as progress:
-        left = Stack(StackLayout(dir)).down(progress)
+        left = stack.down(progress)
     if as_json:
         print_json({"swept": left})
         return

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from rtolap.base.errors import CommitConflict, Refused
+from rtolap.base.errors import CommitConflict, NotFound, Refused
 from rtolap.coordinator.assigners import ASSIGNERS, DEFAULT_ASSIGNER, Plan, ReplicaSetLoad, validate_plan
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl
@@ -56,7 +56,7 @@ class Assignments:
         Refused where no replica set has a receiver, NotFound for a missing topic; nothing is changed then.
         """
         schema = self._metadata.schema(cube)
-        partitions = self._topics.partitions(schema.table.topic)
+        partitions = self._partitions_to_enable(cube, schema.table.topic)
         topic_id = self._topics.topic_id(schema.table.topic)
         which = "earliest" if schema.cube.start == "earliest" else "latest"
         offsets = self._topics.offsets(schema.table.topic, which)
@@ -82,6 +82,18 @@ class Assignments:
             return self._commit(cube, control, _in_topic(grown, topic_id, enabled=True))
 
         return retrying(attempt)
+
+    def _partitions_to_enable(self, cube: str, topic: str) -> Sequence[int]:
+        try:
+            return self._topics.partitions(topic)
+        except NotFound as error:
+            raise NotFound(
+                f"cube {cube} cannot be enabled",
+                expected=f"the topic {topic}",
+                found="no such topic",
+                action=f"create it, for one by `rtolap produce FILE --topic {topic} --partitions 4`, "
+                "or create the cube without --enable",
+            ) from error
 
     def extend(self, cube: str, partitions: Sequence[int], topic_id: str) -> CubeControl:
         """Assign partitions that were added to the topic. Nothing is written if there are none, and nothing

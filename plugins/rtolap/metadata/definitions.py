@@ -94,7 +94,10 @@ class Definitions:
         self.cube(name)
         control = read(self.store, paths.cube_control(name), CubeControl)
         if control is not None and control.enabled:
-            raise Refused(f"cube {name} is enabled", action="disable it before it is dropped")
+            raise Refused(
+                f"cube {name} is enabled",
+                action=f"disable it before it is dropped: `rtolap drop {name} --disable`",
+            )
         retrying(lambda: self._remove_below(paths.segments(name)))
         retrying(lambda: self._remove_below(paths.replay_from_all(name)))
         last = (paths.cube_changes, paths.cube_watermark, paths.cube_control, paths.cube_definition)

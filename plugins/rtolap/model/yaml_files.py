@@ -74,8 +74,9 @@ def read_definitions(path: Path) -> Definitions:
     """Read one file, or every YAML file below a folder. Raises DefinitionError with all problems."""
     complaints: list[str] = []
     documents: list[_Document] = []
+    broken: set[str] = set()
     for file in definition_files(path):
-        documents += _read_file(file, complaints)
+        documents += _read_file(file, complaints, broken)
     tables = _unique(documents, Table, complaints)
     lookups = _unique(documents, Lookup, complaints)
     cubes = _unique(documents, Cube, complaints)
@@ -83,7 +84,8 @@ def read_definitions(path: Path) -> Definitions:
     stored_tables = _unique(documents, StoredTable, complaints)
     loaders = _unique(documents, Loader, complaints)
     for document in documents:
-        complaints += _lines(document, _problems(document, tables, cubes, applications, stored_tables))
+        problems = _problems(document, tables, cubes, applications, stored_tables)
+        complaints += _lines(document, [one for one in problems if not _of_broken(document, one, broken)])
     if complaints:
         raise DefinitionError("\n".join(complaints))
     return Definitions(tables, lookups, cubes, applications, stored_tables, loaders)
@@ -104,7 +106,13 @@ def definition_files(path: Path) -> tuple[Path, ...]:
     return (path,)
 
 
-def _read_file(file: Path, complaints: list[str]) -> list[_Document]:
+def _of_broken(document: _Document, problem: Problem, broken: set[str]) -> bool:
+    """Whether it is that a table is missing which is there, but cannot be read: that was said already."""
+    return isinstance(document.value, Cube) and problem.key == ("table",) and document.value.table in broken
+
+
+def _read_file(file: Path, complaints: list[str], broken: set[str]) -> list[_Document]:
+    """`broken`: takes the names of tables that cannot be read."""
     documents: list[_Document] = []
     try:
         if file.stat().st_size > _FILE_BYTES_MAX:
@@ -117,7 +125,7 @@ def _read_file(file: Path, complaints: list[str]) -> list[_Document]:
     try:
         while loader.check_node():
             node = loader.get_node()
-            document = None if node is None else _read_document(file, loader, node, complaints)
+            document = None if node is None else _read_document(file, loader, node, complaints, broken)
             if document is not None:
                 documents.append(document)
     except yaml.MarkedYAMLError as error:
@@ -129,7 +137,7 @@ def _read_file(file: Path, complaints: list[str]) -> list[_Document]:
 
 
 def _read_document(
-    file: Path, loader: yaml.SafeLoader, node: yaml.Node, complaints: list[str]
+    file: Path, loader: yaml.SafeLoader, node: yaml.Node, complaints: list[str], broken: set[str]
 ) -> _Document | None:
     line = node.start_mark.line + 1
     kind = _kind_of(node)
@@ -150,14 +158,21 @@ def _read_document(
         msgspec.structs.replace(problem, key=reader.as_written(problem.key)).text(str(file))
         for problem in reader.problems
     ]
-    return None if value is INVALID else _Document(file, kind, value, reader)
+    if value is INVALID:
+        broken |= {_text_of(node, "name") or ""} if kind == "table" else set()
+        return None
+    return _Document(file, kind, value, reader)
 
 
 def _kind_of(node: yaml.Node) -> str | None:
+    return _text_of(node, "kind")
+
+
+def _text_of(node: yaml.Node, wanted: str) -> str | None:
     if not isinstance(node, yaml.MappingNode):
         return None
     for key, value in node.value:
-        if key.value == "kind" and isinstance(value, yaml.ScalarNode):
+        if key.value == wanted and isinstance(value, yaml.ScalarNode):
             return str(value.value)
     return None
 

@@ -1,6 +1,7 @@
 """HTTP door: JSON or an Arrow stream. Basic (users file) or Bearer (cluster token).
 
     POST /api/v1/query   {sql, parameters?, timeout_ms?}  →  {columns, rows, positions, stats, warnings}
+                         SHOW and DESCRIBE too, as MySQL clients ask them
     GET  /metrics        for Prometheus
     GET  /health         without credentials
 
@@ -34,6 +35,9 @@ from rtolap.base.errors import QueryError, RtolapError, Unauthorized
 from rtolap.base.metrics_http import serve_metrics
 from rtolap.base.users import Users
 from rtolap.query.cancel import Cancellation
+from rtolap.query.mysql import statements
+from rtolap.query.mysql.show import Shows
+from rtolap.query.mysql.variables import Session
 from rtolap.query.outcome import Outcome
 from rtolap.query.service import QueryService
 
@@ -57,6 +61,7 @@ class QueryRequest(BaseModel):
 def make_app(service: QueryService, users: Users, token: str) -> FastAPI:
     app = FastAPI(title="rtolap query", version="1", docs_url=None, redoc_url=None, openapi_url=None)
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="http-query")
+    shows = Shows(service, tuple)  # nobody stays connected here
 
     @app.exception_handler(RtolapError)
     async def named(request: Request, error: RtolapError) -> JSONResponse:
@@ -78,7 +83,7 @@ def make_app(service: QueryService, users: Users, token: str) -> FastAPI:
         cancellation = service.cancellation(body.timeout_ms)
         arrow = ARROW_STREAM in request.headers.get("accept", "")
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(pool, _answer, service, body, cancellation, arrow)
+        work = loop.run_in_executor(pool, _answer, service, shows, body, cancellation, arrow)
         while True:
             done, _ = await asyncio.wait((work,), timeout=GONE_POLL_S)
             if done:
@@ -104,9 +109,13 @@ def _authenticate(header: str, users: Users, token: str) -> None:
 
 
 def _answer(
-    service: QueryService, body: QueryRequest, cancellation: Cancellation, arrow: bool
+    service: QueryService, shows: Shows, body: QueryRequest, cancellation: Cancellation, arrow: bool
 ) -> bytes | Outcome:
-    outcome = service.execute(body.sql, body.parameters, cancellation)
+    shown = shows.answer(statements.plain(body.sql), Session(0, "", ""))
+    if shown is not None:
+        outcome = Outcome(shown.schema, iter(shown.to_batches()))
+    else:
+        outcome = service.execute(body.sql, body.parameters, cancellation)
     if arrow:
         return outcome
     try:

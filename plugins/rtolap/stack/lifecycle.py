@@ -27,6 +27,14 @@ from rtolap.stack.versions import adapt, refuse_other_version
 from rtolap.wire.agent_client import AgentClient
 
 _LOCK_TIMEOUT_S = 5.0
+_AIRFLOW = frozenset(name for name in COMPONENTS if name.startswith("airflow-"))
+_SERVICES = frozenset(("agent", "query", "storage", "stream-load"))
+# Those that need others go first; servers at last, one by one.
+_STOPPED_IN_TURN = (
+    _AIRFLOW,
+    _SERVICES,
+    *({name} for name in ("coordinator", "kafka", "zookeeper", "mariadb")),
+)
 
 
 class Stack:
@@ -46,7 +54,8 @@ class Stack:
 
         `only` these, without it all that need not be asked for; and in any case those of `also`.
 
-        Raises ProcessFailed naming the parts that failed; the others stay up, to be looked at or stopped.
+        Raises ProcessFailed naming the parts that failed; the others stay up, to be looked at or stopped. An
+        interrupt stops what this call has started, and raises KeyboardInterrupt again.
         """
         usual = [name for name, component in COMPONENTS.items() if not component.on_request]
         names = checked_names({*(only or usual), *also})
@@ -55,14 +64,13 @@ class Stack:
                 raise DefinitionError(
                     "unknown port", expected=" | ".join(DEFAULT_PORTS), found=repr(port_name)
                 )
-        self.layout.root.mkdir(parents=True, exist_ok=True)
+        self._make_folder()
         with self._locked():
             ensure_secrets(self.layout)
-            self.layout.store.mkdir(parents=True, exist_ok=True)
             state = self._next_state(names, wanted_ports)
             save_state(self.layout, state)
             write_env_file(self.layout, state.settings, state.ports)
-            failed = start_all(self._processes(state, names), progress)
+            failed = self.start(self._processes(state, names), progress)
         if failed:
             raise ProcessFailed(
                 f"the stack is not complete: {', '.join(failed)}",
@@ -70,6 +78,29 @@ class Stack:
                 action="`rtolap stack logs NAME` shows more, `rtolap stack down` stops the rest",
             )
         return state
+
+    def _make_folder(self) -> None:
+        try:
+            self.layout.store.mkdir(parents=True, exist_ok=True)
+            self.layout.lock_file.touch()
+        except OSError as error:
+            raise DefinitionError(
+                f"the stack's folder {self.layout.root} cannot be made or written",
+                found=error.strerror or str(error),
+                action="name another one with --dir",
+            ) from error
+
+    def start(self, processes: Mapping[str, ManagedProcess], progress: Progress) -> dict[str, RtolapError]:
+        """The failures by name. An interrupt stops those that did not run before."""
+        ran = {name for name, process in processes.items() if process.pid() is not None}
+        try:
+            return start_all(processes, progress)
+        except KeyboardInterrupt:
+            for group in _STOPPED_IN_TURN:
+                stop_all(
+                    processes, [name for name in processes if name in group and name not in ran], progress
+                )
+            raise
 
     def down(self, progress: Progress) -> int:
         """Stop everything, dependants first; returns how many left-over processes had to be ended.

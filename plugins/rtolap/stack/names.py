@@ -19,6 +19,17 @@ COMPONENT_NAMES = (
     "airflow-triggerer",
 )
 
+# Whose port it is; those of receivers are given by the agent.
+PORT_OWNERS: dict[str, str] = {
+    "kafka-controller": "kafka",
+    "receiver": "agent",
+    "query-http": "query",
+    "query-mysql": "query",
+    "stream-load-body": "stream-load",
+    "airflow": "airflow-api",
+    "airflow-execution": "airflow-execution-api",
+}
+
 # Taken when they are free. Receivers count up from theirs; the agent gives each its own.
 DEFAULT_PORTS: dict[str, int] = {
     "zookeeper": 2181,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
-from rtolap.base.errors import DefinitionError
+from rtolap.base.errors import DefinitionError, RtolapError
 from rtolap.model.loader import Loader
 from rtolap.model.problems import raise_all
 from rtolap.model.validate_lookup import stored_lookup_problems
@@ -44,16 +45,72 @@ def create_all(takers: Takers, definitions: Definitions, *, enable: bool, change
 
     `change`: applications that exist with another definition get this one. Stored tables that are there with
     the same definition stay, with another one they are refused; loaders follow their definition.
+
+    What fails leaves nothing behind: tables, lookups, applications and cubes that this call made are dropped
+    again, and so are stored tables. An error on the way of that leaves the rest as it is.
     """
     _check(takers, definitions)
+    fresh = _Fresh(takers, definitions)
+    try:
+        return _create(takers, definitions, fresh, enable=enable, change=change)
+    except RtolapError:
+        fresh.drop()
+        raise
+
+
+class _Fresh:
+    """What was not there before, and is made by this call."""
+
+    def __init__(self, takers: Takers, definitions: Definitions) -> None:
+        self._drops: list[Callable[[], object]] = []
+        self._takers = takers
+        self._known: set[tuple[str, str]] = set()
+        client, doors = takers.coordinator, takers.doors
+        if client is not None:
+            self._known |= {("table", name) for name in client.tables()}
+            self._known |= {("lookup", name) for name in client.lookups()}
+            self._known |= {("application", name) for name in client.applications()}
+            self._known |= {("cube", cube.name) for cube in client.cubes()}
+        if doors is not None and definitions.stored_tables:
+            self._known |= {("stored_table", one.definition.qualified_name) for one in doors.tables()}
+
+    def made(self, kind: str, name: str) -> None:
+        if (kind, name) in self._known:
+            return
+        client, doors = self._takers.coordinator, self._takers.doors
+        if client is not None and kind == "cube":
+            self._drops += [partial(client.drop_cube, name), partial(client.disable_cube, name)]
+        elif client is not None and kind != "stored_table":
+            drops = {
+                "table": client.drop_table,
+                "lookup": client.drop_lookup,
+                "application": client.drop_application,
+            }
+            self._drops.append(partial(drops[kind], name))
+        elif doors is not None:
+            self._drops.append(partial(doors.drop, TableName(*name.split(".", 1))))
+
+    def drop(self) -> None:
+        """The last one first."""
+        try:
+            while self._drops:
+                self._drops.pop()()
+        except RtolapError:
+            return  # what made it fail is told; nobody answers any more
+
+
+def _create(
+    takers: Takers, definitions: Definitions, fresh: _Fresh, *, enable: bool, change: bool
+) -> Created:
     created: Created = []
     if takers.doors is not None:
         for name, stored in definitions.stored_tables.items():
             takers.doors.create(stored)
+            fresh.made("stored_table", name)
             created.append(("stored_table", name))
         _check_lookups(takers.doors, definitions)
     if takers.coordinator is not None:
-        created += _create_cubes(takers.coordinator, definitions, enable=enable, change=change)
+        created += _create_cubes(takers.coordinator, definitions, fresh, enable=enable, change=change)
     if takers.declare_loader is not None:
         for name, loader in definitions.loaders.items():
             takers.declare_loader(loader)
@@ -89,14 +146,16 @@ def _check_lookups(doors: StoredTablesClient, definitions: Definitions) -> None:
 
 
 def _create_cubes(
-    client: CoordinatorClient, definitions: Definitions, *, enable: bool, change: bool
+    client: CoordinatorClient, definitions: Definitions, fresh: _Fresh, *, enable: bool, change: bool
 ) -> Created:
     created: Created = []
     for name, table in definitions.tables.items():
         client.create_table(msgspec.to_builtins(table))
+        fresh.made("table", name)
         created.append(("table", name))
     for name, lookup in definitions.lookups.items():
         client.create_lookup(msgspec.to_builtins(lookup))
+        fresh.made("lookup", name)
         created.append(("lookup", name))
     present = set(client.applications()) if change else set()
     for name, application in definitions.applications.items():
@@ -105,9 +164,11 @@ def _create_cubes(
             client.change_application(name, definition)
         else:
             client.create_application(definition)
+            fresh.made("application", name)
         created.append(("application", name))
     for name, cube in definitions.cubes.items():
         client.create_cube(msgspec.to_builtins(cube))
+        fresh.made("cube", name)
         if enable:
             client.enable_cube(name)
         created.append(("cube", name))

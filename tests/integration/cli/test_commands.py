@@ -57,10 +57,8 @@ class Shell:
 
 
 def cells(table: str) -> list[list[str]]:
-    """The rows of a printed table, without its heading and frame."""
-    return [
-        [cell.strip() for cell in line.strip("│").split("│")] for line in table.splitlines() if "│" in line
-    ]
+    """The rows of a table in a pipe, without its first heading."""
+    return [line.split("\t") for line in table.splitlines() if "\t" in line][1:]
 
 
 @pytest.fixture(scope="module")
