@@ -1,4 +1,4 @@
-"""A cube served by real processes on real servers, asked all the time, with a log of what was sent.
+"""A cube served by real processes on real servers, with a log of what was sent.
 
 Queries name the prefix of every partition that they hold; `World.expected` is the plain recount of a prefix.
 """
@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import random
 import threading
-from decimal import Decimal
-from typing import Any
+from collections.abc import Iterator, Mapping
 
 import httpx
 import msgspec
 
 from rtolap.model.cube import AggregationGroup, LatePolicy, Schema
+from rtolap.model.table import Column, Lookup
 from rtolap.stream.consumer import OutRecord
 from rtolap.stream.kafka_out import KafkaProducer
+from rtolap.testing.asked_statements import LOOKUP, REGIONS, number
 from rtolap.testing.builders import START_MS, WINDOW_MS, Event, random_event, small_schema
 from rtolap.testing.recount import Answer, recount
 from rtolap.testing.services import Services, wait_for
+from rtolap.testing.visitors import with_visitor, with_visitors
 
 PARTITIONS = 4
 STEP_MS = 400
@@ -66,12 +68,25 @@ class Asker(threading.Thread):
 
 
 class World:
-    """A cube of `PARTITIONS` partitions on a topic of its own, served by `replica_sets`: name → receivers."""
+    """A cube of `PARTITIONS` partitions on a topic of its own, served by `replica_sets`: name → receivers.
+
+    `visitors`: with distinct ones of them, and a lookup of places, as `asked_statements` asks for them.
+    """
 
     def __init__(
-        self, services: Services, kafka: str, name: str, seed: int, replica_sets: dict[str, tuple[str, ...]]
+        self,
+        services: Services,
+        kafka: str,
+        name: str,
+        seed: int,
+        replica_sets: dict[str, tuple[str, ...]],
+        *,
+        visitors: bool = False,
     ) -> None:
-        schema = small_schema(name=name)
+        schema = with_visitors(small_schema(name=name)) if visitors else small_schema(name=name)
+        self._visitors = visitors
+        if visitors:
+            services.environment["RTOLAP_INCLUDE_DIR"] = str(services.folder)
         table = msgspec.structs.replace(schema.table, name=f"{name}_table", topic=name)
         cube = msgspec.structs.replace(
             schema.cube,
@@ -94,10 +109,19 @@ class World:
 
     def declare(self) -> None:
         client = self.services.coordinator
+        if self._visitors:
+            self._declare_places()
         client.create_table(msgspec.to_builtins(self.schema.table))
         client.create_cube(msgspec.to_builtins(self.schema.cube))
         self.wait_for_receivers()
         client.enable_cube(self.cube)
+
+    def _declare_places(self) -> None:
+        lines = ["place,region", *(f"{place},{region}" for place, region in REGIONS.items())]
+        (self.services.folder / f"{LOOKUP}.csv").write_text("\n".join(lines))
+        columns = (Column("place", "int"), Column("region", "string"))
+        places = Lookup(name=LOOKUP, file=f"{LOOKUP}.csv", columns=columns)
+        self.services.coordinator.create_lookup(msgspec.to_builtins(places))
 
     def start_receivers(self, replica_set: str) -> None:
         for name in self.replica_sets[replica_set]:
@@ -120,6 +144,8 @@ class World:
         for _ in range(count):
             self.clock_ms += STEP_MS
             value, event = random_event(self.random, self.clock_ms)
+            if self._visitors and value is not None and event is not None:
+                value, event = with_visitor(self.random, value, event)
             partition = self.random.randrange(PARTITIONS)
             self._producer.produce(self.cube, [OutRecord(value, partition=partition)])
             self.log[partition].append(event)
@@ -128,10 +154,14 @@ class World:
     def ask(self) -> tuple[dict[int, int], Answer]:
         body = self.services.sql(self._sql)
         positions = {int(p): offset for p, offset in body["positions"][self.cube].items()}
-        return positions, {(row[0], row[1]): tuple(_number(cell) for cell in row[2:]) for row in body["rows"]}
+        return positions, {(row[0], row[1]): tuple(number(cell) for cell in row[2:]) for row in body["rows"]}
 
     def expected(self, positions: dict[int, int]) -> Answer:
-        return recount(e for p, es in self.log.items() for e in es[: positions.get(p, 0)] if e is not None)
+        return recount(self.prefix(positions))
+
+    def prefix(self, positions: Mapping[int, int]) -> Iterator[Event]:
+        """The events below these positions: partition → next offset."""
+        return (e for p, es in self.log.items() for e in es[: positions.get(p, 0)] if e is not None)
 
     def assert_varied(self) -> None:
         """In every partition: nulls, malformed records, late events and others out of order."""
@@ -156,10 +186,3 @@ class World:
 
     def close(self) -> None:
         self._producer.close()
-
-
-def _number(cell: Any) -> Any:
-    if cell is None or isinstance(cell, int):
-        return cell
-    number = Decimal(str(cell))
-    return int(number) if number == number.to_integral_value() else number

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pymysql
 import pyspark
 
 from rtolap.base.errors import Refused, RtolapError
+from rtolap.base.users import password_hash
 from rtolap.stack.ports import free_port
 from rtolap.wire.coordinator import BuildSpec
 from rtolap.wire.coordinator_client import CoordinatorClient
@@ -24,6 +26,7 @@ from rtolap.wire.coordinator_client import CoordinatorClient
 log = logging.getLogger(__name__)
 
 TOKEN = "a-token-for-this-run"
+USER, PASSWORD = "ann", "a password"  # who asks by the MySQL protocol
 _CONFIGURATION = (
     "spark.ui.enabled=false",
     "spark.sql.shuffle.partitions=2",
@@ -56,7 +59,7 @@ class Services:
             taken.add(self._ports[name])
         urls = [self._url(f"coordinator-{n}") for n in range(coordinators)]
         (folder / "token").write_text(TOKEN)
-        (folder / "users").write_text("")
+        (folder / "users").write_text(f"{USER}:{password_hash(PASSWORD)}\n")
         self.store = (folder / "store").as_uri()
         self.environment = {
             **os.environ,
@@ -160,6 +163,18 @@ class Services:
             raise httpx.HTTPStatusError(response.text, request=response.request, response=response)
         answer: dict[str, Any] = response.json()
         return answer
+
+    def mysql(self) -> pymysql.connections.Connection:
+        """A connection to the MySQL door."""
+        connection: pymysql.connections.Connection = pymysql.connections.Connection(
+            host="127.0.0.1",
+            port=self._ports["query-mysql"],
+            user=USER,
+            password=PASSWORD,
+            database="rtolap",
+            read_timeout=90,
+        )
+        return connection
 
     # -- building ---------------------------------------------------------------------------------------
 

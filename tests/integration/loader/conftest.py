@@ -1,9 +1,10 @@
-"""A door and a storage node as processes, over a ledger in this session's MariaDB."""
+"""Doors and storage nodes as processes, over ledgers in this session's MariaDB."""
 
 from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pymysql
@@ -20,6 +21,29 @@ PASSWORD = "kept-in-a-file"
 def around(
     kafka_server: ManagedProcess, mariadb_server: ManagedProcess, server_folder: Path
 ) -> Iterator[Around]:
+    """One door and one node."""
+    with _around(kafka_server, mariadb_server, server_folder, doors=1, nodes=1) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def replicated(
+    kafka_server: ManagedProcess, mariadb_server: ManagedProcess, server_folder: Path
+) -> Iterator[Around]:
+    """Two doors and three nodes, of which each tablet has a replica on every one."""
+    with _around(kafka_server, mariadb_server, server_folder, doors=2, nodes=3) as one:
+        yield one
+
+
+@contextmanager
+def _around(
+    kafka_server: ManagedProcess,
+    mariadb_server: ManagedProcess,
+    server_folder: Path,
+    *,
+    doors: int,
+    nodes: int,
+) -> Iterator[Around]:
     name = f"loader_{uuid.uuid4().hex[:8]}"
     socket = str(mariadb_server.spec.folder / "s.sock")
     with pymysql.connect(unix_socket=socket, user="root", autocommit=True) as connection:
@@ -29,11 +53,11 @@ def around(
             f"GRANT ALL ON `{name}`.* TO '{name}'@'%'",
         ):
             connection.cursor().execute(statement)
-    password_file = server_folder / "loader-ledger-password"
+    password_file = server_folder / f"{name}-password"
     password_file.write_text(PASSWORD)
     address = f"mysql://{name}@{mariadb_server.address}/{name}"
     env = {"RTOLAP_LEDGER": address, "RTOLAP_LEDGER_PASSWORD_FILE": str(password_file)}
-    cluster = StoredCluster(server_folder / "loader-sink", address, password_file)
+    cluster = StoredCluster(server_folder / name, address, password_file)
     with Ledger.open(address, password_file=password_file) as ledger, cluster:
-        cluster.start(doors=1, nodes=1)
+        cluster.start(doors=doors, nodes=nodes)
         yield Around(kafka_server, mariadb_server, cluster, ledger, env)
