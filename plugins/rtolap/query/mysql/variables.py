@@ -12,10 +12,11 @@ from rtolap.base.errors import QueryError
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
 from rtolap.query.dialect import user_sql
 from rtolap.query.mysql.codes import SERVER_VERSION
+from rtolap.query.mysql.set_modes import set_modes
 from rtolap.query.parser import Statement
 from rtolap.query.service import TIMEOUT_MS_DEFAULT
 
-# sql_mode has no ANSI_QUOTES: double quotes make strings, and SQLAlchemy reflects columns only without it.
+# sql_mode has no ANSI_QUOTES, and takes none: double quotes make strings, and SQLAlchemy needs it so.
 VARIABLES: dict[str, str | int] = {
     "auto_increment_increment": 1,
     "autocommit": 1,
@@ -108,7 +109,11 @@ class Session:
         self.database = name
 
     def set(self, assignments: str) -> None:
-        """SET …: any list is accepted, because clients send many; only what is known here has an effect."""
+        """SET …: any list is accepted, because clients send many; only what is known here has an effect.
+
+        Raises QueryError for what would change an answer and is not kept.
+        """
+        set_modes(assignments, self.variables, VARIABLES)
         for match in _MAX_TIME.finditer(assignments):
             value = match[2]
             if value.upper() == "DEFAULT":
