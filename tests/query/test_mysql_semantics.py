@@ -63,6 +63,9 @@ DAY = "date('2013-01-02 05:00:00')"
         ("mod(-7, 3)", -1),
         ("round(2.5e0)", 2.0),
         ("round(2.5)", 3),
+        ("round(1 / 8, 2)", 0.13),
+        ("round(1 / 8e0, 2)", 0.12),
+        ("replace('aXb', 'X', 1)", "a1b"),
         ("round(15, -1)", 20),
         ("truncate(-1.999, 1)", Decimal("-1.9")),
         ("'1.5' * 2", 3.0),
@@ -111,6 +114,7 @@ def test_an_expression_answers_as_in_mysql(sql: str, expected: object, service: 
         ("date '2013-01-02' + 1", "an INTERVAL"),
         ("date '2013-02-01' - date '2013-01-31'", "DATEDIFF"),
         ("greatest('10', 9)", "cast one of them"),
+        ("concat(1 / 3, '')", "DECIMAL"),
     ],
 )
 def test_what_mysql_answers_strangely_is_refused(sql: str, words: str, service: QueryService) -> None:
@@ -210,3 +214,15 @@ def test_a_flag_is_a_number_and_shows_as_one(service: QueryService) -> None:
     for condition in ("on_time = 1", "on_time = '1'", "on_time in (1, 2)", "on_time + 0 = 1"):
         (row,) = service.execute(f"select count(*) n from flights where {condition}").table().to_pylist()
         assert row["n"] == found["1"], condition
+
+
+def test_an_average_of_exact_numbers_is_rounded_half_away_from_zero(
+    service: QueryService, world: QueryWorld
+) -> None:
+    rows = [row for row in world.visible("flights").to_pylist() if row["gate"] is not None]
+    sql = (
+        "select round(sum(1) / 8, 2) a, round(avg(gate * 0 + 0.125), 2) b from flights where gate is not null"
+    )
+    (row,) = service.execute(sql).table().to_pylist()
+    assert row["b"] == 0.13
+    assert row["a"] == float((Decimal(len(rows)) / 8 + Decimal("0.0000001")).quantize(Decimal("0.01")))

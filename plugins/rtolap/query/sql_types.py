@@ -26,7 +26,7 @@ _INT_MAX, _BIGINT_MAX = 2**31, 2**63
 
 @dataclass(frozen=True)
 class SqlType:
-    """`scale`: digits behind the point, of decimals."""
+    """`scale`: digits behind the point, of decimals and of QUOTIENT."""
 
     kind: SqlKind
     scale: int = 0
@@ -50,6 +50,7 @@ class SqlType:
 
 NULL, BOOLEAN, STRING = SqlType("null"), SqlType("boolean"), SqlType("string")
 INT, BIGINT, HUGEINT, DOUBLE = SqlType("int"), SqlType("bigint"), SqlType("hugeint"), SqlType("double")
+QUOTIENT = SqlType("double", 4)  # of exact numbers: a decimal in MySQL, with four digits more
 DATE, DATETIME = SqlType("date"), SqlType("datetime")
 
 _T = exp.DType

@@ -69,6 +69,7 @@ def _translate(node: exp.Expr, totals: Totals, filtered: _OVER) -> exp.Expr:
             return _as_declared(total, argument, totals)
         case exp.Avg() if not distinct:
             total = exp.cast(filtered(exp.Sum(this=totals.sum(argument))), exp.DataType.Type.DOUBLE)
+            total.meta[TOTAL] = True
             number = filtered(exp.Sum(this=totals.count(argument)))
             return exp.paren(
                 exp.Div(this=total, expression=exp.func("NULLIF", number, exp.Literal.number(0)))

@@ -13,6 +13,7 @@ from sqlglot.optimizer.scope import Scope, traverse_scope
 
 from rtolap.query import sql_types
 from rtolap.query.rules.context import Context
+from rtolap.query.rules.totals import TOTAL
 from rtolap.query.sql_types import (
     BIGINT,
     BOOLEAN,
@@ -22,6 +23,7 @@ from rtolap.query.sql_types import (
     HUGEINT,
     INT,
     NULL,
+    QUOTIENT,
     STRING,
     SqlType,
 )
@@ -73,7 +75,7 @@ _FIXED: dict[type[exp.Expr], SqlType] = {
         (exp.WeekOfYear, exp.Extract, exp.DateDiff, exp.RowNumber, exp.Rank, exp.DenseRank), BIGINT
     ),
     **dict.fromkeys((exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot), HUGEINT),
-    **dict.fromkeys((exp.Avg, exp.Div, exp.Sqrt, exp.Ln, exp.Log, exp.Exp, exp.Pow, exp.Rand), DOUBLE),
+    **dict.fromkeys((exp.Sqrt, exp.Ln, exp.Log, exp.Exp, exp.Pow, exp.Rand), DOUBLE),
     **dict.fromkeys((exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.Variance, exp.VariancePop), DOUBLE),
     **dict.fromkeys((exp.TsOrDsToDate, exp.Date, exp.LastDay, exp.CurrentDate), DATE),
     **dict.fromkeys((exp.AtTimeZone, exp.TimestampTrunc, exp.CurrentTimestamp, exp.UnixToTime), DATETIME),
@@ -137,6 +139,11 @@ class Typed:
                 return sql_types.common(self.of(branch) for branch in branches(node))
             case exp.Sum():
                 return self._sum(node)
+            case exp.Avg():
+                return self._quotient([node.this])
+            case exp.Div():
+                total = node.this.this if node.this.meta.get(TOTAL) else node.this
+                return self._quotient([total, node.expression])
             case exp.Neg() if isinstance(node.this, exp.Literal):
                 whole = sql_types.of_literal(node.this).is_integer
                 return (
@@ -187,6 +194,13 @@ class Typed:
         kinds = [BIGINT if kind == BOOLEAN else kind for kind in map(self.of, operands)]
         known = [kind for kind in kinds if kind is not None and kind.is_number]
         return sql_types.of_arithmetic(known) if len(known) == len(kinds) else None
+
+    def _quotient(self, operands: list[exp.Expr]) -> SqlType:
+        kinds = list(map(self.of, operands))
+        exact = all(
+            kind is not None and (kind.is_exact or kind.kind in ("boolean", "null")) for kind in kinds
+        )
+        return QUOTIENT if exact else DOUBLE
 
     def _moved(self, moment: exp.Expr, unit: exp.Expr | None) -> SqlType | None:
         kind = self.of(moment)

@@ -34,7 +34,7 @@ from rtolap.query.rules.context import Context
 from rtolap.query.rules.expression_types import Typed, branches
 from rtolap.query.rules.texts import cast_text, like, texts
 from rtolap.query.rules.totals import TOTAL
-from rtolap.query.sql_types import DATE, DECIMAL_DIGITS, SqlType
+from rtolap.query.sql_types import DATE, DECIMAL_DIGITS, QUOTIENT, SqlType
 
 _T = exp.DType
 _Found = exp.Expr | None
@@ -178,9 +178,7 @@ def _round(node: exp.Expr, typed: Typed, context: Context) -> _Found:
     kind, written = typed.of(node.this), node.args.get("decimals")
     if written is not None and not isinstance(written.unnest(), exp.Literal | exp.Neg):
         written.replace(exp.cast(written.copy(), _T.INT))
-    if isinstance(node, exp.Trunc):
-        return None
-    if kind is None or kind.kind != "double":
+    if isinstance(node, exp.Trunc) or kind is None or kind.kind != "double" or kind == QUOTIENT:
         return None
     digits = node.args.get("decimals") or exp.Literal.number(0)
     return exp.Anonymous(this="ROUND_EVEN", expressions=[node.this.copy(), digits.copy()])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+from rtolap.base.errors import QueryError
+from rtolap.query.dialect import user_sql
 from rtolap.query.rules.context import Context
 from rtolap.query.rules.expression_types import Typed
-from rtolap.query.sql_types import SqlType
+from rtolap.query.sql_types import QUOTIENT, SqlType
 
 _ALL = (exp.Concat, exp.ConcatWs)
 _BOTH = (exp.DPipe, exp.Like, exp.RegexpLike)
-_FIRST = (exp.Upper, exp.Lower, exp.Trim, exp.Length, exp.Reverse, exp.Replace, exp.StrPosition, exp.Repeat)
+_FIRST = (exp.Upper, exp.Lower, exp.Trim, exp.Length, exp.Reverse, exp.StrPosition, exp.Repeat)
 _MACROS = frozenset(
     f"mysql_{name}" for name in ("left", "right", "from", "substring", "lpad", "rpad", "ascii")
 )
@@ -28,6 +30,12 @@ def texts(node: exp.Expr, typed: Typed) -> None:
 
 def cast_text(node: exp.Expr, kind: SqlType) -> exp.Expr:
     value = node.copy()
+    if kind == QUOTIENT:
+        raise QueryError(
+            f"unsupported SQL: the text of the quotient {user_sql(node)[:200]}",
+            expected="as many digits as are wanted",
+            action="use CAST(… AS DECIMAL(p, s)) first",
+        )
     if kind.kind == "double":
         return exp.Anonymous(this="MYSQL_NUMBER_TEXT", expressions=[value])
     if kind.kind == "boolean":
@@ -52,6 +60,8 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
         return list(node.expressions)
     if isinstance(node, _BOTH):
         return [node.this, node.expression]
+    if isinstance(node, exp.Replace):
+        return [node.this, node.expression, node.args["replacement"]]
     if isinstance(node, _FIRST):
         return [node.this]
     if isinstance(node, exp.Anonymous) and str(node.this).lower() in _MACROS:
