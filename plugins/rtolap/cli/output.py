@@ -50,7 +50,7 @@ def print_table(
     if as_json:
         print_json([dict(zip(columns, row, strict=True)) for row in materialized])
         return
-    if not console.is_terminal:
+    if not sys.stdout.isatty():
         for row in (columns, *materialized):
             sys.stdout.write("\t".join("" if value is None else _plain(value) for value in row) + "\n")
         sys.stdout.flush()
