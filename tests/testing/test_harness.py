@@ -18,6 +18,11 @@ def test_every_answer_is_the_recount_of_a_prefix(seed: int) -> None:
     assert counts["answers"] > 5, "a run that hardly ever answers proves little"
 
 
+def test_history_goes_on_though_staged_parts_are_lost() -> None:
+    counts = run_seed(1, 200, losing_parts=True)
+    assert counts["parts lost"] > 0
+
+
 def test_the_runs_notice_a_query_service_that_forgets_what_it_has_answered_with(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -90,10 +90,11 @@ def close(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
 
 @app.command()
 def requeue(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
-    """Build a READY segment anew."""
+    """Build a segment anew; staged parts that are lost or damaged are uploaded again by its receivers."""
     with coordinator_client() as client:
         found = client.requeue(cube, segment)
-    waits = f"{cube}/{segment} is {found.state} and waits for a build of version {found.version + 1}"
+    what = "a build" if found.state == "REMOTE_PERSISTED" else "its receivers to upload it again, and a build"
+    waits = f"{cube}/{segment} is {found.state} and waits for {what} of version {found.version + 1}"
     report(found, waits, as_json=as_json)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rtolap.base.errors import Corrupted, NotFound, Refused
 from rtolap.format.manifest import MANIFEST_NAME, HistoryManifest, decode
 from rtolap.format.object_store import ObjectStore
+from rtolap.format.staged import verify_staged
 from rtolap.metadata.records import BuildAttempt, SegmentRecord
 
 
@@ -14,6 +15,17 @@ def covered_to_be(record: SegmentRecord) -> dict[int, int]:
 
 def expected_events(record: SegmentRecord) -> int:
     return record.events + sum(part.events for part in record.parts)
+
+
+def lost_parts(store: ObjectStore, record: SegmentRecord) -> dict[str, str]:
+    """Staged parts that are not there, or not as they were written: path → what is wrong. Reads all."""
+    found: dict[str, str] = {}
+    for part in record.parts:
+        try:
+            verify_staged(store, part.path)
+        except (NotFound, Corrupted) as error:
+            found[part.path] = error.message
+    return found
 
 
 def verified_events(store: ObjectStore, record: SegmentRecord, build: BuildAttempt) -> int:

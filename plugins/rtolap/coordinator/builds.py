@@ -9,14 +9,14 @@ import msgspec
 
 from rtolap.base.errors import NotFound, NotYet
 from rtolap.coordinator.answers import build_info, completeness_info, part_info
-from rtolap.coordinator.build_check import covered_to_be, expected_events, verified_events
+from rtolap.coordinator.build_check import covered_to_be, expected_events, lost_parts, verified_events
 from rtolap.coordinator.views import Views
 from rtolap.format.object_store import ObjectStore
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import BuildAttempt, SegmentRecord
 from rtolap.model.segment import parse_segment_name
-from rtolap.model.segment_states import SegmentState
+from rtolap.model.segment_states import SegmentEvent, SegmentState
 from rtolap.wire import coordinator as wire
 
 BUILDING_MAX = 256  # segments, of all cubes; one Spark job builds many
@@ -144,16 +144,47 @@ class Builds:
         )
 
     def fail(self, cube: str, segment: str, build_id: str, error: str) -> SegmentRecord:
+        """Note it; where that is because staged parts are lost or damaged, they are uploaded again."""
         record = self._record(cube, segment)
-        return self._metadata.update_segment(
+        failed = self._metadata.update_segment(
             cube, record.range, lambda before: segments.fail_build(before, build_id, error)
         )
+        newest = failed.build is not None and failed.build.build_id == build_id
+        if failed.state is not SegmentState.REMOTE_PERSISTED or not newest:
+            return failed
+        return self._without_lost_parts(failed, "a build failed")
 
     def requeue(self, cube: str, segment: str) -> SegmentRecord:
+        """Build it again: a READY version from itself; one that waits for its build from its staged parts, of
+        which what is lost or damaged is uploaded again first."""
         record = self._record(cube, segment)
         now_ms = self._metadata.clock.now_ms()
+        if record.state in (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED):
+            kept = self._without_lost_parts(record, "requeued")
+            if kept.state is SegmentState.IMMUTABLE:
+                asked_before = bool(kept.story) and kept.story[-1].event == SegmentEvent.PARTS_LOST
+                if kept is record and not asked_before:
+                    raise NotYet(
+                        f"segment {cube}/{segment} is not uploaded yet, there is nothing to build",
+                        expected="parts of all replica sets; those that are there are whole",
+                        found=f"{len(record.parts)} parts",
+                        action="`rtolap receivers list` tells what its receivers wait for",
+                    )
+                return kept
         return self._metadata.update_segment(
             cube, record.range, lambda before: segments.requeue(before, now_ms=now_ms, by="requeued")
+        )
+
+    def _without_lost_parts(self, record: SegmentRecord, by: str) -> SegmentRecord:
+        """The record itself where its parts are whole. Unavailable: the object store does not answer."""
+        lost = lost_parts(self._store, record)
+        if not lost:
+            return record
+        now_ms = self._metadata.clock.now_ms()
+        return self._metadata.update_segment(
+            record.cube,
+            record.range,
+            lambda before: segments.lose_parts(before, lost, now_ms=now_ms, by=by),
         )
 
     def _record(self, cube: str, segment: str) -> SegmentRecord:

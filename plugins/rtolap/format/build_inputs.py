@@ -18,6 +18,14 @@ from rtolap.model.build_spec import BuildPart, BuildSpec
 from rtolap.model.cuboids import cuboids
 from rtolap.model.offsets import Offsets, PartRange
 
+_UPLOAD_AGAIN = (
+    "the coordinator has receivers upload it again when it hears of this; else `rtolap segments requeue` does"
+)
+_RESTORE = (
+    "restore the file: every build of this segment starts from its base cuboid; without it, only a cube that "
+    "is created anew reads the events again, as far as Kafka has them"
+)
+
 
 class BuildInputs(NamedTuple):
     """Parquet files to read, relative to the store's root, and the events that they hold."""
@@ -47,14 +55,14 @@ def verify_inputs(store: ObjectStore, spec: BuildSpec) -> BuildInputs:
         path = f"{part.path}/{MANIFEST_NAME}"
         manifest = decode(store.read(path), StagedManifest, path)
         check_part(spec, part, manifest)
-        history.verify_files(store, part.path, manifest.files)
+        history.verify_files(store, part.path, manifest.files, action=_UPLOAD_AGAIN)
         files += [f"{part.path}/{file.name}" for file in manifest.files]
         events += manifest.events
     if spec.previous_location is not None:
         previous = history.read_manifest(store, spec.previous_location)
         check_previous(spec, previous)
         base = history.entry_of(previous, cuboids(spec.cube_definition)[0])
-        history.verify_files(store, spec.previous_location, base.files)
+        history.verify_files(store, spec.previous_location, base.files, action=_RESTORE)
         files += [f"{spec.previous_location}/{file.name}" for file in base.files]
         events += previous.events
     elif spec.version != 1:

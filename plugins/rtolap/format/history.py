@@ -66,7 +66,9 @@ def describe_file(store: ObjectStore, folder: str, name: str) -> FileEntry:
     return FileEntry(name, _rows(store, path), size_bytes, digest)
 
 
-def verify_files(store: ObjectStore, folder: str, files: Iterable[FileEntry]) -> int:
+def verify_files(
+    store: ObjectStore, folder: str, files: Iterable[FileEntry], *, action: str = _REBUILD
+) -> int:
     """Every file is there and matches its manifest. Returns their rows; raises Corrupted."""
     total_rows = 0
     for entry in files:
@@ -74,13 +76,13 @@ def verify_files(store: ObjectStore, folder: str, files: Iterable[FileEntry]) ->
         try:
             digest, size_bytes = store.sha256(path)
         except NotFound as error:
-            raise Corrupted(f"file {path} is missing", found="nothing there", action=_REBUILD) from error
+            raise Corrupted(f"file {path} is missing", found="nothing there", action=action) from error
         if (size_bytes, digest) != (entry.bytes, entry.sha256):
             raise Corrupted(
                 f"file {path} does not match its checksum",
                 expected=f"{entry.bytes} bytes, sha256 {entry.sha256}",
                 found=f"{size_bytes} bytes, sha256 {digest}",
-                action=_REBUILD,
+                action=action,
             )
         if (rows := _rows(store, path)) != entry.rows:
             raise Corrupted(f"file {path} has another number of rows", expected=entry.rows, found=rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -180,10 +180,27 @@ def promote(record: SegmentRecord, build_id: str, *, events: int, now_ms: int) -
     )
 
 
-def requeue(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
-    """Build the READY version anew, from itself: the target is what it covers, no parts are needed."""
-    if record.state is SegmentState.REMOTE_PERSISTED:
+def lose_parts(record: SegmentRecord, lost: Mapping[str, str], *, now_ms: int, by: str) -> SegmentRecord:
+    """Staged parts are missing or damaged (`lost`: path → why): those of the version are uploaded again.
+
+    All of them: a receiver keeps whole versions, and what it has of one partition only it would have to read
+    again from Kafka. Attempts that build the lost ones are not promoted. Nothing changes where the record has
+    none of these parts any more.
+    """
+    found = [part.path for part in record.parts if part.path in lost]
+    if not found:
         return record
+    note = f"{by}: {len(found)} of {len(record.parts)} parts, {found[0]}: {lost[found[0]]}"
+    changed = _take(record, SegmentEvent.PARTS_LOST, now_ms, note)
+    return msgspec.structs.replace(changed, parts=(), build=None)
+
+
+def requeue(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
+    """Build the READY version anew, from itself: the target is what it covers, no parts are needed. One that
+    waits for its build already forgets an attempt that has failed."""
+    if record.state is SegmentState.REMOTE_PERSISTED:
+        failed = record.build is not None and record.build.error is not None
+        return msgspec.structs.replace(record, build=None) if failed else record
     changed = _take(record, SegmentEvent.REQUEUE, now_ms, by)
     return msgspec.structs.replace(changed, target=dict(record.covered), parts=(), build=None)
 

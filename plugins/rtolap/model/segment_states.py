@@ -2,14 +2,17 @@
 
                     CLOSE               PARTS_JOINED                PROMOTE
         ACTIVE ───────────▶ IMMUTABLE ───────────────▶ REMOTE_PERSISTED ────────▶ READY
-          │                   │  ▲                        │   ▲                   │  │
-          │ PURGE             │  └──────── CLOSE ─────────┼───┼───────────────────┘  │
-          └───────────────────┴───── PURGE ───────────────┘   └────── REQUEUE ───────┤
+          │                   │  ▲ ▲                      │ │ ▲                   │  │
+          │                   │  │ └───── PARTS_LOST ──────┘ │ │                   │  │
+          │ PURGE             │  └──────── CLOSE ────────────┼─┼───────────────────┘  │
+          └───────────────────┴───── PURGE ──────────────────┘ └────── REQUEUE ───────┤
                               ▼                                                      │
                            PURGED ◀──────────────────── PURGE ───────────────────────┘
 
 A READY segment whose late delta is closed goes round again: while it is IMMUTABLE or REMOTE_PERSISTED its
 present version keeps answering, until the next one is promoted. REQUEUE builds it anew from what it has.
+PARTS_LOST leads from REMOTE_PERSISTED back to IMMUTABLE: a staged part is missing or damaged, and receivers,
+which hold a version until it is READY, upload it again.
 PURGED is for ever: a replay does not bring such a segment back.
 """
 
@@ -31,6 +34,7 @@ class SegmentState(StrEnum):
 class SegmentEvent(StrEnum):
     CLOSE = "CLOSE"
     PARTS_JOINED = "PARTS_JOINED"
+    PARTS_LOST = "PARTS_LOST"
     PROMOTE = "PROMOTE"
     REQUEUE = "REQUEUE"
     PURGE = "PURGE"
@@ -53,6 +57,8 @@ TRANSITIONS: dict[tuple[SegmentState, SegmentEvent], tuple[SegmentState, tuple[S
     (_S.IMMUTABLE, _E.CLOSE): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),  # another replica set closes its share
     (_S.READY, _E.CLOSE): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),  # a late delta
     (_S.IMMUTABLE, _E.PARTS_JOINED): (_S.REMOTE_PERSISTED, (_A.START_BUILD,)),
+    (_S.IMMUTABLE, _E.PARTS_LOST): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),
+    (_S.REMOTE_PERSISTED, _E.PARTS_LOST): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),
     (_S.READY, _E.REQUEUE): (_S.REMOTE_PERSISTED, (_A.START_BUILD,)),
     (_S.REMOTE_PERSISTED, _E.PROMOTE): (_S.READY, (_A.DROP_LOCAL, _A.DELETE_STAGED)),
     (_S.ACTIVE, _E.PURGE): (_S.PURGED, (_A.DROP_LOCAL,)),

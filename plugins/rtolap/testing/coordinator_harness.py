@@ -13,7 +13,7 @@ from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotFound
 from rtolap.coordinator.rest import build_app
 from rtolap.coordinator.service import Coordinator
-from rtolap.format.manifest import MANIFEST_NAME, HistoryManifest, encode
+from rtolap.format.manifest import MANIFEST_NAME, HistoryManifest, StagedManifest, encode
 from rtolap.format.object_store import ObjectStore, open_store
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
@@ -141,7 +141,16 @@ class Cluster:
             ranges = tuple(PartRange(p, record.covered.get(p, first[p]), vector[p]) for p in first)
             path = f"staged/{NAME}/{window.name}/v{record.version + 1}/rs1-a"
             part = StagedPart("rs1", path, ranges, rows=events, events=events, bytes=1)
-            self.files.write(f"{path}/{MANIFEST_NAME}", b"x")
+            manifest = StagedManifest(
+                cube=NAME,
+                segment=window.name,
+                version=record.version + 1,
+                replica_set="rs1",
+                ranges=ranges,
+                files=(),
+                events=events,
+            )
+            self.files.write(f"{path}/{MANIFEST_NAME}", encode(manifest))
             return segments.add_part(closed, part, partitions=first, first=first, now_ms=self.clock.now_ms())
 
         return self.metadata.update_segment(NAME, window, persisted)

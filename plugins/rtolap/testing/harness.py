@@ -60,9 +60,20 @@ ASK_WEIGHT = 20.0
 LOOK_SHARE = 0.8  # of questions for which the query service has seen all changes
 
 
+# Besides, staged parts are lost or damaged in the object store.
+LOSING_PARTS = (*ACTIONS, (Actions.lose_part, 4.0))
+
+
 class Run:
-    def __init__(self, seed: int, folder: Path, steps: int = STEPS) -> None:
+    def __init__(
+        self,
+        seed: int,
+        folder: Path,
+        steps: int = STEPS,
+        weights: tuple[tuple[Callable[[Actions], object], float], ...] = ACTIONS,
+    ) -> None:
         self.random = random.Random(seed)
+        self.weights = weights
         self.seed, self.steps = seed, steps
         settings = ReceiverSettings(
             batch_records_max=self.random.choice((5, 20, 80, 500)),
@@ -110,7 +121,7 @@ class Run:
 
     def run(self) -> Counter[str]:
         asks: tuple[Callable[[], object], float] = (self.ask, ASK_WEIGHT)
-        steps = [(lambda act=action: act(self.actions), weight) for action, weight in ACTIONS]
+        steps = [(lambda act=action: act(self.actions), weight) for action, weight in self.weights]
         chosen = self.random.choices(*zip(*steps, asks, strict=True), k=self.steps)
         for step in chosen:
             self._passing(step)
@@ -190,10 +201,10 @@ class Run:
         return "\n".join([str(records), *(receiver.describe() for receiver in self.cluster.receivers)])
 
 
-def run_seed(seed: int, steps: int = STEPS) -> Counter[str]:
+def run_seed(seed: int, steps: int = STEPS, *, losing_parts: bool = False) -> Counter[str]:
     """One run in a folder of its own. Raises AssertionError, naming the seed, where an answer is wrong."""
     with tempfile.TemporaryDirectory(prefix="rtolap-harness-") as folder:
-        run = Run(seed, Path(folder), steps)
+        run = Run(seed, Path(folder), steps, LOSING_PARTS if losing_parts else ACTIONS)
         try:
             return run.run()
         finally:

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
+from rtolap.base.errors import Corrupted, NotFound
+from rtolap.format.manifest import MANIFEST_NAME
 from rtolap.metadata.store import Operation
 from rtolap.model.segment_states import SegmentState
 from rtolap.testing.builders import WINDOW_MS, random_event
@@ -132,7 +134,13 @@ class Actions:
         if self.random.random() < self.kill_rate / 2:
             self.counts["builds killed"] += 1
             return True
-        self.cluster.build(spec)
+        try:
+            self.cluster.build(spec)
+        except (Corrupted, NotFound) as error:
+            why = str(error)
+            self.command(lambda leader: leader.builds.fail(spec.cube, spec.segment, spec.build_id, why))
+            self.counts["builds failed"] += 1
+            return True
         self.promote(spec)
         self.counts["builds"] += 1
         return True
@@ -149,6 +157,21 @@ class Actions:
         if ready:
             name = self.random.choice(ready)
             self.command(lambda leader: leader.builds.requeue(self.cluster.cube, name))
+
+    def lose_part(self) -> None:
+        """A staged part goes missing, or a file of it is damaged; a person may ask for a build, or not."""
+        staged = [record for record in self.cluster.records().values() if record.parts]
+        if not staged:
+            return
+        record = self.random.choice(staged)
+        part = self.random.choice(record.parts)
+        if self.random.random() < 0.5:
+            self.cluster.store.delete_tree(part.path)
+        else:
+            self.cluster.store.write(f"{part.path}/{MANIFEST_NAME}", b"damaged")
+        self.counts["parts lost"] += 1
+        if self.random.random() < 0.3:
+            self.command(lambda leader: leader.builds.requeue(self.cluster.cube, record.name))
 
     def purge(self) -> None:
         before_ms = self.cluster.clock.now_ms() - self.random.randrange(1, 4) * WINDOW_MS
