@@ -83,7 +83,7 @@ def test_no_command_is_answered_before_login(doors: Doors) -> None:
         ("create view x as select 1", 1235, "unsupported"),
         ("select min(weight) from flights", 1105, "measure is not declared"),
         ("select delay + 1 from flights", 1105, "keeps no single events"),
-        ("select count(*) from flights where ts > '2013-01-01 00:30:00'", 1105, "by the hour"),
+        ("select minute(ts), count(*) from flights group by 1", 1105, "keeps the event time as"),
         ("select * from read_csv('/etc/passwd')", 1105, "table functions"),
         ("use elsewhere", 1049, "unknown database"),
     ],
