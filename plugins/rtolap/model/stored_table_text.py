@@ -6,17 +6,8 @@ from rtolap.model.durations import format_duration
 from rtolap.model.stored_schema import StoredSchema, initial_schema
 from rtolap.model.stored_table import Buckets, StoredColumn, StoredTable
 
-_TYPES = {
-    "string": "STRING",
-    "boolean": "BOOLEAN",
-    "int": "INT",
-    "bigint": "BIGINT",
-    "double": "DOUBLE",
-    "date": "DATE",
-    "timestamp": "DATETIME",
-    "hll": "HLL",
-    "bitmap": "BITMAP",
-}
+# As MySQL's clients know them; other types are called alike.
+_TYPES = {"string": "varchar(65535)", "timestamp": "datetime(6)"}
 
 
 def create_table_text(definition: StoredTable, schema: StoredSchema) -> str:
@@ -68,7 +59,7 @@ def _properties(definition: StoredTable, schema: StoredSchema) -> dict[str, str]
 
 def _column(column: StoredColumn) -> str:
     kind = column.type.strip().lower()
-    text = f"`{column.name}` {_TYPES.get(kind, kind.upper())}"
+    text = f"`{column.name}` {_TYPES.get(kind, kind)}"
     if column.aggregate is not None:
         text += f" {column.aggregate}"
     text += " NULL" if column.nullable else " NOT NULL"

@@ -19,6 +19,9 @@ class RtolapSql(MySQL):
             token: kind for token, kind in MySQL.Parser.DISJUNCTION.items() if token is not TokenType.DPIPE
         }
         TERM: ClassVar = {**MySQL.Parser.TERM, TokenType.DPIPE: exp.DPipe}
+        # {d '…'}, {t '…'} and {ts '…'}, which ODBC's and JDBC's users write
+        ODBC_DATETIME_LITERALS: ClassVar = {"d": exp.Date, "t": exp.Time, "ts": exp.Timestamp}
+        OPERATION_MODIFIERS: ClassVar = {*MySQL.Parser.OPERATION_MODIFIERS, "SQL_CACHE"}
 
 
 def engine_sql(expression: exp.Expr) -> str:

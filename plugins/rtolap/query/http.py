@@ -35,6 +35,7 @@ from rtolap.base.errors import QueryError, RtolapError, Unauthorized
 from rtolap.base.metrics_http import serve_metrics
 from rtolap.base.users import Users
 from rtolap.query.cancel import Cancellation
+from rtolap.query.durations import durations_us, is_duration, time_text
 from rtolap.query.mysql import statements
 from rtolap.query.mysql.show import Shows
 from rtolap.query.mysql.variables import Session
@@ -136,7 +137,7 @@ def _json(outcome: Outcome) -> bytes:
                 action=f"ask with Accept: {ARROW_STREAM}",
             )
         for values, column in zip(columns, batch.columns, strict=True):
-            values.extend(map(_json_value, column.to_pylist()))
+            values.extend(_json_values(column))
     return json.dumps(
         {
             "columns": [{"name": field.name, "type": str(field.type)} for field in outcome.schema],
@@ -148,6 +149,12 @@ def _json(outcome: Outcome) -> bytes:
         ensure_ascii=False,
         default=str,
     ).encode()
+
+
+def _json_values(column: Any) -> list[Any]:
+    if is_duration(column.type):
+        return [None if value is None else time_text(value) for value in durations_us(column)]
+    return list(map(_json_value, column.to_pylist()))
 
 
 def _json_value(value: Any) -> Any:

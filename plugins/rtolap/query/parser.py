@@ -75,9 +75,21 @@ def parse(sql: str, database: str | None = None) -> Statement:
         raise QueryError(
             "unsupported statement", expected="SELECT, WITH, UNION or EXPLAIN SELECT", found=tree.key.upper()
         )
+    _drop_dual(tree)
     if database is not None:
         _complete(tree, database)
     return Statement(tree, explain, _parameters(tree, positional))
+
+
+def _drop_dual(tree: exp.Expr) -> None:
+    """FROM DUAL is MySQL's way to say that there is no FROM."""
+    for select in tree.find_all(exp.Select):
+        source = select.args.get("from_")
+        table = None if source is None or select.args.get("joins") else source.this
+        if not isinstance(table, exp.Table) or table.db or not isinstance(table.this, exp.Identifier):
+            continue
+        if table.name.upper() == "DUAL" and not table.this.quoted:
+            select.set("from_", None)
 
 
 def _complete(tree: exp.Expr, database: str) -> None:

@@ -17,7 +17,11 @@ from rtolap.query.cluster import Cluster
 from rtolap.query.engine import Engine, EngineSession
 from rtolap.query.fetch import Fetcher
 from rtolap.query.history import HistoryEngine
-from rtolap.query.information_schema import INFORMATION_TABLES, information_table
+from rtolap.query.information_schema import (
+    INFORMATION_PREFIX,
+    INFORMATION_TABLES,
+    information_table,
+)
 from rtolap.query.latest import narrowed
 from rtolap.query.lookups import Lookups
 from rtolap.query.merge import merge
@@ -264,7 +268,7 @@ class QueryService:
         self, rewritten: Rewritten, catalogue: Catalogue, session: EngineSession
     ) -> None:
         for name in rewritten.information:
-            session.register(f"__information_{name}", information_table(name, catalogue))
+            session.register(f"{INFORMATION_PREFIX}{name}", information_table(name, catalogue))
 
     def _stream(
         self, reader: pa.RecordBatchReader, session: EngineSession, ending: Cancellation

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 import pyarrow as pa
 
@@ -13,6 +14,8 @@ from rtolap.query.mysql.columns import definition
 from rtolap.query.mysql.packets import PacketStream, length_encoded
 
 _STATUS = codes.STATUS_AUTOCOMMIT.to_bytes(2, "little")
+_CURSOR_OPEN = (codes.STATUS_AUTOCOMMIT | codes.STATUS_CURSOR_EXISTS).to_bytes(2, "little")
+_CURSOR_AT_END = (codes.STATUS_AUTOCOMMIT | codes.STATUS_LAST_ROW_SENT).to_bytes(2, "little")
 MESSAGE_BYTES_MAX = 2000
 _COUNT_MAX = (1 << 16) - 1
 Encode = Callable[[pa.RecordBatch], Iterator[bytes]]  # rows as packets, as text or binary
@@ -31,30 +34,51 @@ class Answers:
     def ok(self, warnings: int = 0) -> None:
         self._stream.write(b"\0\0\0" + _STATUS + _count(warnings))
 
-    def end(self, warnings: int = 0) -> None:
+    def end(self, warnings: int = 0, status: bytes = _STATUS) -> None:
         """Of a result set: OK in the place of EOF, where the client knows it."""
         if self._deprecate_eof:
-            self._stream.write(b"\xfe\0\0" + _STATUS + _count(warnings))
+            self._stream.write(b"\xfe\0\0" + status + _count(warnings))
         else:
-            self.eof(warnings)
+            self.eof(warnings, status)
 
-    def eof(self, warnings: int = 0) -> None:
-        self._stream.write(b"\xfe" + _count(warnings) + _STATUS)
+    def eof(self, warnings: int = 0, status: bytes = _STATUS) -> None:
+        self._stream.write(b"\xfe" + _count(warnings) + status)
+
+    def fetched(self) -> None:
+        """The answer to COM_STMT_FETCH: the cursor has no more rows."""
+        self.end(status=_CURSOR_AT_END)
 
     def error(self, error: RtolapError) -> None:
         self._stream.write(error_packet(error))
 
     def result(
-        self, schema: pa.Schema, batches: Iterable[pa.RecordBatch], encode: Encode, warnings: int = 0
+        self,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+        encode: Encode,
+        warnings: int = 0,
+        *,
+        cursor: bool = False,
     ) -> None:
-        """`warnings`: how many SHOW WARNINGS would list."""
+        """`warnings`: how many SHOW WARNINGS would list.
+
+        `cursor`: the client asked for one. Rows are sent at once all the same, as the protocol allows; but
+        Connector/J 8 takes an end that follows the columns for that of a cursor just opened, and waits for
+        rows. So a result without rows is a cursor, of which COM_STMT_FETCH finds the end.
+        """
+        rows = chain.from_iterable(map(encode, batches))
+        first = next(rows, None) if cursor else None
         self._stream.write(length_encoded(len(schema)))
         self._definitions(schema)
+        if cursor and first is None:
+            self.end(warnings, _CURSOR_OPEN)
+            return
         self._eof_unless_deprecated(warnings)
         write = self._stream.write
-        for batch in batches:
-            for row in encode(batch):
-                write(row)
+        if first is not None:
+            write(first)
+        for row in rows:
+            write(row)
         self.end(warnings)
 
     def prepared(self, identity: int, columns: pa.Schema, parameters: int) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rtolap.query.durations import durations_us, is_duration, time_text
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.packets import length_encoded_string
 
@@ -46,6 +47,8 @@ def kind_of(kind: pa.DataType) -> ColumnKind:
         return ColumnKind(codes.DATE, 10)
     if pa.types.is_timestamp(kind):
         return ColumnKind(codes.DATETIME, 26, 6)
+    if is_duration(kind):
+        return ColumnKind(codes.TIME, 17, 6)
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return ColumnKind(codes.BLOB, 65_535)
     if pa.types.is_null(kind):
@@ -88,6 +91,9 @@ def as_text(column: Any) -> Any:
         return pc.strftime(local, format="%Y-%m-%d %H:%M:%S")
     if pa.types.is_floating(kind):
         return pa.array([None if value is None else repr(value) for value in column.to_pylist()], pa.string())
-    if pa.types.is_nested(kind) or pa.types.is_interval(kind) or pa.types.is_duration(kind):
+    if is_duration(kind):
+        texts = (None if value is None else time_text(value) for value in durations_us(column))
+        return pa.array(texts, pa.string())
+    if pa.types.is_nested(kind):
         return pa.array([None if value is None else str(value) for value in column.to_pylist()], pa.string())
     return column.cast(pa.string())

@@ -109,6 +109,9 @@ class Connection:
                 self._prepare(statements.plain(_text(payload)))
             case codes.COM_STMT_EXECUTE:
                 self._execute(fields)
+            case codes.COM_STMT_FETCH:
+                self._prepared.fetched(fields)
+                self._answers.fetched()
             case codes.COM_STMT_SEND_LONG_DATA:
                 self._prepared.long_data(fields)
             case codes.COM_STMT_CLOSE:
@@ -158,11 +161,11 @@ class Connection:
             return True
         return statements.is_transaction(text)
 
-    def _show(self, text: str, encode: Encode) -> bool:
+    def _show(self, text: str, encode: Encode, *, cursor: bool = False) -> bool:
         shown = self._shows.answer(text, self.session)
         if shown is None:
             return False
-        self._answers.result(shown.schema, shown.to_batches(), encode)
+        self._answers.result(shown.schema, shown.to_batches(), encode, cursor=cursor)
         return True
 
     def _define(self, text: str) -> bool:
@@ -179,7 +182,9 @@ class Connection:
     def _parse(self, text: str) -> Statement:
         return substitute(self._service.prepare(text, self.session.database), self.session)
 
-    def _run(self, statement: Statement, values: Iterable[object], encode: Encode) -> None:
+    def _run(
+        self, statement: Statement, values: Iterable[object], encode: Encode, *, cursor: bool = False
+    ) -> None:
         cancellation = self._service.cancellation(self.session.timeout_ms)
         with self._lock:
             self._running = cancellation
@@ -193,7 +198,9 @@ class Connection:
                     (warning.level, codes.WARNING_NUMBERS[warning.code], warning.message)
                     for warning in outcome.warnings
                 ]
-            self._answers.result(outcome.schema, outcome.batches, encode, len(outcome.warnings))
+            self._answers.result(
+                outcome.schema, outcome.batches, encode, len(outcome.warnings), cursor=cursor
+            )
         finally:
             watch.stop()
             with self._lock:
@@ -215,15 +222,15 @@ class Connection:
 
     def _execute(self, fields: Fields) -> None:
         prepared, values = self._prepared.bound(fields)
-        statement = prepared.statement
+        statement, cursor = prepared.statement, prepared.asks_for_cursor
         self._forget_warnings(statement if isinstance(statement, str) else "")
         if isinstance(statement, Statement):
-            self._run(statement, values, binary_rows)
-        elif not self._show(statement, binary_rows):
+            self._run(statement, values, binary_rows, cursor=cursor)
+        elif not self._show(statement, binary_rows, cursor=cursor):
             if self._control(statement):
                 self._answers.ok()
             elif not self._define(statement):
-                self._run(self._parse(statement), (), binary_rows)
+                self._run(self._parse(statement), (), binary_rows, cursor=cursor)
 
     def _field_list(self, relation: str) -> None:
         """COM_FIELD_LIST, which the `mysql` command line completes names with."""

@@ -23,6 +23,8 @@ def decode_parameters(
     bitmap = fields.take((count + 7) // 8)
     if fields.integer(1):
         known = [(fields.integer(1), fields.integer(1)) for _ in range(count)]
+    if not known and _all_null(bitmap, count):
+        return [None] * count, known  # Connector/J sends no types as long as there are only NULLs
     if len(known) != count:
         raise QueryError("parameters without types", action="send new-params-bound with the first execution")
     values: list[object] = []
@@ -34,6 +36,10 @@ def decode_parameters(
         else:
             values.append(_decode(fields, type_code, bool(flags & _UNSIGNED)))
     return values, known
+
+
+def _all_null(bitmap: bytes, count: int) -> bool:
+    return all(bitmap[position // 8] >> (position % 8) & 1 for position in range(count))
 
 
 def _decode(fields: Fields, type_code: int, unsigned: bool) -> object:

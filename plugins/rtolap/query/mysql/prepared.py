@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import QueryError, Refused
+from rtolap.query.mysql import codes
 from rtolap.query.mysql.packets import Fields
 from rtolap.query.mysql.parameters import decode_parameters
 from rtolap.query.parser import Statement
@@ -17,13 +18,21 @@ LONG_DATA_BYTES_MAX = 16 << 20
 
 @dataclass
 class Prepared:
-    """`statement`: parsed, or the text of a SHOW, SET or the like. `names`: of the parameters, in order."""
+    """`statement`: parsed, or the text of a SHOW, SET or the like. `names`: of the parameters, in order.
+
+    `asks_for_cursor`: its last execution did. `too_long`: more long data was sent than is kept.
+    """
 
     statement: Statement | str
     columns: pa.Schema
     names: tuple[str, ...]
     types: list[tuple[int, int]] = field(default_factory=list)
     long_data: dict[int, bytes] = field(default_factory=dict)
+    asks_for_cursor: bool = False
+    too_long: bool = False
+
+    def forget_long_data(self) -> None:
+        self.long_data, self.too_long = {}, False
 
 
 class PreparedStatements:
@@ -47,11 +56,17 @@ class PreparedStatements:
     def bound(self, fields: Fields) -> tuple[Prepared, list[object]]:
         """The statement and the values of a COM_STMT_EXECUTE."""
         prepared = self._find(fields.integer(4))
-        fields.take(1 + 4)  # cursors are not offered; the iteration count is always 1
+        prepared.asks_for_cursor = bool(fields.integer(1) & codes.CURSOR_TYPE_READ_ONLY)
+        fields.take(4)  # the iteration count is always 1
+        if prepared.too_long:
+            prepared.forget_long_data()
+            raise Refused(
+                "packet too large: the parameters", expected=f"at most {LONG_DATA_BYTES_MAX} bytes in all"
+            )
         values, prepared.types = decode_parameters(
             fields, len(prepared.names), prepared.types, prepared.long_data
         )
-        prepared.long_data = {}
+        prepared.forget_long_data()
         return prepared, list(values)
 
     def long_data(self, fields: Fields) -> None:
@@ -59,11 +74,19 @@ class PreparedStatements:
         prepared = self._held.get(fields.integer(4))
         position, data = fields.integer(2), fields.rest()
         if prepared is not None:
-            grown = prepared.long_data.get(position, b"") + data
-            prepared.long_data[position] = grown[:LONG_DATA_BYTES_MAX]
+            held = sum(map(len, prepared.long_data.values()))
+            prepared.too_long |= held + len(data) > LONG_DATA_BYTES_MAX
+            if not prepared.too_long:
+                prepared.long_data[position] = prepared.long_data.get(position, b"") + data
+
+    def fetched(self, fields: Fields) -> None:
+        """A COM_STMT_FETCH: whoever was given a cursor was given one without rows."""
+        identity = fields.integer(4)
+        if not self._find(identity).asks_for_cursor:
+            raise QueryError(f"prepared statement {identity} has no cursor", action="execute it with one")
 
     def reset(self, fields: Fields) -> None:
-        self._find(fields.integer(4)).long_data.clear()
+        self._find(fields.integer(4)).forget_long_data()
 
     def close(self, fields: Fields) -> None:
         self._held.pop(fields.integer(4), None)

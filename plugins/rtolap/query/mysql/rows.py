@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from rtolap.query.durations import DAY_US, durations_us, is_duration
 from rtolap.query.mysql.columns import as_text
 from rtolap.query.mysql.packets import length_encoded_string
 
@@ -21,6 +22,7 @@ _JOIN = b"".join
 _INT32, _INT64, _DOUBLE = struct.Struct("<i").pack, struct.Struct("<q").pack, struct.Struct("<d").pack
 _UINT64, _INT8 = struct.Struct("<Q").pack, struct.Struct("<b").pack
 _DATE, _DATETIME = struct.Struct("<BHBB").pack, struct.Struct("<BHBBBBBI").pack
+_TIME = struct.Struct("<BBIBBBI").pack
 
 
 def text_rows(batch: pa.RecordBatch) -> Iterator[bytes]:
@@ -62,6 +64,8 @@ def _binary_column(column: pa.Array[Any]) -> Iterable[bytes]:
         encode = _encode_date
     elif pa.types.is_timestamp(kind):
         column, encode = column.cast(pa.timestamp("us")), _encode_datetime
+    elif is_duration(kind):
+        return [b"" if value is None else _encode_time(value) for value in durations_us(column)]
     else:
         return map(_encode_present, as_text(column).to_pylist())
     return [b"" if value is None else encode(value) for value in column.to_pylist()]
@@ -79,6 +83,12 @@ def _encode_datetime(value: datetime) -> bytes:
     return _DATETIME(
         11, value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond
     )
+
+
+def _encode_time(duration_us: int) -> bytes:
+    days, rest_us = divmod(abs(duration_us), DAY_US)
+    seconds, micros = divmod(rest_us, 1_000_000)
+    return _TIME(12, duration_us < 0, days, seconds // 3600, seconds // 60 % 60, seconds % 60, micros)
 
 
 def _null_bitmaps(batch: pa.RecordBatch) -> list[bytes]:

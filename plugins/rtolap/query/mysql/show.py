@@ -13,15 +13,25 @@ from sqlglot.errors import SqlglotError
 from rtolap.base.errors import QueryError
 from rtolap.model.stored_table_text import create_table_text
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, Catalogue, unknown_table
+from rtolap.query.described import described
 from rtolap.query.dialect import RtolapSql, engine_sql
-from rtolap.query.information_schema import INFORMATION_TABLES, sql_type
-from rtolap.query.mysql.show_stored import PARTITIONS, TRANSACTION, StoredShows, described
+from rtolap.query.information_schema import INFORMATION_TABLES, index_rows
+from rtolap.query.mysql.show_stored import PARTITIONS, TRANSACTION, StoredShows
 from rtolap.query.mysql.variables import Session
 from rtolap.query.service import QueryService
 from rtolap.wire.stored_tables import TableName
 
 _NAME = r"(?:`?(?P<db>\w+)`?\s*\.\s*)?`?(?P<name>[^`\s;.]+)`?"
 _FROM_DATABASE = r"(?:\s+(?:from|in)\s+`?(?P<from_db>\w+)`?)?"
+# SHOW KEYS and the columns of information_schema.STATISTICS that it shows
+_KEY_HEAD = (
+    *("Table", "Non_unique", "Key_name", "Seq_in_index", "Column_name", "Collation", "Cardinality"),
+    *("Sub_part", "Packed", "Null", "Index_type", "Comment", "Index_comment", "Visible", "Expression"),
+)
+_KEY_SOURCES = (
+    *("NON_UNIQUE", "INDEX_NAME", "SEQ_IN_INDEX", "COLUMN_NAME", "COLLATION", "CARDINALITY"),
+    *("SUB_PART", "PACKED", "NULLABLE", "INDEX_TYPE", "COMMENT", "INDEX_COMMENT", "IS_VISIBLE", "EXPRESSION"),
+)
 Rows = tuple[Sequence[str], list[tuple[object, ...]]]
 
 
@@ -150,18 +160,21 @@ class Shows:
 
     def _columns(self, match: re.Match[str], session: Session) -> Rows:
         relation, catalogue = self._relation(match, session), self._catalogue()
-        if relation in catalogue.stored:
-            columns = described(catalogue.stored[relation])
-        else:
-            listed = catalogue.listed_columns(relation)
-            columns = [(name, sql_type(kind), "YES", "", None, "") for name, kind in listed.items()]
+        columns = described(catalogue, relation)
         if match["full"]:
             head = ("Field", "Type", "Collation", "Null", "Key", "Default", "Extra", "Privileges", "Comment")
             return head, [
-                (name, kind, None, nullable, key, default, extra, "select", "")
-                for name, kind, nullable, key, default, extra in columns
+                (
+                    *(column.name, column.type_text),
+                    "utf8mb4_bin" if column.column_type.kind == "string" else None,
+                    *(column.nullable, column.key, column.default, column.extra, "select", column.comment),
+                )
+                for column in columns
             ]
-        return ("Field", "Type", "Null", "Key", "Default", "Extra"), list(columns)
+        return ("Field", "Type", "Null", "Key", "Default", "Extra"), [
+            (column.name, column.type_text, column.nullable, column.key, column.default, column.extra)
+            for column in columns
+        ]
 
     def _create(self, match: re.Match[str], session: Session) -> Rows:
         name, catalogue = self._relation(match, session), self._catalogue()
@@ -170,8 +183,9 @@ class Shows:
             return ("Table", "Create Table"), [
                 (table.name, create_table_text(table.definition, table.schema))
             ]
-        columns = catalogue.listed_columns(name)
-        lines = ",\n".join(f"  `{column}` {sql_type(kind)} DEFAULT NULL" for column, kind in columns.items())
+        lines = ",\n".join(
+            f"  `{column.name}` {column.type_text} DEFAULT NULL" for column in described(catalogue, name)
+        )
         text = (
             f"CREATE TABLE `{name}` (\n{lines}\n) ENGINE=rtolap DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin "
             f"COMMENT='{catalogue.comment(name)}'"
@@ -186,8 +200,11 @@ class Shows:
         return self._stored.partitions(TableName(table.db, table.name))
 
     def _keys(self, match: re.Match[str], session: Session) -> Rows:
-        self._relation(match, session)
-        return ("Table", "Non_unique", "Key_name", "Seq_in_index", "Column_name"), []
+        relation, catalogue = self._relation(match, session), self._catalogue()
+        table = catalogue.stored[relation].name if relation in catalogue.stored else relation
+        return _KEY_HEAD, [
+            (table, *(row.get(source) for source in _KEY_SOURCES)) for row in index_rows(catalogue, relation)
+        ]
 
     def _variables(self, match: re.Match[str], session: Session) -> Rows:
         return ("Variable_name", "Value"), [(name, str(value)) for name, value in session.variables.items()]

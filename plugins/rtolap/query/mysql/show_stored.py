@@ -1,4 +1,4 @@
-"""SHOW and DESCRIBE of stored tables: columns, partitions, transactions."""
+"""SHOW of stored tables: partitions, transactions."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from rtolap.base.errors import NotFound, QueryError
-from rtolap.query.information_schema import sql_type
 from rtolap.query.mysql.variables import Session
 from rtolap.query.service import QueryService
-from rtolap.query.stored.relation import sketches_of
-from rtolap.wire.stored_tables import TableInfo, TableName, TransactionInfo
+from rtolap.wire.stored_tables import TableName, TransactionInfo
 
 Rows = tuple[Sequence[str], list[tuple[object, ...]]]
 PARTITIONS = r"show\s+partitions\s+from\s+"
@@ -19,19 +17,6 @@ TRANSACTION = (
     r"show\s+transaction(?:\s+(?:from|in)\s+`?(?P<from_db>\w+)`?)?\s+where\s+label\s*(?P<operator>=|like\b)\s*"
     r"(?:'(?P<label>[^']*)'|\"(?P<quoted>[^\"]*)\")"
 )
-
-
-def described(table: TableInfo) -> list[tuple[str, str, str, str, str | None, str]]:
-    """(name, type, YES or NO, key, default, aggregate function) of each column."""
-    sketches = sketches_of(table)
-    found: list[tuple[str, str, str, str, str | None, str]] = []
-    for column in table.schema.columns:
-        definition = column.definition
-        kind = sketches.get(column.name) or sql_type(definition.column_type)
-        nullable = "YES" if definition.nullable else "NO"
-        key = "PRI" if column.id in table.schema.keys and table.definition.model != "duplicate" else ""
-        found.append((column.name, kind, nullable, key, definition.default, definition.aggregate or ""))
-    return found
 
 
 class StoredShows:

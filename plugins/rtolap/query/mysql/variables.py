@@ -13,7 +13,7 @@ from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
 from rtolap.query.dialect import user_sql
 from rtolap.query.mysql.codes import SERVER_VERSION
 from rtolap.query.mysql.set_modes import set_modes
-from rtolap.query.parser import Statement
+from rtolap.query.parser import STATEMENT_BYTES_MAX, Statement
 from rtolap.query.service import TIMEOUT_MS_DEFAULT
 
 # sql_mode has no ANSI_QUOTES, and takes none: double quotes make strings, and SQLAlchemy needs it so.
@@ -34,7 +34,7 @@ VARIABLES: dict[str, str | int] = {
     "interactive_timeout": 28800,
     "license": "Apache-2.0",
     "lower_case_table_names": 0,
-    "max_allowed_packet": 16777216,
+    "max_allowed_packet": STATEMENT_BYTES_MAX,  # of a statement; parameters may be larger, see connection
     "max_execution_time": TIMEOUT_MS_DEFAULT,
     "net_buffer_length": 16384,
     "net_write_timeout": 60,

@@ -6,6 +6,7 @@ Each rule takes the tree and the context and gives the tree back; each is exact 
 |---|---|
 | `names` | spells tables and columns as they are defined, refuses what is unknown, drops zones and locks |
 | `functions` | lets functions that the engine knows by the same name count as MySQL's do |
+| `aliases` | decides between aliases and columns in GROUP BY and HAVING as MySQL does |
 | `stars` | writes out the stars of roll-up rows |
 | `qualify` | gives every column its table, expands other stars, aliases and positions |
 | `stored_sketches` | lets functions over the sketches of stored tables count them |
@@ -25,6 +26,7 @@ from sqlglot import exp
 from rtolap.query.dialect import engine_sql
 from rtolap.query.plan import Rewritten
 from rtolap.query.rules.aggregates import aggregates
+from rtolap.query.rules.aliases import aliases
 from rtolap.query.rules.context import Context, Rule
 from rtolap.query.rules.event_time import event_time
 from rtolap.query.rules.functions import functions
@@ -38,6 +40,7 @@ from rtolap.query.rules.stored import stored_sketches, stored_tables
 RULES: tuple[Rule, ...] = (
     names,
     functions,
+    aliases,
     stars,
     qualify,
     stored_sketches,

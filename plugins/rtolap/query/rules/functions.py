@@ -9,6 +9,7 @@
 | `TO_DAYS` | year 0 has 365 days | 366 |
 | `MICROSECOND` | of the second | of the minute |
 | `LENGTH`, `OCTET_LENGTH` | bytes | characters; binary only |
+| `UPPER`, `LOWER` | of numbers too | of texts |
 | `FROM_UNIXTIME` | without a zone | with one |
 | `LEFT`, `RIGHT`, `SUBSTRING` | nothing before the beginning, from 0 | counted from the end |
 | `SQRT`, `LN`, `LOG`, `ACOS`, `ASIN` | NULL outside of their domains | NaN, infinity |
@@ -145,6 +146,15 @@ def _bytes(text: exp.Expr) -> exp.Expr:
     return exp.Anonymous(this="STRLEN", expressions=[exp.cast(text.copy(), exp.DataType.Type.TEXT)])
 
 
+def _of_text(node: exp.Expr) -> exp.Expr | None:
+    """UPPER and LOWER, which take numbers and times as the texts that they read as."""
+    if node.this.is_string or isinstance(node.this, exp.Cast):
+        return None
+    found = node.copy()
+    found.set("this", exp.cast(found.this, exp.DataType.Type.TEXT))
+    return found
+
+
 def _from_unixtime(node: exp.Expr) -> exp.Expr:
     return exp.cast(node.copy(), exp.DataType.Type.TIMESTAMP)
 
@@ -218,6 +228,8 @@ _KNOWN: dict[type[exp.Expr], _Rewrite] = {
     exp.TimestampDiff: _difference,
     exp.DateDiff: _days,
     exp.Length: _length,
+    exp.Lower: _of_text,
+    exp.Upper: _of_text,
     exp.UnixToTime: _from_unixtime,
     exp.TimeToStr: _date_format,
 }

@@ -13,6 +13,7 @@ from sqlglot.optimizer.scope import traverse_scope
 from rtolap.base.errors import QueryError
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, unknown_column, unknown_table
 from rtolap.query.dialect import RtolapSql, user_sql
+from rtolap.query.information_schema import INFORMATION_PREFIX, information_columns
 from rtolap.query.rules.context import Context, cube_scopes
 
 # Functions that would show the engine's insides instead of data.
@@ -46,8 +47,10 @@ def names(tree: exp.Expr, context: Context) -> exp.Expr:
     for kind in tree.find_all(exp.DataType):
         if kind.this.name in _ZONED:
             kind.set("this", exp.DataType.Type.TIMESTAMP)
+    _drop_exact_collations(tree)
     for select in tree.find_all(exp.Select):
         select.set("locks", None)  # FOR UPDATE has no meaning here: nothing can be written
+        _drop_modifiers(select)
         _roll_up(select)
         _label(select)
     _fix_moment(tree)
@@ -66,8 +69,8 @@ def qualify(tree: exp.Expr, context: Context) -> exp.Expr:
         name: {column: str(kind.kind) for column, kind in context.catalogue.columns(name).items()}
         for name in context.catalogue.all_names()
     }
-    if context.information:
-        schema = {}  # tables of two databases: stars over information_schema are left to the engine
+    for name in context.information:
+        schema[f"{INFORMATION_PREFIX}{name}"] = dict.fromkeys(information_columns(name), "string")
     try:
         tree = resolve(
             tree,
@@ -106,7 +109,7 @@ def _check_tables(tree: exp.Expr, context: Context) -> None:
                     raise unknown_table(f"{INFORMATION_SCHEMA}.{node.name}", context.catalogue)
                 name = node.name.lower()
                 context.information.add(name)
-                _rename(node, f"__information_{name}")
+                _rename(node, f"{INFORMATION_PREFIX}{name}")
                 continue
             if node.db and node.db.lower() != DATABASE:
                 _rename(node, _stored(node, context))
@@ -163,12 +166,61 @@ def _spell_columns(tree: exp.Expr, context: Context) -> None:
         for name in context.catalogue.columns(relation):
             spellings.setdefault(name.lower(), set()).add(name)
     aliases = {node.alias for node in tree.find_all(exp.Alias, exp.TableAlias)}
+    looking_around = _spell_information(tree)
     for column in tree.find_all(exp.Column):
+        if id(column) in looking_around:
+            continue
         known = spellings.get(column.name.lower(), set())
         if column.name not in known and len(known) == 1 and column.name not in aliases:
             column.this.set("this", next(iter(known)))
         if column.args.get("db") is not None:
             column.set("db", None)
+
+
+def _drop_exact_collations(tree: exp.Expr) -> None:
+    """Texts compare exactly anyway; any other collation would change answers."""
+    for node in list(tree.find_all(exp.Collate)):
+        name = str(node.expression.name).lower()
+        if name != "binary" and not name.endswith("_bin"):
+            raise QueryError(
+                f"unsupported SQL: COLLATE {name}", expected="utf8mb4_bin, by which all texts are compared"
+            )
+        node.replace(node.this)
+
+
+def _drop_modifiers(select: exp.Select) -> None:
+    """SQL_NO_CACHE and its like tell MySQL's server how to work, not what to answer."""
+    for modifier in select.args.get("operation_modifiers") or ():
+        if str(modifier.name).upper() == "SQL_CALC_FOUND_ROWS":
+            raise QueryError(
+                "unsupported SQL: SQL_CALC_FOUND_ROWS", action="ask for COUNT(*) in a statement of its own"
+            )
+    select.set("operation_modifiers", None)
+
+
+def _spell_information(tree: exp.Expr) -> set[int]:
+    """Spell the columns of SELECTs over information_schema alone; their identities."""
+    done: set[int] = set()
+    for scope in traverse_scope(tree):
+        tables = [
+            source.name for _, source in scope.selected_sources.values() if isinstance(source, exp.Table)
+        ]
+        if len(tables) < len(scope.selected_sources) or not tables:
+            continue
+        if not all(name.startswith(INFORMATION_PREFIX) for name in tables):
+            continue
+        known = {
+            name for table in tables for name in information_columns(table.removeprefix(INFORMATION_PREFIX))
+        }
+        for column in scope.find_all(exp.Column):
+            if (
+                column.name.upper() in known
+                and column.find_ancestor(exp.Order, exp.Having, exp.Select) is scope.expression
+            ):
+                column.this.set("this", column.name.upper())
+            done.add(id(column))
+            column.set("db", None)
+    return done
 
 
 def _roll_up(select: exp.Select) -> None:

@@ -1,0 +1,95 @@
+"""Columns and keys of a relation as DESCRIBE, SHOW and information_schema tell of them, all out of this."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rtolap.model.types import ColumnType
+from rtolap.query.catalogue import Catalogue
+from rtolap.query.stored.relation import sketches_of
+
+PRIMARY = "PRIMARY"  # what MySQL calls the primary key
+_SQL_TYPES = {
+    "string": "varchar(65535)",
+    "boolean": "tinyint(1)",
+    "int": "int",
+    "bigint": "bigint",
+    "double": "double",
+    "date": "date",
+    "timestamp": "datetime(6)",
+    "binary": "blob",
+}
+
+
+@dataclass(frozen=True)
+class DescribedColumn:
+    """`type_text`: as MySQL's clients read it. `extra`: the aggregate function of a stored table's value.
+
+    `comment`: how a cube's column may be used.
+    """
+
+    name: str
+    column_type: ColumnType
+    type_text: str
+    is_nullable: bool = True
+    is_key: bool = False
+    default: str | None = None
+    extra: str = ""
+    comment: str = ""
+
+    @property
+    def nullable(self) -> str:
+        return "YES" if self.is_nullable else "NO"
+
+    @property
+    def key(self) -> str:
+        return "PRI" if self.is_key else ""
+
+
+def sql_type(kind: ColumnType) -> str:
+    """The type as SHOW and DESCRIBE write it, readable by MySQL's clients."""
+    return f"decimal({kind.precision},{kind.scale})" if kind.kind == "decimal" else _SQL_TYPES[kind.kind]
+
+
+def described(catalogue: Catalogue, relation: str) -> list[DescribedColumn]:
+    """The columns that clients are shown, in order."""
+    if relation not in catalogue.stored:
+        return [
+            DescribedColumn(name, kind, sql_type(kind), comment=_role(catalogue, relation, name))
+            for name, kind in catalogue.listed_columns(relation).items()
+        ]
+    table = catalogue.stored[relation]
+    sketches, keys = sketches_of(table), set(key_columns(catalogue, relation))
+    found = []
+    for column in table.schema.columns:
+        definition = column.definition
+        found.append(
+            DescribedColumn(
+                column.name,
+                definition.column_type,
+                sketches.get(column.name) or sql_type(definition.column_type),
+                definition.nullable,
+                column.name in keys,
+                definition.default,
+                definition.aggregate or "",
+            )
+        )
+    return found
+
+
+def key_columns(catalogue: Catalogue, relation: str) -> tuple[str, ...]:
+    """What tells rows apart, in order; nothing where rows may be alike: cubes, lookups, duplicate tables."""
+    table = catalogue.stored.get(relation)
+    if table is None or table.definition.model == "duplicate":
+        return ()
+    return tuple(column.name for column in table.schema.columns if column.id in table.schema.keys)
+
+
+def _role(catalogue: Catalogue, relation: str, column: str) -> str:
+    if relation not in catalogue.cubes:
+        return ""
+    schema = catalogue.cubes[relation]
+    if column in schema.cube.all_dimensions:
+        return "dimension"
+    functions = sorted(m.function for m in schema.cube.measures if m.column == column)
+    return f"measure: {', '.join(functions)}"
