@@ -212,6 +212,9 @@ def _spell_information(tree: exp.Expr) -> set[int]:
         known = {
             name for table in tables for name in information_columns(table.removeprefix(INFORMATION_PREFIX))
         }
+        for join in scope.expression.args.get("joins") or ():
+            for name in join.args.get("using") or ():
+                name.set("this", str(name.name).upper())
         for column in scope.find_all(exp.Column):
             if (
                 column.name.upper() in known
