@@ -33,6 +33,9 @@ class Between:
         stream = self._nodes.put(node, head, columns)
         return _Stream(stream, self._before[node]) if node in self._before else stream
 
+    def stands_still(self, node: str) -> bool:
+        return self._nodes.stands_still(node)
+
 
 class _Stream:
     def __init__(self, stream: RowStream, before: Callable[[], None]) -> None:
@@ -137,6 +140,37 @@ def test_a_node_that_takes_nothing_does_not_hold_the_others_for_ever(nodes: InPr
         assert prepared(nodes, 7)["a"] == 2
     finally:
         released.set()
+
+
+def test_a_node_that_stands_still_is_left_behind_before_its_stall_is_over(nodes: InProcessNodes) -> None:
+    released = threading.Event()
+    patient = replace(SMALL, stall_s=600.0, finish_s=600.0, patience_s=0.01)
+    writer = LoadWriter(Between(nodes, {"c": until(released.wait)}), 7, 1, SCHEMA, REPLICAS, patient)
+    nodes.still.add("c")
+    try:
+        write(writer, 5000)  # more than the queue of a node holds
+        assert writer.finish() == {ALL}
+        assert prepared(nodes, 7) == {"a": 2, "b": 2, "c": 0}
+    finally:
+        released.set()
+
+
+def test_no_node_is_left_behind_in_the_end_before_a_majority_has_all(nodes: InProcessNodes) -> None:
+    """However silent they are: on a machine that is short of time all may be."""
+    passing = threading.Semaphore(0)
+    slow = Between(nodes, {name: until(passing.acquire) for name in "bc"})
+    writer = LoadWriter(slow, 7, 1, SCHEMA, REPLICAS, replace(SMALL, stall_s=600.0, patience_s=0.01))
+    nodes.still.update("bc")
+    write(writer, 100)
+    ended: list[object] = []
+    thread = threading.Thread(target=lambda: ended.append(writer.finish()), daemon=True)
+    thread.start()
+    thread.join(0.3)
+    assert not ended
+    for _ in range(100):
+        passing.release()
+    thread.join(30)
+    assert ended == [{ALL}]
 
 
 def test_a_slow_node_holds_the_writer_back_in_bounded_memory(nodes: InProcessNodes) -> None:

@@ -139,6 +139,9 @@ class LocalNode(Closing):
             broken=dict(self._slots.broken),
         )
 
+    def ping(self, within_s: float) -> None:
+        """It is here."""
+
 
 class _Put:
     """A `RowStream` into this process."""

@@ -5,8 +5,9 @@
     abort     the streams are given up, and nodes forget what has come
 
 Memory: `waiting_bytes_max` of collected rows, and `queue_bytes_max` that a node has not taken yet (the queues
-of all nodes hold the same buffers). A full queue holds the writer back. A node that fails, or takes nothing
-for `stall_s`, is left behind: it catches up later. Without the majority of a tablet's replicas it is Refused.
+of all nodes hold the same buffers). A full queue holds the writer back. A node that fails, stands still, or
+takes nothing for `stall_s`, is left behind: it catches up later. Without the majority of a tablet's replicas
+it is Refused. In the end nobody is left behind before a majority has all of it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from rtolap.model.stored_schema import StoredSchema
 from rtolap.streamload import messages
 from rtolap.streamload.node_sender import NodeSender, RowNodes
 from rtolap.streamload.quorum import shortfall
+from rtolap.streamload.storage_nodes import PATIENCE_S
 from rtolap.wire.storage import PutEnd, PutHead, TabletId, TabletRows
 
 
@@ -35,6 +37,7 @@ class WriterSettings:
     queue_bytes_max     what one node has not taken yet
     stall_s             a node that takes nothing for so long is left behind
     finish_s            the longest that making everything durable may take
+    patience_s          without any progress, before it is asked whether a node stands still, and again
     """
 
     part_bytes: int = 1 << 20
@@ -42,6 +45,7 @@ class WriterSettings:
     queue_bytes_max: int = 32 << 20
     stall_s: float = 20.0
     finish_s: float = 300.0
+    patience_s: float = PATIENCE_S
 
 
 class LoadWriter:
@@ -113,17 +117,19 @@ class LoadWriter:
             ends[replica.node].append(TabletRows(self._id(replica.tablet), rows))
         for node, tablets in ends.items():
             self._sender(node).end(PutEnd(tuple(tablets)))
-        began_s = time.monotonic()
+        began_s = asked_s = time.monotonic()
         while any(self._sender(node).busy for node in ends):
             self._raise_refusals()
-            spent_s = time.monotonic() - began_s
-            if spent_s > self._settings.finish_s:
+            now_s = time.monotonic()
+            if now_s - began_s > self._settings.finish_s:
                 break
-            if spent_s > self._settings.stall_s and shortfall(replicas, self._prepared()) is None:
-                break  # the rest catches up
+            if now_s - asked_s > self._settings.patience_s and shortfall(replicas, self._prepared()) is None:
+                if now_s - began_s > self._settings.stall_s or self._stand_still(ends):
+                    break  # the rest catches up
+                asked_s = time.monotonic()
             self._wait_for_any(ends)
         for sender in self._senders.values():
-            sender.cancel("it was slower than the others")
+            sender.cancel("it was slower than the others, or stood still")
         self._raise_refusals()
         self._check(replicas, self._prepared())
         return written
@@ -185,6 +191,7 @@ class LoadWriter:
                 self._columns or pa.schema([]),
                 bytes_max=self._settings.queue_bytes_max,
                 stall_s=self._settings.stall_s,
+                patience_s=self._settings.patience_s,
             )
         return self._senders[node]
 
@@ -223,6 +230,10 @@ class LoadWriter:
         busy = [self._sender(node) for node in nodes if self._sender(node).busy]
         if busy:
             busy[0].wait(0.05)
+
+    def _stand_still(self, nodes: Collection[str]) -> bool:
+        """All those that have not finished."""
+        return all(self._nodes.stands_still(node) for node in nodes if self._sender(node).busy)
 
     def _id(self, tablet: Tablet) -> TabletId:
         partition = tablet.partition

@@ -26,6 +26,10 @@ class RowNodes(Protocol):
         """Raises Unavailable for a node that nobody knows, or that does not answer."""
         ...
 
+    def stands_still(self, node: str) -> bool:
+        """Whether it answers nothing at all, while most others do."""
+        ...
+
 
 class NodeSender:
     """`offer` rows, then `end`; or `cancel`. `failure`: why the node is left behind, `answer`: what it has.
@@ -42,9 +46,10 @@ class NodeSender:
         *,
         bytes_max: int,
         stall_s: float,
+        patience_s: float,
     ) -> None:
         self._nodes, self._node, self._head, self._columns = nodes, node, head, columns
-        self._bytes_max, self._stall_s = bytes_max, stall_s
+        self._bytes_max, self._stall_s, self._patience_s = bytes_max, stall_s, patience_s
         self._changed = Condition()
         self._queue: deque[_Part | PutEnd] = deque()
         self._bytes = 0
@@ -60,22 +65,27 @@ class NodeSender:
         return self.failure is None and self.answer is None
 
     def offer(self, tablet: TabletId, batch: pa.RecordBatch) -> bool:
-        """Waits for room, `stall_s` at most; False once the node is left behind."""
-        with self._changed:
-            took_s = time.monotonic()
-            while self.failure is None and self._bytes and self._bytes + batch.nbytes > self._bytes_max:
+        """Waits for room, `stall_s` at most, and not for a node that stands still; False once the node is
+        left behind."""
+        took_s = time.monotonic()
+        while True:
+            with self._changed:
                 before = self._bytes
-                self._changed.wait(self._stall_s)
-                if self._bytes != before:
-                    took_s = time.monotonic()
-                elif time.monotonic() - took_s >= self._stall_s:
-                    self._fail(Unavailable(f"node {self._node} has taken no rows for {self._stall_s:g} s"))
-            if self.failure is not None:
-                return False
-            self._queue.append((tablet, batch))
-            self._bytes += batch.nbytes
-            self._changed.notify_all()
-            return True
+                if self.failure is not None:
+                    return False
+                if not before or before + batch.nbytes <= self._bytes_max:
+                    self._queue.append((tablet, batch))
+                    self._bytes += batch.nbytes
+                    self._changed.notify_all()
+                    return True
+                self._changed.wait(self._patience_s)
+                moved = self._bytes != before
+            if moved:
+                took_s = time.monotonic()
+            elif time.monotonic() - took_s >= self._stall_s:
+                self.cancel(f"it has taken no rows for {self._stall_s:g} s")
+            elif self._nodes.stands_still(self._node):  # asked without the lock: the sender may go on
+                self.cancel("it stands still")
 
     def end(self, end: PutEnd) -> None:
         """That was all: have the node make it durable."""

@@ -22,7 +22,8 @@ class RemoteParticipants:
 
     def prepare(self, node: str, txn_id: int, tablets: Collection[Tablet]) -> frozenset[Tablet]:
         ids = self._ids(tablets)
-        held = self._nodes.client(node).prepare(wire.Prepare(txn_id, tuple(ids.values())))
+        request = wire.Prepare(txn_id, tuple(ids.values()))
+        held = self._nodes.ask(node, lambda it: it.prepare(request))
         return _held(ids, held)
 
     def publish(
@@ -30,7 +31,7 @@ class RemoteParticipants:
     ) -> frozenset[Tablet]:
         ids = self._ids(tablets)
         wanted = tuple((tablet_id, versions[tablet.partition]) for tablet, tablet_id in ids.items())
-        return _held(ids, self._nodes.client(node).publish(wire.Publish(txn_id, wanted)))
+        return _held(ids, self._nodes.ask(node, lambda it: it.publish(wire.Publish(txn_id, wanted))))
 
     def catch_up(
         self, node: str, tablet: Tablet, missed: Collection[MissedVersion], sources: Collection[str]
@@ -43,10 +44,10 @@ class RemoteParticipants:
             tuple(wire.Missed(each.version, each.txn_id) for each in missed),
             tuple(alive[source] for source in sources if source in alive),
         )
-        return self._nodes.client(node).catch_up(request).version
+        return self._nodes.ask(node, lambda it: it.catch_up(request)).version
 
     def versions(self, node: str) -> Mapping[Tablet, int]:
-        reports = self._nodes.client(node).status().tablets
+        reports = self._nodes.ask(node, lambda it: it.status()).tablets
 
         def work(connection: Connection) -> dict[Tablet, int]:
             names = {(report.tablet.db, report.tablet.table) for report in reports}
@@ -61,7 +62,7 @@ class RemoteParticipants:
         return self._ledger.read("read the tables that a node keeps", work)
 
     def abort(self, node: str, txn_id: int) -> None:
-        self._nodes.client(node).abort(wire.Abort(txn_id))
+        self._nodes.ask(node, lambda it: it.abort(wire.Abort(txn_id)))
 
     def _ids(self, tablets: Iterable[Tablet]) -> dict[Tablet, wire.TabletId]:
         wanted = sorted(tablets)
@@ -90,14 +91,15 @@ class RemoteTabletHosts:
         self, node: str, table_id: int, partition: Partition, buckets: Collection[int], schema: StoredSchema
     ) -> None:
         ids = tuple(_id(table_id, Tablet(partition, bucket)) for bucket in sorted(buckets))
-        self._nodes.client(node).create(wire.CreateTablets(ids, schema))
+        self._nodes.ask(node, lambda it: it.create(wire.CreateTablets(ids, schema)))
 
     def drop(self, node: str, table_id: int, partition: Partition, buckets: Collection[int]) -> None:
         ids = tuple(_id(table_id, Tablet(partition, bucket)) for bucket in sorted(buckets))
-        self._nodes.client(node).drop(wire.DropTablets(ids))
+        self._nodes.ask(node, lambda it: it.drop(wire.DropTablets(ids)))
 
     def change_schema(self, node: str, table_id: int, db: str, table: str, schema: StoredSchema) -> None:
-        self._nodes.client(node).change_schema(wire.ChangeSchema(table_id, db, table, schema))
+        request = wire.ChangeSchema(table_id, db, table, schema)
+        self._nodes.ask(node, lambda it: it.change_schema(request))
 
 
 def _id(table_id: int, tablet: Tablet) -> wire.TabletId:

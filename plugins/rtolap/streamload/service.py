@@ -67,7 +67,7 @@ def run(settings: Settings, options: DoorOptions) -> None:
         )
         clients = StorageClients(token)
         closing.callback(clients.close)
-        nodes = StorageNodes(ledger, clients)
+        nodes = closing.enter_context(StorageNodes(ledger, clients))
         guard = Guard(users, token)
         serving = _Serving(tls)
         assembly = Assembly(

@@ -19,6 +19,7 @@ from rtolap.streamload.rebuilding import Rebuilding
 from rtolap.streamload.remote_participants import RemoteParticipants, RemoteTabletHosts
 from rtolap.streamload.storage_nodes import StorageNodes
 from rtolap.streamload.transactions import TransactionManager
+from rtolap.testing.stopped_nodes import StoppableNodes
 from rtolap.testing.storage_nodes import InProcessNodes
 from rtolap.wire.storage import Heartbeat, ScanRequest, TabletId
 
@@ -38,7 +39,8 @@ class ReplicatedTable(Closing):
         self.nodes = InProcessNodes(folder, NAMES)
         self.living: tuple[str, ...] = NAMES
         self.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}")
-        self.known = StorageNodes(self.ledger, self.nodes)
+        self.stoppable = StoppableNodes(self.nodes)
+        self.known = StorageNodes(self.ledger, self.stoppable)
         for name in NAMES:
             self.known.heartbeat(name, Heartbeat(f"id-{name}", name, 1 << 30))
         mastership = Mastership(Leases(self.ledger), "here", lease_ms=600_000)
@@ -66,7 +68,7 @@ class ReplicatedTable(Closing):
         label = f"{name}-" + "-".join(map(str, ids))
         transaction = self.manager.begin("shop", [name], label, label, timeout_ms=60_000, two_phase=two_phase)
         txn_id = transaction.txn_id
-        writer = LoadWriter(self.nodes, txn_id, table.table_id, table.schema, table.replicas)
+        writer = LoadWriter(self.known, txn_id, table.table_id, table.schema, table.replicas)
         writer.write("all", 0, pa.record_batch({"id": pa.array(ids, pa.int32())}))
         return transaction, writer
 
@@ -94,5 +96,6 @@ class ReplicatedTable(Closing):
         return [value for batch in stream for value in batch.column("id").to_pylist()]
 
     def close(self) -> None:
+        self.known.close()
         self.nodes.close()
         self.ledger.close()

@@ -18,12 +18,14 @@ from rtolap.wire.storage_client import RowStream
 class InProcessNodes:
     """Nodes by name, which is their address too; a `RowNodes`, and `at` is what `StorageNodes` wants.
 
-    `stop` and `start` end and begin a node with what it has on its disk; a stopped one is Unavailable.
+    `stop` and `start` end and begin a node with what it has on its disk; a stopped one is Unavailable. Those
+    in `still` are said to stand still.
     """
 
     def __init__(self, folder: Path, names: Collection[str], settings: StorageSettings | None = None) -> None:
         self._folder, self._settings = folder, settings
         self.nodes: dict[str, LocalNode] = {}
+        self.still: set[str] = set()
         for name in names:
             self.start(name)
 
@@ -40,6 +42,9 @@ class InProcessNodes:
 
     def put(self, node: str, head: wire.PutHead, columns: pa.Schema) -> RowStream:
         return self.at(node).put(head, columns)
+
+    def stands_still(self, node: str) -> bool:
+        return node in self.still
 
     def close(self) -> None:
         for name in list(self.nodes):

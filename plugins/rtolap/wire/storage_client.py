@@ -80,6 +80,10 @@ class StorageNode(Protocol):
 
     def status(self) -> wire.NodeStatus: ...
 
+    def ping(self, within_s: float) -> None:
+        """Raises Unavailable when it does not answer even this in time."""
+        ...
+
 
 class StorageClient(Closing):
     """A `StorageNode` by its `address` (host:port); connects on the first call. `ca`: PEM of an authority."""
@@ -128,7 +132,6 @@ class StorageClient(Closing):
         return self._act("status", wire.AskStatus(), wire.NodeStatus)
 
     def ping(self, within_s: float) -> None:
-        """Raises Unavailable when it does not answer even this in time."""
         self._translate("a ping", lambda: answers(self._client, self._headers, within_s))
 
     def close(self) -> None:
