@@ -1,11 +1,15 @@
-"""What an answer does not show by itself stands in its warnings: refused records, estimates, idle cubes."""
+"""What an answer does not show by itself stands in its warnings: refused records, estimates, idle cubes,
+lost events."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import msgspec
 import pytest
+from rtolap.model.event_loss import EventLoss
+from rtolap.model.offsets import PartRange
 from rtolap.query.service import QueryService
 from rtolap.testing.flights import flights_world
 from rtolap.testing.query_world import QueryWorld
@@ -126,3 +130,45 @@ def test_a_cube_that_does_not_consume_says_so(own_world: QueryWorld, switch: str
     service.close()
     assert warning.code == "not_consuming"
     assert says in warning.message
+
+
+def test_a_statement_says_that_events_of_its_time_are_lost(own_world: QueryWorld) -> None:
+    start_ms, end_ms = (round(datetime(2013, 1, day, tzinfo=UTC).timestamp() * 1000) for day in (1, 31))
+    loss = EventLoss(
+        ranges=(PartRange(2, 15, 40),),
+        start_ms=start_ms,
+        end_ms=end_ms,
+        by="ada",
+        reason="disk burnt",
+        at_ms=end_ms,
+    )
+    own_world.metadata.update_control(
+        "flights", lambda control: msgspec.structs.replace(control, losses=(loss,))
+    )
+    service = own_world.service()
+    (warning,) = warned(service, COUNT)
+    elsewhen = codes(service, f"{COUNT} where day_start >= '2014-01-01'")
+    elsewhere = codes(service, "select count(*) from airlines")
+    shown = dict(explained(service, f"explain {COUNT}"))
+    service.close()
+    assert (warning.code, warning.level) == ("events_lost", "Warning")
+    assert "2013-01-01T00:00:00+00:00 to 2013-01-31T00:00:00+00:00" in warning.message
+    assert "offsets 15–40 of partition 2" in warning.message
+    assert "ada" in warning.message
+    assert "disk burnt" in warning.message
+    assert (elsewhen, elsewhere) == ([], [])
+    assert warning.message in shown["warning"]
+
+
+def test_a_loss_of_purged_segments_is_told_no_more(own_world: QueryWorld) -> None:
+    loss = EventLoss(
+        ranges=(PartRange(2, 15, 40),), start_ms=0, end_ms=1_000, by="ada", reason="disk burnt", at_ms=1_000
+    )
+    for horizon_ms, told in ((None, ["events_lost"]), (1_000, [])):
+        changes = {"losses": (loss,), "horizon_ms": horizon_ms}
+        own_world.metadata.update_control(
+            "flights", lambda control, changes=changes: msgspec.structs.replace(control, **changes)
+        )
+        service = own_world.service()
+        assert codes(service, COUNT) == told
+        service.close()

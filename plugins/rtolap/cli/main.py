@@ -54,7 +54,9 @@ MOUNTS: dict[str, Mount] = {
     "verify": Mount(
         "rtolap.cli.format", "Check every byte of a fragment or manifest.", "verify", adopt=False
     ),
-    "segments": Mount("rtolap.cli.segments", "Segments of a cube: list, show, close, requeue, purge."),
+    "segments": Mount(
+        "rtolap.cli.segments", "Segments of a cube: list, show, close, requeue, accept-loss, purge."
+    ),
     "build": Mount("rtolap.cli.build", "Builds of closed segments."),
     "receivers": Mount("rtolap.cli.receivers", "Receivers and replica sets."),
     "loader": Mount("rtolap.cli.loader", "Loaders: topics into tables, exactly once."),

@@ -1,7 +1,8 @@
-"""`rtolap segments`: look at a cube's segments, close, build anew, purge."""
+"""`rtolap segments`: look at a cube's segments, close, build anew, accept what is lost, purge."""
 
 from __future__ import annotations
 
+import getpass
 from datetime import UTC, datetime
 from typing import Annotated
 
@@ -9,8 +10,10 @@ import typer
 
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.output import JsonOption, print_json, print_table, report
+from rtolap.model.event_loss import offsets_text
 from rtolap.model.instants import instant_ms
-from rtolap.wire.coordinator import SegmentInfo
+from rtolap.model.offsets import PartRange
+from rtolap.wire.coordinator import PartitionRange, SegmentInfo
 
 __all__ = ["app", "instant_ms"]
 
@@ -45,7 +48,7 @@ def list_segments(
             *("missing at most", "late", "parts", "build"),
         ),
         [
-            (s.segment, s.state, s.version, *_counts(s), _missing(s), _late(s), len(s.parts), _build(s))
+            (s.segment, _state(s), s.version, *_counts(s), _missing(s), _late(s), len(s.parts), _build(s))
             for s in found
         ],
     )
@@ -60,7 +63,7 @@ def show(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
         print_json(found.model_dump(mode="json"))
         return
     rows: list[tuple[str, object]] = [
-        ("state", found.state),
+        ("state", _state(found)),
         ("version", found.version),
         ("location", found.location),
         *zip(("events", "staged events", "staged rows"), _counts(found), strict=True),
@@ -69,6 +72,7 @@ def show(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
         ("covered", found.covered),
         ("target", found.target),
         ("build", _build(found)),
+        *_losses(cube, found),
         *(("part", f"{part.replica_set}: {part.events} events, {part.path}") for part in found.parts),
     ]
     print_table(("", f"{cube}/{segment}"), rows)
@@ -96,6 +100,20 @@ def requeue(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
     what = "a build" if found.state == "REMOTE_PERSISTED" else "its receivers to upload it again, and a build"
     waits = f"{cube}/{segment} is {found.state} and waits for {what} of version {found.version + 1}"
     report(found, waits, as_json=as_json)
+
+
+@app.command("accept-loss")
+def accept_loss(
+    cube: Cube,
+    segment: Segment,
+    reason: Annotated[str, typer.Option("--reason", help="Why; it is recorded.")],
+    by: Annotated[str | None, typer.Option("--by", help="Who; by default the user of this shell.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let history go on without events that neither receivers nor Kafka hold any more; it is recorded."""
+    with coordinator_client() as client:
+        found = client.accept_loss(cube, segment, by or getpass.getuser(), reason)
+    report(found, f"{cube} goes on without what {segment} waited for; recorded", as_json=as_json)
 
 
 @app.command()
@@ -136,6 +154,25 @@ def _missing(segment: SegmentInfo) -> str:
         return ""
     by = "" if known.closed_by == "watermark" else f" ({known.closed_by})"
     return f"{_ppm(known.bound_ppm)}{by}"
+
+
+def _state(segment: SegmentInfo) -> str:
+    return f"{segment.state}, events lost" if segment.lost else segment.state
+
+
+def _losses(cube: str, segment: SegmentInfo) -> list[tuple[str, object]]:
+    found: list[tuple[str, object]] = []
+    if segment.lost:
+        action = f"`rtolap segments accept-loss {cube} {segment.segment} --reason TEXT` goes on without them"
+        found.append(("lost", f"offsets {_offsets(segment.lost)}, which nobody holds any more: {action}"))
+    for loss in segment.losses:
+        accepted = f"accepted by {loss.by} at {_utc(loss.at_ms)}: {loss.reason}"
+        found.append(("lacks", f"the events of offsets {_offsets(loss.ranges)}, {accepted}"))
+    return found
+
+
+def _offsets(ranges: tuple[PartitionRange, ...]) -> str:
+    return offsets_text(PartRange(piece.partition, piece.start, piece.end) for piece in ranges)
 
 
 def _completeness(segment: SegmentInfo) -> list[tuple[str, object]]:

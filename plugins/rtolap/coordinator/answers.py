@@ -6,6 +6,8 @@ import msgspec
 
 from rtolap.metadata.records import BuildAttempt, SegmentRecord, StagedPart
 from rtolap.model.completeness import Completeness, late_ppm
+from rtolap.model.event_loss import EventLoss
+from rtolap.model.offsets import PartRange
 from rtolap.wire import coordinator as wire
 
 
@@ -21,7 +23,15 @@ def completeness_info(known: Completeness) -> wire.CompletenessInfo:
     return wire.CompletenessInfo.model_validate(msgspec.to_builtins(known))
 
 
-def segment_info(record: SegmentRecord) -> wire.SegmentInfo:
+def loss_info(loss: EventLoss) -> wire.LossInfo:
+    return wire.LossInfo.model_validate(msgspec.to_builtins(loss))
+
+
+def segment_info(
+    record: SegmentRecord, *, losses: tuple[EventLoss, ...] | None = None, lost: tuple[PartRange, ...] = ()
+) -> wire.SegmentInfo:
+    """`losses`: those of the next version included, where that is known; `lost`: not accepted yet."""
+    accepted = record.losses if losses is None else losses
     return wire.SegmentInfo(
         cube=record.cube,
         segment=record.name,
@@ -40,5 +50,7 @@ def segment_info(record: SegmentRecord) -> wire.SegmentInfo:
         completeness=None if record.completeness is None else completeness_info(record.completeness),
         late_events=record.late_events,
         late_ppm=None if record.late_events is None else late_ppm(record.late_events, record.events),
+        lost=tuple(wire.PartitionRange.model_validate(msgspec.to_builtins(piece)) for piece in lost),
+        losses=tuple(loss_info(loss) for loss in accepted),
         story=tuple(wire.StoryEntry.model_validate(msgspec.to_builtins(line)) for line in record.story),
     )

@@ -52,6 +52,13 @@ def verified_events(store: ObjectStore, record: SegmentRecord, build: BuildAttem
             found=manifest.completeness,
             action="start a new build",
         )
+    if manifest.losses != record.losses:
+        raise Corrupted(
+            f"manifest {path} states other losses than its segment",
+            expected=record.losses,
+            found=manifest.losses,
+            action="start a new build",
+        )
     if manifest.events != expected_events(record):
         raise Corrupted(
             f"manifest {path} does not hold the events of its sources",

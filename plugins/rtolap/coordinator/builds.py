@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from rtolap.base.errors import NotFound, NotYet
-from rtolap.coordinator.answers import build_info, completeness_info, part_info
+from rtolap.coordinator.answers import build_info, completeness_info, loss_info, part_info
 from rtolap.coordinator.build_check import covered_to_be, expected_events, lost_parts, verified_events
 from rtolap.coordinator.views import Views
 from rtolap.format.object_store import ObjectStore
@@ -86,8 +86,11 @@ class Builds:
             started_ms=self._metadata.clock.now_ms(),
             location=f"history/{cube}/{segment}/v{version}-{build_id}",
         )
+        control = self._metadata.control(cube)
         started = self._metadata.update_segment(
-            cube, record.range, lambda before: segments.start_build(before, attempt)
+            cube,
+            record.range,
+            lambda before: segments.start_build(before, attempt, losses=control.losses),
         )
         return wire.BuildSpec(
             build_id=build_id,
@@ -101,12 +104,13 @@ class Builds:
             parts=tuple(part_info(part) for part in started.parts),
             previous_location=started.location,
             previous_covered=started.covered,
-            first_offsets=self._metadata.control(cube).first_offsets,
+            first_offsets=control.first_offsets,
             covered=covered_to_be(started),
             object_store=self._uri,
             location=attempt.location,
             completeness=_known(started),
             first_events=started.first_events,
+            losses=tuple(loss_info(loss) for loss in started.losses),
         )
 
     def promote(self, cube: str, segment: str, build_id: str) -> SegmentRecord:

@@ -14,6 +14,7 @@ from rtolap.coordinator.checks import Checks
 from rtolap.coordinator.closable import Closable
 from rtolap.coordinator.cube_application import check_application
 from rtolap.coordinator.heartbeats import Heartbeats
+from rtolap.coordinator.losses import Losses
 from rtolap.coordinator.purge import Purge
 from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
@@ -42,6 +43,7 @@ class Cubes:
         watermarks: Watermarks,
         purge: Purge,
         closable: Closable,
+        losses: Losses,
     ) -> None:
         self._metadata = metadata
         self._views = views
@@ -51,6 +53,7 @@ class Cubes:
         self._watermarks = watermarks
         self._purge = purge
         self._closable = closable
+        self._losses = losses
 
     def create_table(self, definition: wire.Definition) -> None:
         table = _parse(definition, Table)
@@ -153,7 +156,8 @@ class Cubes:
             counts[SegmentState.ACTIVE.value] += len(unrecorded)
         found = self._checks.problem(name)
         waits = self._watermarks.problem(name)
-        problems = [one for one in (found, waits) if one] + self._heartbeats.failures(name)
+        lost = self._losses.problem(name, control, records.values())
+        problems = [one for one in (found, waits, lost) if one] + self._heartbeats.failures(name)
         refused, example = self._heartbeats.refused(name)
         return wire.CubeStatus(
             name=name,
@@ -188,24 +192,35 @@ class Cubes:
                     f"{segment} is not a segment of cube {cube}", expected=f"{window_ms} ms windows"
                 )
             record = _fresh(cube, window)
-        return segment_info(record)
+        return self._info(record, self._metadata.control(cube))
 
     def segments(
         self, cube: str, *, state: str | None, start_ms: int | None, end_ms: int | None
     ) -> list[wire.SegmentInfo]:
         if state is not None and state not in SegmentState.__members__:
             raise DefinitionError("no such state", expected=", ".join(SegmentState), found=state)
-        _, records = self._views.fresh(cube)
+        control, records = self._views.fresh(cube)
         known = dict(records)
         for name in self._heartbeats.active_segments(cube) - set(records):
             known[name] = _fresh(cube, parse_segment_name(name))
         return [
-            segment_info(record)
+            self._info(record, control)
             for _, record in sorted(known.items())
             if (state is None or record.state == state)
             and (end_ms is None or record.start_ms < end_ms)
             and (start_ms is None or record.end_ms > start_ms)
         ]
+
+    def accept_loss(self, cube: str, segment: str, request: wire.AcceptLossRequest) -> wire.SegmentInfo:
+        record = self._losses.accept(cube, segment, by=request.by, reason=request.reason)
+        return self._info(record, self._metadata.control(cube))
+
+    def _info(self, record: SegmentRecord, control: CubeControl) -> wire.SegmentInfo:
+        return segment_info(
+            record,
+            losses=self._losses.known(record, control),
+            lost=self._losses.lost_of(record, control),
+        )
 
     def watermark(self, cube: str) -> wire.WatermarkInfo:
         self._metadata.cube(cube)

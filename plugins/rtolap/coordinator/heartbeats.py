@@ -11,6 +11,7 @@ import msgspec
 from rtolap.base.clock import Clock
 from rtolap.coordinator.watermark import Observation
 from rtolap.metadata.records import CubeControl, ReceiverRecord
+from rtolap.model.offsets import PartRange
 from rtolap.wire.coordinator import HeartbeatRequest, PartitionWatermark, ReceiverHealth
 
 SILENT_AFTER_MS = 5_000
@@ -107,6 +108,29 @@ class Heartbeats:
             for name, report in reports.items()
             if report is not None and report.state == "FAILED"
         ]
+
+    def lost(self, cube: str, control: CubeControl) -> dict[int, tuple[PartRange, str]]:
+        """Partition → offsets that Kafka no longer holds and a receiver has to read, and its replica set. Not
+        where another receiver of the set has read beyond them: that one holds them."""
+        now_ms = self._clock.now_ms()
+        heard = [(said, report) for said in self.heard().values() if (report := said.request.cubes.get(cube))]
+        held: dict[tuple[str, int], int] = {}
+        for said, report in heard:
+            if report.state != "FAILED" and now_ms - said.at_ms <= SILENT_AFTER_MS:
+                for partition, part in report.partitions.items():
+                    key = (said.request.replica_set, partition)
+                    held[key] = max(part.position, held.get(key, 0))
+        found: dict[int, tuple[PartRange, str]] = {}
+        for said, report in heard:
+            replica_set = said.request.replica_set
+            for piece in report.lost if report.state == "FAILED" else ():
+                owned = piece.partition in control.assignment.get(replica_set, ())
+                if owned and held.get((replica_set, piece.partition), 0) < piece.end:
+                    known = found.get(piece.partition)
+                    start = min(piece.start, known[0].start) if known else piece.start
+                    end = max(piece.end, known[0].end) if known else piece.end
+                    found[piece.partition] = (PartRange(piece.partition, start, end), replica_set)
+        return found
 
     def catching_up(self, cube: str, control: CubeControl) -> tuple[int, ...]:
         """Assigned partitions that nobody of their replica set consumes, under this assignment, by now."""

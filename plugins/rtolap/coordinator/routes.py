@@ -184,6 +184,10 @@ def _segment_routes(api: APIRouter, coordinator: Coordinator) -> None:
     def requeue(cube: str, segment: str) -> wire.SegmentInfo:
         return segment_info(coordinator.builds.requeue(cube, segment))
 
+    @api.post(one + "/accept-loss")
+    def accept_loss(cube: str, segment: str, body: wire.AcceptLossRequest) -> wire.SegmentInfo:
+        return coordinator.cubes.accept_loss(cube, segment, body)
+
     @api.post(one + "/close")
     def close(cube: str, segment: str) -> wire.SegmentInfo:
         return coordinator.cubes.close_before(cube, segment)

@@ -16,6 +16,7 @@ from rtolap.coordinator.cubes import Cubes
 from rtolap.coordinator.fencing import FencedStore
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.leadership import TICK_S, Leadership
+from rtolap.coordinator.losses import Losses
 from rtolap.coordinator.members import Members
 from rtolap.coordinator.metrics import CoordinatorMetrics
 from rtolap.coordinator.purge import GRACE_MS, Purge
@@ -75,6 +76,7 @@ class Coordinator:
             self.watermarks,
             self.purge,
             closable,
+            Losses(metadata, self._views, self.heartbeats, topics),
         )
         self._ticks = 0
         # Kafka may take its time to answer: the checks do not keep watermarks waiting. One run at a time.

@@ -109,6 +109,7 @@ def finish(
         completeness=spec.completeness,
         late_events=late,
         late_ppm=None if late is None else late_ppm(late, events),
+        losses=spec.losses,
     )
     history.write_manifest(store, spec.location, manifest)
     return manifest

@@ -135,6 +135,7 @@ def dump(store: ObjectStore, location: str) -> dict[str, object]:
         "completeness": msgspec.to_builtins(manifest.completeness),
         "late_events": manifest.late_events,
         "late_ppm": manifest.late_ppm,
+        "losses": msgspec.to_builtins(manifest.losses),
         "covered": {str(partition): offset for partition, offset in sorted(manifest.covered.items())},
         "cuboids": [
             {

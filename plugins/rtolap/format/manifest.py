@@ -15,6 +15,7 @@ import msgspec
 
 from rtolap.base.errors import Corrupted
 from rtolap.model.completeness import Completeness
+from rtolap.model.event_loss import EventLoss
 from rtolap.model.offsets import Offsets, PartRange
 
 MANIFEST_NAME = "manifest.json"
@@ -54,7 +55,8 @@ class CuboidEntry(msgspec.Struct, frozen=True):
 class HistoryManifest(msgspec.Struct, frozen=True, kw_only=True):
     """`completeness`: of the segment's first version, when its closing was decided; None for a cube without
     an application. `late_events`: events of this version that its first one did not hold, `late_ppm` their
-    share of all; None where that is unknown. Older manifests have none of the three.
+    share of all; None where that is unknown. `losses`: offsets that were accepted as lost, of which this
+    version lacks the segment's events. Older manifests have none of the four.
     """
 
     format_version: int = FORMAT_VERSION
@@ -69,6 +71,7 @@ class HistoryManifest(msgspec.Struct, frozen=True, kw_only=True):
     completeness: Completeness | None = None
     late_events: int | None = None
     late_ppm: int | None = None
+    losses: tuple[EventLoss, ...] = ()
 
 
 M = TypeVar("M", StagedManifest, HistoryManifest)

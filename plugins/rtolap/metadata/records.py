@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rtolap.model.completeness import Completeness
+from rtolap.model.event_loss import EventLoss
 from rtolap.model.offsets import Offsets
 from rtolap.model.segment import SegmentRange
 from rtolap.model.segment_states import SegmentState
@@ -43,6 +44,8 @@ class CubeControl(msgspec.Struct, frozen=True):
 
     `generation_base`: readers of a cube with an application count their generations from it on, so that
     those of a cube that is made anew do not look older than those of its predecessor.
+
+    `losses`: offsets that a person has accepted as lost; receivers pass over them.
     """
 
     enabled: bool = False
@@ -56,6 +59,7 @@ class CubeControl(msgspec.Struct, frozen=True):
     close_completeness: Completeness | None = None
     generation_base: int = 0
     topic_id: str = ""
+    losses: tuple[EventLoss, ...] = ()
 
 
 class WatermarkRecord(msgspec.Struct, frozen=True):
@@ -102,6 +106,7 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     events    of the READY version
     completeness   of the first version, when its closing was decided; None without an application
     first_events   of the first version; None before it is READY, and where nobody has noted it
+    losses    what versions up to the newest that was begun to be built may lack; see `model.event_loss`
     """
 
     cube: str
@@ -117,6 +122,7 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     events: int = 0
     completeness: Completeness | None = None
     first_events: int | None = None
+    losses: tuple[EventLoss, ...] = ()
     story: tuple[StoryLine, ...] = ()
 
     @property

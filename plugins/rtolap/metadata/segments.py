@@ -9,6 +9,7 @@ import msgspec
 from rtolap.base.errors import Refused
 from rtolap.metadata.records import BuildAttempt, SegmentRecord, StagedPart, StoryLine
 from rtolap.model.completeness import Completeness, weaker
+from rtolap.model.event_loss import EventLoss, losses_between
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment_states import SegmentEvent, SegmentState, transition
 
@@ -136,8 +137,23 @@ def joined(record: SegmentRecord, *, partitions: Iterable[int], first: Offsets) 
     return True
 
 
-def start_build(record: SegmentRecord, attempt: BuildAttempt) -> SegmentRecord:
-    """Name the attempt that may be promoted; an earlier one loses that right."""
+def known_losses(record: SegmentRecord, losses: Iterable[EventLoss]) -> tuple[EventLoss, ...]:
+    """What the record's versions lack, its next one included. `losses`: of the cube."""
+    fresh = losses_between(
+        losses,
+        segment=record.name,
+        start_ms=record.start_ms,
+        end_ms=record.end_ms,
+        covered=record.covered,
+        target=record.target,
+    )
+    return (*record.losses, *(loss for loss in fresh if loss not in record.losses))
+
+
+def start_build(
+    record: SegmentRecord, attempt: BuildAttempt, *, losses: Iterable[EventLoss] = ()
+) -> SegmentRecord:
+    """Name the attempt that may be promoted; an earlier one loses that right. `losses`: of the cube."""
     if record.state is not SegmentState.REMOTE_PERSISTED:
         raise Refused(
             f"{record.cube}/{record.name} cannot be built",
@@ -146,7 +162,7 @@ def start_build(record: SegmentRecord, attempt: BuildAttempt) -> SegmentRecord:
         )
     if attempt.version != record.version + 1:
         raise Refused("build of a wrong version", expected=record.version + 1, found=attempt.version)
-    return msgspec.structs.replace(record, build=attempt)
+    return msgspec.structs.replace(record, build=attempt, losses=known_losses(record, losses))
 
 
 def fail_build(record: SegmentRecord, build_id: str, error: str) -> SegmentRecord:

@@ -12,6 +12,7 @@ import msgspec
 
 from rtolap.model.completeness import Completeness
 from rtolap.model.cube import Cube, Schema
+from rtolap.model.event_loss import EventLoss
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import SegmentRange
 from rtolap.model.table import Table
@@ -42,6 +43,7 @@ class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
     location            folder to write: `history/<cube>/<segment>/v<version>-<build_id>`
     completeness        of the first version, when its closing was decided; None without an application
     first_events        events of the first version; None before there is one, and where that is unknown
+    losses              offsets whose events the new version lacks; see `model.event_loss`
     """
 
     build_id: str
@@ -61,6 +63,7 @@ class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
     location: str
     completeness: Completeness | None = None
     first_events: int | None = None
+    losses: tuple[EventLoss, ...] = ()
 
     def late_events(self, events: int) -> int | None:
         """How many of these came after the first version; None where nobody knows."""

@@ -109,7 +109,7 @@ class Fetcher:
 
     def _warnings(self, read: CubeRead, stats: ReadStats) -> tuple[QueryWarning, ...]:
         control, _ = self._cluster.view(read.cube).snapshot()
-        return cube_warnings(read.schema, control, stats)
+        return cube_warnings(read.schema, control, stats, read.time)
 
     def _read(
         self,

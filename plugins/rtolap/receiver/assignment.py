@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from rtolap.base.clock import Clock
+from rtolap.model.event_loss import EventLoss, behind_losses
 from rtolap.model.offsets import Offsets
 from rtolap.receiver.checkpointing import Checkpoints
 from rtolap.receiver.lifecycle import Lifecycle
@@ -38,14 +39,23 @@ class Assignment:
         """The next look assigns anew, from the positions that the state has then."""
         self._assigned = frozenset()
 
-    def follow(self, state: LocalState, owned: frozenset[int], start_offsets: Offsets) -> LocalState:
-        """The state with the positions of what is read from now on; the same object if nothing changes."""
+    def follow(
+        self,
+        state: LocalState,
+        owned: frozenset[int],
+        start_offsets: Offsets,
+        losses: Sequence[EventLoss] = (),
+    ) -> LocalState:
+        """The state with the positions of what is read from now on; the same object if nothing changes.
+        `losses`: offsets that are passed over."""
         known = {**(self._checkpoints.known or {}), **state.positions}
         ready = owned & {*known, *_startable(state, owned - set(known), start_offsets)}
         if ready == self._assigned and not (ready and self._life.state is ConsumerState.STOPPED):
             return state
         # Positions known here go on where they are; history may be further than a checkpoint.
-        offsets = {p: max(known.get(p, 0), start_offsets.get(p, 0)) for p in sorted(ready)}
+        offsets = {
+            p: behind_losses(losses, p, max(known.get(p, 0), start_offsets.get(p, 0))) for p in sorted(ready)
+        }
         self._consumer.assign(offsets)
         self._assigned = ready
         self._progress.assigned(offsets, self._clock.monotonic_s())

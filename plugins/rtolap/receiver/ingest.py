@@ -20,7 +20,7 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import Corrupted, NotFound, RtolapError, Unavailable
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.cube import Schema
-from rtolap.model.offsets import Offsets
+from rtolap.model.offsets import Offsets, PartRange
 from rtolap.receiver import closings
 from rtolap.receiver.alignment import aligned, exchanged
 from rtolap.receiver.assignment import Assignment
@@ -34,6 +34,7 @@ from rtolap.receiver.intake import Intake
 from rtolap.receiver.lifecycle import Lifecycle
 from rtolap.receiver.limits import Limits
 from rtolap.receiver.log_ends import LogEnds
+from rtolap.receiver.lost_offsets import LostOffsets
 from rtolap.receiver.persisting import Persisting
 from rtolap.receiver.progress import Progress
 from rtolap.receiver.settings import ReceiverSettings
@@ -75,6 +76,7 @@ class CubeReceiver:
         self._checkpoints = Checkpoints(schema, folder, letters, settings, clock, self._topic)
         self._life = Lifecycle(schema.cube.name, consumer)
         self._limits = Limits(settings, folder, clock)
+        self._lost = LostOffsets(consumer)
         self._persisting = Persisting(schema.cube.name, self._checkpoints, letters, self._limits)
         self._replica_set = replica_set
         self._consumer = consumer
@@ -111,6 +113,11 @@ class CubeReceiver:
     def reason(self) -> str:
         """Why it does not consume, or what troubles it; empty when all is well."""
         return self._life.reason
+
+    @property
+    def lost(self) -> tuple[PartRange, ...]:
+        """Offsets that it has to read and Kafka no longer holds; it is FAILED for that."""
+        return self._lost.ranges
 
     @property
     def file(self) -> CheckpointFile:
@@ -154,6 +161,8 @@ class CubeReceiver:
         if self.consumer_state is ConsumerState.FAILED:
             self._align(view)
             self._look_for_missing_topic()
+            if self._lost.accepted(view.control.losses):
+                self.restart()
             return False
         try:
             if self._checkpoints.known is None:
@@ -172,7 +181,7 @@ class CubeReceiver:
         except (NotFound, OffsetsGone, Corrupted, TopicRecreated) as error:
             if isinstance(error, NotFound) and self._life.reading:
                 self._missing_after = self._topic.confirmations
-            self._life.fail(self._named(error))
+            self.fail(self._named(error))
             return False
         except RtolapError as error:
             self._trouble(str(error))  # seen until a step goes well: the same is tried again
@@ -180,12 +189,15 @@ class CubeReceiver:
         return worked
 
     def fail(self, error: RtolapError) -> None:
-        """Work beside the core has found that going on would be wrong."""
+        """Going on would be wrong, as the core or work beside it has found."""
+        if self.consumer_state is not ConsumerState.FAILED:
+            error = self._lost.note(error, self.state.positions)
         self._life.fail(error)
 
     def restart(self) -> None:
         """After the cause of a failure is mended: go on from the position it stopped at."""
         if self._life.restart():
+            self._lost.clear()
             self._assignment.forget()
 
     def confirm_topic(self) -> None:
@@ -226,7 +238,7 @@ class CubeReceiver:
     def _follow(self, view: CubeView) -> None:
         control = view.control
         owned = self.owned if control.enabled else frozenset[int]()
-        state = self._assignment.follow(self.state, owned, view.start_offsets)
+        state = self._assignment.follow(self.state, owned, view.start_offsets, control.losses)
         self._swap_if_new(state)
         if control.close_epoch > self._close_epoch:
             self._close_epoch = control.close_epoch

@@ -16,6 +16,7 @@ from rtolap.base.errors import Unavailable
 from rtolap.format.aggregate import aggregate_events, merge_tables
 from rtolap.format.schema import EVENT_MS, OFFSET, PARTITION
 from rtolap.model.cube import Schema
+from rtolap.model.event_loss import EventLoss, behind_losses
 from rtolap.receiver.align import NO_VECTORS, Piece, pieces
 from rtolap.receiver.batch import sum_of_rows
 from rtolap.receiver.tables import LocalState, LocalTable, union
@@ -64,8 +65,11 @@ class RangeReader:
         self._confirm_topic = confirm_topic
         self._decoder = EventDecoder(schema)
 
-    def read(self, start_ms: int, wanted: Sequence[Piece]) -> tuple[LocalTable, ...]:
-        """One table a version, ascending; none where there is no event. Pieces of version 0 are left out.
+    def read(
+        self, start_ms: int, wanted: Sequence[Piece], losses: Sequence[EventLoss] = ()
+    ) -> tuple[LocalTable, ...]:
+        """One table a version, ascending; none where there is no event. Pieces of version 0 are left out, and
+        offsets that were accepted as lost.
 
         OffsetsGone: retention took the range. TopicRecreated: the offsets are those of a topic that is gone.
         Unavailable: the broker gives nothing.
@@ -79,7 +83,7 @@ class RangeReader:
         found: dict[int, list[LocalTable]] = {}
         consumer = self._open()
         try:
-            consumer.assign(begins)
+            consumer.assign({part: behind_losses(losses, part, begin) for part, begin in begins.items()})
             deadline_s = self._clock.monotonic_s() + READ_TIMEOUT_S
             while any(consumer.position()[part] < end for part, end in ends.items()):
                 batch = consumer.poll(self._records_max, 0.2)

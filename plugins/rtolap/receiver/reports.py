@@ -7,7 +7,7 @@ from rtolap.model.segment import SegmentRange
 from rtolap.receiver.checkpoint import PartitionCounters
 from rtolap.receiver.ingest import CubeReceiver
 from rtolap.receiver.tables import LocalSegment
-from rtolap.wire.coordinator import CubeReport, PartitionReport
+from rtolap.wire.coordinator import CubeReport, PartitionRange, PartitionReport
 from rtolap.wire.receiver import CubeStats, LocalSegmentStats, PartitionStats
 
 ACTIVE_MAX = 1000  # names in a heartbeat: a replay of small windows has more open segments than anybody reads
@@ -93,6 +93,9 @@ def cube_report(core: CubeReceiver, clock: Clock) -> CubeReport:
         },
         active=_active(core),
         refused_example=progress.example(),
+        lost=tuple(
+            PartitionRange(partition=piece.partition, start=piece.start, end=piece.end) for piece in core.lost
+        ),
     )
 
 

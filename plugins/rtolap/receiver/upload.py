@@ -101,7 +101,7 @@ class Uploader:
         tables = job.tables
         if tables is None:
             wanted = [Piece(r.partition, r.start, r.end, job.version) for r in job.ranges]
-            tables = self._reader.read(job.window.start_ms, wanted)
+            tables = self._reader.read(job.window.start_ms, wanted, control.losses)
         cube = self._schema.cube
         plain = (
             [to_plain(self._schema, merge_tables(self._schema, [one.table for one in tables]))]

@@ -78,7 +78,7 @@ class CubeWork:
     def _realign(self) -> None:
         core = self._core
         while (job := realign_job(core.state, core.held)) is not None and not self._stopping.is_set():
-            fresh = self._reader.read(job.start_ms, job.pieces)
+            fresh = self._reader.read(job.start_ms, job.pieces, core.control.losses)
             self._requests.ask(partial(core.apply_realigned, job.start_ms, (job.table,), fresh))
 
     def _upload(self) -> None:

@@ -7,13 +7,22 @@ import random
 from dataclasses import dataclass
 from decimal import Decimal
 
+import msgspec
+
 from rtolap.model.cube import Cube, LatePolicy, Measure, Schema, SegmentPolicy
+from rtolap.model.event_loss import EventLoss
 from rtolap.model.table import Column, Table, TimeColumn
+from rtolap.wire.coordinator import BuildSpec
 
 WINDOW_MS = 60_000
 START_MS = 1_700_000_040_000 // WINDOW_MS * WINDOW_MS
 DIMENSIONS = ("kind", "place")
 PARTIALS = ("__rows", "amount__sum", "amount__count", "amount__min", "amount__max", "price__sum")
+
+
+def spec_losses(spec: BuildSpec) -> tuple[EventLoss, ...]:
+    """As a build takes them over into its manifest."""
+    return tuple(msgspec.convert(loss.model_dump(), EventLoss) for loss in spec.losses)
 
 
 def small_schema(**cube_changes: object) -> Schema:

@@ -27,7 +27,7 @@ from rtolap.stream.consumer import OutRecord
 from rtolap.stream.memory import MemoryConsumer
 from rtolap.stream.memory_broker import MemoryBroker
 from rtolap.stream.memory_out import MemoryAdmin, MemoryProducer
-from rtolap.testing.builders import Event
+from rtolap.testing.builders import Event, spec_losses
 from rtolap.testing.mortal_coordinator import MortalCoordinator
 from rtolap.testing.stepped_receiver import Receiver
 from rtolap.wire.coordinator import BuildSpec
@@ -142,6 +142,7 @@ class Cluster:
             covered=spec.covered,
             events=sum(built.column("__rows").to_pylist()),
             cuboids=(),
+            losses=spec_losses(spec),
         )
         self.store.write(f"{spec.location}/{MANIFEST_NAME}", encode(whole))
 

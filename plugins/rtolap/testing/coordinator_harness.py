@@ -21,6 +21,7 @@ from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import ReceiverRecord, SegmentRecord, StagedPart
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import SegmentRange
+from rtolap.testing.builders import spec_losses
 from rtolap.testing.metadata_contract import eventually
 from rtolap.wire.coordinator_client import CoordinatorClient
 
@@ -168,6 +169,7 @@ class Cluster:
             "covered": spec.covered,
             "events": record.events + sum(part.events for part in spec.parts),
             "cuboids": (),
+            "losses": spec_losses(spec),
             **wrong,
         }
         self.files.write(f"{spec.location}/{MANIFEST_NAME}", encode(HistoryManifest(**said)))

@@ -115,7 +115,9 @@ class Receiver:
         if job is None:
             return False
         return self.core.apply_realigned(
-            job.start_ms, (job.table,), self.reader.read(job.start_ms, job.pieces)
+            job.start_ms,
+            (job.table,),
+            self.reader.read(job.start_ms, job.pieces, self.core.control.losses),
         )
 
     def upload(self, times: int = 1) -> bool:

@@ -39,10 +39,12 @@ from rtolap.wire.coordinator_messages.members import (
     ReplicaSetRequest,
 )
 from rtolap.wire.coordinator_messages.segments import (
+    AcceptLossRequest,
     BuildInfo,
     BuildSpec,
     CompletenessInfo,
     FailRequest,
+    LossInfo,
     PartInfo,
     PartitionRange,
     Queue,
@@ -53,6 +55,7 @@ from rtolap.wire.coordinator_messages.segments import (
 
 __all__ = [
     "API",
+    "AcceptLossRequest",
     "BuildInfo",
     "BuildSpec",
     "CleanupResult",
@@ -67,6 +70,7 @@ __all__ = [
     "Health",
     "HeartbeatRequest",
     "HeartbeatResponse",
+    "LossInfo",
     "Message",
     "MetricsTargets",
     "Move",

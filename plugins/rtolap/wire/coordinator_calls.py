@@ -197,6 +197,12 @@ def requeue(cube: str, segment: str) -> Call[wire.SegmentInfo]:
     return post(_SEGMENT, "cubes", cube, "segments", segment, "requeue")
 
 
+def accept_loss(cube: str, segment: str, by: str, reason: str) -> Call[wire.SegmentInfo]:
+    """Let history go on without the events that neither receivers nor Kafka hold any more."""
+    body: Body = {"by": by, "reason": reason}
+    return post(_SEGMENT, "cubes", cube, "segments", segment, "accept-loss", body=body)
+
+
 def close_segment(cube: str, segment: str) -> Call[wire.SegmentInfo]:
     """Ask the leaders to close this segment and all before it, without waiting for the watermark."""
     return post(_SEGMENT, "cubes", cube, "segments", segment, "close")

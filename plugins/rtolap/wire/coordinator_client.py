@@ -118,6 +118,7 @@ class CoordinatorClient(Closing):
     fail_build = _Sent(calls.fail_build)
     requeue = _Sent(calls.requeue)
     close_segment = _Sent(calls.close_segment)
+    accept_loss = _Sent(calls.accept_loss)
     applications = _Sent(watermark_calls.applications)
     application = _Sent(watermark_calls.application)
     create_application = _Sent(watermark_calls.create_application)

@@ -13,6 +13,7 @@ WarningCode = Literal[
     "records_refused",  # records of the topic that are in no count
     "not_enabled",  # a cube that has never read its topic
     "not_consuming",  # a cube that is disabled or paused: nothing newer arrives
+    "events_lost",  # events of the time that is asked for are lost for good
 ]
 
 

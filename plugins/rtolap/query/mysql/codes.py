@@ -58,6 +58,7 @@ WARNING_NUMBERS: dict[WarningCode, int] = {
     "records_refused": 30004,
     "not_enabled": 30005,
     "not_consuming": 30006,
+    "events_lost": 30007,
 }
 
 

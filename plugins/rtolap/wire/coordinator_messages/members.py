@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from rtolap.wire.coordinator_messages.base import Message
-from rtolap.wire.coordinator_messages.segments import CompletenessInfo
+from rtolap.wire.coordinator_messages.segments import CompletenessInfo, PartitionRange
 
 ReceiverHealth = Literal["HEALTHY", "WARN", "UNREACHABLE", "DOWN"]
 
@@ -39,7 +39,8 @@ class CubeReport(Message):
 
     `assignment_epoch` is the epoch of the assignment that the receiver follows. `active` names the segments
     that have local events and no record yet, so that people see them. `refused_example`: reason → what was
-    wrong with the newest record that was refused for it.
+    wrong with the newest record that was refused for it. `lost`: offsets that it has to read and Kafka no
+    longer holds; it is FAILED until they are accepted as lost.
     """
 
     state: str
@@ -48,6 +49,7 @@ class CubeReport(Message):
     partitions: dict[int, PartitionReport] = Field(default_factory=dict)
     active: tuple[str, ...] = ()
     refused_example: dict[str, str] = Field(default_factory=dict)
+    lost: tuple[PartitionRange, ...] = ()
 
 
 class HeartbeatRequest(Message):

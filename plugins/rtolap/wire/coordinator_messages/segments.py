@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
+from rtolap.model.event_loss import BY_MAX, REASON_MAX
 from rtolap.wire.coordinator_messages.base import Definition, Message
 
 
@@ -54,6 +55,19 @@ class CompletenessInfo(Message):
     approved_by: str | None = None
 
 
+class LossInfo(Message):
+    """Offsets whose events are lost for good, and who accepted that: `model.event_loss`, where each field is
+    explained."""
+
+    ranges: tuple[PartitionRange, ...]
+    start_ms: int
+    end_ms: int
+    whole: tuple[str, ...] = ()
+    by: str
+    reason: str
+    at_ms: int
+
+
 class SegmentInfo(Message):
     """A segment's record as it stands. `segment` is its name, `start_ms`–`end_ms` its event time.
 
@@ -63,6 +77,8 @@ class SegmentInfo(Message):
     completeness    None while it is open, and for a cube without an application
     late_events     of the READY version, those beyond its first version; None while there is no history
     late_ppm        their share of its events
+    lost            offsets that neither receivers nor Kafka hold: it waits until they are there, or accepted
+    losses          those that were accepted: its versions, the next one included, lack their events
     """
 
     cube: str
@@ -82,6 +98,8 @@ class SegmentInfo(Message):
     completeness: CompletenessInfo | None = None
     late_events: int | None = None
     late_ppm: int | None = None
+    lost: tuple[PartitionRange, ...] = ()
+    losses: tuple[LossInfo, ...] = ()
     story: tuple[StoryEntry, ...] = ()
 
 
@@ -139,7 +157,15 @@ class BuildSpec(Message):
     location: str
     completeness: CompletenessInfo | None = None
     first_events: int | None = None
+    losses: tuple[LossInfo, ...] = ()
 
 
 class FailRequest(Message):
     error: str = Field(max_length=4000)
+
+
+class AcceptLossRequest(Message):
+    """`by`: who accepts it."""
+
+    by: Annotated[str, Field(min_length=1, max_length=BY_MAX)]
+    reason: Annotated[str, Field(min_length=1, max_length=REASON_MAX)]

@@ -1,0 +1,182 @@
+"""Events that neither receivers nor Kafka hold any more: which segments wait for them, and who lets them go.
+
+Receivers tell which offsets they have to read and cannot. Nothing of that is stored: it is over when a
+receiver that holds them is back. What a person accepts is stored with the cube: receivers pass over these
+offsets, what is left is uploaded and built, and the segments' records and manifests say what they lack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from rtolap.base.errors import NotFound, Refused, RtolapError
+from rtolap.coordinator.assignment import Topics
+from rtolap.coordinator.heartbeats import Heartbeats
+from rtolap.coordinator.views import Views
+from rtolap.metadata import segments
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.model.event_loss import EventLoss, behind_losses, offsets_text
+from rtolap.model.offsets import PartRange
+from rtolap.model.segment import SegmentRange, parse_segment_name
+from rtolap.model.segment_states import SegmentState
+
+_WAITING = (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED)
+_NAMES_MAX = 5  # of segments in a problem
+
+
+class Losses:
+    def __init__(
+        self, metadata: ClusterMetadata, views: Views, heartbeats: Heartbeats, topics: Topics
+    ) -> None:
+        self._metadata = metadata
+        self._views = views
+        self._heartbeats = heartbeats
+        self._topics = topics
+
+    def lost(self, cube: str, control: CubeControl) -> tuple[PartRange, ...]:
+        """Offsets that nobody holds and nobody has accepted as lost, by partition."""
+        return _without((piece for piece, _ in self._heartbeats.lost(cube, control).values()), control.losses)
+
+    def lost_of(self, record: SegmentRecord, control: CubeControl) -> tuple[PartRange, ...]:
+        """What a closed segment waits for."""
+        return _missing(record, control, self.lost(record.cube, control))
+
+    def problem(self, cube: str, control: CubeControl, records: Iterable[SegmentRecord]) -> str | None:
+        lost = self.lost(cube, control)
+        if not lost:
+            return None
+        names = [record.name for record in records if _missing(record, control, lost)]
+        sets = sorted({name for _, name in self._heartbeats.lost(cube, control).values()})
+        more = f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else ""
+        shown = f"segments {', '.join(names[:_NAMES_MAX])}{more}" if names else "segments that are open yet"
+        first = names[0] if names else "SEGMENT"
+        return (
+            f"lost: neither receivers nor Kafka hold offsets {offsets_text(lost)}; {shown} wait for them: "
+            f"start the receivers of {', '.join(sets)} that are down, one may hold them; if none does, "
+            f"`rtolap segments accept-loss {cube} {first} --reason TEXT` lets history go on without them"
+        )
+
+    def accept(self, cube: str, segment: str, *, by: str, reason: str) -> SegmentRecord:
+        """Pass over everything that is lost now, on behalf of a segment that waits for it or is still open.
+
+        A repetition changes nothing. Refused: nothing that this segment may need is lost.
+        """
+        definition = self._metadata.cube(cube)
+        window = parse_segment_name(segment)
+        control, records = self._views.fresh(cube)
+        record = records.get(segment)
+        if record is None:
+            window_ms = definition.segment.window_ms
+            if window.start_ms % window_ms or window.end_ms - window.start_ms != window_ms:
+                raise NotFound(
+                    f"{segment} is not a segment of cube {cube}", expected=f"{window_ms} ms windows"
+                )
+            record = SegmentRecord(cube=cube, start_ms=window.start_ms, end_ms=window.end_ms)
+        lost = self._lost_by_now(cube, control)
+        open_yet = record.state is SegmentState.ACTIVE
+        if not (lost if open_yet else _missing(record, control, lost)):
+            if self.known(record, control) or (open_yet and _accepted(control, window)):
+                return record
+            raise Refused(
+                f"segment {cube}/{segment} ({record.state.value}) is not known to wait for lost events",
+                expected="a receiver that is FAILED because Kafka no longer holds its offsets",
+                found=f"lost now: {offsets_text(lost)}" if lost else "none",
+                action="`rtolap describe` tells what the cube waits for, `rtolap segments requeue` has parts "
+                "uploaded again",
+            )
+        loss = _loss(control, window, lost, list(records.values()), self._metadata.clock.now_ms(), by, reason)
+
+        def accepted(before: CubeControl) -> CubeControl:
+            if not _without(lost, before.losses):
+                return before  # somebody else was first
+            horizon_ms = before.horizon_ms
+            kept = tuple(one for one in before.losses if horizon_ms is None or one.end_ms > horizon_ms)
+            return msgspec.structs.replace(before, losses=(*kept, loss))
+
+        self._metadata.update_control(cube, accepted)
+        return record
+
+    def known(self, record: SegmentRecord, control: CubeControl) -> tuple[EventLoss, ...]:
+        """What was accepted of a segment, that of the version to be built next included."""
+        return segments.known_losses(record, control.losses)
+
+    def _lost_by_now(self, cube: str, control: CubeControl) -> tuple[PartRange, ...]:
+        """With what Kafka has dropped since the receivers have looked: lest they stumble again at once."""
+        lost = self.lost(cube, control)
+        if not lost:
+            return ()
+        try:
+            begins = self._topics.offsets(self._metadata.schema(cube).table.topic, "earliest")
+        except RtolapError:
+            return lost  # what receivers have told stands
+        return tuple(
+            PartRange(piece.partition, piece.start, max(piece.end, begins.get(piece.partition, 0)))
+            for piece in lost
+        )
+
+
+def _without(ranges: Iterable[PartRange], losses: tuple[EventLoss, ...]) -> tuple[PartRange, ...]:
+    left = (
+        PartRange(piece.partition, behind_losses(losses, piece.partition, piece.start), piece.end)
+        for piece in ranges
+    )
+    return tuple(sorted((piece for piece in left if piece.start < piece.end), key=lambda one: one.partition))
+
+
+def _missing(record: SegmentRecord, control: CubeControl, lost: Iterable[PartRange]) -> tuple[PartRange, ...]:
+    """What of `lost` a closed segment needs and no staged part of it holds."""
+    if record.state is not SegmentState.IMMUTABLE:
+        return ()
+    needed = segments.missing_ranges(record, partitions=record.target, first=control.first_offsets)
+    return tuple(
+        PartRange(piece.partition, start, end)
+        for piece in lost
+        for need in needed
+        if need.partition == piece.partition
+        for start, end in ((max(piece.start, need.start), min(piece.end, need.end)),)
+        if start < end
+    )
+
+
+def _accepted(control: CubeControl, window: SegmentRange) -> bool:
+    return any(loss.overlaps(window.start_ms, window.end_ms) for loss in control.losses)
+
+
+def _loss(
+    control: CubeControl,
+    window: SegmentRange,
+    lost: tuple[PartRange, ...],
+    records: list[SegmentRecord],
+    now_ms: int,
+    by: str,
+    reason: str,
+) -> EventLoss:
+    """From the first segment that waits for the events, or is open, to the one that is open now: the events
+    were written before."""
+    touched = [record for record in records if _missing(record, control, lost)]
+    window_ms = window.end_ms - window.start_ms
+    history = [record.end_ms for record in records if record.version or record.state in _WAITING]
+    open_from_ms = max(history) if history else control.horizon_ms or 0
+    start_ms = min((window.start_ms, open_from_ms, *(record.start_ms for record in touched)))
+    ends = (
+        window.end_ms,
+        *(record.end_ms for record in touched),
+        now_ms // window_ms * window_ms + window_ms,
+    )
+    whole = (
+        record.name
+        for record in records
+        if record.state in _WAITING and record not in touched and start_ms <= record.start_ms < max(ends)
+    )
+    return EventLoss(
+        ranges=lost,
+        start_ms=start_ms,
+        end_ms=max(ends),
+        whole=tuple(whole),
+        by=by,
+        reason=reason,
+        at_ms=now_ms,
+    )
