@@ -18,7 +18,8 @@ RtolapError
 ├── Corrupted              bytes fail their checksum or structure
 ├── QueryError             SQL that is wrong, or that a cube cannot answer
 │   ├── QueryTimeout
-│   └── OutOfRange         a computed value that its type cannot hold
+│   ├── OutOfRange         a computed value that its type cannot hold
+│   └── UnknownFunction
 └── ProcessFailed          a child process ended when it should not have
 """
 
@@ -156,6 +157,10 @@ class QueryTimeout(QueryError):
 
 class OutOfRange(QueryError):
     code = "out_of_range"
+
+
+class UnknownFunction(QueryError):
+    code = "unknown_function"
 
 
 class ProcessFailed(RtolapError):

@@ -5,6 +5,7 @@ No files, no network, no extensions, no Python objects by name, a locked configu
 
 from __future__ import annotations
 
+import re
 import threading
 import warnings
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from sqlglot import exp
 from rtolap.base.errors import Corrupted, OutOfRange, QueryError, Unavailable
 from rtolap.query import macros
 from rtolap.query.dialect import engine_sql
+from rtolap.query.function_names import unknown_function
 from rtolap.query.rules.aggregates import HLL_ESTIMATE
 from rtolap.query.rules.stored import BITMAP_SIZE
 from rtolap.query.sketches import bitmap_size, hll_estimate
@@ -26,6 +28,8 @@ from rtolap.query.sketches import bitmap_size, hll_estimate
 BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
 
 _OUT_OF_RANGE = ("Out of Range Error", "value is out of range in")  # as a result's stream says it
+_NO_FUNCTION = re.compile(r"Catalog Error: .*Function with name \"?(\w+)\"? does not exist")
+_BY_MACROS = "Invalid Input Error: "  # what they call error() with, in our words
 _STREAM_ERRORS = (pa.ArrowException, OSError, RuntimeError)  # an engine's errors, seen through Arrow
 
 # The reader of a cursor makes one copy of a batch: bounded by BATCH_ROWS, and the price of bound parameters.
@@ -152,4 +156,7 @@ def _translated(error: Exception) -> Exception:
             f"a value is out of range: {text}",
             expected="integers of 64 bits, decimals of 38 digits, finite doubles",
         )
-    return QueryError(text.replace("__relation_", ""))
+    unknown = _NO_FUNCTION.match(text)
+    if unknown is not None:
+        return unknown_function(unknown[1])
+    return QueryError(text.removeprefix(_BY_MACROS).replace("__relation_", ""))

@@ -6,6 +6,10 @@ written. A macro is expanded by the engine like a view, so it costs what its bod
 
 from __future__ import annotations
 
+_UNIX_END = 2**31  # MySQL's instants are of 1970 to 2038
+_TIME_US_MAX = ((838 * 60 + 59) * 60 + 59) * 1_000_000
+_IS_TIME = r"regexp_matches({0}, '^\s*-?\d+:\d+(:\d+)?(\.\d*)?\s*$')"
+_IS_MOMENT = r"regexp_matches({0}, '^\s*\d+-\d+-\d+[ T]+\d+:')"
 _FINITE = "CASE WHEN isfinite({0}) THEN {0} ELSE error('DOUBLE value is out of range in {1}') END"
 
 MACROS: dict[str, str] = {
@@ -46,6 +50,51 @@ MACROS: dict[str, str] = {
         "CAST(CASE WHEN x < 0 THEN CAST(x AS HUGEINT) + 18446744073709551616 ELSE x END AS UBIGINT)"
     ),
     "mysql_number_text(x)": ("replace(regexp_replace(CAST(x AS VARCHAR), '\\.0(e|$)', '\\1'), 'e+', 'e')"),
+    "mysql_substring_index(s, d, n)": (
+        "CASE WHEN s IS NULL OR d IS NULL OR n IS NULL THEN NULL WHEN n = 0 OR d = '' THEN '' "
+        "WHEN n > 0 THEN array_to_string(list_slice(str_split(s, d), 1, CAST(n AS BIGINT)), d) "
+        "ELSE array_to_string(list_slice(str_split(s, d), CAST(n AS BIGINT), -1), d) END"
+    ),
+    "mysql_find_in_set(s, texts)": (
+        "CASE WHEN s IS NULL OR texts IS NULL THEN NULL WHEN texts = '' THEN 0 "
+        "ELSE coalesce(list_position(str_split(texts, ','), s), 0) END"
+    ),
+    "mysql_unix_now()": "floor(epoch(now()))",
+    "mysql_unix_us(t)": (
+        f"CASE WHEN t >= make_timestamp(0) AND t < make_timestamp({_UNIX_END}000000) THEN epoch_us(t) END"
+    ),
+    "mysql_from_unixtime(n)": (
+        f"CASE WHEN CAST(n AS DOUBLE) >= 0 AND CAST(n AS DOUBLE) < {_UNIX_END} "
+        "THEN make_timestamp(CAST(trunc(CAST(n AS DECIMAL(27, 7)) * 1000000) AS BIGINT)) END"
+    ),
+    # times are intervals of microseconds alone: those read as MySQL's
+    "mysql_within_time(us)": f"to_microseconds(greatest(least(us, {_TIME_US_MAX}), -{_TIME_US_MAX}))",
+    "mysql_time_of(t)": "to_microseconds(epoch_us(t) - epoch_us(date_trunc('day', t)))",
+    "mysql_time_now()": "mysql_time_of(date_trunc('second', CAST(now() AS TIMESTAMP)))",
+    "mysql_between(t, earlier)": (
+        "CASE WHEN t IS NOT NULL AND earlier IS NOT NULL "
+        "THEN mysql_within_time(epoch_us(t) - epoch_us(earlier)) END"
+    ),
+    "mysql_time(s)": (
+        f"CASE WHEN s IS NULL THEN NULL "
+        f"WHEN {_IS_TIME.format('s')} THEN mysql_within_time(epoch_us(TRY_CAST(s AS INTERVAL))) "
+        f"WHEN {_IS_MOMENT.format('s')} THEN mysql_time_of(TRY_CAST(s AS TIMESTAMP)) "
+        f"ELSE error('not a time, nor a date with a time: ' || s) END"
+    ),
+    "mysql_timediff(s, earlier)": (
+        "CASE WHEN s IS NULL OR earlier IS NULL THEN NULL "
+        f"WHEN {_IS_TIME.format('s')} AND {_IS_TIME.format('earlier')} THEN "
+        "mysql_within_time(epoch_us(TRY_CAST(s AS INTERVAL)) - epoch_us(TRY_CAST(earlier AS INTERVAL))) "
+        f"WHEN {_IS_MOMENT.format('s')} AND {_IS_MOMENT.format('earlier')} THEN "
+        "mysql_between(TRY_CAST(s AS TIMESTAMP), TRY_CAST(earlier AS TIMESTAMP)) "
+        f"WHEN ({_IS_TIME.format('s')} OR {_IS_MOMENT.format('s')}) "
+        f"AND ({_IS_TIME.format('earlier')} OR {_IS_MOMENT.format('earlier')}) THEN NULL "
+        "ELSE error('not two times, nor two dates with times: ' || s || ', ' || earlier) END"
+    ),
+    "mysql_ordinal(n)": (
+        "n || CASE WHEN n BETWEEN 11 AND 13 THEN 'th' WHEN n % 10 = 1 THEN 'st' WHEN n % 10 = 2 THEN 'nd' "
+        "WHEN n % 10 = 3 THEN 'rd' ELSE 'th' END"
+    ),
     "mysql_text_integer(s)": (
         "CASE WHEN s IS NULL THEN NULL WHEN regexp_extract(s, '^\\s*([-+]?[0-9]+)', 1) = '' THEN 0 "
         "ELSE CAST(regexp_extract(s, '^\\s*([-+]?[0-9]+)', 1) AS BIGINT) END"

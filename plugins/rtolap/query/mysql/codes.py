@@ -14,6 +14,7 @@ from rtolap.base.errors import (
     RtolapError,
     Unauthorized,
     Unavailable,
+    UnknownFunction,
 )
 from rtolap.wire.query_warning import WarningCode
 
@@ -70,6 +71,8 @@ def error_code(error: RtolapError) -> tuple[int, str]:
             return 3024, "HY000"
         case OutOfRange():
             return 1690, "22003"
+        case UnknownFunction():
+            return 1305, "42000"
         case QueryError() if "interrupted" in text:
             return 1317, "70100"
         case QueryError() if text.startswith("unknown table"):

@@ -38,6 +38,12 @@ def compare_pair(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | N
     return _compared(type(node), left, right, typed, context)
 
 
+def equals(left: exp.Expr, right: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
+    """`left = right` over copies of them."""
+    found = _compared(exp.EQ, left, right, typed, context)
+    return found if found is not None else _pair(exp.EQ, left.copy(), right.copy())
+
+
 def compare_range(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
     """BETWEEN as two comparisons, where one of them is of unlike operands."""
     if node.args.get("symmetric"):

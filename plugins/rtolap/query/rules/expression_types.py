@@ -83,10 +83,13 @@ _FIXED: dict[type[exp.Expr], SqlType] = {
     exp.Null: NULL,
 }
 _MACROS: dict[str, SqlType] = {
-    **dict.fromkeys(("left", "right", "from", "substring", "lpad", "rpad", "number_text"), STRING),
-    **dict.fromkeys(("locate", "ascii", "whole_part", "text_integer"), BIGINT),
+    **dict.fromkeys(
+        ("left", "right", "from", "substring", "lpad", "rpad", "number_text", "substring_index"), STRING
+    ),
+    **dict.fromkeys(("locate", "ascii", "whole_part", "text_integer", "find_in_set"), BIGINT),
     **dict.fromkeys(("sqrt", "ln", "log", "acos", "asin", "exp", "pow", "cot"), DOUBLE),
     "unsigned": HUGEINT,
+    "from_unixtime": DATETIME,
 }
 
 

@@ -10,25 +10,39 @@
 | `MICROSECOND` | of the second | of the minute |
 | `LENGTH`, `OCTET_LENGTH` | bytes | characters; binary only |
 | `UPPER`, `LOWER` | of numbers too | of texts |
-| `FROM_UNIXTIME` | without a zone | with one |
 | `LEFT`, `RIGHT`, `SUBSTRING` | nothing before the beginning, from 0 | counted from the end |
 | `SQRT`, `LN`, `LOG`, `ACOS`, `ASIN` | NULL outside of their domains | NaN, infinity |
 | `EXP`, `POW`, `COT` | an error beyond the doubles | NaN, infinity |
 | `LPAD` and `RPAD` to below 0, `LOCATE` from below 1 | NULL, 0 | '', as from 1 |
 | `ASCII` | the first byte | the first character |
 | `DATE_FORMAT(…, '%v')`, `'%u'`, `'%V'` | weeks by modes 3, 1, 2 | other weeks: the last two are refused |
+| `DATE_FORMAT(…, '%D')` | 1st, 2nd, … | an error |
 
-`macros` has those that need more than another name. What the engine does not know at all is an error there.
+`macros` has those that need more than another name, `mysql_functions` those that the engine has not. What it
+does not know at all is an error there.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from sqlglot import exp
 
 from rtolap.base.errors import QueryError
 from rtolap.query.rules.context import Context
+from rtolap.query.rules.mysql_functions import (
+    adddate,
+    find_in_set,
+    from_unixtime,
+    macro,
+    subdate,
+    substring_index,
+    time,
+    time_literal,
+    time_now,
+    timediff,
+)
 
 _WHOLE_UNITS = frozenset(("MICROSECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK"))
 _MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
@@ -36,6 +50,7 @@ _WEEK_FORMATS = {"0": "%U", "3": "%V", "5": "%W"}  # MySQL's mode → the engine
 _SUNDAY_WEEKS = "0"
 _YEAR_ZERO, _EPOCH, _EPOCH_DAYS = "0000-01-01", "1970-01-01", 719_528
 _MICROSECONDS = 1_000_000
+_FORMAT_PIECES = re.compile(r"(%%|%D)")
 _Rewrite = Callable[[exp.Expr], exp.Expr | None]
 
 
@@ -156,48 +171,62 @@ def _of_text(node: exp.Expr) -> exp.Expr | None:
 
 
 def _from_unixtime(node: exp.Expr) -> exp.Expr:
-    return exp.cast(node.copy(), exp.DataType.Type.TIMESTAMP)
+    at = from_unixtime(node)
+    written = node.args.get("format")
+    return at if written is None else _date_format(exp.TimeToStr(this=at, format=written.copy()))
 
 
-def _date_format(node: exp.Expr) -> exp.Expr | None:
-    """The parser has written %u as %W, and left %V and %v."""
+def _date_format(node: exp.Expr) -> exp.Expr:
+    """The parser has written %u as %W, and left %V, %v, %X and %D."""
     pattern = node.args["format"]
     if not isinstance(pattern, exp.Literal):
-        return None
-    pieces = str(pattern.this).split("%%")
-    for letter, meant in (("%W", "%u"), ("%V", "%V")):
+        raise QueryError(
+            "unsupported SQL: DATE_FORMAT with a format that is not written in the statement",
+            expected="a text such as '%Y-%m-%d'",
+        )
+    pieces = [piece for piece in _FORMAT_PIECES.split(str(pattern.this)) if piece]
+    for letter, meant in (("%W", "%u"), ("%V", "%V"), ("%X", "%X")):
         if any(letter in piece for piece in pieces):
             raise QueryError(
                 f"unsupported SQL: DATE_FORMAT with {meant}",
-                expected="%U (weeks begin on Sunday) or %v (ISO weeks)",
+                expected="%U (weeks begin on Sunday) or %v (ISO weeks, of the year %x)",
             )
-    found = node.copy()
-    found.set("format", exp.Literal.string("%%".join(piece.replace("%v", "%V") for piece in pieces)))
-    return found
+    runs = [""]
+    for piece in pieces:
+        if piece == "%D":
+            runs.append("")
+        else:
+            runs[-1] += piece.replace("%v", "%V")
+    found = _formatted(node, runs[0])
+    for run in runs[1:]:
+        found = exp.DPipe(this=found, expression=macro("ORDINAL", exp.Day(this=node.this.copy())))
+        found = exp.DPipe(this=found, expression=_formatted(node, run)) if run else found
+    return found if len(runs) == 1 else exp.paren(found, copy=False)
 
 
-def _macro(name: str, *arguments: exp.Expr | None) -> exp.Expr:
-    given = [argument.copy() for argument in arguments if argument is not None]
-    return exp.Anonymous(this=f"MYSQL_{name}", expressions=given)
+def _formatted(node: exp.Expr, pattern: str) -> exp.Expr:
+    if not pattern:
+        return exp.Literal.string("")  # the engine refuses an empty format
+    return exp.TimeToStr(this=node.this.copy(), format=exp.Literal.string(pattern))
 
 
 def _substring(node: exp.Expr) -> exp.Expr:
     start, length = node.args.get("start"), node.args.get("length")
-    return _macro("FROM" if length is None else "SUBSTRING", node.this, start, length)
+    return macro("FROM" if length is None else "SUBSTRING", node.this, start, length)
 
 
 def _position(node: exp.Expr) -> exp.Expr | None:
     start = node.args.get("position")
-    return None if start is None else _macro("LOCATE", node.args["substr"], node.this, start)
+    return None if start is None else macro("LOCATE", node.args["substr"], node.this, start)
 
 
 def _pad(node: exp.Expr) -> exp.Expr:
     name = "LPAD" if node.args.get("is_left") else "RPAD"
-    return _macro(name, node.this, node.expression, node.args.get("fill_pattern"))
+    return macro(name, node.this, node.expression, node.args.get("fill_pattern"))
 
 
 def _macro_of(name: str) -> _Rewrite:
-    return lambda node: _macro(name, node.this, node.args.get("expression"))
+    return lambda node: macro(name, node.this, node.args.get("expression"))
 
 
 def _only(node: exp.Expr) -> exp.Expr:
@@ -231,10 +260,19 @@ _KNOWN: dict[type[exp.Expr], _Rewrite] = {
     exp.Lower: _of_text,
     exp.Upper: _of_text,
     exp.UnixToTime: _from_unixtime,
+    exp.SubstringIndex: substring_index,
+    exp.Time: time,
+    exp.CurrentTime: time_now,
+    exp.UtcTime: time_now,
+    exp.Cast: time_literal,
     exp.TimeToStr: _date_format,
 }
 _ANONYMOUS: dict[str, _Rewrite] = {
     "weekday": _weekday,
     "microsecond": _microsecond,
     "octet_length": _octet_length,
+    "find_in_set": find_in_set,
+    "adddate": adddate,
+    "subdate": subdate,
+    "timediff": timediff,
 }

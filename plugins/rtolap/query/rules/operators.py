@@ -32,6 +32,7 @@ from rtolap.query.rules.comparisons import (
 )
 from rtolap.query.rules.context import Context
 from rtolap.query.rules.expression_types import Typed, branches
+from rtolap.query.rules.mysql_functions import by_types
 from rtolap.query.rules.texts import cast_text, like, texts
 from rtolap.query.rules.totals import TOTAL
 from rtolap.query.sql_types import DATE, DECIMAL_DIGITS, QUOTIENT, SqlType
@@ -51,7 +52,7 @@ def operators(tree: exp.Expr, context: Context) -> exp.Expr:
         typed.note(node, kind)
         if found is not None:
             node.replace(found)
-            typed.note(found, kind)
+            typed.note(found, kind or typed.infer(found))
     return tree
 
 
@@ -208,6 +209,7 @@ _REWRITES: dict[type[exp.Expr], _Rewrite] = {
     **dict.fromkeys((exp.Case, exp.If, exp.Coalesce, exp.Greatest, exp.Least), _choice),
     **dict.fromkeys((exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ), compare_pair),
     **dict.fromkeys((exp.Sum, exp.Avg), _over_rows),
+    exp.Anonymous: by_types,
     exp.Between: compare_range,
     exp.In: compare_in,
     exp.Nullif: compare_nullif,

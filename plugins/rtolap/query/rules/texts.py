@@ -13,9 +13,10 @@ from rtolap.query.sql_types import QUOTIENT, SqlType
 _ALL = (exp.Concat, exp.ConcatWs)
 _BOTH = (exp.DPipe, exp.Like, exp.RegexpLike)
 _FIRST = (exp.Upper, exp.Lower, exp.Trim, exp.Length, exp.Reverse, exp.StrPosition, exp.Repeat)
-_MACROS = frozenset(
-    f"mysql_{name}" for name in ("left", "right", "from", "substring", "lpad", "rpad", "ascii")
-)
+_MACROS = {  # how many of their arguments are texts, which stand first
+    **{f"mysql_{name}": 1 for name in ("left", "right", "from", "substring", "lpad", "rpad", "ascii")},
+    **{f"mysql_{name}": 2 for name in ("substring_index", "find_in_set")},
+}
 
 
 def texts(node: exp.Expr, typed: Typed) -> None:
@@ -64,6 +65,6 @@ def _operands(node: exp.Expr) -> list[exp.Expr]:
         return [node.this, node.expression, node.args["replacement"]]
     if isinstance(node, _FIRST):
         return [node.this]
-    if isinstance(node, exp.Anonymous) and str(node.this).lower() in _MACROS:
-        return list(node.expressions[:1])
+    if isinstance(node, exp.Anonymous):
+        return list(node.expressions[: _MACROS.get(str(node.this).lower(), 0)])
     return []

@@ -1,0 +1,54 @@
+"""The functions that are answered, as docs/sql.md lists them: what an unknown one may have been meant as."""
+
+from __future__ import annotations
+
+import difflib
+
+from rtolap.base.errors import UnknownFunction
+
+TEXT_FUNCTIONS = (
+    *("ascii", "bin", "bit_length", "char", "char_length", "concat", "concat_ws", "convert", "field"),
+    *("find_in_set", "format", "from_base64", "hex", "insert", "instr", "lcase", "left", "length", "locate"),
+    *("lower", "lpad", "ltrim", "md5", "octet_length", "ord", "position", "regexp_replace", "repeat"),
+    *("replace", "reverse", "right", "rpad", "rtrim", "sha1", "sha2", "space", "substr", "substring"),
+    *("substring_index", "to_base64", "trim", "ucase", "unhex", "upper"),
+)
+NUMBER_FUNCTIONS = (
+    *("abs", "acos", "asin", "atan", "atan2", "ceil", "ceiling", "cos", "cot", "degrees", "exp", "floor"),
+    *("greatest", "least", "ln", "log", "log10", "log2", "mod", "pi", "pow", "power", "radians", "rand"),
+    *("round", "sign", "sin", "sqrt", "tan", "truncate"),
+)
+TIME_FUNCTIONS = (
+    *("adddate", "convert_tz", "curdate", "curtime", "date", "date_add", "date_format", "date_sub"),
+    *("datediff", "day", "dayname", "dayofmonth", "dayofweek", "dayofyear", "extract", "from_unixtime"),
+    *("hour", "last_day", "maketime", "microsecond", "minute", "month", "monthname", "now", "quarter"),
+    *("second", "str_to_date", "subdate", "sysdate", "time", "timediff", "timestamp", "timestampadd"),
+    *("timestampdiff", "to_days", "unix_timestamp", "utc_date", "utc_time", "utc_timestamp", "week"),
+    *("weekday", "weekofyear", "year"),
+)
+CHOICES = ("cast", "coalesce", "if", "ifnull", "isnull", "nullif")
+AGGREGATES = (
+    *("approx_count_distinct", "avg", "count", "group_concat", "max", "min", "stddev", "stddev_pop"),
+    *("stddev_samp", "sum", "var_pop", "var_samp", "variance"),
+)
+WINDOW_FUNCTIONS = (
+    *("cume_dist", "dense_rank", "first_value", "lag", "last_value", "lead", "nth_value", "ntile"),
+    *("percent_rank", "rank", "row_number"),
+)
+FUNCTIONS = (
+    *TEXT_FUNCTIONS,
+    *NUMBER_FUNCTIONS,
+    *TIME_FUNCTIONS,
+    *CHOICES,
+    *AGGREGATES,
+    *WINDOW_FUNCTIONS,
+)
+
+
+def unknown_function(name: str) -> UnknownFunction:
+    near = difflib.get_close_matches(name.lower(), FUNCTIONS, n=1)
+    return UnknownFunction(
+        f"unknown function {name.upper()}",
+        expected=f"perhaps {near[0].upper()}" if near else "one of the functions of docs/sql.md",
+        action="see the list of functions in docs/sql.md",
+    )
