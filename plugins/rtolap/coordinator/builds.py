@@ -7,10 +7,11 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from rtolap.base.errors import NotFound, NotYet
+from rtolap.base.errors import Corrupted, NotFound, NotYet, Refused
 from rtolap.coordinator.answers import build_info, completeness_info, loss_info, part_info
 from rtolap.coordinator.build_check import covered_to_be, expected_events, lost_parts, verified_events
 from rtolap.coordinator.views import Views
+from rtolap.format.history import check_base_is_there
 from rtolap.format.object_store import ObjectStore
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
@@ -175,9 +176,27 @@ class Builds:
                         action="`rtolap receivers list` tells what its receivers wait for",
                     )
                 return kept
+        self._check_base(record)
         return self._metadata.update_segment(
             cube, record.range, lambda before: segments.requeue(before, now_ms=now_ms, by="requeued")
         )
+
+    def _check_base(self, record: SegmentRecord) -> None:
+        """Refused where every build would fail: it would wait in the queue, and its late events with it."""
+        if record.location is None:
+            return
+        try:
+            check_base_is_there(self._store, record.location)
+        except (NotFound, Corrupted) as error:
+            raise Refused(
+                f"segment {record.cube}/{record.name} cannot be built anew: its version {record.version} has "
+                "lost what builds start from",
+                expected=f"the manifest and the base cuboid in {record.location}",
+                found=error.message,
+                action="restore the files, then requeue it; statements that other cuboids answer go on. "
+                "Without the files, only a cube that is created anew reads the events again, as far as Kafka "
+                "has them",
+            ) from error
 
     def _without_lost_parts(self, record: SegmentRecord, by: str) -> SegmentRecord:
         """The record itself where its parts are whole. Unavailable: the object store does not answer."""

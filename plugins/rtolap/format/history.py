@@ -22,7 +22,10 @@ from rtolap.model.cube import ROWS, Schema
 from rtolap.model.cuboids import Cuboid
 
 FOLDER_LENGTH_MAX = 120  # file systems allow 255 bytes a name; paths stay readable below this
-_REBUILD = "restore the file, or queue the segment to be built again"
+REBUILD = (
+    "restore the file; where it is not of the base cuboid, the one with all dimensions, `rtolap segments "
+    "requeue CUBE SEGMENT` builds it again from that"
+)
 
 
 def cuboid_folder(cuboid: Cuboid) -> str:
@@ -59,6 +62,17 @@ def entry_of(manifest: HistoryManifest, cuboid: Cuboid) -> CuboidEntry:
     )
 
 
+def check_base_is_there(store: ObjectStore, location: str) -> None:
+    """That a version can be built anew from itself, as far as is seen without reading all of it: its manifest
+    is whole, the base cuboid's files are there and as long as they were. Raises NotFound or Corrupted."""
+    manifest = read_manifest(store, location)
+    base = max(manifest.cuboids, key=lambda cuboid: len(cuboid.dimensions), default=None)
+    for file in () if base is None else base.files:
+        path = f"{location}/{file.name}"
+        if (found := store.size_bytes(path)) != file.bytes:
+            raise Corrupted(f"file {path} is damaged", expected=f"{file.bytes} bytes", found=f"{found} bytes")
+
+
 def describe_file(store: ObjectStore, folder: str, name: str) -> FileEntry:
     """Checksum, size and rows of a Parquet file that was just written."""
     path = f"{folder}/{name}"
@@ -67,7 +81,7 @@ def describe_file(store: ObjectStore, folder: str, name: str) -> FileEntry:
 
 
 def verify_files(
-    store: ObjectStore, folder: str, files: Iterable[FileEntry], *, action: str = _REBUILD
+    store: ObjectStore, folder: str, files: Iterable[FileEntry], *, action: str = REBUILD
 ) -> int:
     """Every file is there and matches its manifest. Returns their rows; raises Corrupted."""
     total_rows = 0
@@ -107,7 +121,7 @@ def verify(store: ObjectStore, location: str, schema: Schema | None = None) -> H
                 f"cuboid {cuboid.name} of {location} holds another number of events",
                 expected=manifest.events,
                 found=events,
-                action=_REBUILD,
+                action=REBUILD,
             )
     return manifest
 
@@ -167,4 +181,4 @@ def _rows(store: ObjectStore, path: str) -> int:
         with store.open(path) as source:
             return int(pq.read_metadata(source).num_rows)
     except pa.ArrowInvalid as error:
-        raise Corrupted(f"file {path} is not Parquet", found=str(error), action=_REBUILD) from error
+        raise Corrupted(f"file {path} is not Parquet", found=str(error), action=REBUILD) from error

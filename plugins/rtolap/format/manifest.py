@@ -91,7 +91,9 @@ def decode(data: bytes, kind: type[M], where: str) -> M:
             f"manifest {where} does not match its checksum",
             expected=digest,
             found=rest.strip()[:64].decode("ascii", "replace") or "none",
-            action="restore the file, or queue the segment to be built again",
+            action="restore the file"
+            if kind is HistoryManifest
+            else "`rtolap segments requeue CUBE SEGMENT` has its receivers upload the part again",
         )
     try:
         manifest = msgspec.json.decode(body, type=kind)

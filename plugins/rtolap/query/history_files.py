@@ -10,6 +10,7 @@ from contextlib import contextmanager
 import pyarrow as pa
 
 from rtolap.base.errors import Corrupted, NotFound, Unavailable
+from rtolap.format.history import REBUILD
 from rtolap.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry, HistoryManifest, decode
 from rtolap.format.object_store import ObjectStore
 from rtolap.metadata.records import SegmentRecord
@@ -88,7 +89,7 @@ class HistoryFiles:
             raise Corrupted(
                 f"{what} cannot be read",
                 found=str(error),
-                action="queue the segment to be built again",
+                action=REBUILD,
             ) from error
 
     def _compare(self, path: str, file: FileEntry, *, with_checksum: bool) -> None:
@@ -107,7 +108,7 @@ def _missing(path: str) -> Corrupted:
     return Corrupted(
         f"{path} is missing from the object store",
         expected="a file that the READY version names",
-        action="restore it, or queue the segment to be built again",
+        action=REBUILD,
     )
 
 
@@ -116,5 +117,5 @@ def _damaged(path: str, expected: str, found: str) -> Corrupted:
         f"{path} is damaged",
         expected=expected,
         found=found,
-        action="restore it, or queue the segment to be built again",
+        action=REBUILD,
     )
