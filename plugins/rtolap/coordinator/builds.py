@@ -183,7 +183,7 @@ class Builds:
 
     def _check_base(self, record: SegmentRecord) -> None:
         """Refused where every build would fail: it would wait in the queue, and its late events with it."""
-        if record.location is None:
+        if record.location is None or record.state is SegmentState.PURGED:
             return
         try:
             check_base_is_there(self._store, record.location)
