@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from rtolap.base.errors import DefinitionError, NotFound, Refused
+from rtolap.base.errors import DefinitionError, NotFound, NotYet, Refused
 from rtolap.ledger import partitions as partition_rows
 from rtolap.ledger import tables as rows
 from rtolap.ledger import tablet_debts as debts
@@ -27,7 +27,7 @@ from rtolap.streamload.placement import REPLICATION
 from rtolap.streamload.table_changes import ChangeRequest, Made, TableChanges
 from rtolap.streamload.table_writes import end_table, first_partitions
 from rtolap.streamload.tablet_hosts import TabletHosts
-from rtolap.streamload.telling import Telling, without_majority
+from rtolap.streamload.telling import Telling, on_majority, without_majority
 from rtolap.wire.stored_tables import AddPartition, ColumnChange, TableInfo
 
 RESERVED = ("rtolap", "information_schema")  # SQL has cubes and lookups in the one, itself in the other
@@ -84,7 +84,7 @@ class Catalogue:
         lately: Callable[[Connection], Collection[str]] = lambda connection: (),
         replication: int = REPLICATION,
     ) -> None:
-        self._ledger = ledger
+        self._ledger, self._nodes = ledger, nodes
         self._telling = Telling(ledger, mastership, hosts)
         self._changes = TableChanges(ledger, mastership, self._telling)
         self.partitions = Partitions(ledger, mastership, self._telling, nodes, lately, replication)
@@ -107,6 +107,23 @@ class Catalogue:
         if without_majority(entry.replicas, owed):
             self._telling.of_table(entry.table_id)
         return entry
+
+    def can_take(self, entry: TableEntry, partitions: Collection[str]) -> bool:
+        """Whether of each tablet of these a majority of the replicas is on nodes that live and have been told
+        of it. Where not, those that are owed something are told once more."""
+
+        def work(connection: Connection) -> tuple[tuple[TabletDebt, ...], Collection[str]]:
+            return debts.of_table(connection, entry.table_id), self._nodes(connection)
+
+        wanted = frozenset(partitions)
+        replicas = [each for each in entry.replicas if each.tablet.partition.name in wanted]
+        for told in (False, True):
+            owed, living = self._ledger.read("read who can take rows", work)
+            if on_majority(replicas, owed, living):
+                return True
+            if not told:
+                self._telling.of_table(entry.table_id)
+        return False
 
     def tables(self) -> tuple[TableInfo, ...]:
         """All, by name."""
@@ -230,9 +247,14 @@ class Catalogue:
 
         Raises as `Partitions.ensure`.
         """
-        policy = self.table(db, name).definition.partitions
+        table = self.table(db, name)
+        policy = table.definition.partitions
         if policy is not None and policy.on_demand:
-            self.partitions.ensure(db, name, instants_ms)
+            try:
+                self.partitions.ensure(db, name, instants_ms)
+            except NotYet:
+                self._telling.of_table(table.table_id)  # so that it is gone when the caller asks again
+                raise
         return self.table_to_load(db, name)
 
     def add_partition(

@@ -1,4 +1,9 @@
-"""Rows of one load to their tablets; partitions that they need are made on the way, inside retention."""
+"""Rows of one load to their tablets; partitions that they need are made on the way, inside retention.
+
+Rows that are on their way cannot be called back. So before the first ones of a partition go, the load waits
+until nodes can take them: one that has just been started is heard within seconds, and a tablet that could not
+be made at once is made a moment later.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +17,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rtolap.base.errors import DefinitionError
+from rtolap.base.errors import DefinitionError, NotLeader, NotYet, Unavailable
 from rtolap.bodies.casting import shown
 from rtolap.bodies.options import LoadOptions
 from rtolap.ledger.records import Partition, Replica
@@ -21,6 +26,8 @@ from rtolap.model.stored_schema import StoredSchema
 from rtolap.streamload.catalogue import Catalogue, TableEntry
 from rtolap.tablet.routing import RoutedBatch, RoutedPart, Routing
 
+NODES_WAIT_S = 10.0  # for nodes that can take a partition's rows; one that lives is heard every two seconds
+_ASK_AGAIN_S = 0.1
 SHOWN_MAX = 1000  # of one batch: what the error file may get of it
 _BEYOND = "no partition for this tuple: its time is beyond the calendar, years 1 to 9998"
 
@@ -76,8 +83,13 @@ class Distributed:
 class Distribution:
     """Of one load, with the columns that the table had when it began."""
 
-    def __init__(self, catalogue: Catalogue, table: TableEntry, options: LoadOptions) -> None:
+    def __init__(
+        self, catalogue: Catalogue, table: TableEntry, options: LoadOptions, deadline_s: float
+    ) -> None:
+        """`deadline_s`: of the load, on the monotonic clock."""
         self.schema: StoredSchema = table.schema
+        self._deadline_s = deadline_s
+        self._waited_for: set[str] = set()
         self._catalogue = catalogue
         self._table = table
         self._only = frozenset(options.partitions)
@@ -100,6 +112,7 @@ class Distribution:
         if not rows.num_rows:
             return Distributed((), None)
         routed = self._split(rows)
+        self._wait_for_nodes({part.partition for part in routed.parts})
         count = pc.sum(routed.unroutable).as_py() or 0
         if not count:
             return Distributed(routed.parts, None)
@@ -114,9 +127,32 @@ class Distribution:
             return routed
         table = self._table.definition
         instants_ms = [part.start_ms for part in wanted]
-        self._table = self._catalogue.ensure_partitions(table.database, table.name, instants_ms)
+        until_s = self._until_s()
+        while True:
+            try:
+                self._table = self._catalogue.ensure_partitions(table.database, table.name, instants_ms)
+                break
+            except NotLeader:
+                raise
+            except (NotYet, Unavailable):  # the partition is still being dropped; no node has been heard of
+                if time.monotonic() >= until_s:
+                    raise
+            time.sleep(_ASK_AGAIN_S)
         self._routing = self._route(self._table)
         return self._routing.split(rows)
+
+    def _wait_for_nodes(self, partitions: Collection[str]) -> None:
+        """Where they do not come, writing says what is missing."""
+        fresh = set(partitions) - self._waited_for
+        if not fresh:
+            return
+        self._waited_for |= fresh
+        until_s = self._until_s()
+        while not self._catalogue.can_take(self._table, fresh) and time.monotonic() < until_s:
+            time.sleep(_ASK_AGAIN_S)
+
+    def _until_s(self) -> float:
+        return min(self._deadline_s, time.monotonic() + NODES_WAIT_S)
 
     def _kept(self, absent: tuple[PartitionRange, ...]) -> tuple[PartitionRange, ...]:
         """Those that it is worth looking for: retention would not drop them at once."""

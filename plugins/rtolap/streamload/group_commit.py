@@ -81,7 +81,7 @@ class GroupCommit:
         reading = Reading(request, pipe, progress, self._error_files, self._body_settings, deadline_s)
         try:
             table = self._tables.catalogue.table_to_load(request.db, request.table)
-            distribution = Distribution(self._tables.catalogue, table, request.options)
+            distribution = Distribution(self._tables.catalogue, table, request.options, deadline_s)
             parts = _held(reading.parts(distribution))
             check_ratio(progress.counts, request.options.max_filter_ratio)
         except RtolapError as error:

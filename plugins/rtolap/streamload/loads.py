@@ -49,11 +49,13 @@ class Loads:
         deadline_s = time.monotonic() + request.timeout_ms / 1000
         reading = Reading(request, pipe, progress, self._error_files, self._body_settings, deadline_s)
         try:
-            return self._answered(request, reading, progress)
+            return self._answered(request, reading, progress, deadline_s)
         finally:
             reading.close()
 
-    def _answered(self, request: LoadRequest, reading: Reading, progress: Progress) -> LoadAnswer:
+    def _answered(
+        self, request: LoadRequest, reading: Reading, progress: Progress, deadline_s: float
+    ) -> LoadAnswer:
         try:
             with progress.measured(Phase.PUT):
                 table = self._tables.catalogue.table_to_load(request.db, request.table)
@@ -67,7 +69,7 @@ class Loads:
         progress.txn_id = transaction.txn_id
         writer: Writer | None = None
         try:
-            distribution = Distribution(self._tables.catalogue, table, request.options)
+            distribution = Distribution(self._tables.catalogue, table, request.options, deadline_s)
             partial = request.options.partial_columns
             writer = self._tables.open_writer(transaction.txn_id, table, partial)
             for parts in reading.parts(distribution):

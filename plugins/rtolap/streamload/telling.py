@@ -100,11 +100,17 @@ def _schema_of(connection: Connection, debt: TabletDebt) -> StoredSchema | None:
 
 def without_majority(replicas: Collection[Replica], owed: Collection[TabletDebt]) -> bool:
     """Whether less than a majority of the replicas of some tablet have been told to make it. Pure."""
-    to_make = {(debt.node, debt.part) for debt in owed if debt.kind == "create"}
-    parts = {part for _, part in to_make}
+    parts = {debt.part for debt in owed if debt.kind == "create"}
     asked = [replica for replica in replicas if replica.tablet.partition.name in parts]
+    return not on_majority(asked, owed, {replica.node for replica in asked})
+
+
+def on_majority(replicas: Collection[Replica], owed: Collection[TabletDebt], living: Collection[str]) -> bool:
+    """Whether of each of these tablets a majority of the replicas is on nodes of `living` that have been told
+    to make it. Pure."""
+    to_make = {(debt.node, debt.part) for debt in owed if debt.kind == "create"}
     told: dict[str, set[Tablet]] = defaultdict(set)
-    for replica in asked:
-        if (replica.node, replica.tablet.partition.name) not in to_make:
+    for replica in replicas:
+        if replica.node in living and (replica.node, replica.tablet.partition.name) not in to_make:
             told[replica.node].add(replica.tablet)
-    return shortfall(asked, told) is not None
+    return shortfall(replicas, told) is None

@@ -20,8 +20,8 @@ from rtolap.wire.stream_load import LoadState, SendOptions
 from rtolap.wire.stream_load_client import StreamLoadClient
 
 HITS = TableName("web", "hits")
-OPTIONS = SendOptions(format="csv", headers={"column_separator": ","}, timeout_s=5)
-TIMEOUT_S = 30.0
+OPTIONS = SendOptions(format="csv", headers={"column_separator": ","}, timeout_s=60)
+TIMEOUT_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +99,9 @@ def test_a_load_that_its_master_left_is_aborted_and_can_be_sent_again(
         killed()
         yield b"21,b\n"
 
+    deadline = SendOptions(format="csv", headers=OPTIONS.headers, timeout_s=15)
     with pytest.raises(Unavailable):
-        client.load("web", "hits", label, body(), OPTIONS)
+        client.load("web", "hits", label, body(), deadline)
     cluster.master()
     _until(lambda: client.state("web", label) is LoadState.ABORTED)  # at the deadline of the request
     again = _patiently(lambda: client.load("web", "hits", label, b"20,a\n21,b\n", OPTIONS))
@@ -136,8 +137,7 @@ def test_a_truncate_whose_master_died_before_it_answered_erases_nothing_later(
         emptied.append(cluster.tables.table(HITS).table_id)
         dead = killed()
         assert cluster.master() != dead
-        options = SendOptions(format="csv", headers=OPTIONS.headers, timeout_s=60)
-        answer = _patiently(lambda: client.load("web", "hits", uuid.uuid4().hex, b"40,a\n", options))
+        answer = _patiently(lambda: client.load("web", "hits", uuid.uuid4().hex, b"40,a\n", OPTIONS))
         assert answer.status == "Success", answer
 
     master = cluster.master()
