@@ -82,6 +82,7 @@ def put(door: LoadDoor, body: object, table: str = "hits", **headers: str) -> di
         content=body,  # type: ignore[arg-type]
         headers={"column_separator": ",", **named},
         auth=AUTH,
+        timeout=60,  # the first load of a process takes seconds
     )
     assert response.status_code == 200, response.text
     assert response.content.endswith(b"\n")
