@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 import threading
 import warnings
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import duckdb
 import pyarrow as pa
@@ -20,10 +20,13 @@ from sqlglot import exp
 from rtolap.base.errors import Corrupted, OutOfRange, QueryError, Unavailable
 from rtolap.query import macros
 from rtolap.query.dialect import engine_sql
+from rtolap.query.engine_calls import StatementCalls
 from rtolap.query.function_names import unknown_function
 from rtolap.query.rules.aggregates import HLL_ESTIMATE
 from rtolap.query.rules.stored import BITMAP_SIZE
 from rtolap.query.sketches import bitmap_size, hll_estimate
+
+T = TypeVar("T")
 
 BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
 
@@ -73,9 +76,10 @@ class Engine:
             self._connection.execute(macro)
         self._connection.execute("SET lock_configuration = true")
 
-    def session(self) -> EngineSession:
+    def session(self, calls: StatementCalls | None = None) -> EngineSession:
+        """`calls`: of the statement that it is for; without, whoever calls it waits to the end."""
         with self._lock:
-            return EngineSession(self._connection.cursor())
+            return EngineSession(self._connection.cursor(), calls)
 
     def close(self) -> None:
         self._connection.close()
@@ -84,8 +88,9 @@ class Engine:
 class EngineSession:
     """One query's own connection: what it registers is seen by nobody else."""
 
-    def __init__(self, cursor: Any) -> None:
+    def __init__(self, cursor: Any, calls: StatementCalls | None) -> None:
         self._cursor = cursor
+        self._calls = calls
 
     def register(self, name: str, table: pa.Table) -> None:
         try:
@@ -108,38 +113,56 @@ class EngineSession:
         return rows[0][0]
 
     def run(self, sql: str, parameters: Mapping[str, object]) -> pa.RecordBatchReader:
-        try:
-            self._cursor.execute(sql, dict(parameters))
+        values = dict(parameters)
+
+        def work() -> pa.RecordBatchReader:
+            self._cursor.execute(sql, values)
             reader: pa.RecordBatchReader = self._cursor.to_arrow_reader(BATCH_ROWS)
             return reader
+
+        try:
+            return self._call(work)
         except duckdb.Error as error:
+            raise _translated(error) from error
+
+    def next_batch(self, reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
+        """Of a result of `run`; None after the last."""
+        try:
+            return self._call(lambda: next(reader, None))
+        except _STREAM_ERRORS as error:
             raise _translated(error) from error
 
     def read(self, sql: str, parameters: Mapping[str, object]) -> pa.Table:
         """The whole result, for what is known to be small."""
         reader = self.run(sql, parameters)
         try:
-            return reader.read_all()
+            return self._call(reader.read_all)
         except _STREAM_ERRORS as error:
             raise _translated(error) from error
 
     def drain(self, reader: pa.RecordBatchReader) -> int:
         """The number of rows of a result that nobody wants to see."""
         try:
-            return sum(batch.num_rows for batch in reader)
+            rows: int = self._call(lambda: sum(batch.num_rows for batch in reader))
+            return rows
         except _STREAM_ERRORS as error:
             raise _translated(error) from error
 
     def interrupt(self) -> None:
         self._cursor.interrupt()
 
+    def finish(self, give_back: Callable[[], None]) -> None:
+        """Have `give_back` called, which may `close`, as soon as the engine does nothing here any more."""
+        if self._calls is None:
+            give_back()
+        else:
+            self._calls.finish(give_back)
+
+    def _call(self, work: Callable[[], T]) -> T:
+        return work() if self._calls is None else self._calls.call(work)
+
     def close(self) -> None:
         self._cursor.close()
-
-
-def translated(error: Exception) -> Exception:
-    """An engine's error, also out of a result's stream, in our tree."""
-    return _translated(error)
 
 
 def _translated(error: Exception) -> Exception:

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import RtolapError
 from rtolap.query.cancel import Cancellation
-from rtolap.query.engine import translated
 from rtolap.query.plan import ReadStats, TableStats
 from rtolap.wire.query_warning import QueryWarning
 
@@ -45,9 +44,9 @@ class ResultStream(Iterator[pa.RecordBatch]):
     """Batches that give the query's turn back at the end, at an error, or when closed; once."""
 
     def __init__(
-        self, reader: pa.RecordBatchReader, finish: Callable[[], None], ending: Cancellation
+        self, read: Callable[[], pa.RecordBatch | None], finish: Callable[[], None], ending: Cancellation
     ) -> None:
-        self._reader = reader
+        self._read = read
         self._finish = finish
         self._ending = ending
         self._open = True
@@ -57,22 +56,21 @@ class ResultStream(Iterator[pa.RecordBatch]):
             raise StopIteration
         try:
             self._ending.check()
-            return self._reader.read_next_batch()
-        except StopIteration:
-            self.close()
-            raise
-        except QueryError:
-            self.close()
-            raise
-        except (pa.ArrowException, OSError, RuntimeError) as error:
+            batch = self._read()
+        except BaseException as error:
             stopped = self._ending.error()
             self.close()
-            raise (stopped or translated(error)) from error
+            if stopped is not None and stopped is not error and isinstance(error, RtolapError):
+                raise stopped from error
+            raise
+        if batch is None:
+            self.close()
+            raise StopIteration
+        return batch
 
     def close(self) -> None:
         if self._open:
             self._open = False
-            self._reader.close()
             self._finish()
 
     def __del__(self) -> None:

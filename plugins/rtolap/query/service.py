@@ -15,6 +15,7 @@ from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.catalogue import DATABASE, Catalogue
 from rtolap.query.cluster import Cluster
 from rtolap.query.engine import Engine, EngineSession
+from rtolap.query.engine_calls import EngineCalls
 from rtolap.query.fetch import Fetcher
 from rtolap.query.history import HistoryEngine
 from rtolap.query.information_schema import (
@@ -79,6 +80,7 @@ class QueryService:
         self._prepared = PreparedStatements()
         self._timeouts = Timeouts(clock)
         self._turns = threading.BoundedSemaphore(limits.queries_max)
+        self._calls = EngineCalls(limits.queries_max)
 
     def close(self) -> None:
         self._timeouts.close()
@@ -86,6 +88,7 @@ class QueryService:
         self._stored.close()
         self._realtime.close()
         self._cluster.close()
+        self._calls.close()
         self._engine.close()
 
     def catalogue(self, *, fresh: bool = False) -> Catalogue:
@@ -125,14 +128,14 @@ class QueryService:
                 expected=f"at most {self._limits.queries_max} at a time",
                 action="ask again later",
             )
-        session = self._engine.session()
+        session = self._engine.session(self._calls.of(ending))
         try:
             ending.on_cancel(session.interrupt, until_over=True)
             return self._start(statement, values, session, ending)
         except BaseException as error:
             self._finish(session, ending)
             stopped = ending.error()
-            if stopped is not None and isinstance(error, QueryError | Unavailable):
+            if stopped is not None and stopped is not error and isinstance(error, QueryError | Unavailable):
                 raise stopped from error
             raise
 
@@ -273,12 +276,26 @@ class QueryService:
     def _stream(
         self, reader: pa.RecordBatchReader, session: EngineSession, ending: Cancellation
     ) -> Iterator[pa.RecordBatch]:
-        return ResultStream(reader, lambda: self._finish(session, ending), ending)
+        def finish() -> None:
+            self._finish(session, ending, reader)
 
-    def _finish(self, session: EngineSession, ending: Cancellation) -> None:
-        ending.close()
-        session.close()
-        self._turns.release()
+        return ResultStream(lambda: session.next_batch(reader), finish, ending)
+
+    def _finish(
+        self, session: EngineSession, ending: Cancellation, reader: pa.RecordBatchReader | None = None
+    ) -> None:
+        """Interrupts go on, and the turn is kept, until the engine has let go of the session."""
+
+        def give_back() -> None:
+            try:
+                ending.close()
+                if reader is not None:
+                    reader.close()
+                session.close()
+            finally:
+                self._turns.release()
+
+        session.finish(give_back)
 
 
 def _warnings(rewritten: Rewritten, stats: Sequence[ReadStats]) -> tuple[QueryWarning, ...]:
