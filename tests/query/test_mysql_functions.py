@@ -175,7 +175,7 @@ def test_an_unknown_function_is_named_with_the_nearest_and_where_the_list_is(
     with pytest.raises(UnknownFunction) as refused:
         service.execute(sql)
     text = str(refused.value)
-    assert "unknown function SUBSTRING_INDX" in text
+    assert "unknown function substring_indx" in text
     assert "SUBSTRING_INDEX" in text
     assert "docs/sql.md" in text
     assert "Catalog" not in text

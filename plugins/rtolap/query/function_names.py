@@ -48,7 +48,7 @@ FUNCTIONS = (
 def unknown_function(name: str) -> UnknownFunction:
     near = difflib.get_close_matches(name.lower(), FUNCTIONS, n=1)
     return UnknownFunction(
-        f"unknown function {name.upper()}",
+        f"unknown function {name}",
         expected=f"perhaps {near[0].upper()}" if near else "one of the functions of docs/sql.md",
         action="see the list of functions in docs/sql.md",
     )
