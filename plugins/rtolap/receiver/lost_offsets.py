@@ -36,7 +36,7 @@ class LostOffsets:
                 start = self._consumer.log_range(partition).start
             except RtolapError as unknown:
                 log.info("where partition %d begins is not known: %s", partition, unknown)
-                continue
+                break  # each look takes seconds: the next failure tells of the others
             if position < start and partition not in found:
                 found[partition] = PartRange(partition, position, start)
         self.ranges = tuple(found[partition] for partition in sorted(found))
