@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pytest
 from rtolap.base.clock import ManualClock
-from rtolap.base.errors import Unavailable
+from rtolap.base.errors import NotFound, Unavailable
 from rtolap.metadata.records import CubeControl
 from rtolap.receiver.align import Piece
 from rtolap.receiver.checkpoint import NAME
@@ -19,7 +20,7 @@ from rtolap.receiver.realign import RangeReader
 from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.states import ConsumerState
 from rtolap.receiver.view import CubeView
-from rtolap.stream.consumer import OutRecord, TopicRecreated
+from rtolap.stream.consumer import BATCH_BYTES_MAX, Batch, OutRecord, TopicRecreated
 from rtolap.stream.memory import MemoryConsumer
 from rtolap.stream.memory_broker import MemoryBroker
 from rtolap.stream.memory_out import MemoryProducer
@@ -29,7 +30,20 @@ from rtolap.wire.receiver import PartialQuery, Snapshot
 CONTROL = CubeControl(enabled=True, assignment={"rs": (0,)}, assignment_epoch=1, first_offsets={0: 0})
 
 
+class SlowToNotice(MemoryConsumer):
+    """Its topic's end shows as silence for a while, as with librdkafka."""
+
+    def poll(self, records_max: int, timeout_s: float, *, bytes_max: int = BATCH_BYTES_MAX) -> Batch:
+        try:
+            return super().poll(records_max, timeout_s, bytes_max=bytes_max)
+        except NotFound:
+            none = np.array([], np.int64)
+            return Batch([], none.astype(np.int32), none)
+
+
 class Bench:
+    noticing = True
+
     def __init__(self, folder: Path) -> None:
         self.schema, self.folder, self.clock = small_schema(), folder, ManualClock(START_MS)
         self.broker = MemoryBroker()
@@ -51,7 +65,7 @@ class Bench:
         return self.core
 
     def consumer(self) -> MemoryConsumer:
-        return MemoryConsumer(self.broker, "sales")
+        return (MemoryConsumer if self.noticing else SlowToNotice)(self.broker, "sales")
 
     def send(self, count: int) -> None:
         body = json.dumps({"ts": START_MS, "kind": "a", "place": 1, "amount": 1}).encode()
@@ -180,6 +194,21 @@ def test_a_topic_that_was_missing_and_is_another_one_is_named(bench: Bench) -> N
     bench.step()
     assert_failed(bench)
     assert bench.rows() == 3
+
+
+def test_a_topic_that_a_due_checkpoint_misses_fails_the_receiver(bench: Bench) -> None:
+    bench.noticing = False
+    bench.started()
+    bench.send(1)
+    bench.step()
+    bench.send(1)
+    bench.step()  # it has just asked for the topic: what this step reads is confirmed by nobody yet
+    bench.broker.delete("sales")
+    bench.clock.advance_ms(int(ReceiverSettings().checkpoint_interval_s * 1000) + 1)
+    bench.step()
+    assert bench.core.consumer_state is ConsumerState.FAILED
+    assert "there is no topic sales" in bench.core.reason
+    assert bench.rows() == 5
 
 
 def test_a_topic_that_a_broker_did_not_know_for_a_while_is_read_on(bench: Bench) -> None:

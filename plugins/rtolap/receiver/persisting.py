@@ -10,6 +10,7 @@ from rtolap.receiver.dead_letters import DeadLetterBox
 from rtolap.receiver.limits import Limits
 from rtolap.receiver.progress import Progress
 from rtolap.receiver.tables import LocalState
+from rtolap.stream.consumer import TopicMissing, TopicRecreated
 
 log = logging.getLogger(__name__)
 
@@ -30,11 +31,11 @@ class Persisting:
             self._limits.flush_failed(trouble)
 
     def again_if_due(self, state: LocalState, progress: Progress) -> LocalState:
-        """Another try, a while after one has failed."""
+        """Another try, a while after one has failed. Raises TopicMissing, TopicRecreated."""
         return self._attempt(state, progress) if self._limits.flush_due else state
 
     def if_due(self, state: LocalState, progress: Progress) -> LocalState:
-        """When rows, bytes or time ask for it."""
+        """When rows, bytes or time ask for it. Raises TopicMissing, TopicRecreated."""
         return self._attempt(state, progress) if self._checkpoints.due(state) else state
 
     def write(self, state: LocalState, progress: Progress) -> LocalState:
@@ -49,6 +50,8 @@ class Persisting:
     def _attempt(self, state: LocalState, progress: Progress) -> LocalState:
         try:
             return self.write(state, progress)
+        except (TopicMissing, TopicRecreated):
+            raise  # no checkpoint will ever work: the consumer fails
         except (OSError, RtolapError) as error:
             log.error("cube %s: checkpoint failed: %s", self._cube, error)
             self._limits.flush_failed(error)

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rtolap.base.errors import Refused, RtolapError
+from rtolap.base.errors import NotFound, Refused, RtolapError
 from rtolap.model.offsets import Offsets
 
 BATCH_BYTES_MAX = 64 << 20  # of values in one batch, unless a caller says otherwise
@@ -39,6 +39,18 @@ class OffsetsGone(Refused):
                 if position < start
                 else "the log is shorter than what was read: was the topic deleted and created anew?"
             ),
+        )
+
+
+class TopicMissing(NotFound):
+    """There is no topic under the name of the one that stored offsets count in."""
+
+    code = "topic_missing"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"there is no topic {topic}",
+            action="create it, or mend the table's topic; it may have been deleted",
         )
 
 

@@ -7,7 +7,7 @@ and offsets are stored only when the id was confirmed after what they count was 
 
     id          is                                                   then
     confirmed   the known one, or none was known: it is adopted      offsets may be stored
-    missing     there is no such topic                               NotFound: wait, store nothing
+    missing     there is no such topic                               TopicMissing: wait, store nothing
     another     TopicRecreated, for good                             stop: a person says what counts now
     none        the broker gives no ids (Kafka before 2.8)           as confirmed: nothing can be compared
 """
@@ -17,7 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from threading import Lock
 
-from rtolap.stream.consumer import TopicRecreated
+from rtolap.base.errors import NotFound
+from rtolap.stream.consumer import TopicMissing, TopicRecreated
 
 # A cube's history counts by the offsets of the topic that is gone.
 CUBE_ACTION = (
@@ -72,10 +73,13 @@ class TopicIdentity:
             raise self._recreated
 
     def confirm(self, timeout_s: float = 5.0) -> str | None:
-        """The topic's id, asked now and the known one. Raises TopicRecreated, NotFound and Unavailable."""
+        """The topic's id, asked now and the known one. Raises TopicRecreated, TopicMissing, Unavailable."""
         self.raise_if_recreated()
         reads = self._reads
-        found = self._ask(timeout_s)
+        try:
+            found = self._ask(timeout_s)
+        except NotFound as error:
+            raise TopicMissing(self._topic) from error
         if found:
             self._compare(found)
         with self._lock:
