@@ -11,6 +11,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from rtolap.testing.gaps import Asking
 from rtolap.testing.services import wait_for
 from rtolap.testing.stored_cluster import StoredCluster
 from rtolap.testing.stream_load_cluster import PASSWORD, USER
+from rtolap.wire.stored_tables import TableName
 from rtolap.wire.stream_load import SendOptions
 from rtolap.wire.stream_load_client import StreamLoadClient
 from typer.testing import CliRunner
@@ -73,8 +75,18 @@ def client(cluster: StoredCluster) -> Iterator[StreamLoadClient]:
 class Loading:
     """Loads of one row for each of two sides of each of two days, one after another, until it is stopped."""
 
-    def __init__(self, client: StreamLoadClient, table: str, columns: str) -> None:
+    def __init__(
+        self,
+        client: StreamLoadClient,
+        table: str,
+        columns: str,
+        *,
+        stands: tuple[str, ...] = ("Success",),
+        timeout_s: int = 30,
+    ) -> None:
+        """`stands`: the answers after which a load is there, or will be."""
         self.loads = 0
+        self._stands, self._timeout_s = stands, timeout_s
         self.errors: list[str] = []
         self._client, self._table, self._columns = client, table, columns
         self._over = threading.Event()
@@ -90,11 +102,11 @@ class Loading:
         options = SendOptions(
             format="csv",
             headers={"column_separator": ",", "columns": self._columns},
-            timeout_s=30,
+            timeout_s=self._timeout_s,
         )
         label = f"{self._table}-{number}-{uuid.uuid4().hex[:8]}"
         answer = self._client.load("shop", self._table, label, "\n".join(rows).encode(), options)
-        if answer.status != "Success":
+        if answer.status not in self._stands:
             self.errors.append(str(answer))
             self._over.set()
             return
@@ -102,9 +114,16 @@ class Loading:
 
 
 @contextmanager
-def loading(client: StreamLoadClient, table: str, columns: str) -> Iterator[Loading]:
+def loading(
+    client: StreamLoadClient,
+    table: str,
+    columns: str,
+    *,
+    stands: tuple[str, ...] = ("Success",),
+    timeout_s: int = 30,
+) -> Iterator[Loading]:
     """In a thread of its own, within the block."""
-    running = Loading(client, table, columns)
+    running = Loading(client, table, columns, stands=stands, timeout_s=timeout_s)
     running._thread.start()
     try:
         yield running
@@ -215,6 +234,45 @@ def test_statements_go_on_while_a_node_or_a_door_dies_or_stands_still(
                     assert gap_s < GAP_S_MAX, (name, fault, refused)
                 finally:
                     _heal(cluster, name, fault)
+
+
+def test_loads_and_changes_of_tables_go_on_while_a_node_stands_still(
+    cluster: StoredCluster, client: StreamLoadClient
+) -> None:
+    """One that has a stream of a load open. It catches up when it goes on, and no row counts twice."""
+    for table in ("written", "emptied"):
+        wait_for(f"table {table}", _succeeds(partial(create, cluster, table)), TIMEOUT_S)
+    columns, stands = "day,side,load_id,amount", ("Success", "Publish Timeout")
+    with loading(client, "written", columns, stands=stands, timeout_s=60) as running:
+        _wait(running, 2)
+        wait_for("all nodes take rows", lambda: _replicas_behind(cluster, "written") == 0, TIMEOUT_S)
+        began_s, at = time.monotonic(), running.loads
+        _hurt(cluster, "node-1", signal.SIGSTOP)
+        try:
+            cluster.ask("truncate table shop.emptied")
+            truncated_s = time.monotonic() - began_s
+            _wait(running, at + 3)
+            print(
+                f"SIGSTOP of node-1: TRUNCATE {truncated_s:.2f} s, 3 loads {time.monotonic() - began_s:.2f} s"
+            )
+            assert truncated_s < GAP_S_MAX
+        finally:
+            _heal(cluster, "node-1", signal.SIGSTOP)
+        _wait(running, running.loads + 2)
+    loads = running.loads
+    expected = [(4 * loads, 2 * loads * (loads - 1))]
+    wait_for(
+        "all loads are visible",
+        lambda: cluster.ask("select count(*), sum(load_id) from shop.written") == expected,
+        TIMEOUT_S,
+    )
+    wait_for("node-1 has caught up", lambda: _replicas_behind(cluster, "written") == 0, TIMEOUT_S)
+    assert cluster.ask("select count(*), sum(load_id) from shop.written") == expected
+
+
+def _replicas_behind(cluster: StoredCluster, table: str) -> int:
+    (view,) = cluster.tables.read_view((TableName("shop", table),)).tables
+    return sum(3 - len(tablet.nodes) for part in view.partitions for tablet in part.tablets)
 
 
 def _wait_answers(asking: Asking, what: str) -> None:
