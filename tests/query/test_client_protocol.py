@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from datetime import time, timedelta
 
 import pyarrow as pa
@@ -11,7 +12,7 @@ from rtolap.base.errors import QueryError, Refused
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.answers import Answers
 from rtolap.query.mysql.columns import kind_of
-from rtolap.query.mysql.packets import Fields, PacketStream
+from rtolap.query.mysql.packets import FRAME_MAX, Fields, PacketStream
 from rtolap.query.mysql.parameters import decode_parameters
 from rtolap.query.mysql.prepared import LONG_DATA_BYTES_MAX, Prepared, PreparedStatements
 from rtolap.query.mysql.rows import binary_rows, text_rows
@@ -135,3 +136,38 @@ def test_a_negative_time_in_the_binary_protocol() -> None:
     batch = pa.record_batch([pa.array([timedelta(days=-2, hours=-3)], pa.duration("us"))], names=["t"])
     (row,) = binary_rows(batch)
     assert row == b"\0\0" + bytes((12, 1)) + (2).to_bytes(4, "little") + bytes((3, 0, 0)) + bytes(4)
+
+
+@pytest.mark.parametrize("size", [100, FRAME_MAX, FRAME_MAX + 1, 2 * FRAME_MAX])
+def test_a_packet_above_the_limit_is_error_1153_and_the_next_one_is_read(size: int) -> None:
+    ours, theirs = socket.socketpair()
+    ours.settimeout(60)
+    reader, writer = PacketStream(ours), PacketStream(theirs)
+
+    def send() -> None:
+        for payload in (bytes(size), bytes(size + 1), b"next"):
+            writer.sequence = 0
+            writer.write(payload)
+        writer.flush()
+
+    sender = threading.Thread(target=send, daemon=True)
+    sender.start()
+    assert len(reader.read(size)) == size
+    with pytest.raises(Refused, match="packet too large") as caught:
+        reader.read(size)
+    assert codes.error_code(caught.value) == (1153, "08S01")
+    assert reader.read(size) == b"next"
+    sender.join(60)
+    reader.shut()
+    writer.shut()
+
+
+def test_before_a_login_nothing_is_read_beyond_the_limit() -> None:
+    ours, theirs = socket.socketpair()
+    stream = PacketStream(ours)
+    stream.limit_time(60)
+    theirs.sendall(b"\xff\xff\xff\0")
+    with pytest.raises(Refused, match="packet too large"):
+        stream.read(1 << 16)
+    stream.shut()
+    theirs.close()

@@ -1,7 +1,8 @@
 """The SQL that users write: MySQL's grammar, with `||` as concatenation.
 
-MySQL's rules for quotes are kept (backticks quote names, double quotes make strings) because its clients
-write them; `||` as a logical OR would silently turn a concatenation into a boolean, so it concatenates.
+MySQL's rules for quotes are kept (backticks quote names, double quotes make strings unless the session says
+otherwise) because its clients write them; `||` as a logical OR would silently turn a concatenation into a
+boolean, so it concatenates.
 """
 
 from __future__ import annotations
@@ -10,10 +11,19 @@ from typing import ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.mysql import MySQL
+from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
+
+from rtolap.base.errors import QueryError
 
 
 class RtolapSql(MySQL):
+    """The one grammar; texts in which double quotes mean names go through `quoted_with_backticks` first."""
+
+    class Tokenizer(MySQL.Tokenizer):
+        # without REAL_AS_FLOAT, which is refused
+        KEYWORDS: ClassVar = {**MySQL.Tokenizer.KEYWORDS, "REAL": TokenType.DOUBLE}
+
     class Parser(MySQL.Parser):  # type: ignore[misc,valid-type]
         DISJUNCTION: ClassVar = {
             token: kind for token, kind in MySQL.Parser.DISJUNCTION.items() if token is not TokenType.DPIPE
@@ -22,6 +32,51 @@ class RtolapSql(MySQL):
         # {d '…'}, {t '…'} and {ts '…'}, which ODBC's and JDBC's users write
         ODBC_DATETIME_LITERALS: ClassVar = {"d": exp.Date, "t": exp.Time, "ts": exp.Timestamp}
         OPERATION_MODIFIERS: ClassVar = {*MySQL.Parser.OPERATION_MODIFIERS, "SQL_CACHE"}
+
+
+class _AnsiQuotes(MySQL):
+    """Reads the tokens of a text in which double quotes make names."""
+
+    class Tokenizer(MySQL.Tokenizer):
+        QUOTES: ClassVar = ["'"]
+        IDENTIFIERS: ClassVar = ["`", '"']
+        STRING_ESCAPES: ClassVar = ["'", "\\"]
+
+
+def quoted_with_backticks(sql: str) -> str:
+    """`sql`, in which double quotes make names as under MySQL's ANSI_QUOTES, as it is read without that mode.
+
+    Every text that differs in meaning differs as a text too, so nothing that is kept by text mixes modes.
+    Raises QueryError for a quote or a comment that is not closed.
+    """
+    if '"' not in sql:
+        return sql
+    try:
+        tokens = _AnsiQuotes().tokenize(sql)
+    except TokenError as error:
+        raise QueryError(f"bad SQL: {str(error).splitlines()[0]}") from error
+    pieces, at = [], 0
+    for token in tokens:
+        if token.token_type is TokenType.IDENTIFIER and sql[token.start] == '"':
+            pieces += [sql[at : token.start], "`", token.text.replace("`", "``"), "`"]
+            at = token.end + 1
+    return "".join(pieces) + sql[at:]
+
+
+def quoted_for_ansi(sql: str) -> str:
+    """A text without that mode as it is written under ANSI_QUOTES; `quoted_with_backticks` undoes it."""
+    pieces, at = [], 0
+    for token in RtolapSql().tokenize(sql):
+        quote = sql[token.start]
+        if token.token_type is TokenType.IDENTIFIER and quote == "`":
+            written = token.text.replace('"', '""').join('""')
+        elif token.token_type is TokenType.STRING and quote == '"':
+            written = token.text.replace("\\", "\\\\").replace("'", "''").join("''")
+        else:
+            continue
+        pieces += [sql[at : token.start], written]
+        at = token.end + 1
+    return "".join(pieces) + sql[at:]
 
 
 def engine_sql(expression: exp.Expr) -> str:

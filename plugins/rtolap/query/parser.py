@@ -57,8 +57,8 @@ def parse(sql: str, database: str | None = None) -> Statement:
 
     Raises QueryError for bad SQL, several statements, or anything but a query.
     """
-    if len(sql) > STATEMENT_BYTES_MAX:
-        raise QueryError("the statement is too long", expected=f"at most {STATEMENT_BYTES_MAX} characters")
+    if len(sql.encode(errors="replace")) > STATEMENT_BYTES_MAX:
+        raise QueryError("the statement is too long", expected=f"at most {STATEMENT_BYTES_MAX} bytes")
     asked = _EXPLAIN.match(sql)
     explain: Explain | None = None if asked is None else "analyze" if asked[1] else "plan"
     body = sql[asked.end() :] if asked else sql

@@ -43,6 +43,12 @@ SHORT, FLOAT, TIMESTAMP, INT24 = 2, 4, 7, 9
 NEWDECIMAL, BLOB, VAR_STRING, STRING, VARCHAR = 246, 252, 253, 254, 15
 
 
+class PacketTooLarge(Refused):
+    """More bytes at a time than are taken; the connection goes on."""
+
+    code = "packet_too_large"
+
+
 class TlsRequired(Unauthorized):
     """The client did not ask for TLS where nothing else is taken."""
 
@@ -95,6 +101,8 @@ def error_code(error: RtolapError) -> tuple[int, str]:
             return 1142, "42000"
         case NotYet():
             return 1205, "HY000"
+        case PacketTooLarge():
+            return 1153, "08S01"
         case Refused() if text.startswith("partition") and "is there already" in text:
             return 1517, "HY000"
         case Refused() if "is there already" in text:
@@ -109,6 +117,4 @@ def error_code(error: RtolapError) -> tuple[int, str]:
             return 1205, "HY000"
         case Corrupted():
             return 1194, "HY000"
-        case Refused() if text.startswith("packet too large"):
-            return 1153, "08S01"
     return 1105, "HY000"

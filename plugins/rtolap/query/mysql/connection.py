@@ -68,10 +68,10 @@ class Connection:
         """Returns when the client leaves; raises ConnectionClosed when it vanishes."""
         while True:
             self._stream.sequence = 0
-            payload = self._stream.read(PACKET_BYTES_MAX)
-            if not payload or payload[0] == codes.COM_QUIT:
-                return
             try:
+                payload = self._stream.read(PACKET_BYTES_MAX)
+                if not payload or payload[0] == codes.COM_QUIT:
+                    return
                 self._command(payload[0], payload)
             except Unauthorized as error:
                 self._error(error)
@@ -84,7 +84,7 @@ class Connection:
         fields = Fields(payload, 1)
         match command:
             case codes.COM_QUERY:
-                self._query(_text(payload))
+                self._query(self._statement(payload))
             case codes.COM_PING:
                 self._answers.ok()
             case codes.COM_RESET_CONNECTION:
@@ -106,7 +106,7 @@ class Connection:
                 self._peers.kill(fields.integer(4), self.session.user, connection=True)
                 self._answers.ok()
             case codes.COM_STMT_PREPARE:
-                self._prepare(statements.plain(_text(payload)))
+                self._prepare(self._plain(self._statement(payload)))
             case codes.COM_STMT_EXECUTE:
                 self._execute(fields)
             case codes.COM_STMT_FETCH:
@@ -124,6 +124,7 @@ class Connection:
 
     def _change_user(self, payload: bytes) -> None:
         self.session.user, database = change_user(self._stream, payload, self._users)
+        self.session.reset()
         self.session.database = None
         if database:
             self.session.use(database)
@@ -131,12 +132,27 @@ class Connection:
         self._answers.ok()
 
     def _query(self, sql: str) -> None:
-        text = statements.plain(sql)
+        text = self._plain(sql)
         self._forget_warnings(text)
         if self._control(text):
             self._answers.ok()
         elif not self._show(text, text_rows) and not self._define(text):
             self._run(self._parse(text), (), text_rows)
+
+    def _statement(self, payload: bytes) -> str:
+        bytes_max = int(self.session.variables["max_allowed_packet"])
+        if len(payload) - 1 > bytes_max:
+            raise codes.PacketTooLarge(
+                "packet too large: the statement",
+                expected=f"at most @@max_allowed_packet, {bytes_max} bytes",
+                found=len(payload) - 1,
+                action="bind large values as parameters of a prepared statement",
+            )
+        return _text(payload)
+
+    def _plain(self, sql: str) -> str:
+        """What is kept of a text means the same in each session: by it, statements are found again."""
+        return statements.plain(sql, ansi_quotes=self.session.has_ansi_quotes)
 
     def _forget_warnings(self, text: str) -> None:
         """Those of the statement before; not for one that asks for them."""

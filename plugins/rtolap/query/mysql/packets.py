@@ -8,12 +8,13 @@ import ssl
 import struct
 import time
 
-from rtolap.base.errors import Refused
+from rtolap.query.mysql.codes import PacketTooLarge
 
 log = logging.getLogger(__name__)
 
 FRAME_MAX = (1 << 24) - 1
 FLUSH_BYTES = 64 << 10
+DROP_BYTES = 64 << 10
 
 
 class ConnectionClosed(Exception):
@@ -68,19 +69,29 @@ class PacketStream:
         sock.close()
 
     def read(self, bytes_max: int) -> bytes:
-        """One payload. Raises ConnectionClosed, or Refused for a larger one."""
-        payload = b""
+        """One payload. Raises ConnectionClosed, or PacketTooLarge for a larger one.
+
+        That is read to its end and dropped, because a client hears nothing before it has sent all, and the
+        next packet is found behind it; but not while the time in all is limited, as it is before a login.
+        """
+        payload, total = b"", 0
         while True:
             header = self._exactly(4)
             length = int.from_bytes(header[:3], "little")
             self.sequence = (header[3] + 1) & 0xFF
-            if len(payload) + length > bytes_max:
-                raise Refused(
-                    "packet too large", expected=f"at most {bytes_max} bytes", found=len(payload) + length
-                )
-            payload += self._exactly(length)
+            total += length
+            if total > bytes_max:
+                payload = b""
+                if self._deadline_s is not None:
+                    break
+                self._drop(length)
+            else:
+                payload += self._exactly(length)
             if length < FRAME_MAX:
-                return payload
+                break
+        if total > bytes_max:
+            raise PacketTooLarge("packet too large", expected=f"at most {bytes_max} bytes", found=total)
+        return payload
 
     def write(self, payload: bytes | bytearray | memoryview) -> None:
         view = memoryview(payload)
@@ -107,15 +118,22 @@ class PacketStream:
     def _exactly(self, length: int) -> bytes:
         parts = bytearray()
         while len(parts) < length:
-            self._keep_deadline()
-            try:
-                piece = self.sock.recv(length - len(parts))
-            except OSError as error:
-                raise ConnectionClosed(str(error)) from error
-            if not piece:
-                raise ConnectionClosed("end of stream")
-            parts += piece
+            parts += self._piece(length - len(parts))
         return bytes(parts)
+
+    def _drop(self, length: int) -> None:
+        while length:
+            length -= len(self._piece(min(length, DROP_BYTES)))
+
+    def _piece(self, bytes_max: int) -> bytes:
+        self._keep_deadline()
+        try:
+            piece = self.sock.recv(bytes_max)
+        except OSError as error:
+            raise ConnectionClosed(str(error)) from error
+        if not piece:
+            raise ConnectionClosed("end of stream")
+        return piece
 
     def _keep_deadline(self) -> None:
         if self._deadline_s is None:

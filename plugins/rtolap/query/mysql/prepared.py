@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from rtolap.base.errors import QueryError, Refused
+from rtolap.base.errors import QueryError
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.packets import Fields
 from rtolap.query.mysql.parameters import decode_parameters
@@ -60,7 +60,7 @@ class PreparedStatements:
         fields.take(4)  # the iteration count is always 1
         if prepared.too_long:
             prepared.forget_long_data()
-            raise Refused(
+            raise codes.PacketTooLarge(
                 "packet too large: the parameters", expected=f"at most {LONG_DATA_BYTES_MAX} bytes in all"
             )
         values, prepared.types = decode_parameters(

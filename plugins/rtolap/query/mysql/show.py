@@ -14,7 +14,7 @@ from rtolap.base.errors import QueryError
 from rtolap.model.stored_table_text import create_table_text
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, Catalogue, unknown_table
 from rtolap.query.described import described
-from rtolap.query.dialect import RtolapSql, engine_sql
+from rtolap.query.dialect import RtolapSql, engine_sql, quoted_for_ansi
 from rtolap.query.information_schema import INFORMATION_TABLES, index_rows
 from rtolap.query.mysql.show_stored import PARTITIONS, TRANSACTION, StoredShows
 from rtolap.query.mysql.variables import Session
@@ -177,12 +177,15 @@ class Shows:
         ]
 
     def _create(self, match: re.Match[str], session: Session) -> Rows:
-        name, catalogue = self._relation(match, session), self._catalogue()
+        name, text = self._create_text(self._relation(match, session))
+        return ("Table", "Create Table"), [(name, quoted_for_ansi(text) if session.has_ansi_quotes else text)]
+
+    def _create_text(self, name: str) -> tuple[str, str]:
+        """The table's name, and the text."""
+        catalogue = self._catalogue()
         if name in catalogue.stored:
             table = catalogue.stored[name]
-            return ("Table", "Create Table"), [
-                (table.name, create_table_text(table.definition, table.schema))
-            ]
+            return table.name, create_table_text(table.definition, table.schema)
         lines = ",\n".join(
             f"  `{column.name}` {column.type_text} DEFAULT NULL" for column in described(catalogue, name)
         )
@@ -190,7 +193,7 @@ class Shows:
             f"CREATE TABLE `{name}` (\n{lines}\n) ENGINE=rtolap DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin "
             f"COMMENT='{catalogue.comment(name)}'"
         )
-        return ("Table", "Create Table"), [(name, text)]
+        return name, text
 
     def _partitions(self, match: re.Match[str], session: Session) -> Rows:
         relation, catalogue = self._relation(match, session), self._catalogue()

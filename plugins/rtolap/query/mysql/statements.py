@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from rtolap.query.dialect import quoted_with_backticks
+
 _COMMENT = re.compile(r"\A(?:\s+|/\*(?!!).*?\*/|--[ \t][^\n]*\n?|#[^\n]*\n?)+", re.DOTALL)
 _CONDITIONAL = re.compile(r"/\*!\d*\s?(.*?)\*/", re.DOTALL)
 _WORDS = re.compile(
@@ -22,8 +24,17 @@ USE = re.compile(r"use\s+(\S+?)\s*;?\s*\Z", re.I)
 SET = re.compile(r"set\b(.*)", re.I | re.DOTALL)
 
 
-def plain(sql: str) -> str:
-    """Without leading comments; `/*! … */` is for MySQL, so its content counts."""
+def plain(sql: str, *, ansi_quotes: bool = False) -> str:
+    """Without leading comments; `/*! … */` is for MySQL, so its content counts.
+
+    With `ansi_quotes` names in double quotes are in backticks afterwards. Raises QueryError for quotes that
+    are not closed.
+    """
+    text = _without_comments(sql)
+    return quoted_with_backticks(text) if ansi_quotes else text
+
+
+def _without_comments(sql: str) -> str:
     return _COMMENT.sub("", _CONDITIONAL.sub(r"\1", sql)) if "/*!" in sql else _COMMENT.sub("", sql)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -11,13 +10,12 @@ from sqlglot import exp
 from rtolap.base.errors import QueryError
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
 from rtolap.query.dialect import user_sql
+from rtolap.query.mysql.assignments import ANSI_QUOTES, TIMEOUT_MS_MAX, Value, assigned
 from rtolap.query.mysql.codes import SERVER_VERSION
-from rtolap.query.mysql.set_modes import set_modes
 from rtolap.query.parser import STATEMENT_BYTES_MAX, Statement
 from rtolap.query.service import TIMEOUT_MS_DEFAULT
 
-# sql_mode has no ANSI_QUOTES, and takes none: double quotes make strings, and SQLAlchemy needs it so.
-VARIABLES: dict[str, str | int] = {
+VARIABLES: dict[str, Value] = {
     "auto_increment_increment": 1,
     "autocommit": 1,
     "character_set_client": "utf8mb4",
@@ -57,13 +55,11 @@ VARIABLES: dict[str, str | int] = {
     "version_compile_os": "any",
     "wait_timeout": 28800,
 }
-TIMEOUT_MS_MAX = 86_400_000
-_MAX_TIME = re.compile(r"\bmax_execution_time\s*(?::=|=)\s*('?)(\w+)\1", re.IGNORECASE)
 
 
 @dataclass
 class Session:
-    """What one connection has set. `variables` are VARIABLES as this session sees them.
+    """What one connection has set. `variables` are VARIABLES as this session sees them, `users` its `@name`.
 
     `facts`: variables that the server states and no session changes. `tls_cipher`: empty without TLS.
     `databases`: those that tables are in now.
@@ -76,7 +72,8 @@ class Session:
     tls_cipher: str = ""
     facts: Mapping[str, str | int] = field(default_factory=dict)
     databases: Callable[[], Sequence[str]] = lambda: (DATABASE,)
-    variables: dict[str, str | int] = field(init=False)
+    variables: dict[str, Value] = field(init=False)
+    users: dict[str, Value] = field(init=False)
     running: str | None = None
     warnings: list[tuple[str, int, str]] = field(default_factory=list)
 
@@ -86,6 +83,7 @@ class Session:
     def reset(self) -> None:
         """As it was after the login."""
         self.variables = {**VARIABLES, **self.facts}
+        self.users = {}
         self.warnings = []
 
     def variable(self, name: str) -> str | int | None:
@@ -101,6 +99,11 @@ class Session:
     def timeout_ms(self) -> int:
         return int(self.variables["max_execution_time"]) or TIMEOUT_MS_MAX
 
+    @property
+    def has_ansi_quotes(self) -> bool:
+        """Double quotes make names."""
+        return ANSI_QUOTES in str(self.variables["sql_mode"]).split(",")
+
     def use(self, database: str) -> None:
         name = database.strip().strip("`").lower()
         if name not in (DATABASE, INFORMATION_SCHEMA) and name not in self.databases():
@@ -109,21 +112,8 @@ class Session:
         self.database = name
 
     def set(self, assignments: str) -> None:
-        """SET …: any list is accepted, because clients send many; only what is known here has an effect.
-
-        Raises QueryError for what would change an answer and is not kept.
-        """
-        set_modes(assignments, self.variables, VARIABLES)
-        for match in _MAX_TIME.finditer(assignments):
-            value = match[2]
-            if value.upper() == "DEFAULT":
-                self.variables["max_execution_time"] = TIMEOUT_MS_DEFAULT
-            elif value.isdigit() and int(value) <= TIMEOUT_MS_MAX:
-                self.variables["max_execution_time"] = int(value)
-            else:
-                raise QueryError(
-                    "max_execution_time", expected=f"0..{TIMEOUT_MS_MAX} milliseconds", found=repr(value)
-                )
+        """SET …, all of it or, raising QueryError for what is not kept here, nothing."""
+        self.variables, self.users = assigned(assignments, self.variables, VARIABLES, self.users)
 
 
 def substitute(statement: Statement, session: Session) -> Statement:
