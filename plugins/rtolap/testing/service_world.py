@@ -6,7 +6,6 @@ Queries name the prefix of every partition that they hold; `World.expected` is t
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Iterator, Mapping
 
 import httpx
@@ -24,47 +23,6 @@ from rtolap.testing.visitors import with_visitor, with_visitors
 
 PARTITIONS = 4
 STEP_MS = 400
-ANSWERS_MIN = 20  # a run that hardly ever answers proves little
-
-
-class Asker(threading.Thread):
-    """Asks over and over, keeps every answer, and errors: those are allowed, a wrong answer is not."""
-
-    def __init__(self, world: World, *, every_s: float = 0.2) -> None:
-        super().__init__(daemon=True)
-        self._every_s = every_s
-        self.answers: list[tuple[dict[int, int], Answer]] = []
-        self.errors: list[str] = []
-        self._world = world
-        self._stopping = threading.Event()
-
-    def run(self) -> None:
-        while not self._stopping.wait(self._every_s):
-            try:
-                self.answers.append(self._world.ask())
-            except httpx.HTTPError as error:
-                self.errors.append(str(error))
-
-    def wait_for_more(self, count: int = 3) -> None:
-        """Until so many more answers were given, whatever has just been killed."""
-        before = len(self.answers)
-        wait_for(
-            f"{count} more answers, after {self.errors[-1:]}", lambda: len(self.answers) >= before + count, 90
-        )
-
-    def stop(self) -> None:
-        self._stopping.set()
-        self.join(90)
-        assert not self.is_alive(), "a query hangs"
-
-    def assert_exact(self) -> None:
-        """Every answer was a recount of a prefix, and no prefix was shorter than the one before."""
-        assert len(self.answers) > ANSWERS_MIN, self.errors[-3:]
-        before = dict.fromkeys(range(PARTITIONS), 0)
-        for positions, answer in self.answers:
-            assert answer == self._world.expected(positions), f"prefix {positions}"
-            assert all(positions[p] >= before[p] for p in before), "an answer went backwards"
-            before = positions
 
 
 class World:
