@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from rtolap.cli.serving import service_settings
+from rtolap.cli.serving import end_now, service_settings
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.query.mysql.server import MySqlLimits
 from rtolap.query.run import QueryProcess
@@ -55,3 +55,4 @@ def serve(
         QueryProcess(settings, store, limits, mysql_limits).run()
     finally:
         store.close()
+    end_now()

@@ -18,7 +18,7 @@ def service_settings() -> Settings:
 
 
 def end_now() -> NoReturn:
-    """End the process although calls of its door are still open; all that it keeps is closed already."""
+    """End the process although calls of it or to it are still open; all that it keeps is closed already."""
     logging.shutdown()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -17,14 +17,11 @@ from rtolap.base.clock import Clock
 from rtolap.base.closing import Closing
 from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.query.cancel import Cancellation
+from rtolap.wire.pings import PATIENCE_S, PING_AGAIN_S, silence
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-PATIENCE_S = 0.25  # without an answer, before the peer is pinged and after each ping that it has answered
-PING_S = 0.5  # within which a peer answers one
-PING_AGAIN_S = 1.0  # between pings of a peer that did not answer the last
 
 
 @dataclass(frozen=True)
@@ -146,17 +143,13 @@ class Peers(Closing):
         return [peer for peer in peers if peer not in silent] + silent
 
     def _answers(self, peer: Peer) -> bool:
-        try:
-            self._ping(peer, PING_S)
-        except Unavailable as error:
-            with self._lock:
-                news = peer.address not in self._silent
-                self._silent[peer.address] = self._clock.monotonic_s()
-            if news:
-                log.warning("%s at %s is silent, others are asked first: %s", peer.name, peer.address, error)
-            return False
-        except RtolapError:
-            pass  # it has answered
+        error = silence(lambda within_s: self._ping(peer, within_s))
         with self._lock:
-            self._silent.pop(peer.address, None)
-        return True
+            if error is None:
+                self._silent.pop(peer.address, None)
+                return True
+            news = peer.address not in self._silent
+            self._silent[peer.address] = self._clock.monotonic_s()
+        if news:
+            log.warning("%s at %s is silent, others are asked first: %s", peer.name, peer.address, error)
+        return False

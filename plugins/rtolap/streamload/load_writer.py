@@ -25,7 +25,7 @@ from rtolap.model.stored_schema import StoredSchema
 from rtolap.streamload import messages
 from rtolap.streamload.node_sender import NodeSender, RowNodes
 from rtolap.streamload.quorum import shortfall
-from rtolap.streamload.storage_nodes import PATIENCE_S
+from rtolap.wire.pings import PATIENCE_S
 from rtolap.wire.storage import PutEnd, PutHead, TabletId, TabletRows
 
 

@@ -23,10 +23,11 @@ from typing import Any, Protocol, TypeVar
 import pyarrow as pa
 
 from rtolap.base.closing import Closing
-from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.base.errors import Unavailable
 from rtolap.ledger import nodes as rows
 from rtolap.ledger.database import Connection, Ledger
 from rtolap.ledger.records import StorageNode as NodeRow
+from rtolap.wire.pings import PATIENCE_S, PING_AGAIN_S, silence
 from rtolap.wire.storage import (
     Heartbeat,
     HeartbeatAnswer,
@@ -42,9 +43,6 @@ R = TypeVar("R")
 LEASE_MS = 10_000
 LATELY_MS = 24 * 3_600_000  # who is away for longer may be gone for ever
 KNOWN_FOR_S = 1.0  # how long an address is believed without asking the ledger
-PATIENCE_S = 0.25  # without an answer, before a node is pinged and after each ping that it has answered
-PING_S = 0.5  # within which a node answers one
-PING_AGAIN_S = 1.0  # between pings of a node that stands still
 CALLS_MAX = 64  # at once; more wait. Each commit, publication and change asks its nodes at once
 
 
@@ -207,13 +205,7 @@ class StorageNodes(Closing):
             log.info("storage node %s goes on", node.name)
 
     def _answers(self, node: StorageNodeInfo) -> bool:
-        try:
-            self._clients.at(node.address).ping(PING_S)
-        except Unavailable:
-            return False
-        except RtolapError:
-            pass  # it has answered
-        return True
+        return silence(self._clients.at(node.address).ping) is None
 
 
 def _still(name: str) -> Unavailable:

@@ -117,6 +117,17 @@ class Services:
         process.kill()
         process.wait(30)
 
+    def stop(self, name: str, within_s: float = 60.0) -> None:
+        """SIGTERM, and wait until it is gone. Raises subprocess.TimeoutExpired, and kills it."""
+        process = self._processes.pop(name)
+        process.terminate()
+        try:
+            process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(30)
+            raise
+
     def signal(self, name: str, number: signal.Signals) -> None:
         self._processes[name].send_signal(number)
 

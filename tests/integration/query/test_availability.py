@@ -29,6 +29,7 @@ EVENTS = 500
 DEATH_S_MAX = 1.0  # without an answer, after one process dies while its peer lives; on an idle machine
 RESTART_S_MAX = 3.0  # of ZooKeeper; on an idle machine
 BUSY = 3  # times as long where other tests run beside this one; what did not hold took 4, 28 and 30 s
+ENDS_S_MAX = 20.0  # a call to a receiver lasts up to 30 s; it is given up, not waited for
 STRETCH = 20  # healthy gaps that are added to a bound
 SETTLED_ANSWERS = 20
 
@@ -150,6 +151,20 @@ def test_a_receiver_that_stands_still_is_passed_by(services: Services, cube: str
         holds(asking, f"{name} was stopped", DEATH_S_MAX, healthy_s)
     finally:
         services.signal(name, signal.SIGCONT)
+
+
+def test_a_query_service_ends_while_a_receiver_that_it_has_asked_stands_still(
+    services: Services, cube: str, asking: Asking
+) -> None:
+    settle(asking)
+    name = receiver_asked(services, cube)
+    services.signal(name, signal.SIGSTOP)
+    try:
+        answered(asking, "the other receiver is asked")
+        services.stop("query", within_s=ENDS_S_MAX)
+    finally:
+        services.signal(name, signal.SIGCONT)
+        services.start_query()
 
 
 def test_zookeeper_may_start_again(

@@ -1,0 +1,22 @@
+"""When a peer counts as silent: one that works for long answers a ping, one that stands still does not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rtolap.base.errors import RtolapError, Unavailable
+
+PATIENCE_S = 0.25  # without an answer, before a peer is pinged and after each ping that it has answered
+PING_S = 0.5  # within which a peer answers one
+PING_AGAIN_S = 1.0  # between pings of a peer that did not answer the last
+
+
+def silence(ping: Callable[[float], None]) -> Unavailable | None:
+    """None where the peer answers, with whatever error; `ping(within_s)` raises Unavailable if not."""
+    try:
+        ping(PING_S)
+    except Unavailable as error:
+        return error
+    except RtolapError:
+        return None
+    return None
