@@ -5,9 +5,18 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from rtolap.agent.commands import Commands
+from rtolap.agent.host import Host
 from rtolap.base.errors import DefinitionError
+from rtolap.model.build_spec import BuildPart, BuildSpec
+from rtolap.model.offsets import PartRange
+from rtolap.testing.staging import CUBE, TABLE
+from rtolap.wire.agent import ProcessSpec
+
+STORE = "file:///srv/rtolap/store"
+SEGMENT = "20131103000000_20131103010000"
 
 
 @pytest.fixture
@@ -16,7 +25,8 @@ def commands(tmp_path: Path) -> Commands:
     jobs.mkdir()
     (jobs / "build_segment.py").write_text("")
     (tmp_path / "outside.py").write_text("")
-    return Commands(jobs)
+    (jobs / "own_job.py").write_text("")
+    return Commands(Host(jobs, tmp_path / "data", STORE, "spark://master:7077"))
 
 
 def test_rtolap_runs_with_this_interpreter(commands: Commands) -> None:
@@ -34,14 +44,13 @@ def test_spark_submit_runs_a_job_by_name(commands: Commands) -> None:
             "--conf",
             "spark.ui.enabled=false",
             "build_segment.py",
-            "--spec",
-            "x",
+            "{files}/specs.json",
         )
     )
     assert Path(argv[0]).name == "spark-submit"
     assert Path(argv[0]).is_file()
     assert Path(argv[5]).name == "build_segment.py"
-    assert argv[6:] == ("--spec", "x")
+    assert argv[6:] == ("{files}/specs.json",)
 
 
 @pytest.mark.parametrize(
@@ -54,7 +63,39 @@ def test_spark_submit_runs_a_job_by_name(commands: Commands) -> None:
         ("rtolap", "drop", "cube"),
         ("rtolap", "agent", "serve"),
         ("rtolap", "receiver", "serve", "--id", "a\0b"),
+        ("rtolap", "receiver", "serve", "--id", "../r"),
+        ("rtolap", "receiver", "serve", "--id", "r", "--data-dir", "/etc"),
+        ("rtolap", "receiver", "serve", "--id", "r", "--data-dir", "{data}/../elsewhere"),
+        ("rtolap", "receiver", "serve", "--id", "r", "--flush-rows", "many"),
+        ("rtolap", "receiver", "serve", "--id", "r", "--install-completion", "x"),
+        ("rtolap", "receiver", "serve", "--id"),
+        ("rtolap", "receiver", "serve", "--help"),
+        ("rtolap", "loader", "run"),
+        ("rtolap", "loader", "run", "--port", "1"),
+        ("rtolap", "loader", "run", "clicks", "--port", "1", "more"),
+        ("rtolap", "query", "serve", "--tls-key", "/etc/shadow"),
+        ("rtolap", "coordinator", "serve", "--anything", "x"),
         ("spark-submit",),
+        ("spark-submit", "build_segment.py"),
+        ("spark-submit", "build_segment.py", "/tmp/spec.json"),
+        ("spark-submit", "build_segment.py", "s3://elsewhere/spec.json"),
+        ("spark-submit", "--master", "spark://elsewhere:7077", "own_job.py"),
+        ("spark-submit", "--master", "k8s://https://elsewhere", "own_job.py"),
+        ("spark-submit", "--deploy-mode", "else", "own_job.py"),
+        *(
+            ("spark-submit", "--conf", f"{setting}=x", "own_job.py")
+            for setting in (
+                "spark.sql.hive.metastore.jars",
+                "spark.sql.cache.serializer",
+                "spark.sql.adaptive.customCostEvaluatorClass",
+                "spark.sql.parquet.output.committer.class",
+                "spark.sql.ansi.enabled",
+                "spark.hadoop.fs.s3a.endpoint",
+                "spark.hadoop.fs.defaultFS",
+                "spark.kubernetes.container.image",
+                "spark.local.dir",
+            )
+        ),
         ("spark-submit", "--master", "local"),
         ("spark-submit", "missing.py"),
         ("spark-submit", "../outside.py"),
@@ -71,8 +112,88 @@ def test_everything_else_is_refused(commands: Commands, argv: tuple[str, ...]) -
         commands.resolve(argv)
 
 
-def test_environment_additions_cannot_load_code(commands: Commands) -> None:
-    commands.check_env({"RTOLAP_KAFKA": "127.0.0.1:9092", "AWS_REGION": "eu", "TZ": "UTC"})
-    for name in ("LD_PRELOAD", "PYTHONPATH", "PATH", "SPARK_HOME", "PYSPARK_PYTHON", "JAVA_TOOL_OPTIONS"):
-        with pytest.raises(DefinitionError):
-            commands.check_env({name: "x"})
+def build(**other: object) -> BuildSpec:
+    """As the coordinator gives one out."""
+    part = BuildPart("rs1", f"staged/sales_cube/{SEGMENT}/v2/rs1-0f", (PartRange(0, 0, 5),), 5, 5)
+    return msgspec.structs.replace(
+        BuildSpec(
+            build_id="b1",
+            cube="sales_cube",
+            segment=SEGMENT,
+            start_ms=1383436800000,
+            end_ms=1383440400000,
+            version=2,
+            table_definition=TABLE,
+            cube_definition=CUBE,
+            parts=(part,),
+            previous_location=f"history/sales_cube/{SEGMENT}/v1-b0",
+            covered={0: 5},
+            object_store=STORE,
+            location=f"history/sales_cube/{SEGMENT}/v2-b1",
+        ),
+        **other,
+    )
+
+
+def asked_for(*specs: BuildSpec, **more: object) -> ProcessSpec:
+    text = msgspec.json.encode(list(specs)).decode()
+    argv = ("spark-submit", "build_segment.py", "{files}/specs.json")
+    return ProcessSpec(**{"generation": 1, "argv": argv, "files": {"specs.json": text}, **more})
+
+
+def test_builds_of_the_hosts_own_store_are_taken(commands: Commands) -> None:
+    assert commands.check(asked_for(build(), build(object_store=f"{STORE}/")))[-1] == "{files}/specs.json"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"object_store": "file:///home"},
+        {"object_store": "s3://elsewhere/x?endpoint_override=http://elsewhere"},
+        {"location": "history"},
+        {"location": f"history/sales_cube/{SEGMENT}"},
+        {"location": f"history/other_cube/{SEGMENT}/v2-b1"},
+        {"location": f"history/sales_cube/{SEGMENT}/v2-b1/../../.."},
+        {"cube": "..", "location": f"history/../{SEGMENT}/v2-b1"},
+        {"build_id": "b1/../../x", "location": f"history/sales_cube/{SEGMENT}/v2-b1/../../x"},
+        {"previous_location": "history/other_cube/x/v1-b0"},
+        {"previous_location": f"history/sales_cube/{SEGMENT}/v1-.."},
+        {"parts": (BuildPart("rs1", "staged/other_cube/x/v2/rs1-0f", (), 5, 5),)},
+        {"parts": (BuildPart("rs1", f"staged/sales_cube/{SEGMENT}/v2/../../../x", (), 5, 5),)},
+    ],
+)
+def test_a_build_elsewhere_is_refused(commands: Commands, other: dict[str, object]) -> None:
+    with pytest.raises(DefinitionError, match="build refused"):
+        commands.check(asked_for(build(), build(**other)))
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"files": {"specs.json": "{}"}},
+        {"files": {"specs.json": "not JSON"}},
+        {"files": {"other.json": "[]"}},
+        {"argv": ("spark-submit", "build_segment.py", "{files}/../specs.json")},
+    ],
+)
+def test_a_build_without_specifications_of_its_request_is_refused(
+    commands: Commands, more: dict[str, object]
+) -> None:
+    with pytest.raises(DefinitionError, match="build refused"):
+        commands.check(asked_for(build(), **more))
+
+
+def test_environment_additions_name_no_code_no_file_and_no_server(commands: Commands) -> None:
+    def with_env(**env: str) -> ProcessSpec:
+        return ProcessSpec(generation=1, argv=("rtolap", "agent", "sleep"), env=env)
+
+    commands.check(with_env(RTOLAP_LOG_LEVEL="DEBUG", AWS_REGION="eu-west-1", TZ="Europe/Berlin"))
+    for name in (
+        *("LD_PRELOAD", "PYTHONPATH", "PATH", "SPARK_HOME", "PYSPARK_PYTHON", "JAVA_TOOL_OPTIONS"),
+        *("AWS_CONFIG_FILE", "AWS_PROFILE", "AWS_ENDPOINT_URL", "HADOOP_CONF_DIR", "KAFKA_OPTS"),
+        *("RTOLAP_SPARK_JOBS_DIR", "RTOLAP_OBJECT_STORE", "RTOLAP_TOKEN_FILE", "SPARK_LOCAL_DIRS"),
+    ):
+        with pytest.raises(DefinitionError, match="environment addition refused"):
+            commands.check(with_env(**{name: "x"}))
+    with pytest.raises(DefinitionError, match="environment addition refused"):
+        commands.check(with_env(TZ="/etc/passwd"))

@@ -20,7 +20,7 @@ from rtolap.wire.agent_client import AgentClient
 
 DEADLINE_S = 30.0
 TOKEN = "t"
-SLEEPER = ("rtolap", "agent", "sleep", "300")
+SLEEPER = ("rtolap", "agent", "sleep", "--seconds", "300")
 
 
 class Agent:

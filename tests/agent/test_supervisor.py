@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from rtolap.agent.commands import Commands
+from rtolap.agent.host import Host
 from rtolap.agent.records import StateFile
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.clock import Clock, ManualClock
@@ -28,7 +29,7 @@ def spec(generation: int, script: str, **more: Any) -> ProcessSpec:
 
 
 def supervisor(folder: Path, clock: Clock | None = None) -> Supervisor:
-    return Supervisor(folder, Commands(folder, {"sh": shell}), clock)
+    return Supervisor(folder, Commands(Host(folder, folder, "file:///nowhere"), {"sh": shell}), clock)
 
 
 def run(

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 from airflow.sdk.definitions.connection import Connection
-from rtolap.agent.commands import RTOLAP_COMMANDS
+from rtolap.agent.options import RTOLAP_OPTIONS
 from rtolap.airflow.connection import from_connection
 from rtolap.airflow.receivers import RECEIVERS
 from rtolap.base.errors import DefinitionError
@@ -19,7 +19,7 @@ from rtolap.cli.airflow_settings import import_into, read_settings
 from rtolap.cli.main import MOUNTS, load
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = {*RTOLAP_COMMANDS, ("agent", "serve"), ("airflow-settings", "apply")}
+COMMANDS = {*RTOLAP_OPTIONS, ("agent", "serve"), ("airflow-settings", "apply")}
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,9 @@ class TestRenamingFileSystem(ObjectStoreContract):
     @pytest.fixture
     def store(self, uri: str, tmp_path: Path) -> ObjectStore:
         (tmp_path / "store").mkdir()
-        return ObjectStore(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "store", uri)
+        store = ObjectStore(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "store", uri)
+        store.claim()
+        return store
 
 
 def test_uris_open_elsewhere(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from rtolap.agent.commands import Commands
+from rtolap.agent.host import Host
 from rtolap.agent.service import create_app
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.metrics import Metrics
@@ -48,7 +49,7 @@ def loader() -> FastAPI:
 
 @pytest.fixture
 def apps(tmp_path: Path) -> Iterator[dict[str, FastAPI]]:
-    supervisor = Supervisor(tmp_path / "agent", Commands(tmp_path, {}))
+    supervisor = Supervisor(tmp_path / "agent", Commands(Host(tmp_path, tmp_path, "file:///nowhere"), {}))
     cluster = Cluster(tmp_path / "store")
     with load_door(tmp_path / "door") as door:
         yield {

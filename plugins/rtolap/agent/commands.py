@@ -1,71 +1,60 @@
 """The allow-list: which argument vectors the agent turns into processes, and how.
 
 A caller names a program, never a path. `rtolap` runs this very package with this very interpreter, and only
-the sub-commands below; `spark-submit` runs pyspark's own script on one of the files in the jobs folder, with
-options that cannot load code from elsewhere. There is no shell anywhere.
+the sub-commands and options that `options` declares; `spark-submit` runs pyspark's own script on one of the
+files in the jobs folder, and our own job on specifications that `build_files` has checked. There is no shell
+anywhere. Whoever has the cluster's token can ask for what is listed, on this host's own store and folders,
+and for nothing else.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from rtolap.agent.build_files import BUILD_JOB, check_arguments, check_builds
+from rtolap.agent.host import Host
+from rtolap.agent.options import (
+    RTOLAP_NAMED,
+    RTOLAP_OPTIONS,
+    SPARK_OPTIONS,
+    check_environment,
+    check_name,
+    check_options,
+)
 from rtolap.base.errors import DefinitionError
+from rtolap.wire.agent import ProcessSpec
 
 Resolver = Callable[[Sequence[str]], tuple[str, ...]]
-
-RTOLAP_COMMANDS: tuple[tuple[str, ...], ...] = (
-    ("receiver", "serve"),
-    ("loader", "run"),
-    ("coordinator", "serve"),
-    ("query", "serve"),
-    ("agent", "sleep"),
-)
-SPARK_OPTIONS = frozenset(
-    {
-        "--master",
-        "--deploy-mode",
-        "--name",
-        "--queue",
-        "--driver-memory",
-        "--driver-cores",
-        "--executor-memory",
-        "--executor-cores",
-        "--total-executor-cores",
-        "--num-executors",
-        "--conf",
-    }
-)
-# Everything that names classes, jars, Java options or interpreters stays out.
-_SPARK_CONF = re.compile(
-    r"spark\.(sql\.(?!extensions|catalog|streaming|queryExecutionListeners|optimizer|warehouse)[\w.]+"
-    r"|(driver|executor)\.(memory|memoryOverhead|cores|instances|host|bindAddress|port|maxResultSize)"
-    r"|cores\.max|default\.parallelism|dynamicAllocation\.[\w.]+|shuffle\.(partitions|service\.enabled)"
-    r"|ui\.(enabled|port|showConsoleProgress)|local\.dir|network\.timeout|task\.maxFailures|app\.name"
-    r"|hadoop\.fs\.(s3a\.(endpoint|path\.style\.access|connection\.ssl\.enabled)|defaultFS)"
-    r"|yarn\.queue|kubernetes\.(namespace|container\.image))=.*",
-    re.DOTALL,
-)
-# What a child may be given beside the agent's own environment; never a loader or an interpreter path.
-_ENV = re.compile(r"(RTOLAP|AWS|KAFKA|HADOOP)_[A-Z0-9_]+|SPARK_LOCAL_(IP|DIRS)|TZ|LANG|LC_ALL")
 
 
 class Commands:
     """Turns a caller's argv into the one that is executed, or raises DefinitionError."""
 
-    def __init__(self, jobs_dir: Path, extra: Mapping[str, Resolver] | None = None) -> None:
-        self._jobs_dir = jobs_dir.resolve()
+    def __init__(self, host: Host, extra: Mapping[str, Resolver] | None = None) -> None:
+        self._host = host
+        self._jobs_dir = host.jobs_dir.resolve()
         self._programs: dict[str, Resolver] = {
-            "rtolap": _rtolap,
+            "rtolap": self._rtolap,
             "spark-submit": self._spark,
             **(extra or {}),
         }
 
+    def check(self, spec: ProcessSpec) -> tuple[str, ...]:
+        """The command of a new request, its environment and files checked as well."""
+        argv = self.resolve(spec.argv)
+        check_environment(spec.env)
+        if self._programs[spec.argv[0]] == self._spark:
+            job = _job_position(spec.argv)
+            if spec.argv[job] == BUILD_JOB:
+                check_builds(spec.argv[job + 1 :], spec.files, self._host)
+        return argv
+
     def resolve(self, argv: Sequence[str]) -> tuple[str, ...]:
+        """The command itself; of a process that is started again, whose files were checked when they came."""
         if any("\0" in argument for argument in argv):
             raise DefinitionError("command refused", expected="arguments without NUL bytes")
         resolver = self._programs.get(argv[0]) if argv else None
@@ -77,15 +66,6 @@ class Commands:
                 action="the agent runs its allow-list only",
             )
         return resolver(argv[1:])
-
-    def check_env(self, env: Mapping[str, str]) -> None:
-        for name, value in env.items():
-            if not _ENV.fullmatch(name) or "\0" in value:
-                raise DefinitionError(
-                    "environment addition refused",
-                    expected="RTOLAP_*, AWS_*, KAFKA_*, HADOOP_*, SPARK_LOCAL_*, TZ, LANG or LC_ALL",
-                    found=repr(name),
-                )
 
     def environment(self) -> dict[str, str]:
         """For every child: this interpreter and this package, whatever the agent was started from."""
@@ -99,47 +79,45 @@ class Commands:
         }
 
     def _spark(self, arguments: Sequence[str]) -> tuple[str, ...]:
-        options: list[str] = []
-        position = 0
-        while position < len(arguments) and arguments[position].startswith("-"):
-            option = arguments[position]
-            value = arguments[position + 1] if position + 1 < len(arguments) else None
-            if option not in SPARK_OPTIONS or value is None:
-                raise DefinitionError(
-                    "spark-submit option refused",
-                    expected=f"{', '.join(sorted(SPARK_OPTIONS))}, each with a value",
-                    found=repr(option),
-                )
-            if option == "--conf" and not _SPARK_CONF.fullmatch(value):
-                raise DefinitionError(
-                    "Spark setting refused",
-                    expected="a setting of sizes, parallelism, network or storage",
-                    found=repr(value.partition("=")[0]),
-                    action="put other settings into the agent host's spark-defaults.conf",
-                )
-            options += (option, value)
-            position += 2
-        if position == len(arguments):
+        position = _job_position(("spark-submit", *arguments)) - 1
+        options = arguments[:position]
+        check_options("spark-submit", options, SPARK_OPTIONS, self._host)
+        if position >= len(arguments):
             raise DefinitionError("spark-submit without a job", expected=f"a file in {self._jobs_dir.name}/")
-        job = (self._jobs_dir / arguments[position]).resolve()
-        if job.parent != self._jobs_dir or job.suffix != ".py" or not job.is_file():
+        name, rest = arguments[position], arguments[position + 1 :]
+        job = (self._jobs_dir / name).resolve()
+        if job.parent != self._jobs_dir or job.suffix != ".py" or not job.is_file() or job.name != name:
             raise DefinitionError(
                 "Spark job refused",
                 expected=f"the name of a Python file in {self._jobs_dir.name}/",
-                found=repr(arguments[position]),
+                found=repr(name),
             )
-        return (str(_spark_submit()), *options, str(job), *arguments[position + 1 :])
+        if name == BUILD_JOB:
+            check_arguments(rest)
+        return (str(_spark_submit()), *options, str(job), *rest)
+
+    def _rtolap(self, arguments: Sequence[str]) -> tuple[str, ...]:
+        command, rest = tuple(arguments[:2]), list(arguments[2:])
+        options = RTOLAP_OPTIONS.get(command)
+        if options is None:
+            raise DefinitionError(
+                "rtolap sub-command refused",
+                expected=f"one of {', '.join(' '.join(command) for command in RTOLAP_OPTIONS)}",
+                found=repr(" ".join(command)),
+            )
+        if command in RTOLAP_NAMED:
+            check_name(" ".join(command), rest.pop(0) if rest else "")
+        check_options(" ".join(command), rest, options, self._host)
+        # Not the `rtolap` script: it need not be on this process's PATH.
+        return (sys.executable, "-c", "from rtolap.cli.main import main; main()", *arguments)
 
 
-def _rtolap(arguments: Sequence[str]) -> tuple[str, ...]:
-    if tuple(arguments[:2]) not in RTOLAP_COMMANDS:
-        raise DefinitionError(
-            "rtolap sub-command refused",
-            expected=f"one of {', '.join(' '.join(command) for command in RTOLAP_COMMANDS)}",
-            found=repr(" ".join(arguments[:2])),
-        )
-    # Not the `rtolap` script: it need not be on this process's PATH.
-    return (sys.executable, "-c", "from rtolap.cli.main import main; main()", *arguments)
+def _job_position(argv: Sequence[str]) -> int:
+    """Where the job stands, behind options with a value each; beyond the end where there is none."""
+    position = 1
+    while position < len(argv) and argv[position].startswith("-"):
+        position += 2
+    return position
 
 
 def _spark_submit() -> Path:

@@ -50,8 +50,7 @@ class Supervisor:
         check_key(key)
         _check_spec(spec)
         check_files(spec.files)
-        argv = self._commands.resolve(spec.argv)
-        self._commands.check_env(spec.env)
+        argv = self._commands.check(spec)
         async with self._locks[key]:
             record, known = self._ledger.find(key), self._ledger.generation(key)
             if record is not None and spec.generation == known:

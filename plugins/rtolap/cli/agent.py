@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from rtolap.agent.commands import Commands
+from rtolap.agent.host import Host
 from rtolap.agent.server import run
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, print_table, success
@@ -36,7 +37,14 @@ def serve(
     settings = service_settings()
     run(
         folder=settings.data_dir / "agent",
-        commands=Commands(jobs_dir or settings.spark_jobs_dir),
+        commands=Commands(
+            Host(
+                jobs_dir or settings.spark_jobs_dir,
+                settings.data_dir,
+                settings.object_store,
+                settings.spark_master,
+            )
+        ),
         host=settings.host,
         port=settings.agent_port,
         token=settings.token(),

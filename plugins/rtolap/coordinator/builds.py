@@ -78,6 +78,7 @@ class Builds:
                 expected=f"less than {self._building_max} builds under way",
                 found=others,
             )
+        self._store.claim()  # a build deletes what an earlier try has left, and only in a store of ours
         schema = self._metadata.schema(cube)
         build_id = uuid.uuid4().hex[:16]
         version = record.version + 1

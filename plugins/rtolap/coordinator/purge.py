@@ -72,6 +72,7 @@ class Purge:
         useless += [
             path for path, name, version in history if self._history_useless(records.get(name), path, version)
         ]
+        self._store.claim()
         for path in useless:
             self._store.delete_tree(path)
         kept = {name for path, name, _ in (*staged, *history) if path not in set(useless)}
@@ -88,6 +89,7 @@ class Purge:
 
     def delete_all(self, cube: str) -> None:
         """Everything that a dropped cube left in the object store."""
+        self._store.claim()
         for root in ("staged", "history"):
             self._store.delete_tree(f"{root}/{cube}")
 

@@ -6,8 +6,9 @@ Paths are relative to the root and checked. A file is visible whole or not at al
     S3       one PUT, or the completion of an upload   a crash leaves an unfinished upload, which is no object
     HDFS     temporary file, hsync, rename             a crash leaves a temporary file, which nobody lists
 
-Nothing else is relied upon: no rename of folders, no listing right after a write, no deletion in one step.
-Nothing here overwrites in place or appends.
+Folders are deleted only where the root carries our own marker (`claim`), so that a wrong or forged address
+deletes nothing of anybody else's. Nothing else is relied upon: no rename of folders, no listing right after a
+write, no deletion in one step. Nothing here overwrites in place or appends.
 """
 
 from __future__ import annotations
@@ -16,19 +17,22 @@ import hashlib
 import os
 import re
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import pyarrow as pa
 from pyarrow import fs
 
-from rtolap.base.errors import DefinitionError, NotFound, Unavailable
+from rtolap.base.errors import DefinitionError, NotFound, Refused, Unavailable
 from rtolap.base.files import fsync_dir, write_atomic
 from rtolap.format.store_address import resolve
 
 _CHUNK_BYTES = 1 << 20
+_NAMED_MAX = 5
 _TEMPORARY_SUFFIX = ".rtolap-tmp"
+MARKER = "rtolap-store"
+LAYOUT_FOLDERS = frozenset({"staged", "history"})
 _SEGMENT = re.compile(r"[A-Za-z0-9_.+=,@~-]+")
 
 
@@ -55,6 +59,7 @@ class ObjectStore:
         self.spark_settings: Mapping[str, str] = dict(spark or {})
         self._base_uri = base_uri.rstrip("/")
         self.is_local = isinstance(filesystem, fs.LocalFileSystem)
+        self._claimed = False
 
     def absolute(self, path: str) -> str:
         """The path as `fs` wants it."""
@@ -141,7 +146,7 @@ class ObjectStore:
         return int(info.size)
 
     def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
-        """All files below the folder `prefix`, sorted; none when there is no such folder."""
+        """All files below the folder `prefix` but the marker, sorted; none when there is no such folder."""
         selector = fs.FileSelector(self.absolute(prefix), recursive=True, allow_not_found=True)
         try:
             infos = self.fs.get_file_info(selector)
@@ -152,16 +157,35 @@ class ObjectStore:
             for info in infos
             if info.type is fs.FileType.File and not _is_temporary(info.path)
         ]
-        return tuple(sorted(files))
+        return tuple(sorted(file for file in files if file.path != MARKER))
 
     def folders(self, prefix: str = "") -> tuple[str, ...]:
         """Names of the folders directly below `prefix`, sorted."""
-        selector = fs.FileSelector(self.absolute(prefix), recursive=False, allow_not_found=True)
-        try:
-            infos = self.fs.get_file_info(selector)
-        except (OSError, pa.ArrowException) as error:
-            raise self._unavailable("list", prefix, error) from error
+        infos = self._entries(prefix)
         return tuple(sorted(info.base_name for info in infos if info.type is fs.FileType.Directory))
+
+    def claim(self) -> None:
+        """Mark the root as a store of ours, unless it is. For those alone whom the store is configured for.
+
+        Raises DefinitionError where something else lies at the root.
+        """
+        if self._claimed or self.is_claimed():
+            return
+        foreign = {info.base_name for info in self._entries("")} - LAYOUT_FOLDERS
+        if foreign:
+            raise DefinitionError(
+                f"the object store {self._base_uri} holds other things",
+                expected=f"an empty folder, or one with {', '.join(sorted(LAYOUT_FOLDERS))} only",
+                found=", ".join(sorted(foreign)[:_NAMED_MAX]),
+                action=f"name a folder of its own in RTOLAP_OBJECT_STORE, or create the file {MARKER} in it",
+            )
+        self.write(MARKER, b"The folders beside this file are written and deleted by rtolap.\n")
+        self._claimed = True
+
+    def is_claimed(self) -> bool:
+        if not self._claimed:
+            self._claimed = self._info(MARKER).type is fs.FileType.File
+        return self._claimed
 
     def delete(self, path: str) -> None:
         """Remove one file; nothing happens when it is gone already."""
@@ -176,23 +200,38 @@ class ObjectStore:
     def delete_tree(self, path: str) -> None:
         """Remove a folder and what is in it; nothing happens when it is gone already.
 
-        The root itself is refused.
+        The root itself is refused, and so is a folder of a root without our marker.
         """
         if not path:
             raise DefinitionError(
                 "the root of the object store is not deleted", action="name a folder below it"
             )
-        target = self.absolute(path)
+        target, kind = self.absolute(path), self._info(path).type
+        if kind is fs.FileType.NotFound:
+            return
+        if not self.is_claimed():
+            raise Refused(
+                f"{path} in {self._base_uri} is not deleted",
+                expected=f"the file {MARKER} at the root of the store, which says that it is ours",
+                action="check the address; a coordinator that is configured with it creates the file",
+            )
         try:
-            kind = self._info(path).type
             if kind is fs.FileType.Directory:
                 self.fs.delete_dir(target)
-            elif kind is fs.FileType.File:
+            else:
                 self.fs.delete_file(target)
         except FileNotFoundError:
             return
         except (OSError, pa.ArrowException) as error:
             raise self._unavailable("delete", path, error) from error
+
+    def _entries(self, prefix: str) -> Sequence[fs.FileInfo]:
+        selector = fs.FileSelector(self.absolute(prefix), recursive=False, allow_not_found=True)
+        try:
+            infos: Sequence[fs.FileInfo] = self.fs.get_file_info(selector)
+        except (OSError, pa.ArrowException) as error:
+            raise self._unavailable("list", prefix, error) from error
+        return infos
 
     def _info(self, path: str) -> fs.FileInfo:
         try:

@@ -13,6 +13,7 @@ import msgspec
 import uvicorn
 
 from rtolap.agent.commands import Commands, Resolver
+from rtolap.agent.host import Host
 from rtolap.agent.service import create_app
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.clock import Clock
@@ -42,11 +43,14 @@ def running_agent(
     *,
     token: str = "test-token",
     jobs_dir: Path | None = None,
+    object_store: str = "file:///nowhere",
+    spark_master: str = "local[2]",
     extra: Mapping[str, Resolver] | None = None,
     clock: Clock | None = None,
 ) -> Iterator[RunningAgent]:
     """Serve until the block ends; then stop every process that was started."""
-    commands = Commands(jobs_dir or folder, {"sh": shell, **(extra or {})})
+    host = Host(jobs_dir or folder, folder, object_store, spark_master)
+    commands = Commands(host, {"sh": shell, **(extra or {})})
     supervisor = Supervisor(folder, commands, clock)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))

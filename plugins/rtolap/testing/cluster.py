@@ -51,6 +51,7 @@ class Cluster:
         self.session = MemoryStore(self.ensemble)
         self.metadata = ClusterMetadata(self.session, self.clock)
         self.store = open_store((folder / "store").as_uri())
+        self.store.claim()
         self.log: dict[int, list[Event | None]] = {part: [] for part in range(partitions)}
         self.history: dict[str, pa.Table] = {}
         self._low_watermark_ms: int | None = None

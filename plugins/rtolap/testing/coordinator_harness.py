@@ -100,6 +100,7 @@ class Cluster:
         self.topics.logs["clicks"] = {p: (10 * p, 1000) for p in range(4)}
         self.uri = f"file://{folder}"
         self.files: ObjectStore = open_store(self.uri)
+        self.files.claim()
         self.coordinator = Coordinator(
             self.metadata,
             self.topics,

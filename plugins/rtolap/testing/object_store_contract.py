@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rtolap.base.errors import DefinitionError, NotFound
+from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.format.object_store import ObjectStore, StoredFile, open_store
 
 LARGE_BYTES = 12 << 20  # on S3 more than one part
@@ -38,7 +38,28 @@ class ObjectStoreContract:
 
     @pytest.fixture
     def store(self, uri: str) -> ObjectStore:
-        return open_store(uri)
+        store = open_store(uri)
+        store.claim()
+        return store
+
+    def test_nothing_is_deleted_below_a_root_that_is_not_ours(self, uri: str) -> None:
+        strange = open_store(uri)
+        strange.write("history/x", b"1")
+        with pytest.raises(Refused, match="rtolap-store"):
+            strange.delete_tree("history")
+        assert strange.exists("history/x")
+        strange.claim()
+        strange.claim()
+        open_store(uri).delete_tree("history")
+        assert not strange.exists("history/x")
+
+    def test_a_root_with_other_things_is_not_taken(self, uri: str) -> None:
+        strange = open_store(uri)
+        strange.write("accounts/2013.csv", b"1")
+        with pytest.raises(DefinitionError, match=r"holds other things.*accounts"):
+            strange.claim()
+        with pytest.raises(Refused):
+            strange.delete_tree("accounts")
 
     def test_files_are_written_read_listed_and_deleted(self, store: ObjectStore) -> None:
         store.write("a/b/one", b"1")

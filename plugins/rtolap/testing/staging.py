@@ -187,6 +187,7 @@ class Staging(NamedTuple):
 
     def spec(self, build_id: str, *parts: BuildPart, version: int = 1, **more: Any) -> BuildSpec:
         range_ms = parse_segment_name(self.segment)
+        self.store.claim()  # as the coordinator does that gives out specifications
         return BuildSpec(
             build_id=build_id,
             cube="sales_cube",

@@ -94,8 +94,14 @@ def standalone(java: JavaArtifacts) -> Iterator[Standalone]:
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Iterator[AgentClient]:
-    with running_agent(tmp_path / "agent", jobs_dir=JOBS) as running, running.client() as client:
+def agent(tmp_path: Path, standalone: Standalone, staging: Staging) -> Iterator[AgentClient]:
+    """Of a host that is set up with that master."""
+    with (
+        running_agent(
+            tmp_path / "agent", jobs_dir=JOBS, object_store=staging.uri, spark_master=standalone.url
+        ) as running,
+        running.client() as client,
+    ):
         yield client
 
 

@@ -174,7 +174,9 @@ def test_down_stops_what_the_agent_runs(stack: Command) -> None:
     layout = StackLayout(stack.folder)
     url = f"http://127.0.0.1:{json.loads(up.stdout)['ports']['agent']}"
     with AgentClient(url, read_secret(layout, "token")) as agent:
-        agent.ensure("sleeper", AgentProcess(generation=1, argv=("rtolap", "agent", "sleep", "300")))
+        agent.ensure(
+            "sleeper", AgentProcess(generation=1, argv=("rtolap", "agent", "sleep", "--seconds", "300"))
+        )
         deadline = time.monotonic() + 30
         while (child := agent.get("sleeper").pid) is None:
             assert time.monotonic() < deadline
