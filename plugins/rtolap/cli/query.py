@@ -55,4 +55,4 @@ def serve(
         QueryProcess(settings, store, limits, mysql_limits).run()
     finally:
         store.close()
-    pass
+    end_now()
