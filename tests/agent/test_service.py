@@ -55,7 +55,7 @@ def test_the_token_is_wanted_everywhere_but_for_health(agent: RunningAgent) -> N
     assert httpx.post(f"{agent.url}/api/v1/shutdown", content=b"{}").status_code == 401
     assert httpx.get(f"{agent.url}/metrics").status_code == 401
     assert httpx.get(f"{agent.url}/health").status_code == 200
-    assert httpx.get(f"{agent.url}/openapi.json").status_code == 404
+    assert httpx.get(f"{agent.url}/openapi.json").status_code == 401
 
 
 def test_environment_values_do_not_come_back(agent: RunningAgent) -> None:

@@ -10,9 +10,9 @@ import pytest
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
 from fastapi.testclient import TestClient
-from rtolap.base.errors import RtolapError, Unauthorized, Unavailable
+from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.base.http_guard import guard
 from rtolap.base.metrics import Metrics
-from rtolap.base.metrics_http import serve_metrics
 from rtolap.base.metrics_server import MetricsServer
 from rtolap.testing.scrape import Scrape, scrape
 
@@ -85,11 +85,7 @@ def door() -> TestClient:
     async def failed(request: Request, error: RtolapError) -> JSONResponse:
         return JSONResponse(error.to_dict(), error.http_status)
 
-    def authorize(request: Request) -> None:
-        if request.headers.get("authorization") != f"Bearer {TOKEN}":
-            raise Unauthorized("no token")
-
-    serve_metrics(app, Metrics("coordinator"), authorize)
+    guard(app, Metrics("coordinator"), TOKEN)
     return TestClient(app, raise_server_exceptions=False)
 
 
@@ -104,8 +100,8 @@ def test_a_door_shows_metrics_to_who_has_its_credentials_only(door: TestClient) 
 
 def test_requests_are_counted_by_route_and_status_not_by_path(door: TestClient) -> None:
     for path in ("/api/v1/cubes/a", "/api/v1/cubes/b", "/api/v1/cubes/broken", "/no/such", "/nor/this"):
-        door.get(path)
-    door.request("BREW", "/api/v1/cubes/a")
+        door.get(path, headers=BEARER)
+    door.request("BREW", "/api/v1/cubes/a", headers=BEARER)
     found = Scrape(door.get("/metrics", headers=BEARER).text)
     name, route = "rtolap_coordinator_http_requests_total", "/api/v1/cubes/{cube}"
     assert found(name, method="GET", route=route, status="200") == 2

@@ -8,11 +8,10 @@ import signal
 from pathlib import Path
 from types import FrameType
 
-import uvicorn
-
 from rtolap.agent.commands import Commands
 from rtolap.agent.service import create_app
 from rtolap.agent.supervisor import Supervisor
+from rtolap.base.http_server import HttpConnections, HttpServer
 
 log = logging.getLogger(__name__)
 
@@ -31,22 +30,14 @@ async def serve(
     """
     supervisor = Supervisor(folder, commands)
     try:
-        server: uvicorn.Server
+        server: HttpServer
 
         def shutdown() -> None:
             server.should_exit = True
 
         app = create_app(supervisor, token, shutdown)
-        server = uvicorn.Server(
-            uvicorn.Config(
-                app,
-                host=host,
-                port=port,
-                log_level="warning",
-                access_log=False,
-                timeout_graceful_shutdown=GRACEFUL_S,
-            )
-        )
+        connections = HttpConnections(supervisor.metrics.registry)
+        server = HttpServer(app, connections, host=host, port=port, graceful_s=GRACEFUL_S)
         await server.serve()
         if stop_on_exit:
             log.info("stopping all processes")

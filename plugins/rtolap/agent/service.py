@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
-from fastapi import Depends, FastAPI, Query, Request, Response
+from fastapi import FastAPI, Query, Request, Response
 
 from rtolap.agent.supervisor import Supervisor
-from rtolap.base.errors import DefinitionError, RtolapError, Unauthorized
-from rtolap.base.metrics_http import serve_metrics
+from rtolap.base.errors import DefinitionError, RtolapError
+from rtolap.base.http_guard import guard
 from rtolap.wire.agent import LOG_BYTES_MAX, GenerationRef, ProcessList, ProcessSpec, Shutdown
 
 log = logging.getLogger(__name__)
@@ -44,15 +43,9 @@ def create_app(supervisor: Supervisor, token: str, shutdown: Callable[[], None])
             with suppress(asyncio.CancelledError):
                 await watch
 
-    def authorized(request: Request) -> None:
-        given = request.headers.get("authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
-            raise Unauthorized("the agent wants a bearer token", action="send the cluster's token")
-
     app = FastAPI(title="rtolap agent", lifespan=lifespan, docs_url=None, redoc_url=None, openapi_url=None)
-    guarded = {"dependencies": [Depends(authorized)]}
-    serve_metrics(app, supervisor.metrics.registry, authorized)
-    _add_routes(app, supervisor, shutdown, guarded)
+    guard(app, supervisor.metrics.registry, token, body_bytes_max=lambda path: BODY_BYTES_MAX)
+    _add_routes(app, supervisor, shutdown)
 
     @app.exception_handler(RtolapError)
     async def failed(_request: Request, error: RtolapError) -> Response:
@@ -63,48 +56,46 @@ def create_app(supervisor: Supervisor, token: str, shutdown: Callable[[], None])
     return app
 
 
-def _add_routes(
-    app: FastAPI, supervisor: Supervisor, shutdown: Callable[[], None], guarded: dict[str, Any]
-) -> None:
+def _add_routes(app: FastAPI, supervisor: Supervisor, shutdown: Callable[[], None]) -> None:
     @app.get("/health")
     async def health() -> Response:
         return Response(b'{"role":"agent"}', media_type="application/json")
 
-    @app.get("/api/v1/processes", **guarded)
+    @app.get("/api/v1/processes")
     async def processes() -> Response:
         return _json(ProcessList(supervisor.list()))
 
-    @app.put("/api/v1/processes/{key}", **guarded)
+    @app.put("/api/v1/processes/{key}")
     async def ensure(key: str, request: Request) -> Response:
         return _json(await supervisor.ensure(key, await _body(request, ProcessSpec)))
 
-    @app.get("/api/v1/processes/{key}", **guarded)
+    @app.get("/api/v1/processes/{key}")
     async def get(key: str) -> Response:
         return _json(supervisor.get(key))
 
-    @app.delete("/api/v1/processes/{key}", **guarded)
+    @app.delete("/api/v1/processes/{key}")
     async def stop(key: str, generation: int) -> Response:
         return _json(await supervisor.stop(key, generation))
 
-    @app.post("/api/v1/processes/{key}/lease", **guarded)
+    @app.post("/api/v1/processes/{key}/lease")
     async def lease(key: str, request: Request) -> Response:
         return _json(await supervisor.renew(key, (await _body(request, GenerationRef)).generation))
 
-    @app.post("/api/v1/processes/{key}/acknowledge", **guarded)
+    @app.post("/api/v1/processes/{key}/acknowledge")
     async def acknowledge(key: str, request: Request) -> Response:
         return _json(await supervisor.acknowledge(key, (await _body(request, GenerationRef)).generation))
 
-    @app.get("/api/v1/processes/{key}/generation", **guarded)
+    @app.get("/api/v1/processes/{key}/generation")
     async def generation(key: str) -> Response:
         return _json(GenerationRef(supervisor.generation(key)))
 
-    @app.get("/api/v1/processes/{key}/log", **guarded)
+    @app.get("/api/v1/processes/{key}/log")
     async def read_log(
         key: str, bytes_max: Annotated[int, Query(alias="bytes", ge=1, le=LOG_BYTES_MAX)] = 65_536
     ) -> Response:
         return Response(supervisor.log(key, bytes_max), media_type="text/plain; charset=utf-8")
 
-    @app.post("/api/v1/shutdown", **guarded)
+    @app.post("/api/v1/shutdown")
     async def shut_down(request: Request) -> Response:
         if (await _body(request, Shutdown)).stop_processes:
             await supervisor.stop_all()
@@ -117,12 +108,7 @@ def _json(message: msgspec.Struct) -> Response:
 
 
 async def _body(request: Request, kind: type[T]) -> T:
-    data = b""
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > BODY_BYTES_MAX:
-            raise DefinitionError("request refused", expected=f"at most {BODY_BYTES_MAX} bytes")
     try:
-        return msgspec.json.decode(data or b"{}", type=kind)
+        return msgspec.json.decode(await request.body() or b"{}", type=kind)
     except msgspec.MsgspecError as error:
         raise DefinitionError(f"request body is not a {kind.__name__}", found=str(error)) from error

@@ -6,7 +6,9 @@ RtolapError
 ├── Refused                a legal request that the present state forbids (HTTP 409)
 │   ├── IllegalTransition  a lifecycle has no such step
 │   ├── NotYet             it will be allowed later: wait and ask again
-│   └── LabelUsed          a load with this label is there: `existing_job_status` says how far it is
+│   ├── LabelUsed          a load with this label is there: `existing_job_status` says how far it is
+│   ├── TooLarge           more bytes than are taken: send less
+│   └── TooSlow            bytes that did not come in time: send them faster
 ├── Unauthorized           missing or wrong credentials
 ├── Forbidden              right credentials, but not for this
 ├── CommitConflict         somebody else changed the record first: re-read and retry
@@ -95,6 +97,16 @@ class LabelUsed(Refused):
         super().__init__(message)
         self.txn_id = txn_id
         self.existing_job_status = existing_job_status
+
+
+class TooLarge(Refused):
+    code = "too_large"
+    http_status = 413
+
+
+class TooSlow(Refused):
+    code = "too_slow"
+    http_status = 408
 
 
 class Unauthorized(RtolapError):

@@ -8,9 +8,8 @@ rtolap_<service>_http_requests_running
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rtolap.base.metrics import Metrics
@@ -20,14 +19,10 @@ _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"
 _OTHER = "other"  # what no route takes: labels are bounded, whatever callers send
 
 
-def serve_metrics(app: FastAPI, metrics: Metrics, authorize: Callable[..., object]) -> None:
-    """Add the route and the counting to `app`, before it serves.
+def serve_metrics(app: FastAPI, metrics: Metrics) -> None:
+    """Add the route and the counting to `app`, before it serves. Who may ask: `http_guard`."""
 
-    `authorize` is a dependency as the service's other routes have it (`def authorize(request: Request)` is
-    one): it raises Unauthorized unless the request has the service's credentials.
-    """
-
-    @app.get(PATH, include_in_schema=False, dependencies=[Depends(authorize)])
+    @app.get(PATH, include_in_schema=False)
     def page(request: Request) -> Response:
         body, content_type = metrics.render(request.headers.get("accept", ""))
         return Response(body, headers={"Content-Type": content_type})

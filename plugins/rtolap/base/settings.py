@@ -8,6 +8,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rtolap.base.errors import DefinitionError
+from rtolap.base.http_limits import HttpLimits
 from rtolap.base.shipped import shipped
 
 
@@ -65,6 +66,12 @@ class Settings(BaseSettings):
     ledger_password_file: Path | None = None
     token_file: Path = Path("/etc/rtolap/token")
     users_file: Path = Path("/etc/rtolap/users")
+    http_head_timeout_s: float = Field(default=10.0, gt=0, description="of a request: its head comes in this")
+    http_write_timeout_s: float = Field(default=60.0, gt=0, description="who reads no answer is cut off")
+    http_connections_max: int = Field(default=1000, ge=1, description="of one service, over all its ports")
+    http_connections_per_address_max: int = Field(default=500, ge=1)
+    http_requests_max: int = Field(default=512, ge=1, description="at a time, of one service")
+    http_requests_per_user_max: int = Field(default=384, ge=1)
     include_dir: Path = Path("include")
     spark_jobs_dir: Path = Field(default_factory=lambda: shipped("spark_jobs"))
     spark_master: str = "local[2]"
@@ -74,6 +81,16 @@ class Settings(BaseSettings):
         """Where clients look for the leader."""
         named = tuple(url.strip().rstrip("/") for url in self.coordinators.split(",") if url.strip())
         return named or (f"http://{self.host}:{self.coordinator_port}",)
+
+    def http_limits(self) -> HttpLimits:
+        return HttpLimits(
+            head_timeout_s=self.http_head_timeout_s,
+            write_timeout_s=self.http_write_timeout_s,
+            connections_max=self.http_connections_max,
+            connections_per_address_max=self.http_connections_per_address_max,
+            requests_max=self.http_requests_max,
+            requests_per_user_max=self.http_requests_per_user_max,
+        )
 
     def query_url(self) -> str:
         """The HTTP door for SQL: https where it has a certificate."""

@@ -50,5 +50,6 @@ def serve(
         label_keep_s=label_keep_s or None,
         label_count_max=label_count_max or None,
         replication=replication,
+        http=settings.http_limits(),
     )
     run(settings, options)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import hmac
 import logging
-from typing import Annotated, Any
+from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.security import HTTPBearer
 
-from rtolap.base.errors import DefinitionError, NotLeader, RtolapError, Unauthorized
-from rtolap.base.metrics_http import serve_metrics
+from rtolap.base.errors import DefinitionError, NotLeader, RtolapError
+from rtolap.base.http_guard import guard, json_answer
+from rtolap.base.http_limits import HttpLimits
 from rtolap.coordinator.applications.routes import add_application_routes
 from rtolap.coordinator.probe import LeaderProbe
 from rtolap.coordinator.routes import add_routes
@@ -33,16 +33,13 @@ _ERROR_ANSWERS: dict[int | str, dict[str, Any]] = {
         (503, "no leader can be reached; `leader_url` names it if it is known"),
     )
 }
+# For the description only: the guard has checked it by then.
 _BEARER = HTTPBearer(scheme_name="token", description="the cluster's token", auto_error=False)
+_BODY_BYTES_MAX = 32 << 20  # lists of hosts are long
 
 
-def build_app(coordinator: Coordinator, token: str) -> FastAPI:
-    expected = token.encode()
+def build_app(coordinator: Coordinator, token: str, limits: HttpLimits = HttpLimits()) -> FastAPI:
     probe = LeaderProbe()
-
-    def authorized(found: Annotated[HTTPAuthorizationCredentials | None, Depends(_BEARER)]) -> None:
-        if found is None or not hmac.compare_digest(found.credentials.encode(), expected):
-            raise Unauthorized("the bearer token is missing or wrong", action="send the cluster's token")
 
     def leading() -> None:
         coordinator.require_leader()
@@ -54,19 +51,19 @@ def build_app(coordinator: Coordinator, token: str) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
-    guards = [Depends(authorized), Depends(leading)]
+    guards = [Depends(_BEARER), Depends(leading)]
     api = APIRouter(prefix=wire.API, dependencies=guards, responses=_ERROR_ANSWERS)
     add_routes(api, coordinator)
     add_application_routes(api, coordinator)
     app.include_router(api)
 
-    serve_metrics(app, coordinator.metrics.registry, authorized)
+    guard(app, coordinator.metrics.registry, token, body_bytes_max=_body_bytes_max, limits=limits)
 
     @app.get("/health")
     def health() -> wire.Health:
         return coordinator.health()
 
-    @app.get("/openapi.json", include_in_schema=False, dependencies=[Depends(authorized)])
+    @app.get("/openapi.json", include_in_schema=False)
     def openapi() -> dict[str, Any]:
         return app.openapi()
 
@@ -84,8 +81,7 @@ def build_app(coordinator: Coordinator, token: str) -> FastAPI:
     def failed(request: Request, error: RtolapError) -> Response:
         if error.http_status >= 500:
             log.warning("%s %s: %s", request.method, request.url.path, error)
-        headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else None
-        return JSONResponse(error.to_dict(), error.http_status, headers=headers)
+        return json_answer(request, error)
 
     @app.exception_handler(RequestValidationError)
     def invalid(request: Request, error: RequestValidationError) -> Response:
@@ -94,3 +90,8 @@ def build_app(coordinator: Coordinator, token: str) -> FastAPI:
         return JSONResponse(wrong.to_dict(), wrong.http_status)
 
     return app
+
+
+def _body_bytes_max(path: str) -> int | None:
+    """Reports are bounded, and counted where they are larger, by their route."""
+    return None if path.endswith("/reports") else _BODY_BYTES_MAX

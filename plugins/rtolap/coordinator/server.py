@@ -7,10 +7,9 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
-import uvicorn
-
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import Unavailable
+from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.settings import Settings
 from rtolap.coordinator.assignment import Topics
 from rtolap.coordinator.rest import build_app
@@ -42,15 +41,14 @@ def run(settings: Settings, open_topics: Callable[[str], Topics]) -> None:
             url=f"http://{settings.host}:{settings.coordinator_port}",
         )
         try:
-            config = uvicorn.Config(
-                build_app(coordinator, token),
+            limits = settings.http_limits()
+            server = HttpServer(
+                build_app(coordinator, token, limits),
+                HttpConnections(coordinator.metrics.registry, limits),
                 host=settings.host,
                 port=settings.coordinator_port,
-                log_level="warning",
-                access_log=False,
-                timeout_graceful_shutdown=GRACEFUL_S,
+                graceful_s=GRACEFUL_S,
             )
-            server = uvicorn.Server(config)
             for number in (signal.SIGTERM, signal.SIGINT):
                 signal.signal(number, _served)
             server.run()

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import hmac
 from collections.abc import Callable
 
 import msgspec
-from fastapi import Depends, FastAPI, Request, Response
+from fastapi import FastAPI, Request, Response
 
-from rtolap.base.errors import RtolapError, Unauthorized
+from rtolap.base.errors import RtolapError
+from rtolap.base.http_guard import guard
 from rtolap.base.metrics import Metrics
-from rtolap.base.metrics_http import serve_metrics
 from rtolap.ledger.load_jobs import LoadJobState
 from rtolap.wire.loader import API, LoaderStatus
 
+BODY_BYTES_MAX = 64 << 10  # no route has one
 _WANTED = {
     "pause": LoadJobState.PAUSED,
     "resume": LoadJobState.RUNNING,
@@ -30,14 +30,8 @@ def make_app(
 ) -> FastAPI:
     """`want` notes in the ledger what is wanted, and has the process follow it."""
 
-    def authorized(request: Request) -> None:
-        given = request.headers.get("authorization", "")
-        if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
-            raise Unauthorized("the loader wants a bearer token", action="send the cluster's token")
-
     app = FastAPI(title="rtolap loader", docs_url=None, redoc_url=None, openapi_url=None)
-    serve_metrics(app, metrics, authorized)
-    guarded = [Depends(authorized)]
+    guard(app, metrics, token, body_bytes_max=lambda path: BODY_BYTES_MAX)
 
     @app.exception_handler(RtolapError)
     async def failed(_request: Request, error: RtolapError) -> Response:
@@ -47,7 +41,7 @@ def make_app(
     def health() -> Response:
         return _json({"status": "ok", "role": "loader", "job": job})
 
-    @app.get(API, dependencies=guarded)
+    @app.get(API)
     def show() -> Response:
         return _json(status())
 
@@ -59,7 +53,7 @@ def make_app(
         return change
 
     for name, wanted in _WANTED.items():
-        app.post(f"{API}/{name}", dependencies=guarded)(changing(wanted))
+        app.post(f"{API}/{name}")(changing(wanted))
     return app
 
 

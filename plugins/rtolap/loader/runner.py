@@ -11,10 +11,9 @@ import uuid
 from collections.abc import Callable
 from contextlib import closing
 
-import uvicorn
-
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotYet
+from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.metrics import Metrics
 from rtolap.base.stopping import stop_event
 from rtolap.ledger.load_jobs import LoadJobs, LoadJobState
@@ -102,7 +101,7 @@ def run(
 
         metrics = Metrics("loader")
         measure(metrics, process, status)
-        door = _served(make_app(job_id, token, metrics, status, want), listening)
+        door = _served(make_app(job_id, token, metrics, status, want), HttpConnections(metrics), listening)
         log.info("loading %s into %s.%s; door at %s", work.loader.topic, work.loader.database,
                  work.loader.table, address)  # fmt: skip
         threading.Thread(target=_stop_on, args=(stopping, process), name="signals", daemon=True).start()
@@ -151,8 +150,7 @@ def _bound(host: str, port: int) -> socket.socket:
     return listening
 
 
-def _served(app: object, listening: socket.socket) -> uvicorn.Server:
-    config = uvicorn.Config(app, log_level="warning", access_log=False)  # type: ignore[arg-type]
-    server = uvicorn.Server(config)
+def _served(app: object, connections: HttpConnections, listening: socket.socket) -> HttpServer:
+    server = HttpServer(app, connections)
     threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="door", daemon=True).start()
     return server

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hmac
 import io
 import json
 import math
@@ -30,9 +29,11 @@ import pyarrow as pa
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
+from starlette.types import Receive, Scope, Send
 
 from rtolap.base.errors import QueryError, RtolapError, Unauthorized
-from rtolap.base.metrics_http import serve_metrics
+from rtolap.base.http_guard import guard
+from rtolap.base.http_limits import HttpLimits
 from rtolap.base.users import Users
 from rtolap.query.cancel import Cancellation
 from rtolap.query.durations import durations_us, is_duration, time_text
@@ -48,6 +49,7 @@ WARNINGS_KEY = b"rtolap.warnings"
 JSON_ROWS_MAX = 1_000_000  # JSON is built in memory; larger results are for the Arrow stream
 TIMEOUT_MS_MAX = 86_400_000
 THREADS = 32
+BODY_BYTES_MAX = 16 << 20  # as of a statement over the MySQL protocol
 GONE_POLL_S = 0.2
 
 
@@ -59,20 +61,28 @@ class QueryRequest(BaseModel):
     timeout_ms: int | None = Field(default=None, gt=0, le=TIMEOUT_MS_MAX)
 
 
-def make_app(service: QueryService, users: Users, token: str) -> FastAPI:
+def make_app(service: QueryService, users: Users, token: str, limits: HttpLimits = HttpLimits()) -> FastAPI:
     app = FastAPI(title="rtolap query", version="1", docs_url=None, redoc_url=None, openapi_url=None)
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="http-query")
     shows = Shows(service, tuple)  # nobody stays connected here
 
-    @app.exception_handler(RtolapError)
-    async def named(request: Request, error: RtolapError) -> JSONResponse:
+    def named(request: Request, error: RtolapError) -> JSONResponse:
         headers = {"WWW-Authenticate": 'Basic realm="rtolap"'} if isinstance(error, Unauthorized) else None
         return JSONResponse(error.to_dict(), error.http_status, headers=headers)
 
-    def authorized(request: Request) -> None:
-        _authenticate(request.headers.get("authorization", ""), users, token)
+    @app.exception_handler(RtolapError)
+    async def failed(request: Request, error: RtolapError) -> JSONResponse:
+        return named(request, error)
 
-    serve_metrics(app, service.metrics.registry, authorized)
+    guard(
+        app,
+        service.metrics.registry,
+        token,
+        users=users,
+        body_bytes_max=lambda path: BODY_BYTES_MAX,
+        answer=named,
+        limits=limits,
+    )
 
     @app.get("/health")
     async def health() -> dict[str, str]:
@@ -80,7 +90,6 @@ def make_app(service: QueryService, users: Users, token: str) -> FastAPI:
 
     @app.post("/api/v1/query", response_model=None)
     async def query(body: QueryRequest, request: Request) -> Response:
-        authorized(request)
         cancellation = service.cancellation(body.timeout_ms)
         arrow = ARROW_STREAM in request.headers.get("accept", "")
         loop = asyncio.get_running_loop()
@@ -93,20 +102,10 @@ def make_app(service: QueryService, users: Users, token: str) -> FastAPI:
                 cancellation.cancel("the client went away")
         answer = work.result()
         if isinstance(answer, Outcome):
-            return StreamingResponse(_arrow(answer), media_type=ARROW_STREAM)
+            return _ArrowAnswer(answer, pool)
         return Response(answer, media_type="application/json")
 
     return app
-
-
-def _authenticate(header: str, users: Users, token: str) -> None:
-    scheme, _, value = header.partition(" ")
-    if scheme.lower() == "bearer" and hmac.compare_digest(value.strip().encode(), token.encode()):
-        return
-    if scheme.lower() == "basic":
-        users.verify_basic(value)
-        return
-    raise Unauthorized("credentials are missing or wrong", expected="Basic or Bearer authorization")
 
 
 def _answer(
@@ -169,6 +168,21 @@ def _json_value(value: Any) -> Any:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     return value
+
+
+class _ArrowAnswer(StreamingResponse):
+    """Gives the query's turn back as soon as nobody reads any more, not when its objects are collected."""
+
+    def __init__(self, outcome: Outcome, pool: ThreadPoolExecutor) -> None:
+        super().__init__(_arrow(outcome), media_type=ARROW_STREAM)
+        self._outcome = outcome
+        self._pool = pool
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._pool.submit(self._outcome.close)
 
 
 def _arrow(outcome: Outcome) -> Iterator[bytes]:

@@ -7,9 +7,8 @@ import os
 import signal
 from types import FrameType
 
-import uvicorn
-
 from rtolap.base.clock import SystemClock
+from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.settings import Settings
 from rtolap.base.users import Users
 from rtolap.format.object_store import open_store
@@ -45,7 +44,7 @@ class QueryProcess:
         os.environ.setdefault("ACERO_ALIGNMENT_HANDLING", "reallocate")
         clock = SystemClock()
         users, token = Users.load(settings.users_file), settings.token()
-        context = server_context(settings)
+        context, http_limits = server_context(settings), settings.http_limits()
         self._clients = ReceiverClients(token)
         stored = RemoteSource(settings.stream_load_urls(), token, ca=settings.stream_load_ca)
         self.service = QueryService(
@@ -66,15 +65,13 @@ class QueryProcess:
             limits=mysql_limits,
         )
         self.service.metrics.follow(self.mysql.connections, lambda: self.service.rewrites)
-        self._http = uvicorn.Server(
-            uvicorn.Config(
-                make_app(self.service, users, token),
-                host=settings.host,
-                port=settings.query_http_port,
-                log_level="warning",
-                timeout_graceful_shutdown=5,
-                ssl_context_factory=None if context is None else lambda config, default: context,
-            )
+        self._http = HttpServer(
+            make_app(self.service, users, token, http_limits),
+            HttpConnections(self.service.metrics.registry, http_limits),
+            host=settings.host,
+            port=settings.query_http_port,
+            tls=context,
+            graceful_s=5,
         )
 
     def run(self) -> None:

@@ -14,8 +14,9 @@ from fastapi.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from rtolap.base.errors import Forbidden, NotLeader, RtolapError, Unauthorized
+from rtolap.base.http_guard import guard as guard_app
+from rtolap.base.http_limits import HttpLimits
 from rtolap.base.metrics import Metrics
-from rtolap.base.metrics_http import serve_metrics
 from rtolap.streamload.authentication import Guard
 from rtolap.streamload.doors import Election
 from rtolap.streamload.http_load import TAKES_BODIES, expects
@@ -24,19 +25,26 @@ from rtolap.streamload.redirects import location
 log = logging.getLogger(__name__)
 
 API = "/api/v1/"
+BODY_BYTES_MAX = 4 << 20  # of all but loads
+# The page that says what this is, and error files, whose names are the credentials.
+OPEN_PATHS = ("/", "/health", "/api/_load_error_log")
 
 
 def make_app(
-    public: Iterable[APIRouter], own: Iterable[APIRouter], guard: Guard, election: Election, metrics: Metrics
+    public: Iterable[APIRouter],
+    own: Iterable[APIRouter],
+    guard: Guard,
+    election: Election,
+    metrics: Metrics,
+    limits: HttpLimits = HttpLimits(),
 ) -> FastAPI:
-    """`public`: routers that check their callers themselves; `own`: those that want the cluster's token, with
-    all their paths under /api/v1. The own ones go first: theirs are not names of databases."""
+    """`public`: routers that look at the rights of their callers; `own`: those that want the cluster's token,
+    with all their paths under /api/v1. The own ones go first: theirs are not names of databases."""
     app = FastAPI(title="rtolap stream load", openapi_url=None, docs_url=None, redoc_url=None)
     for router in own:
         app.include_router(router, dependencies=[Depends(guard.token)])
     for router in public:
         app.include_router(router)
-    serve_metrics(app, metrics, guard.anybody)
 
     @app.exception_handler(NotLeader)
     async def not_leader(request: Request, error: NotLeader) -> Response:
@@ -48,8 +56,7 @@ def make_app(
             return JSONResponse(error.to_dict(), error.http_status, headers={"Retry-After": "1"})
         return Response(status_code=307, headers={"Location": location(request, master.url)})
 
-    @app.exception_handler(RtolapError)
-    async def failed(request: Request, error: RtolapError) -> Response:
+    def answered(request: Request, error: RtolapError) -> Response:
         if error.http_status >= 500:
             log.warning("%s %s: %s", request.method, request.url.path, error)
         headers = {}
@@ -60,7 +67,26 @@ def make_app(
             headers["Connection"] = "close"
         return JSONResponse({**error.to_dict(), "msg": str(error)}, error.http_status, headers=headers)
 
+    @app.exception_handler(RtolapError)
+    async def failed(request: Request, error: RtolapError) -> Response:
+        return answered(request, error)
+
+    guard_app(
+        app,
+        metrics,
+        guard.cluster_token,
+        users=guard.users,
+        open_paths=OPEN_PATHS,
+        body_bytes_max=_body_bytes_max,
+        answer=answered,
+        limits=limits,
+    )
     return app
+
+
+def _body_bytes_max(path: str) -> int | None:
+    """Bodies of loads are as large as their senders like: they are read as they are worked on."""
+    return None if path.rstrip("/").endswith("/_stream_load") else BODY_BYTES_MAX
 
 
 class Port:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 from fastapi import APIRouter, FastAPI
 
+from rtolap.base.http_limits import HttpLimits
 from rtolap.base.metrics import Metrics
 from rtolap.bodies.settings import BodySettings
 from rtolap.ledger.database import Connection, Ledger
@@ -64,6 +65,7 @@ class DoorOptions(msgspec.Struct, frozen=True, kw_only=True):
     replication: int = REPLICATION
     group_interval_s: float = INTERVAL_S
     bodies: BodySettings = BodySettings()
+    http: HttpLimits = HttpLimits()
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,7 @@ class Assembly:
         self.visibility = Visibility(self.manager, publisher)
         self.error_files = ErrorFiles(error_folder, here.body_url)
         self.metrics = Metrics("stream_load")
+        self.http_limits = options.http
         tables = Tables(self.catalogue, storage.open_writer)
         committing = Committing(self.manager, self.visibility, options.publish_timeout_s)
         load_door = LoadDoor(
@@ -152,6 +155,7 @@ class Assembly:
             guard=guard,
             election=self.election,
             metrics=self.metrics,
+            limits=options.http,
         )
         partitions = PartitionUpkeep(self.catalogue)
         rebuilding = Rebuilding(ledger, storage.participants, storage.names)

@@ -1,47 +1,36 @@
-"""Who may ask a door: users with a password on the public paths, the cluster's token on its own."""
+"""Who may ask what of a door: users on the public paths, the cluster's token on its own.
+
+Whether credentials are right, `base.http_guard` has seen by then.
+"""
 
 from __future__ import annotations
-
-import hmac
 
 from fastapi import Request
 
 from rtolap.base.errors import Unauthorized
+from rtolap.base.http_guard import caller_of
 from rtolap.base.users import Users
 
 
 class Guard:
     def __init__(self, users: Users, token: str) -> None:
-        self._users = users
-        self._token = token.encode()
+        self.users = users
+        self.cluster_token = token
 
     def user(self, request: Request) -> str:
         """The name behind Basic credentials. Raises Unauthorized."""
-        scheme, value = _authorization(request)
-        if scheme != "basic":
+        name = caller_of(request).user
+        if not name:
             raise Unauthorized("no valid Basic authorization")
-        return self._users.verify_basic(value)
+        return name
 
     def loader(self, request: Request) -> str:
         """The name of a user who may load. Raises Unauthorized, Forbidden."""
         name = self.user(request)
-        self._users.require(name, "load")
+        self.users.require(name, "load")
         return name
 
     def token(self, request: Request) -> None:
         """The cluster's bearer token. Raises Unauthorized."""
-        scheme, value = _authorization(request)
-        if scheme != "bearer" or not hmac.compare_digest(value.encode(), self._token):
+        if caller_of(request).user:
             raise Unauthorized("the bearer token is missing or wrong", action="send the cluster's token")
-
-    def anybody(self, request: Request) -> None:
-        """A user or the token."""
-        if _authorization(request)[0] == "bearer":
-            self.token(request)
-        else:
-            self.user(request)
-
-
-def _authorization(request: Request) -> tuple[str, str]:
-    scheme, _, value = request.headers.get("authorization", "").partition(" ")
-    return scheme.lower(), value.strip()

@@ -124,6 +124,9 @@ async def _feed(request: Request, pipe: BodyPipe) -> bool:
             Unavailable("the client went away before the whole body had come", found=pipe.received_bytes)
         )
         return False
+    except RtolapError as error:  # the guard has cut it off, and answers
+        pipe.fail(error)
+        return False
     pipe.end()
     return True
 

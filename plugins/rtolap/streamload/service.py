@@ -15,9 +15,8 @@ import socket
 import ssl
 from collections.abc import Iterator, Mapping
 
-import uvicorn
-
 from rtolap.base.errors import DefinitionError, ProcessFailed, Unavailable
+from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.settings import Settings
 from rtolap.base.tls import load_context
 from rtolap.base.users import Users
@@ -123,7 +122,10 @@ class _Serving:
 
     async def _serve(self, assembly: Assembly, sockets: list[socket.socket]) -> None:
         ports = (Port(assembly.app, takes_bodies=False), Port(assembly.app, takes_bodies=True))
-        self._servers = [_Server(self._config(port)) for port in ports]
+        connections = HttpConnections(assembly.metrics, assembly.http_limits)
+        self._servers = [
+            _Server(port, connections, tls=self._tls, lifespan="off", graceful_s=GRACEFUL_S) for port in ports
+        ]
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stop)
@@ -133,23 +135,12 @@ class _Serving:
             *(server.serve(sockets=[one]) for server, one in zip(self._servers, sockets, strict=True))
         )
 
-    def _config(self, port: Port) -> uvicorn.Config:
-        tls = self._tls
-        return uvicorn.Config(
-            port,
-            lifespan="off",
-            log_level="warning",
-            access_log=False,
-            timeout_graceful_shutdown=GRACEFUL_S,
-            ssl_context_factory=None if tls is None else lambda config, default: tls,
-        )
-
     def _stop(self) -> None:
         for server in self._servers:
             server.should_exit = True
 
 
-class _Server(uvicorn.Server):
+class _Server(HttpServer):
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Signals are for both servers, and handled by the loop."""

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-import uvicorn
 
 from rtolap.agent.commands import Commands, Resolver
 from rtolap.agent.host import Host
 from rtolap.agent.service import create_app
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.clock import Clock
+from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.wire.agent_client import AgentClient
 
 START_DEADLINE_S = 15.0
@@ -54,13 +54,13 @@ def running_agent(
     supervisor = Supervisor(folder, commands, clock)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
-    server: uvicorn.Server
+    server: HttpServer
 
     def shutdown() -> None:
         server.should_exit = True
 
     app = create_app(supervisor, token, shutdown)
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=2))
+    server = HttpServer(app, HttpConnections(supervisor.metrics.registry), graceful_s=2)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
     thread.start()
     deadline_s = time.monotonic() + START_DEADLINE_S

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import uvicorn
 
+from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.users import Users, password_hash
 from rtolap.ledger.database import Connection, Ledger
 from rtolap.ledger.records import Partition, Replica, Tablet
@@ -121,16 +121,17 @@ def load_door(folder: Path, options: DoorOptions = DoorOptions()) -> Iterator[Lo
         assembly.election.round()
         assembly.start()
         closing.callback(assembly.stop)
+        connections = HttpConnections(assembly.metrics, options.http)
         for one, takes_bodies in zip(sockets, (False, True), strict=True):
-            closing.enter_context(_served(Port(assembly.app, takes_bodies=takes_bodies), one))
+            port = Port(assembly.app, takes_bodies=takes_bodies)
+            closing.enter_context(_served(port, connections, one))
         yield LoadDoor(assembly, ledger, nodes, url, body_url)
         assert not broken, f"threads ended by errors: {broken}"
 
 
 @contextlib.contextmanager
-def _served(app: Any, one: socket.socket) -> Iterator[None]:
-    config = uvicorn.Config(app, lifespan="off", log_level="warning", access_log=False)
-    server = uvicorn.Server(config)
+def _served(app: Any, connections: HttpConnections, one: socket.socket) -> Iterator[None]:
+    server = HttpServer(app, connections, lifespan="off")
     thread = threading.Thread(target=server.run, kwargs={"sockets": [one]}, daemon=True)
     thread.start()
     deadline_s = time.monotonic() + _START_TIMEOUT_S

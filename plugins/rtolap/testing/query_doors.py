@@ -12,8 +12,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pymysql
-import uvicorn
 
+from rtolap.base.http_limits import HttpLimits
+from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.users import Users, password_hash
 from rtolap.query.http import make_app
 from rtolap.query.mysql.handshake import Tls
@@ -65,6 +66,7 @@ def open_doors(
     limits: MySqlLimits = MySqlLimits(),
     query_limits: Limits = Limits(),
     stored: StoredSource | None = None,
+    http_limits: HttpLimits = HttpLimits(),
 ) -> Iterator[Doors]:
     """The world stays its caller's. `context`: both doors speak TLS with it. `stored`: stored tables, which
     DEFINING_USER may define."""
@@ -75,14 +77,8 @@ def open_doors(
     tls = None if context is None else Tls(context, require_tls)
     mysql = MySqlServer(service, users, host="127.0.0.1", port=0, tls=tls, limits=limits)
     mysql.start()
-    config = uvicorn.Config(
-        make_app(service, users, TOKEN),
-        host="127.0.0.1",
-        port=0,
-        log_level="warning",
-        ssl_context_factory=None if context is None else lambda config, default: context,
-    )
-    server = uvicorn.Server(config)
+    connections = HttpConnections(service.metrics.registry, http_limits)
+    server = HttpServer(make_app(service, users, TOKEN, http_limits), connections, tls=context)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

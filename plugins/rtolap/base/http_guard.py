@@ -1,0 +1,280 @@
+"""What stands before every HTTP application: credentials, sizes and turns, before a byte of a body is read.
+
+    1. the path is among the open ones, or the head has right credentials            else 401
+    2. there is a turn: `requests_max` in all, `requests_per_user_max` for one       else 503
+    3. the announced body is within the route's bound                                else 413
+    4. the body comes: counted, cut off at the bound (413), and not too slowly (408)
+
+A refused request's body is not taken in: the connection ends, after a little of it was thrown away so that
+the client reads the answer. Heads and connections are bounded below this: `http_protocol`, `http_server`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from rtolap.base.errors import RtolapError, TooLarge, TooSlow, Unauthorized, Unavailable
+from rtolap.base.http_limits import HttpLimits
+from rtolap.base.login_delays import LoginDelays
+from rtolap.base.metrics import Metrics
+from rtolap.base.metrics_http import serve_metrics
+from rtolap.base.users import Users, basic_credentials
+
+HEALTH = frozenset({"/health"})
+BODY_BYTES_MAX = 8 << 20
+RETRY_AFTER_S = 1
+DRAIN_BYTES_MAX = 1 << 20
+DRAIN_S = 2.0
+
+_CALLER = "rtolap.caller"
+
+
+@dataclass(frozen=True)
+class Caller:
+    """`user` is empty for who has the cluster's token."""
+
+    user: str = ""
+
+
+Answer = Callable[[Request, RtolapError], Response]
+BodyBound = Callable[[str], int | None]  # path → bytes; None: the route bounds its bodies itself
+
+
+def caller_of(request: Request) -> Caller:
+    """Whom the guard has let in. Raises Unauthorized on an open path."""
+    caller = request.scope.get(_CALLER)
+    if not isinstance(caller, Caller):
+        raise Unauthorized("credentials are missing")
+    return caller
+
+
+def json_answer(request: Request, error: RtolapError) -> Response:
+    headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthorized) else None
+    return JSONResponse(error.to_dict(), error.http_status, headers=headers)
+
+
+def guard(
+    app: FastAPI,
+    metrics: Metrics,
+    token: str,
+    *,
+    users: Users | None = None,
+    open_paths: Collection[str] = HEALTH,
+    body_bytes_max: BodyBound = lambda path: BODY_BYTES_MAX,
+    answer: Answer = json_answer,
+    limits: HttpLimits = HttpLimits(),
+) -> None:
+    """Guard all of `app`, count its requests and serve `/metrics`; before it serves.
+
+    Everybody has to have the cluster's token, or a password where there are `users`; what a route asks beyond
+    that it finds in `caller_of`.
+    """
+    app.add_middleware(
+        HttpGuard,
+        credentials=_Credentials(token, users),
+        open_paths=frozenset(open_paths),
+        body_bytes_max=body_bytes_max,
+        answer=answer,
+        limits=limits,
+    )
+    serve_metrics(app, metrics)  # its counting goes around the guard, so that the refused count too
+
+
+class HttpGuard:
+    """ASGI middleware; for one event loop."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        credentials: _Credentials,
+        open_paths: frozenset[str],
+        body_bytes_max: BodyBound,
+        answer: Answer,
+        limits: HttpLimits,
+    ) -> None:
+        self._app = app
+        self._credentials = credentials
+        self._open_paths = open_paths
+        self._body_bytes_max = body_bytes_max
+        self._answer = answer
+        self._limits = limits
+        self._running: Counter[Caller | None] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        request = Request(scope)
+        bytes_max = self._body_bytes_max(scope["path"])
+        caller: Caller | None = None
+        try:
+            if scope["path"] not in self._open_paths:
+                caller = scope[_CALLER] = await self._credentials.verify(request)
+            self._check_turn(caller)
+            _check_length(request, bytes_max)
+        except RtolapError as error:
+            await _refuse(request, self._answer(request, error), receive, send)
+            return
+        self._running[caller] += 1
+        try:
+            await self._run(request, bytes_max, receive, send)
+        finally:
+            self._running[caller] -= 1
+            if not self._running[caller]:
+                del self._running[caller]
+
+    def _check_turn(self, caller: Caller | None) -> None:
+        limits = self._limits
+        if self._running[caller] >= limits.requests_per_user_max:
+            bound = f"at most {limits.requests_per_user_max} of one user at a time"
+        elif self._running.total() >= limits.requests_max:
+            bound = f"at most {limits.requests_max} at a time"
+        else:
+            return
+        raise Unavailable("too many requests", expected=bound, action="ask again later")
+
+    async def _run(self, request: Request, bytes_max: int | None, receive: Receive, send: Send) -> None:
+        body = _Body(receive, bytes_max, self._limits)
+        started = False
+
+        async def answered(message: Message) -> None:
+            nonlocal started
+            if body.error is not None and not started:
+                return  # what the application makes of a body that was cut off
+            started = True
+            await send(message)
+
+        try:
+            await self._app(request.scope, body.receive, answered)
+        except Exception:
+            if body.error is None or started:
+                raise
+        if body.error is not None and not started:
+            await _refuse(request, self._answer(request, body.error), receive, send)
+
+
+class _Body:
+    """What comes of a body. `error`: why it was cut off."""
+
+    def __init__(self, receive: Receive, bytes_max: int | None, limits: HttpLimits) -> None:
+        self.error: RtolapError | None = None
+        self._receive = receive
+        self._bytes_max = bytes_max
+        self._limits = limits
+        self._bytes = 0
+        self._waited_s = 0.0
+        self._over = False
+
+    async def receive(self) -> Message:
+        """Raises TooLarge and TooSlow, which the guard answers unless the application does."""
+        if self._over:
+            return await self._receive()
+        if self.error is not None:
+            raise self.error
+        limits = self._limits
+        left_s = limits.body_grace_s + self._bytes / limits.body_bytes_per_s_min - self._waited_s
+        began_s = time.monotonic()
+        try:
+            async with asyncio.timeout(left_s):
+                message = await self._receive()
+        except TimeoutError:
+            self.error = TooSlow(
+                "the body did not come in time",
+                expected=f"{limits.body_bytes_per_s_min} bytes a second after {limits.body_grace_s:g} s",
+                found=f"{self._bytes} bytes",
+                action="send it faster",
+            )
+            raise self.error from None
+        self._waited_s += time.monotonic() - began_s
+        self._over = message["type"] != "http.request" or not message.get("more_body", False)
+        self._bytes += len(message.get("body", b""))
+        if self._bytes_max is not None and self._bytes > self._bytes_max:
+            self.error = _too_large(self._bytes_max, f"more than {self._bytes_max}")
+            raise self.error
+        return message
+
+
+class _Credentials:
+    def __init__(self, token: str, users: Users | None) -> None:
+        self._token = token.encode()
+        self._users = users
+        self._delays = LoginDelays()
+
+    async def verify(self, request: Request) -> Caller:
+        """Raises Unauthorized."""
+        scheme, _, value = request.headers.get("authorization", "").partition(" ")
+        scheme, value = scheme.lower(), value.strip()
+        if scheme == "bearer":
+            if hmac.compare_digest(value.encode(), self._token):
+                return Caller()
+            raise Unauthorized("the bearer token is missing or wrong", action="send the cluster's token")
+        if self._users is None:
+            raise Unauthorized("the bearer token is missing or wrong", action="send the cluster's token")
+        if scheme != "basic":
+            raise Unauthorized("credentials are missing or wrong", expected="Basic or Bearer authorization")
+        name, password = basic_credentials(value)
+        address = request.client.host if request.client is not None else ""
+        delay_s = self._delays.delay_s(name, address)
+        if delay_s:
+            await asyncio.sleep(delay_s)
+        try:
+            self._users.verify_password(name, password)
+        except Unauthorized:
+            self._delays.failed(name, address)
+            raise
+        self._delays.succeeded(name, address)
+        return Caller(name)
+
+
+def _check_length(request: Request, bytes_max: int | None) -> None:
+    length = request.headers.get("content-length", "")
+    if bytes_max is None or not (length.isascii() and length.isdecimal()):
+        return
+    if len(length) > 18 or int(length) > bytes_max:
+        raise _too_large(bytes_max, length[:40])
+
+
+def _too_large(bytes_max: int, found: str) -> TooLarge:
+    return TooLarge("the body is too large", expected=f"at most {bytes_max} bytes", found=found)
+
+
+async def _refuse(request: Request, response: Response, receive: Receive, send: Send) -> None:
+    """Answer at once. A little of a body that comes all the same is thrown away: a connection that ends with
+    bytes unread takes the answer along that the client has not read yet."""
+    if response.status_code == Unavailable.http_status:
+        response.headers["Retry-After"] = str(RETRY_AFTER_S)
+    headers = request.headers
+    if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+        await response(request.scope, receive, send)
+        return
+    response.headers["Connection"] = "close"
+    await send(
+        {"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers}
+    )
+    await send({"type": "http.response.body", "body": bytes(response.body), "more_body": True})
+    if "expect" not in headers:
+        await _throw_away(receive)
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def _throw_away(receive: Receive) -> None:
+    left_bytes = DRAIN_BYTES_MAX
+    try:
+        async with asyncio.timeout(DRAIN_S):
+            while left_bytes > 0:
+                message = await receive()
+                left_bytes -= len(message.get("body", b""))
+                if message["type"] != "http.request" or not message.get("more_body", False):
+                    return
+    except TimeoutError:
+        return

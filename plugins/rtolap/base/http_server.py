@@ -1,0 +1,213 @@
+"""The server under every HTTP door: uvicorn, whose connections are bounded and accepted here.
+
+It accepts by itself, because uvicorn's listeners know no limit per address, count no connection that is still
+in its TLS handshake, and wait a minute for that.
+
+rtolap_<service>_http_connections                      open ones
+rtolap_<service>_http_connections_ended_total{reason}
+    slow_head, long_head, long_body, slow_reader       see `http_protocol`
+    refused                                            all that are allowed were at work
+    no_descriptors                                     the process had none left; accepting goes on
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import socket
+import ssl
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import uvicorn
+from uvicorn.config import STARTUP_FAILURE
+
+from rtolap.base.connections import Connections
+from rtolap.base.http_limits import HttpLimits
+from rtolap.base.http_protocol import BoundedProtocol
+from rtolap.base.metrics import Family, Metrics
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 2048
+ACCEPT_AGAIN_S = 0.2
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+)
+
+
+class HttpConnections:
+    """Those of one service, over all its ports."""
+
+    def __init__(self, metrics: Metrics, limits: HttpLimits = HttpLimits()) -> None:
+        self.limits = limits
+        self.open = Connections(
+            total_max=limits.connections_max, per_address_max=limits.connections_per_address_max
+        )
+        self._ended = metrics.counter(
+            "http_connections_ended", "Connections that were refused or cut off.", ("reason",)
+        )
+
+        def sample() -> Iterable[Family]:
+            family = metrics.gauge_family("http_connections", "Open HTTP connections.")
+            family.add_metric((), len(self.open))
+            yield family
+
+        metrics.sampled(sample)
+
+    def note(self, reason: str) -> None:
+        self._ended.labels(reason).inc()
+
+
+class HttpServer(uvicorn.Server):
+    """`host` and `port`, unless `serve` and `run` are given sockets. `tls`: of all its connections."""
+
+    def __init__(
+        self,
+        app: Any,
+        connections: HttpConnections,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        tls: ssl.SSLContext | None = None,
+        lifespan: str = "auto",
+        graceful_s: int | None = None,
+    ) -> None:
+        config = uvicorn.Config(
+            app,
+            host=host,
+            port=port,
+            http=BoundedProtocol,
+            ws="none",
+            lifespan=lifespan,  # type: ignore[arg-type]
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=graceful_s,
+        )
+        super().__init__(config)
+        self._connections = connections
+        self._tls = tls
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            sys.exit(STARTUP_FAILURE)
+        try:
+            listening = sockets if sockets is not None else bound(self.config.host, self.config.port)
+        except OSError as error:
+            log.error("cannot serve on %s:%d: %s", self.config.host, self.config.port, error)
+            await self.lifespan.shutdown()
+            sys.exit(STARTUP_FAILURE)
+        self.servers: list[Any] = [Listener(self, one) for one in listening]
+        self.started = True
+
+    async def connect(self, sock: socket.socket, address: str) -> None:
+        """Serve one accepted connection; returns when it is set up."""
+        connections, loop = self._connections, asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        place = connections.open.admit(address, task.cancel)
+        if place is None:
+            connections.note("refused")
+            log.warning("a connection of %s was refused: as many as are allowed are at work", address)
+            _refuse(sock, encrypted=self._tls is not None)
+            return
+
+        def protocol() -> asyncio.Protocol:
+            return BoundedProtocol(
+                self.config,
+                self.server_state,
+                self.lifespan.state,
+                loop,
+                limits=connections.limits,
+                place=place,
+                note=connections.note,
+            )
+
+        handshake_s = None if self._tls is None else connections.limits.head_timeout_s
+        try:
+            await loop.connect_accepted_socket(
+                protocol, sock, ssl=self._tls, ssl_handshake_timeout=handshake_s
+            )
+        except (OSError, asyncio.CancelledError) as error:  # TimeoutError and SSLError are OSErrors
+            log.debug("a connection of %s was not set up: %r", address, error)
+            place.leave()
+            sock.close()
+
+    def note_exhausted(self, error: OSError) -> None:
+        self._connections.note("no_descriptors")
+        log.warning("no connection can be accepted for the moment, and it goes on: %s", error)
+
+
+class Listener:
+    """One listening socket, until `close`."""
+
+    def __init__(self, server: HttpServer, sock: socket.socket) -> None:
+        sock.listen(BACKLOG)
+        sock.setblocking(False)
+        self.sockets = [sock]
+        self._server = server
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._accepting = asyncio.get_running_loop().create_task(self._accept(sock))
+
+    def close(self) -> None:
+        self._accepting.cancel()
+        for task in self._connecting:
+            task.cancel()
+
+    async def wait_closed(self) -> None:
+        await asyncio.wait({self._accepting, *self._connecting})
+        for sock in self.sockets:
+            sock.close()
+
+    async def _accept(self, listening: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, address = await loop.sock_accept(listening)
+            except OSError as error:
+                if error.errno in EXHAUSTED:
+                    self._server.note_exhausted(error)
+                    await asyncio.sleep(ACCEPT_AGAIN_S)
+                elif error.errno == errno.EBADF:
+                    return  # closed
+                else:
+                    log.debug("a connection broke before it was accepted: %s", error)
+                    await asyncio.sleep(0)
+                continue
+            sock.setblocking(False)
+            task = loop.create_task(self._server.connect(sock, str(address[0])))
+            self._connecting.add(task)
+            task.add_done_callback(self._connecting.discard)
+
+
+def bound(host: str, port: int) -> list[socket.socket]:
+    """A socket for each address of `host`, listening. Raises OSError."""
+    sockets: list[socket.socket] = []
+    infos = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    try:
+        for family, kind, protocol, _, address in dict.fromkeys(infos):
+            sock = socket.socket(family, kind, protocol)
+            sockets.append(sock)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            sock.bind(address)
+            sock.listen(BACKLOG)
+    except OSError:
+        for sock in sockets:
+            sock.close()
+        raise
+    return sockets
+
+
+def _refuse(sock: socket.socket, *, encrypted: bool) -> None:
+    try:
+        if not encrypted:
+            sock.send(_FULL)
+    except OSError as error:
+        log.debug("a refused client was gone already: %s", error)
+    sock.close()

@@ -1,0 +1,374 @@
+"""What an HTTP door takes in before it knows who asks, and how long anybody may keep it waiting."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import StreamingResponse
+from rtolap.base.http_guard import caller_of, guard
+from rtolap.base.http_limits import HttpLimits
+from rtolap.base.http_server import HttpConnections, HttpServer
+from rtolap.base.metrics import Metrics
+from rtolap.base.users import Users, password_hash
+from rtolap.testing.scrape import Scrape
+
+TOKEN, USER, PASSWORD = "a token", "ann", "s3cret"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+BODY_MAX = 200_000
+DEADLINE_S = 60.0
+
+
+class Door:
+    """A guarded application on a real socket."""
+
+    def __init__(self, limits: HttpLimits, listening: socket.socket) -> None:
+        self.metrics = Metrics("door")
+        self.taken_bytes = 0
+        self.waiting = 0
+        self.go_on = threading.Event()
+        self.limits = limits
+        self.port: int = listening.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.server = HttpServer(self._app(), HttpConnections(self.metrics, limits), lifespan="off")
+        self._thread = threading.Thread(target=self.server.run, kwargs={"sockets": [listening]}, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self.go_on.set()
+        self.server.should_exit = True
+        self.server.force_exit = True
+        self._thread.join(DEADLINE_S)
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=DEADLINE_S)
+
+    def ended(self, reason: str) -> float:
+        return Scrape(self.metrics.render()[0].decode())(
+            "rtolap_door_http_connections_ended_total", reason=reason
+        )
+
+    def _app(self) -> FastAPI:
+        app = FastAPI()
+
+        @app.get("/health")
+        def health() -> str:
+            return "ok"
+
+        @app.get("/who")
+        def who(request: Request) -> str:
+            return caller_of(request).user
+
+        @app.post("/bytes")
+        async def take(request: Request) -> int:
+            size = 0
+            async for chunk in request.stream():
+                size += len(chunk)
+                self.taken_bytes += len(chunk)
+            return size
+
+        @app.post("/json")
+        def parsed(body: dict[str, Any]) -> int:
+            return len(body)
+
+        @app.get("/endless")
+        def endless() -> Response:
+            def pieces() -> Iterator[bytes]:
+                self.waiting += 1
+                try:
+                    while True:
+                        yield bytes(1 << 20)
+                finally:
+                    self.waiting -= 1
+
+            return StreamingResponse(pieces())
+
+        @app.get("/wait")
+        def wait() -> str:
+            self.waiting += 1
+            self.go_on.wait(DEADLINE_S)
+            return "done"
+
+        users = Users({USER: bytes.fromhex(password_hash(PASSWORD))})
+        guard(app, self.metrics, TOKEN, users=users, body_bytes_max=lambda path: BODY_MAX, limits=self.limits)
+        return app
+
+
+@contextlib.contextmanager
+def opened(listening: socket.socket | None = None, **limits: Any) -> Iterator[Door]:
+    listening = listening or socket.create_server(("127.0.0.1", 0))
+    door = Door(HttpLimits(**limits), listening)
+    try:
+        eventually(lambda: door.server.started, "it serves")
+        yield door
+    finally:
+        door.close()
+
+
+@pytest.fixture(scope="module")
+def door() -> Iterator[Door]:
+    with opened() as made:
+        yield made
+
+
+def eventually(holds: Callable[[], object], what: str) -> None:
+    until_s = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < until_s, f"never: {what}"
+        time.sleep(0.01)
+
+
+def head(path: str, *lines: str, method: str = "POST") -> bytes:
+    return "\r\n".join((f"{method} {path} HTTP/1.1", "Host: x", *lines, "", "")).encode()
+
+
+def to_the_end(connection: socket.socket) -> bytes:
+    """All that comes until the server ends the connection, orderly or not."""
+    taken = b""
+    with contextlib.suppress(ConnectionError):
+        while more := connection.recv(1 << 16):
+            taken += more
+    return taken
+
+
+def sent(connection: socket.socket, size: int) -> int:
+    """How much of a body of so many bytes goes out before the server ends the connection."""
+    out = 0
+    with contextlib.suppress(ConnectionError):
+        while out < size:
+            out += connection.send(bytes(1 << 20))
+    return out
+
+
+@pytest.mark.parametrize("framing", ["Content-Length: 400000000", "Transfer-Encoding: chunked"])
+def test_without_credentials_the_answer_comes_before_the_body(door: Door, framing: str) -> None:
+    with door.connect() as connection:
+        connection.sendall(head("/bytes", framing))
+        assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
+        assert door.taken_bytes == 0
+
+
+def test_without_credentials_a_body_is_not_read_to_its_end(door: Door) -> None:
+    with door.connect() as connection:
+        connection.sendall(head("/bytes", "Content-Length: 400000000"))
+        assert sent(connection, 400_000_000) < 100_000_000
+        assert door.taken_bytes == 0
+
+
+def test_a_small_body_without_credentials_still_hears_why(door: Door) -> None:
+    for _ in range(20):
+        answer = httpx.post(f"{door.url}/bytes", content=bytes(300_000))
+        assert answer.status_code == 401
+        assert answer.json()["code"] == "unauthorized"
+
+
+def test_a_body_announced_as_too_large_is_refused_before_it_is_read(door: Door) -> None:
+    with door.connect() as connection:
+        connection.sendall(
+            head("/bytes", f"Content-Length: {BODY_MAX + 1}", f"Authorization: Bearer {TOKEN}")
+        )
+        assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
+    assert door.taken_bytes == 0
+    assert httpx.post(f"{door.url}/bytes", content=bytes(BODY_MAX), headers=BEARER).json() == BODY_MAX
+
+
+@pytest.mark.parametrize("path", ["/bytes", "/json"])
+def test_a_body_in_chunks_is_cut_off_at_the_limit(door: Door, path: str) -> None:
+    """Whatever the route makes of a body that breaks off."""
+    with door.connect() as connection:
+        lines = (
+            "Transfer-Encoding: chunked",
+            f"Authorization: Bearer {TOKEN}",
+            "Content-Type: application/json",
+        )
+        connection.sendall(head(path, *lines))
+        for _ in range(5):
+            connection.sendall(b"c350\r\n" + b"[" * 50_000 + b"\r\n")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
+
+
+def test_only_open_paths_want_no_credentials(door: Door) -> None:
+    with httpx.Client(base_url=door.url) as client:
+        assert client.get("/health").status_code == 200
+        for path in ("/who", "/metrics", "/docs", "/nowhere", "/health/"):
+            assert client.get(path).status_code == 401, path
+        assert client.get("/who", auth=(USER, PASSWORD)).json() == USER
+        assert client.get("/who", headers=BEARER).json() == ""
+        assert client.get("/nowhere", headers=BEARER).status_code == 404
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"GET /health HTTP/1.1\r\nHost: x\r\nA: " + b"a" * 100_000_000,
+        b"GET /health HTTP/1.1\r\n" + b"".join(b"A%d: a\r\n" % n for n in range(3_000_000)),
+        b"GET /" + b"a" * 100_000_000,
+        b"\r\n" * 30_000_000,
+        head("/bytes", "Transfer-Encoding: chunked", f"Authorization: Bearer {TOKEN}")
+        + b"1;" + b"x" * 100_000_000,
+        head("/bytes", "Transfer-Encoding: chunked", f"Authorization: Bearer {TOKEN}")
+        + b"1\r\nx\r\n0\r\n" + b"A: aaaaaaaaaaaaaa\r\n" * 3_000_000,
+    ],
+    ids=["value", "headers", "path", "nothing", "extension", "trailers"],
+)  # fmt: skip
+def test_a_head_is_bounded(door: Door, text: bytes) -> None:
+    out = 0
+    with door.connect() as connection:
+        with contextlib.suppress(ConnectionError):
+            while out < len(text):
+                out += connection.send(memoryview(text)[out : out + (1 << 20)])
+        answer = to_the_end(connection)
+    assert out < len(text) / 2
+    assert not answer or b" 431 " in answer.splitlines()[0]
+
+
+def test_a_head_that_comes_at_once_is_bounded_to_the_byte() -> None:
+    with opened(head_bytes_max=1000) as door:
+        for size, status in ((500, 200), (1500, 431)):
+            answer = httpx.get(f"{door.url}/health", headers={"A": "a" * size})
+            assert answer.status_code == status
+        assert door.ended("long_head") == 1
+
+
+@pytest.mark.parametrize("text", [b"", b"\r\n", b"GET /health HT", head("/health", method="GET")[:-2]])
+def test_a_connection_whose_head_does_not_come_is_ended(text: bytes) -> None:
+    with opened(head_timeout_s=0.3) as door, door.connect() as connection:
+        connection.sendall(text)
+        assert to_the_end(connection).startswith(b"HTTP/1.1 408 ")
+        eventually(lambda: door.ended("slow_head") == 1, "it is counted")
+
+
+def test_a_head_that_comes_a_byte_at_a_time_gains_nothing() -> None:
+    with opened(head_timeout_s=0.5) as door, door.connect() as connection:
+        until_s = time.monotonic() + DEADLINE_S
+        with contextlib.suppress(ConnectionError):
+            for byte in b"GET /" + b"a" * 10_000:
+                connection.sendall(bytes((byte,)))
+                connection.settimeout(0.02)
+                with contextlib.suppress(TimeoutError):
+                    if connection.recv(100):
+                        break
+                assert time.monotonic() < until_s
+        assert door.ended("slow_head") == 1
+
+
+def test_a_connection_that_stays_open_between_requests_has_the_time_for_its_next_head() -> None:
+    with opened(head_timeout_s=0.3) as door, httpx.Client(base_url=door.url) as client:
+        for _ in range(3):
+            assert client.get("/health").status_code == 200
+            time.sleep(0.1)
+        assert door.ended("slow_head") == 0
+
+
+def test_a_request_that_takes_longer_than_a_head_may_is_not_cut_off() -> None:
+    with opened(head_timeout_s=0.2) as door, httpx.Client(base_url=door.url, timeout=DEADLINE_S) as client:
+        threading.Timer(1.0, door.go_on.set).start()
+        assert client.get("/wait", headers=BEARER).json() == "done"
+
+
+def test_a_body_that_hardly_comes_is_cut_off() -> None:
+    with opened(body_grace_s=0.3) as door, door.connect() as connection:
+        connection.sendall(head("/bytes", "Content-Length: 10", f"Authorization: Bearer {TOKEN}") + b"1")
+        assert connection.recv(65536).startswith(b"HTTP/1.1 408 ")
+
+
+def test_a_body_that_nobody_reads_is_thrown_away_for_a_while_only() -> None:
+    with opened(linger_s=0.3) as door, door.connect() as connection:
+        lines = ("Content-Length: 100000", f"Authorization: Bearer {TOKEN}")
+        connection.sendall(head("/nowhere", *lines))
+        assert to_the_end(connection).startswith(b"HTTP/1.1 404 ")
+        assert door.ended("long_body") == 1
+
+
+def test_who_does_not_read_the_answer_is_cut_off() -> None:
+    with opened(write_timeout_s=0.3) as door, door.connect() as connection:
+        connection.sendall(head("/endless", f"Authorization: Bearer {TOKEN}", method="GET"))
+        eventually(lambda: door.ended("slow_reader") == 1, "it is cut off")
+        to_the_end(connection)
+
+
+def test_a_slow_reader_gets_its_answer() -> None:
+    with opened(write_timeout_s=2.0) as door, door.connect() as connection:
+        connection.sendall(head("/endless", f"Authorization: Bearer {TOKEN}", method="GET"))
+        until_s, taken = time.monotonic() + 3 * door.limits.write_timeout_s, 0
+        while time.monotonic() < until_s:
+            taken += len(connection.recv(1 << 20))
+            time.sleep(0.02)
+        assert taken
+        assert door.ended("slow_reader") == 0
+
+
+def test_silent_connections_give_way_to_one_that_asks() -> None:
+    with opened(connections_per_address_max=20) as door, contextlib.ExitStack() as open_ones:
+        silent = [open_ones.enter_context(door.connect()) for _ in range(60)]
+        assert httpx.get(f"{door.url}/health").status_code == 200
+        assert len(door.server._connections.open) <= 20
+        assert to_the_end(silent[0]) == b""  # the one that was silent for longest
+
+
+def test_a_connection_more_than_may_be_at_work_is_refused() -> None:
+    with opened(connections_per_address_max=2) as door, contextlib.ExitStack() as open_ones:
+        for _ in range(2):
+            open_ones.enter_context(door.connect()).sendall(
+                head("/wait", f"Authorization: Bearer {TOKEN}", method="GET")
+            )
+        eventually(lambda: door.waiting == 2, "both are at work")
+        with door.connect() as third:
+            assert to_the_end(third).startswith(b"HTTP/1.1 503 ")
+        assert door.ended("refused") == 1
+        door.go_on.set()
+
+
+def test_one_caller_has_not_all_turns() -> None:
+    with opened(requests_per_user_max=2, requests_max=3) as door, contextlib.ExitStack() as open_ones:
+        for _ in range(2):
+            open_ones.enter_context(door.connect()).sendall(
+                head("/wait", f"Authorization: Bearer {TOKEN}", method="GET")
+            )
+        eventually(lambda: door.waiting == 2, "both are at work")
+        refused = httpx.get(f"{door.url}/who", headers=BEARER)
+        assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
+        assert "at most 2 of one user" in refused.json()["message"]
+        assert httpx.get(f"{door.url}/who", auth=(USER, PASSWORD)).status_code == 200
+        door.go_on.set()
+
+
+class Exhausted(socket.socket):
+    """A listener of a process that has no descriptors left, for a while."""
+
+    failures = 3
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().accept()
+
+
+def test_accepting_goes_on_when_there_are_descriptors_again(caplog: pytest.LogCaptureFixture) -> None:
+    listening = Exhausted()
+    listening.bind(("127.0.0.1", 0))
+    with caplog.at_level(logging.WARNING), opened(listening) as door:
+        assert httpx.get(f"{door.url}/health", timeout=DEADLINE_S).status_code == 200
+        assert door.ended("no_descriptors") == 3
+    assert "Too many open files" in caplog.text
+
+
+def test_wrong_passwords_are_slowed_for_their_user_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rtolap.base.login_delays.FIRST_DELAY_S", 0.5)
+    with opened() as door, httpx.Client(base_url=door.url, timeout=DEADLINE_S) as client:
+        for _ in range(3):
+            assert client.get("/who", auth=(USER, "wrong")).status_code == 401
+        began_s = time.monotonic()
+        assert client.get("/who", auth=(USER, "wrong")).status_code == 401
+        assert client.get("/who", auth=(USER, PASSWORD)).status_code == 200
+        assert time.monotonic() - began_s >= 0.5 + 1.0

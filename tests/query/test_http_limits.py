@@ -1,0 +1,77 @@
+"""What the HTTP door for SQL takes from whom, on a real socket."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from rtolap.base.http_limits import HttpLimits
+from rtolap.query.http import ARROW_STREAM
+from rtolap.query.service import Limits
+from rtolap.testing.query_doors import PASSWORD, TOKEN, USER, Doors, open_doors
+from rtolap.testing.query_world import QueryWorld
+
+DEADLINE_S = 60.0
+# Some 100 MB: 3 rows each.
+LARGE = "select lpad(a.name, 5000, 'x') as l from airlines a, " + ", ".join(
+    f"airlines t{i}" for i in range(8)
+)
+
+
+@pytest.fixture(scope="module")
+def doors(world: QueryWorld) -> Iterator[Doors]:
+    with open_doors(
+        world, query_limits=Limits(queries_max=1), http_limits=HttpLimits(write_timeout_s=0.5)
+    ) as opened:
+        yield opened
+
+
+def connected(doors: Doors) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", doors.http_port), timeout=DEADLINE_S)
+
+
+def head(*lines: str) -> bytes:
+    return "\r\n".join(("POST /api/v1/query HTTP/1.1", "Host: x", *lines, "", "")).encode()
+
+
+def test_a_large_body_without_credentials_is_answered_before_it_is_read(doors: Doors) -> None:
+    with connected(doors) as connection:
+        connection.sendall(head("Content-Length: 400000000", "Content-Type: application/json"))
+        assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
+        out = 0
+        with contextlib.suppress(ConnectionError):
+            while out < 400_000_000:
+                out += connection.send(bytes(1 << 20))
+    assert out < 100_000_000
+
+
+def test_a_statement_whose_rows_nobody_reads_gives_its_turn_back(doors: Doors) -> None:
+    """There is one turn."""
+    with connected(doors) as connection:
+        body = b'{"sql": "%s"}' % LARGE.encode()
+        connection.sendall(
+            head(
+                f"Content-Length: {len(body)}",
+                f"Authorization: Bearer {TOKEN}",
+                f"Accept: {ARROW_STREAM}",
+                "Content-Type: application/json",
+            )
+            + body
+        )
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
+        until_s = time.monotonic() + DEADLINE_S
+        while True:
+            answer = httpx.post(
+                f"{doors.http_url}/api/v1/query",
+                json={"sql": "select 1 as one"},
+                auth=(USER, PASSWORD),
+                timeout=DEADLINE_S,
+            )
+            if answer.status_code == 200:
+                break
+            assert answer.json()["code"] == "unavailable"
+            assert time.monotonic() < until_s, "the turn was never given back"
