@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from rtolap.base.errors import NotYet, Refused
-from rtolap.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry
+from rtolap.format.manifest import MANIFEST_NAME
 from rtolap.metadata.records import SegmentRecord
 from rtolap.metadata.segments import close, lose_parts
 from rtolap.model.segment import SegmentRange
@@ -87,36 +87,6 @@ def test_an_older_attempt_that_fails_takes_no_parts_away(cluster: Cluster) -> No
     damage(cluster, record, "missing")
     cluster.client.fail_build(NAME, record.name, older.build_id, "killed")
     assert stored(cluster, record).state is SegmentState.REMOTE_PERSISTED
-
-
-@pytest.mark.parametrize("how", ["manifest missing", "manifest damaged", "missing", "shorter"])
-def test_a_version_that_lost_what_builds_start_from_is_not_requeued(cluster: Cluster, how: str) -> None:
-    cluster.enabled()
-    record = cluster.closed(2)
-    data = b"not read by this test"
-    base = CuboidEntry("base", ("page",), 1, (FileEntry("base/part-0.parquet", 1, len(data), "unread"),))
-    total = CuboidEntry("total", (), 1, (FileEntry("total/part-0.parquet", 1, len(data), "unread"),))
-    ready = cluster.client.promote(NAME, record.name, cluster.build(record.name, cuboids=(base, total)))
-    cluster.files.write(f"{ready.location}/base/part-0.parquet", data)
-    manifest = f"{ready.location}/{MANIFEST_NAME}"
-    whole = cluster.files.read(manifest)
-    match how:
-        case "manifest missing":
-            cluster.files.delete_tree(str(ready.location))
-        case "manifest damaged":
-            cluster.files.write(manifest, whole[:-9])
-        case "missing":
-            cluster.files.delete_tree(f"{ready.location}/base")
-        case _:
-            cluster.files.write(f"{ready.location}/base/part-0.parquet", data[:-1])
-    with pytest.raises(Refused, match="restore the files"):
-        cluster.client.requeue(NAME, record.name)
-    assert stored(cluster, record).state is SegmentState.READY, "and its late events are still taken"
-    cluster.files.write(manifest, whole)
-    cluster.files.write(f"{ready.location}/base/part-0.parquet", data)
-    assert cluster.client.requeue(NAME, record.name).state == "REMOTE_PERSISTED", (
-        "restored; it needs no other"
-    )
 
 
 def test_parts_that_were_uploaded_again_meanwhile_stay(cluster: Cluster) -> None:

@@ -34,7 +34,7 @@ class Story:
         name = self.chance.choice(list(SETS))
         ranges = []
         for p in SETS[name]:
-            start = self.record.covered.get(p, FIRST[p])
+            start = FIRST[p] if self.record.base_lost else self.record.covered.get(p, FIRST[p])
             end = self.record.target.get(p, start + 5) + self.chance.choice((0, 0, 0, 0, 0, 1, -1))
             middle = self.chance.choice((start, (start + end) // 2))
             pieces = [(start, end)] if middle in (start, end) else [(start, middle), (middle, end)]
@@ -61,6 +61,16 @@ class Story:
     def requeue(self) -> None:
         self.record = segments.requeue(self.record, now_ms=1, by="an operator")
 
+    def lose_base(self) -> None:
+        if self.chance.random() < 0.3:
+            self.record = segments.lose_base(self.record, "missing", now_ms=1, by="a build failed")
+
+    def restore_base(self) -> None:
+        if self.chance.random() < 0.3:
+            self.record = segments.restore_base(
+                self.record, partitions=PARTITIONS, first=FIRST, now_ms=1, by="an operator"
+            )
+
     def purge(self) -> None:
         if self.chance.random() < 0.02:
             self.record = segments.purge(self.record, now_ms=1, by="an operator")
@@ -76,6 +86,8 @@ class Story:
                 self.fail_build,
                 self.promote,
                 self.requeue,
+                self.lose_base,
+                self.restore_base,
                 self.purge,
             )
         )
@@ -118,7 +130,7 @@ class Story:
                 if r.partition == p
                 for n in range(r.start, r.end)
             ]
-            start = self.record.covered.get(p, FIRST[p])
+            start = FIRST[p] if self.record.base_lost else self.record.covered.get(p, FIRST[p])
             assert sorted(held) == list(range(start, self.record.target[p])), "every offset once"
 
 
@@ -131,15 +143,17 @@ def test_whatever_happens_the_rule_holds(seed: int) -> None:
 
 def test_the_stories_go_through_all_states() -> None:
     states = set()
-    versions = 0
+    versions = made_anew = 0
     for seed in range(40):
         story = Story(seed)
         for _ in range(200):
             story.step()
             states.add(story.record.state)
+            made_anew += story.record.base_lost and story.record.state is SegmentState.REMOTE_PERSISTED
         versions = max(versions, story.record.version)
     assert states == set(SegmentState)
     assert versions >= 3
+    assert made_anew
 
 
 def closed(vector: dict[int, int]) -> SegmentRecord:

@@ -132,7 +132,8 @@ def test_a_cube_that_does_not_consume_says_so(own_world: QueryWorld, switch: str
     assert says in warning.message
 
 
-def test_a_statement_says_that_events_of_its_time_are_lost(own_world: QueryWorld) -> None:
+@pytest.mark.parametrize("where", ["losses", "version_losses"])
+def test_a_statement_says_that_events_of_its_time_are_lost(own_world: QueryWorld, where: str) -> None:
     start_ms, end_ms = (round(datetime(2013, 1, day, tzinfo=UTC).timestamp() * 1000) for day in (1, 31))
     loss = EventLoss(
         ranges=(PartRange(2, 15, 40),),
@@ -143,7 +144,7 @@ def test_a_statement_says_that_events_of_its_time_are_lost(own_world: QueryWorld
         at_ms=end_ms,
     )
     own_world.metadata.update_control(
-        "flights", lambda control: msgspec.structs.replace(control, losses=(loss,))
+        "flights", lambda control: msgspec.structs.replace(control, **{where: (loss,)})
     )
     service = own_world.service()
     (warning,) = warned(service, COUNT)

@@ -81,6 +81,15 @@ def test_a_later_version_needs_the_one_before(staging: Staging) -> None:
         verify_inputs(staging.store, staging.spec("b", part, version=2, covered={0: 20}))
 
 
+def test_a_version_that_is_made_anew_needs_parts_from_the_beginning_on(staging: Staging) -> None:
+    part = staging.part(2, "rs", raw_events(SEED, 0, 0, 20), PartRange(0, 0, 20))
+    anew = staging.spec("b", part, version=2, base_lost=True, first_offsets={0: 0}, covered={0: 20})
+    assert verify_inputs(staging.store, anew).events == 20
+    late = staging.part(2, "late", raw_events(SEED, 0, 10, 20), PartRange(0, 10, 20))
+    with pytest.raises(Refused, match="from offset 0"):
+        verify_inputs(staging.store, msgspec.structs.replace(anew, parts=(late,)))
+
+
 def test_the_coordinators_answer_is_read_as_a_spec(staging: Staging, tmp_path: Path) -> None:
     spec = spec_of(staging, PartRange(0, 0, 9), covered={0: 9}, previous_covered={0: 0})
     payload = msgspec.to_builtins(spec, str_keys=True)

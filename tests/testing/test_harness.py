@@ -9,6 +9,7 @@ from rtolap.testing.seeds import notices
 
 SEEDS = 32
 FORGETFUL_SEED = 0
+LOSING_SEEDS = 3
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -19,8 +20,14 @@ def test_every_answer_is_the_recount_of_a_prefix(seed: int) -> None:
 
 
 def test_history_goes_on_though_staged_parts_are_lost() -> None:
-    counts = run_seed(1, 200, losing_parts=True)
+    counts = run_seed(1, 200, losing_files=True)
     assert counts["parts lost"] > 0
+
+
+@pytest.mark.parametrize("seed", range(LOSING_SEEDS))
+def test_history_goes_on_though_versions_have_lost_their_base_cuboids(seed: int) -> None:
+    counts = run_seed(seed, losing_files=True)
+    assert counts["versions made anew"] > 0
 
 
 def test_the_runs_notice_a_query_service_that_forgets_what_it_has_answered_with(

@@ -94,11 +94,14 @@ def close(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
 
 @app.command()
 def requeue(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
-    """Build a segment anew; staged parts that are lost or damaged are uploaded again by its receivers."""
+    """Build a segment anew; what is lost or damaged of it is uploaded again by its receivers, a base cuboid
+    from Kafka."""
     with coordinator_client() as client:
         found = client.requeue(cube, segment)
     what = "a build" if found.state == "REMOTE_PERSISTED" else "its receivers to upload it again, and a build"
-    waits = f"{cube}/{segment} is {found.state} and waits for {what} of version {found.version + 1}"
+    waits = f"{cube}/{segment} is {_state(found)} and waits for {what} of version {found.version + 1}"
+    if found.lost:
+        waits = f"{waits}; {_lost(cube, found)}"
     report(found, waits, as_json=as_json)
 
 
@@ -157,14 +160,23 @@ def _missing(segment: SegmentInfo) -> str:
 
 
 def _state(segment: SegmentInfo) -> str:
-    return f"{segment.state}, events lost" if segment.lost else segment.state
+    beside = [
+        what
+        for what, is_so in (("base cuboid lost", segment.base_lost), ("events lost", segment.lost))
+        if is_so
+    ]
+    return ", ".join([segment.state, *beside])
+
+
+def _lost(cube: str, segment: SegmentInfo) -> str:
+    action = f"`rtolap segments accept-loss {cube} {segment.segment} --reason TEXT` goes on without them"
+    return f"offsets {_offsets(segment.lost)}, which nobody holds any more: {action}"
 
 
 def _losses(cube: str, segment: SegmentInfo) -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = []
     if segment.lost:
-        action = f"`rtolap segments accept-loss {cube} {segment.segment} --reason TEXT` goes on without them"
-        found.append(("lost", f"offsets {_offsets(segment.lost)}, which nobody holds any more: {action}"))
+        found.append(("lost", _lost(cube, segment)))
     for loss in segment.losses:
         accepted = f"accepted by {loss.by} at {_utc(loss.at_ms)}: {loss.reason}"
         found.append(("lacks", f"the events of offsets {_offsets(loss.ranges)}, {accepted}"))

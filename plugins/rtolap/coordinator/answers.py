@@ -52,5 +52,6 @@ def segment_info(
         late_ppm=None if record.late_events is None else late_ppm(record.late_events, record.events),
         lost=tuple(wire.PartitionRange.model_validate(msgspec.to_builtins(piece)) for piece in lost),
         losses=tuple(loss_info(loss) for loss in accepted),
+        base_lost=record.base_lost,
         story=tuple(wire.StoryEntry.model_validate(msgspec.to_builtins(line)) for line in record.story),
     )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from rtolap.base.errors import Corrupted, NotFound, Refused
+from rtolap.format.history import check_base
 from rtolap.format.manifest import MANIFEST_NAME, HistoryManifest, decode
 from rtolap.format.object_store import ObjectStore
 from rtolap.format.staged import verify_staged
 from rtolap.metadata.records import BuildAttempt, SegmentRecord
+from rtolap.model.segment_states import SegmentState
 
 
 def covered_to_be(record: SegmentRecord) -> dict[int, int]:
@@ -14,7 +16,8 @@ def covered_to_be(record: SegmentRecord) -> dict[int, int]:
 
 
 def expected_events(record: SegmentRecord) -> int:
-    return record.events + sum(part.events for part in record.parts)
+    """Of a version that is made anew its parts hold all."""
+    return (0 if record.base_lost else record.events) + sum(part.events for part in record.parts)
 
 
 def lost_parts(store: ObjectStore, record: SegmentRecord) -> dict[str, str]:
@@ -26,6 +29,17 @@ def lost_parts(store: ObjectStore, record: SegmentRecord) -> dict[str, str]:
         except (NotFound, Corrupted) as error:
             found[part.path] = error.message
     return found
+
+
+def lost_base(store: ObjectStore, record: SegmentRecord, *, read_all: bool) -> str | None:
+    """What is wrong with that from which builds of the READY version start; None where nothing is."""
+    if record.location is None or record.state is SegmentState.PURGED:
+        return None
+    try:
+        check_base(store, record.location, read_all=read_all)
+    except (NotFound, Corrupted) as error:
+        return error.message
+    return None
 
 
 def verified_events(store: ObjectStore, record: SegmentRecord, build: BuildAttempt) -> int:
@@ -66,6 +80,15 @@ def verified_events(store: ObjectStore, record: SegmentRecord, build: BuildAttem
             f"{expected_events(record) - record.events}",
             found=manifest.events,
             action="start a new build; if it happens again, verify the staged parts",
+        )
+    counted = record.first_events is not None  # else some events may have been accepted as lost
+    if record.base_lost and counted and manifest.events < record.events:
+        raise Corrupted(
+            f"version {build.version} of {record.cube}/{record.name}, read again from Kafka, lacks events",
+            expected=f"{record.events} of version {record.version} at least",
+            found=manifest.events,
+            action=f"restore the files of {record.location}, then `rtolap segments requeue`: the topic no "
+            "longer gives what it gave, it may be compacted",
         )
     late = manifest.late_events
     first_events = manifest.events if record.version == 0 else record.first_events

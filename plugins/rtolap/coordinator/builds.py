@@ -7,11 +7,16 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from rtolap.base.errors import Corrupted, NotFound, NotYet, Refused
+from rtolap.base.errors import NotFound, NotYet
 from rtolap.coordinator.answers import build_info, completeness_info, loss_info, part_info
-from rtolap.coordinator.build_check import covered_to_be, expected_events, lost_parts, verified_events
+from rtolap.coordinator.build_check import (
+    covered_to_be,
+    expected_events,
+    lost_base,
+    lost_parts,
+    verified_events,
+)
 from rtolap.coordinator.views import Views
-from rtolap.format.history import check_base_is_there
 from rtolap.format.object_store import ObjectStore
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
@@ -21,6 +26,7 @@ from rtolap.model.segment_states import SegmentEvent, SegmentState
 from rtolap.wire import coordinator as wire
 
 BUILDING_MAX = 256  # segments, of all cubes; one Spark job builds many
+_UPLOADED_AGAIN = (SegmentEvent.PARTS_LOST, SegmentEvent.BASE_LOST, SegmentEvent.BASE_RESTORED)
 ATTEMPT_MAX_MS = 6 * 3_600_000  # an attempt that never reported back stops counting as under way
 
 
@@ -92,7 +98,7 @@ class Builds:
         started = self._metadata.update_segment(
             cube,
             record.range,
-            lambda before: segments.start_build(before, attempt, losses=control.losses),
+            lambda before: segments.start_build(before, attempt, control=control),
         )
         return wire.BuildSpec(
             build_id=build_id,
@@ -104,8 +110,8 @@ class Builds:
             table_definition=msgspec.to_builtins(schema.table),
             cube_definition=msgspec.to_builtins(schema.cube),
             parts=tuple(part_info(part) for part in started.parts),
-            previous_location=started.location,
-            previous_covered=started.covered,
+            previous_location=None if started.base_lost else started.location,
+            previous_covered=started.built_on,
             first_offsets=control.first_offsets,
             covered=covered_to_be(started),
             object_store=self._uri,
@@ -113,6 +119,7 @@ class Builds:
             completeness=_known(started),
             first_events=started.first_events,
             losses=tuple(loss_info(loss) for loss in started.losses),
+            base_lost=started.base_lost,
         )
 
     def promote(self, cube: str, segment: str, build_id: str) -> SegmentRecord:
@@ -150,7 +157,8 @@ class Builds:
         )
 
     def fail(self, cube: str, segment: str, build_id: str, error: str) -> SegmentRecord:
-        """Note it; where that is because staged parts are lost or damaged, they are uploaded again."""
+        """Note it; where that is because staged parts are lost or damaged, they are uploaded again, and where
+        the version before has lost what builds start from, all of the segment is."""
         record = self._record(cube, segment)
         failed = self._metadata.update_segment(
             cube, record.range, lambda before: segments.fail_build(before, build_id, error)
@@ -158,18 +166,26 @@ class Builds:
         newest = failed.build is not None and failed.build.build_id == build_id
         if failed.state is not SegmentState.REMOTE_PERSISTED or not newest:
             return failed
-        return self._without_lost_parts(failed, "a build failed")
+        known = self._without_lost_base(failed, "a build failed", read_all=True)
+        return self._without_lost_parts(known, "a build failed")
 
     def requeue(self, cube: str, segment: str) -> SegmentRecord:
-        """Build it again: a READY version from itself; one that waits for its build from its staged parts, of
-        which what is lost or damaged is uploaded again first."""
+        """Build it again: a READY version from itself, or, its base cuboid lost, from all of its events;
+        one that waits for its build from its staged parts, of which what is lost or damaged is uploaded again
+        first."""
         record = self._record(cube, segment)
         now_ms = self._metadata.clock.now_ms()
+        if record.base_lost:
+            record = self._with_restored_base(record)
+        else:
+            known = self._without_lost_base(record, "requeued", read_all=False)
+            if known is not record:
+                return known
         if record.state in (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED):
             kept = self._without_lost_parts(record, "requeued")
             if kept.state is SegmentState.IMMUTABLE:
-                asked_before = bool(kept.story) and kept.story[-1].event == SegmentEvent.PARTS_LOST
-                if kept is record and not asked_before:
+                asked_before = bool(kept.story) and kept.story[-1].event in _UPLOADED_AGAIN
+                if kept is record and not (asked_before or record.base_lost):
                     raise NotYet(
                         f"segment {cube}/{segment} is not uploaded yet, there is nothing to build",
                         expected="parts of all replica sets; those that are there are whole",
@@ -177,27 +193,40 @@ class Builds:
                         action="`rtolap receivers list` tells what its receivers wait for",
                     )
                 return kept
-        self._check_base(record)
         return self._metadata.update_segment(
             cube, record.range, lambda before: segments.requeue(before, now_ms=now_ms, by="requeued")
         )
 
-    def _check_base(self, record: SegmentRecord) -> None:
-        """Refused where every build would fail: it would wait in the queue, and its late events with it."""
-        if record.location is None or record.state is SegmentState.PURGED:
-            return
-        try:
-            check_base_is_there(self._store, record.location)
-        except (NotFound, Corrupted) as error:
-            raise Refused(
-                f"segment {record.cube}/{record.name} cannot be built anew: its version {record.version} has "
-                "lost what builds start from",
-                expected=f"the manifest and the base cuboid in {record.location}",
-                found=error.message,
-                action="restore the files, then requeue it; statements that other cuboids answer go on. "
-                "Without the files, only a cube that is created anew reads the events again, as far as Kafka "
-                "has them",
-            ) from error
+    def _without_lost_base(self, record: SegmentRecord, by: str, *, read_all: bool) -> SegmentRecord:
+        """The record itself where builds can start from its version, or there is none."""
+        why = None if record.base_lost else lost_base(self._store, record, read_all=read_all)
+        if why is None:
+            return record
+        now_ms = self._metadata.clock.now_ms()
+
+        def lost(before: SegmentRecord) -> SegmentRecord:
+            if before.version != record.version:
+                return before  # another version is READY by now
+            return segments.lose_base(before, why, now_ms=now_ms, by=by)
+
+        return self._metadata.update_segment(record.cube, record.range, lost)
+
+    def _with_restored_base(self, record: SegmentRecord) -> SegmentRecord:
+        """The record itself where the files are not there again."""
+        if lost_base(self._store, record, read_all=True) is not None:
+            return record
+        control = self._metadata.control(record.cube)
+        return self._metadata.update_segment(
+            record.cube,
+            record.range,
+            lambda before: segments.restore_base(
+                before,
+                partitions={p for held in control.assignment.values() for p in held},
+                first=control.first_offsets,
+                now_ms=self._metadata.clock.now_ms(),
+                by="requeued",
+            ),
+        )
 
     def _without_lost_parts(self, record: SegmentRecord, by: str) -> SegmentRecord:
         """The record itself where its parts are whole. Unavailable: the object store does not answer."""

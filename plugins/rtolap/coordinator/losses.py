@@ -3,6 +3,9 @@
 Receivers tell which offsets they have to read and cannot. Nothing of that is stored: it is over when a
 receiver that holds them is back. What a person accepts is stored with the cube: receivers pass over these
 offsets, what is left is uploaded and built, and the segments' records and manifests say what they lack.
+
+Of a READY version that has lost its base cuboid, what Kafka no longer holds is looked up here: receivers,
+which read it again, lack nothing else for it. What is accepted of it counts for that segment only.
 """
 
 from __future__ import annotations
@@ -19,12 +22,13 @@ from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.event_loss import EventLoss, behind_losses, offsets_text
-from rtolap.model.offsets import PartRange
+from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import SegmentRange, parse_segment_name
 from rtolap.model.segment_states import SegmentState
 
 _WAITING = (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED)
 _NAMES_MAX = 5  # of segments in a problem
+ASKED_EVERY_MS = 1_000  # of Kafka, where a log begins
 
 
 class Losses:
@@ -35,6 +39,7 @@ class Losses:
         self._views = views
         self._heartbeats = heartbeats
         self._topics = topics
+        self._begins: dict[str, tuple[int, Offsets]] = {}  # topic → when it was asked, where its log begins
 
     def lost(self, cube: str, control: CubeControl) -> tuple[PartRange, ...]:
         """Offsets that nobody holds and nobody has accepted as lost, by partition."""
@@ -42,12 +47,31 @@ class Losses:
 
     def lost_of(self, record: SegmentRecord, control: CubeControl) -> tuple[PartRange, ...]:
         """What a closed segment waits for."""
-        return _missing(record, control, self.lost(record.cube, control))
+        return (*_missing(record, control, self.lost(record.cube, control)), *self._gone(record, control))
 
     def problem(self, cube: str, control: CubeControl, records: Iterable[SegmentRecord]) -> str | None:
+        records = list(records)
         lost = self.lost(cube, control)
-        if not lost:
-            return None
+        found = [self._version_problem(record, control) for record in records if record.base_lost]
+        if lost:
+            found.insert(0, self._problem(cube, control, records, lost))
+        more = f"; and {len(found) - _NAMES_MAX} more" if len(found) > _NAMES_MAX else ""
+        return "; ".join(found[:_NAMES_MAX]) + more if found else None
+
+    def _version_problem(self, record: SegmentRecord, control: CubeControl) -> str:
+        name = f"version {record.version} of segment {record.name} has lost its base cuboid"
+        gone = self._gone(record, control)
+        if not gone:
+            return f"{name}: it is read again from Kafka and built anew"
+        return (
+            f"{name}, and Kafka no longer holds offsets {offsets_text(gone)}: restore the files of "
+            f"{record.location} and `rtolap segments requeue {record.cube} {record.name}`, or "
+            f"`rtolap segments accept-loss {record.cube} {record.name} --reason TEXT` builds what is left"
+        )
+
+    def _problem(
+        self, cube: str, control: CubeControl, records: list[SegmentRecord], lost: tuple[PartRange, ...]
+    ) -> str:
         names = [record.name for record in records if _missing(record, control, lost)]
         sets = sorted({name for _, name in self._heartbeats.lost(cube, control).values()})
         more = f" and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else ""
@@ -75,6 +99,9 @@ class Losses:
                     f"{segment} is not a segment of cube {cube}", expected=f"{window_ms} ms windows"
                 )
             record = SegmentRecord(cube=cube, start_ms=window.start_ms, end_ms=window.end_ms)
+        if gone := self._gone(record, control):
+            self._accept_gone(record, gone, by, reason)
+            return record
         lost = self._lost_by_now(cube, control)
         open_yet = record.state is SegmentState.ACTIVE
         if not (lost if open_yet else _missing(record, control, lost)):
@@ -92,8 +119,7 @@ class Losses:
         def accepted(before: CubeControl) -> CubeControl:
             if not _without(lost, before.losses):
                 return before  # somebody else was first
-            horizon_ms = before.horizon_ms
-            kept = tuple(one for one in before.losses if horizon_ms is None or one.end_ms > horizon_ms)
+            kept = _unpurged(before.losses, before.horizon_ms)
             return msgspec.structs.replace(before, losses=(*kept, loss))
 
         self._metadata.update_control(cube, accepted)
@@ -101,7 +127,54 @@ class Losses:
 
     def known(self, record: SegmentRecord, control: CubeControl) -> tuple[EventLoss, ...]:
         """What was accepted of a segment, that of the version to be built next included."""
-        return segments.known_losses(record, control.losses)
+        return segments.known_losses(record, control)
+
+    def _gone(self, record: SegmentRecord, control: CubeControl) -> tuple[PartRange, ...]:
+        """What is to be read again of a version that has lost its base cuboid, and Kafka no longer holds."""
+        if not record.base_lost or record.state is not SegmentState.IMMUTABLE:
+            return ()
+        begins = self._log_begins(self._metadata.schema(record.cube).table.topic)
+        needed = segments.missing_ranges(record, partitions=record.covered, first=control.first_offsets)
+        return _without(
+            (
+                PartRange(piece.partition, start, end)
+                for piece in needed
+                for start in (max(piece.start, record.begins.get(piece.partition, 0)),)
+                for end in (min(piece.end, record.covered[piece.partition], begins.get(piece.partition, 0)),)
+                if start < end
+            ),
+            self.known(record, control),
+        )
+
+    def _accept_gone(self, record: SegmentRecord, gone: tuple[PartRange, ...], by: str, reason: str) -> None:
+        loss = EventLoss(
+            ranges=gone,
+            start_ms=record.start_ms,
+            end_ms=record.end_ms,
+            by=by,
+            reason=reason,
+            at_ms=self._metadata.clock.now_ms(),
+        )
+
+        def accepted(before: CubeControl) -> CubeControl:
+            if not _without(gone, segments.version_losses(record, before)):
+                return before  # somebody else was first
+            kept = _unpurged(before.version_losses, before.horizon_ms)
+            return msgspec.structs.replace(before, version_losses=(*kept, loss))
+
+        self._metadata.update_control(record.cube, accepted)
+
+    def _log_begins(self, topic: str) -> Offsets:
+        """As of a moment ago; empty where Kafka does not tell."""
+        now_ms = self._metadata.clock.now_ms()
+        asked_ms, begins = self._begins.get(topic, (now_ms - ASKED_EVERY_MS, {}))
+        if now_ms - asked_ms >= ASKED_EVERY_MS:
+            try:
+                begins = self._topics.offsets(topic, "earliest")
+            except RtolapError:
+                begins = {}
+            self._begins[topic] = (now_ms, begins)
+        return begins
 
     def _lost_by_now(self, cube: str, control: CubeControl) -> tuple[PartRange, ...]:
         """With what Kafka has dropped since the receivers have looked: lest they stumble again at once."""
@@ -130,7 +203,8 @@ def _missing(record: SegmentRecord, control: CubeControl, lost: Iterable[PartRan
     """What of `lost` a closed segment needs and no staged part of it holds."""
     if record.state is not SegmentState.IMMUTABLE:
         return ()
-    needed = segments.missing_ranges(record, partitions=record.target, first=control.first_offsets)
+    late = msgspec.structs.replace(record, base_lost=False)  # what history covers is looked up by `_gone`
+    needed = segments.missing_ranges(late, partitions=record.target, first=control.first_offsets)
     return tuple(
         PartRange(piece.partition, start, end)
         for piece in lost
@@ -139,6 +213,10 @@ def _missing(record: SegmentRecord, control: CubeControl, lost: Iterable[PartRan
         for start, end in ((max(piece.start, need.start), min(piece.end, need.end)),)
         if start < end
     )
+
+
+def _unpurged(losses: tuple[EventLoss, ...], horizon_ms: int | None) -> tuple[EventLoss, ...]:
+    return tuple(one for one in losses if horizon_ms is None or one.end_ms > horizon_ms)
 
 
 def _accepted(control: CubeControl, window: SegmentRange) -> bool:

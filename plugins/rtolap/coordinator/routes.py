@@ -182,7 +182,8 @@ def _segment_routes(api: APIRouter, coordinator: Coordinator) -> None:
 
     @api.post(one + "/requeue")
     def requeue(cube: str, segment: str) -> wire.SegmentInfo:
-        return segment_info(coordinator.builds.requeue(cube, segment))
+        coordinator.builds.requeue(cube, segment)
+        return coordinator.cubes.segment(cube, segment)
 
     @api.post(one + "/accept-loss")
     def accept_loss(cube: str, segment: str, body: wire.AcceptLossRequest) -> wire.SegmentInfo:

@@ -21,9 +21,9 @@ from rtolap.model.offsets import Offsets, PartRange
 _UPLOAD_AGAIN = (
     "the coordinator has receivers upload it again when it hears of this; else `rtolap segments requeue` does"
 )
-_RESTORE = (
-    "restore the file: every build of this segment starts from its base cuboid; without it, only a cube that "
-    "is created anew reads the events again, as far as Kafka has them"
+_READ_AGAIN = (
+    "the coordinator has the segment's events read again from Kafka when it hears of this; else `rtolap "
+    "segments requeue` does"
 )
 
 
@@ -62,10 +62,10 @@ def verify_inputs(store: ObjectStore, spec: BuildSpec) -> BuildInputs:
         previous = history.read_manifest(store, spec.previous_location)
         check_previous(spec, previous)
         base = history.entry_of(previous, cuboids(spec.cube_definition)[0])
-        history.verify_files(store, spec.previous_location, base.files, action=_RESTORE)
+        history.verify_files(store, spec.previous_location, base.files, action=_READ_AGAIN)
         files += [f"{spec.previous_location}/{file.name}" for file in base.files]
         events += previous.events
-    elif spec.version != 1:
+    elif spec.version != 1 and not spec.base_lost:
         raise Refused(f"version {spec.version} of {spec.cube}/{spec.segment} needs a previous version")
     return BuildInputs(files, events)
 

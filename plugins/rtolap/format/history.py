@@ -23,8 +23,8 @@ from rtolap.model.cuboids import Cuboid
 
 FOLDER_LENGTH_MAX = 120  # file systems allow 255 bytes a name; paths stay readable below this
 REBUILD = (
-    "restore the file; where it is not of the base cuboid, the one with all dimensions, `rtolap segments "
-    "requeue CUBE SEGMENT` builds it again from that"
+    "`rtolap segments requeue CUBE SEGMENT` builds it again: from the base cuboid, the one with all "
+    "dimensions, or where that is lost from Kafka; or restore the file"
 )
 
 
@@ -62,15 +62,18 @@ def entry_of(manifest: HistoryManifest, cuboid: Cuboid) -> CuboidEntry:
     )
 
 
-def check_base_is_there(store: ObjectStore, location: str) -> None:
-    """That a version can be built anew from itself, as far as is seen without reading all of it: its manifest
-    is whole, the base cuboid's files are there and as long as they were. Raises NotFound or Corrupted."""
+def check_base(store: ObjectStore, location: str, *, read_all: bool) -> None:
+    """That builds can start from a version: its manifest is whole, the base cuboid's files are there and as
+    long as they were, with `read_all` the very same. Raises NotFound or Corrupted."""
     manifest = read_manifest(store, location)
     base = max(manifest.cuboids, key=lambda cuboid: len(cuboid.dimensions), default=None)
-    for file in () if base is None else base.files:
+    files = () if base is None else base.files
+    for file in files:
         path = f"{location}/{file.name}"
         if (found := store.size_bytes(path)) != file.bytes:
             raise Corrupted(f"file {path} is damaged", expected=f"{file.bytes} bytes", found=f"{found} bytes")
+    if read_all:
+        verify_files(store, location, files)
 
 
 def describe_file(store: ObjectStore, folder: str, name: str) -> FileEntry:

@@ -91,7 +91,7 @@ def decode(data: bytes, kind: type[M], where: str) -> M:
             f"manifest {where} does not match its checksum",
             expected=digest,
             found=rest.strip()[:64].decode("ascii", "replace") or "none",
-            action="restore the file"
+            action="`rtolap segments requeue CUBE SEGMENT` has its events read again from Kafka"
             if kind is HistoryManifest
             else "`rtolap segments requeue CUBE SEGMENT` has its receivers upload the part again",
         )

@@ -18,7 +18,7 @@ from rtolap.format.manifest import MANIFEST_NAME, FileEntry, StagedManifest, dec
 from rtolap.format.object_store import ObjectStore
 from rtolap.format.schema import physical_schema
 from rtolap.model.cube import Schema
-from rtolap.model.offsets import PartRange
+from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.staged_part import StagedPart
 
 FILE_ROWS_MAX = 1_000_000  # rows of one Parquet file: bounds the memory that an upload needs
@@ -47,11 +47,12 @@ def write_staged_part(
     tables: Iterable[pa.Table],
     events: int,
     unique: str,
+    begins: Offsets | None = None,
 ) -> StagedPart:
     """Plain tables of all physical columns → Parquet files, then the manifest.
 
-    `version` is the history version that the part becomes; `ranges` and `events` say what it holds. A crash
-    before the manifest leaves a folder that nobody reads.
+    `version` is the history version that the part becomes; `ranges`, `events` and `begins` say what it
+    holds. A crash before the manifest leaves a folder that nobody reads.
     """
     folder = staged_folder(cube, segment, version, replica_set, unique)
     expected = physical_schema(schema, plain=True)
@@ -83,6 +84,7 @@ def write_staged_part(
         rows=sum(entry.rows for entry in files),
         events=events,
         bytes=sum(entry.bytes for entry in files),
+        begins=begins or {},
     )
 
 

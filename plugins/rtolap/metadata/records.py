@@ -45,7 +45,8 @@ class CubeControl(msgspec.Struct, frozen=True):
     `generation_base`: readers of a cube with an application count their generations from it on, so that
     those of a cube that is made anew do not look older than those of its predecessor.
 
-    `losses`: offsets that a person has accepted as lost; receivers pass over them.
+    `losses`: offsets that a person has accepted as lost; receivers pass over them. `version_losses`: those
+    of READY versions that had to be made anew; they count for the segment of their time only.
     """
 
     enabled: bool = False
@@ -60,6 +61,7 @@ class CubeControl(msgspec.Struct, frozen=True):
     generation_base: int = 0
     topic_id: str = ""
     losses: tuple[EventLoss, ...] = ()
+    version_losses: tuple[EventLoss, ...] = ()
 
 
 class WatermarkRecord(msgspec.Struct, frozen=True):
@@ -107,6 +109,8 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     completeness   of the first version, when its closing was decided; None without an application
     first_events   of the first version; None before it is READY, and where nobody has noted it
     losses    what versions up to the newest that was begun to be built may lack; see `model.event_loss`
+    begins    partition → no event of what `covered` holds is below it; not of versions that did not note it
+    base_lost the READY version has lost what builds start from: parts of the next one hold all of the segment
     """
 
     cube: str
@@ -123,6 +127,8 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     completeness: Completeness | None = None
     first_events: int | None = None
     losses: tuple[EventLoss, ...] = ()
+    begins: Offsets = {}
+    base_lost: bool = False
     story: tuple[StoryLine, ...] = ()
 
     @property
@@ -132,6 +138,11 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return self.range.name
+
+    @property
+    def built_on(self) -> Offsets:
+        """The vector at which the parts of the next version begin: none where it is made anew."""
+        return {} if self.base_lost else self.covered
 
     @property
     def late_events(self) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from rtolap.base.errors import Refused
-from rtolap.metadata.records import BuildAttempt, SegmentRecord, StagedPart, StoryLine
+from rtolap.metadata.records import BuildAttempt, CubeControl, SegmentRecord, StagedPart, StoryLine
 from rtolap.model.completeness import Completeness, weaker
 from rtolap.model.event_loss import EventLoss, losses_between
 from rtolap.model.offsets import Offsets, PartRange
@@ -61,7 +61,7 @@ def add_part(
     """
     held = [piece for other in record.parts for piece in other.ranges]
     if part.ranges and all(
-        piece.end <= record.covered.get(piece.partition, -1) or any(_contains(h, piece) for h in held)
+        piece.end <= record.built_on.get(piece.partition, -1) or any(_contains(h, piece) for h in held)
         for piece in part.ranges
     ):
         return record
@@ -72,7 +72,7 @@ def add_part(
             found=record.state.value,
         )
     for position, piece in enumerate(part.ranges):
-        start = record.covered.get(piece.partition, first.get(piece.partition, 0))
+        start = record.built_on.get(piece.partition, first.get(piece.partition, 0))
         if not start <= piece.start <= piece.end <= record.target.get(piece.partition, -1):
             raise Refused(
                 f"{record.cube}/{record.name} does not take {part.path}",
@@ -96,10 +96,11 @@ def add_part(
 def missing_ranges(
     record: SegmentRecord, *, partitions: Iterable[int], first: Offsets
 ) -> tuple[PartRange, ...]:
-    """What no part holds yet of the way from history to the target, for those of `partitions` with one."""
+    """What no part holds yet of the way from what it is built on to the target, for those of `partitions`
+    with one."""
     missing = []
     for partition in sorted(set(partitions) & set(record.target)):
-        at = record.covered.get(partition, first.get(partition, 0))
+        at = record.built_on.get(partition, first.get(partition, 0))
         held = (h for part in record.parts for h in part.ranges if h.partition == partition)
         for piece in sorted(held, key=lambda piece: (piece.start, piece.end)):
             if piece.start > at:
@@ -119,7 +120,7 @@ def _overlaps(one: PartRange, other: PartRange) -> bool:
 
 
 def joined(record: SegmentRecord, *, partitions: Iterable[int], first: Offsets) -> bool:
-    """Do the parts hold every offset between what history covers and the target, once?"""
+    """Do the parts hold every offset between what they are built on and the target, once?"""
     by_partition: dict[int, list[PartRange]] = {}
     for part in record.parts:
         for piece in part.ranges:
@@ -127,7 +128,7 @@ def joined(record: SegmentRecord, *, partitions: Iterable[int], first: Offsets) 
     for partition in set(partitions) | set(record.target):
         if partition not in record.target:
             return False
-        at = record.covered.get(partition, first.get(partition, 0))
+        at = record.built_on.get(partition, first.get(partition, 0))
         for piece in sorted(by_partition.get(partition, ()), key=lambda piece: (piece.start, piece.end)):
             if piece.start != at:
                 return False
@@ -137,23 +138,36 @@ def joined(record: SegmentRecord, *, partitions: Iterable[int], first: Offsets) 
     return True
 
 
-def known_losses(record: SegmentRecord, losses: Iterable[EventLoss]) -> tuple[EventLoss, ...]:
-    """What the record's versions lack, its next one included. `losses`: of the cube."""
+def known_losses(record: SegmentRecord, control: CubeControl) -> tuple[EventLoss, ...]:
+    """What the record's versions lack, its next one included. `control`: of the cube."""
     fresh = losses_between(
-        losses,
+        control.losses,
         segment=record.name,
         start_ms=record.start_ms,
         end_ms=record.end_ms,
         covered=record.covered,
         target=record.target,
     )
-    return (*record.losses, *(loss for loss in fresh if loss not in record.losses))
+    own = version_losses(record, control)
+    return (*record.losses, *(loss for loss in (*fresh, *own) if loss not in record.losses))
+
+
+def version_losses(record: SegmentRecord, control: CubeControl) -> tuple[EventLoss, ...]:
+    """What was accepted of its READY versions that had to be made anew."""
+    return tuple(
+        loss
+        for loss in control.version_losses
+        if (loss.start_ms, loss.end_ms) == (record.start_ms, record.end_ms)
+    )
 
 
 def start_build(
-    record: SegmentRecord, attempt: BuildAttempt, *, losses: Iterable[EventLoss] = ()
+    record: SegmentRecord, attempt: BuildAttempt, *, control: CubeControl | None = None
 ) -> SegmentRecord:
-    """Name the attempt that may be promoted; an earlier one loses that right. `losses`: of the cube."""
+    """Name the attempt that may be promoted; an earlier one loses that right. `control`: of the cube.
+
+    How many events were of the first version nobody knows where some of a version are lost.
+    """
     if record.state is not SegmentState.REMOTE_PERSISTED:
         raise Refused(
             f"{record.cube}/{record.name} cannot be built",
@@ -162,7 +176,14 @@ def start_build(
         )
     if attempt.version != record.version + 1:
         raise Refused("build of a wrong version", expected=record.version + 1, found=attempt.version)
-    return msgspec.structs.replace(record, build=attempt, losses=known_losses(record, losses))
+    control = control or CubeControl()
+    counted = not (record.base_lost and version_losses(record, control))
+    return msgspec.structs.replace(
+        record,
+        build=attempt,
+        losses=known_losses(record, control),
+        first_events=record.first_events if counted else None,
+    )
 
 
 def fail_build(record: SegmentRecord, build_id: str, error: str) -> SegmentRecord:
@@ -193,7 +214,20 @@ def promote(record: SegmentRecord, build_id: str, *, events: int, now_ms: int) -
         parts=(),
         events=events,
         first_events=record.first_events if record.version else events,
+        begins=_begins(record),
+        base_lost=False,
     )
+
+
+def _begins(record: SegmentRecord) -> Offsets:
+    """Of the next version. A late delta begins behind what history covers; what older versions have not
+    noted stays unknown."""
+    of_parts: Offsets = {}
+    for part in record.parts:
+        for partition, offset in part.begins.items():
+            if partition not in record.built_on:
+                of_parts[partition] = min(offset, of_parts.get(partition, offset))
+    return {**({} if record.base_lost else record.begins), **of_parts}
 
 
 def lose_parts(record: SegmentRecord, lost: Mapping[str, str], *, now_ms: int, by: str) -> SegmentRecord:
@@ -209,6 +243,32 @@ def lose_parts(record: SegmentRecord, lost: Mapping[str, str], *, now_ms: int, b
     note = f"{by}: {len(found)} of {len(record.parts)} parts, {found[0]}: {lost[found[0]]}"
     changed = _take(record, SegmentEvent.PARTS_LOST, now_ms, note)
     return msgspec.structs.replace(changed, parts=(), build=None)
+
+
+def lose_base(record: SegmentRecord, why: str, *, now_ms: int, by: str) -> SegmentRecord:
+    """The READY version has lost what builds start from: the next one is made of parts that hold all of the
+    segment. What is closed of a late delta goes into it; without one it holds the same events.
+
+    Nothing changes where that is known, and where there is no version.
+    """
+    if record.base_lost or not record.version or record.state is SegmentState.PURGED:
+        return record
+    changed = _take(record, SegmentEvent.BASE_LOST, now_ms, f"{by}: {why}")
+    target = record.target or dict(record.covered)
+    return msgspec.structs.replace(changed, base_lost=True, target=target, parts=(), build=None)
+
+
+def restore_base(
+    record: SegmentRecord, *, partitions: Iterable[int], first: Offsets, now_ms: int, by: str
+) -> SegmentRecord:
+    """The files are there again: the next version goes on from them and needs the late delta's parts only."""
+    if not record.base_lost:
+        return record
+    changed = _take(record, SegmentEvent.BASE_RESTORED, now_ms, by)
+    restored = msgspec.structs.replace(changed, base_lost=False, parts=(), build=None)
+    if not joined(restored, partitions=partitions, first=first):
+        return restored
+    return _take(restored, SegmentEvent.PARTS_JOINED, now_ms, "no late event waits")
 
 
 def requeue(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:

@@ -35,7 +35,7 @@ class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
     cube, segment       names
     version             the version to be built (the record's version + 1)
     parts               staged parts of `version`; none when a READY version is built anew from itself
-    previous_location   folder of the version before, or None for the first one
+    previous_location   folder of the version before, or None for the first one and where `base_lost`
     previous_covered    its vector
     first_offsets       where the cube begins; a partition in neither vector begins at its first part
     covered             partition → next offset: what the new version will cover; parts must join up to it
@@ -44,6 +44,7 @@ class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
     completeness        of the first version, when its closing was decided; None without an application
     first_events        events of the first version; None before there is one, and where that is unknown
     losses              offsets whose events the new version lacks; see `model.event_loss`
+    base_lost           the version before has lost what builds start from: the parts hold all of the segment
     """
 
     build_id: str
@@ -64,6 +65,7 @@ class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
     completeness: Completeness | None = None
     first_events: int | None = None
     losses: tuple[EventLoss, ...] = ()
+    base_lost: bool = False
 
     def late_events(self, events: int) -> int | None:
         """How many of these came after the first version; None where nobody knows."""

@@ -4,7 +4,8 @@
         ACTIVE ───────────▶ IMMUTABLE ───────────────▶ REMOTE_PERSISTED ────────▶ READY
           │                   │  ▲ ▲                      │ │ ▲                   │  │
           │                   │  │ └───── PARTS_LOST ──────┘ │ │                   │  │
-          │ PURGE             │  └──────── CLOSE ────────────┼─┼───────────────────┘  │
+          │                   │  │ └──── BASE_RESTORED ──────┤ │                   │  │
+          │ PURGE             │  └─── CLOSE, BASE_LOST ──────┼─┼───────────────────┘  │
           └───────────────────┴───── PURGE ──────────────────┘ └────── REQUEUE ───────┤
                               ▼                                                      │
                            PURGED ◀──────────────────── PURGE ───────────────────────┘
@@ -13,6 +14,8 @@ A READY segment whose late delta is closed goes round again: while it is IMMUTAB
 present version keeps answering, until the next one is promoted. REQUEUE builds it anew from what it has.
 PARTS_LOST leads from REMOTE_PERSISTED back to IMMUTABLE: a staged part is missing or damaged, and receivers,
 which hold a version until it is READY, upload it again.
+BASE_LOST leads to IMMUTABLE too: the READY version has lost what builds start from, and the parts of the next
+one hold all of the segment, read again from Kafka. BASE_RESTORED takes that back: its files are there again.
 PURGED is for ever: a replay does not bring such a segment back.
 """
 
@@ -35,6 +38,8 @@ class SegmentEvent(StrEnum):
     CLOSE = "CLOSE"
     PARTS_JOINED = "PARTS_JOINED"
     PARTS_LOST = "PARTS_LOST"
+    BASE_LOST = "BASE_LOST"
+    BASE_RESTORED = "BASE_RESTORED"
     PROMOTE = "PROMOTE"
     REQUEUE = "REQUEUE"
     PURGE = "PURGE"
@@ -59,6 +64,11 @@ TRANSITIONS: dict[tuple[SegmentState, SegmentEvent], tuple[SegmentState, tuple[S
     (_S.IMMUTABLE, _E.PARTS_JOINED): (_S.REMOTE_PERSISTED, (_A.START_BUILD,)),
     (_S.IMMUTABLE, _E.PARTS_LOST): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),
     (_S.REMOTE_PERSISTED, _E.PARTS_LOST): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),
+    (_S.READY, _E.BASE_LOST): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),
+    (_S.IMMUTABLE, _E.BASE_LOST): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),
+    (_S.REMOTE_PERSISTED, _E.BASE_LOST): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),
+    (_S.IMMUTABLE, _E.BASE_RESTORED): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),
+    (_S.REMOTE_PERSISTED, _E.BASE_RESTORED): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),
     (_S.READY, _E.REQUEUE): (_S.REMOTE_PERSISTED, (_A.START_BUILD,)),
     (_S.REMOTE_PERSISTED, _E.PROMOTE): (_S.READY, (_A.DROP_LOCAL, _A.DELETE_STAGED)),
     (_S.ACTIVE, _E.PURGE): (_S.PURGED, (_A.DROP_LOCAL,)),

@@ -38,7 +38,7 @@ def cube_warnings(
 
 def _losses(name: str, control: CubeControl, time: TimeRange) -> Iterator[QueryWarning]:
     """Of segments that the statement's time touches, unless they are purged."""
-    for loss in control.losses:
+    for loss in (*control.losses, *control.version_losses):
         purged = control.horizon_ms is not None and loss.end_ms <= control.horizon_ms
         if not purged and loss.overlaps(time.start_ms, time.end_ms):
             message = (

@@ -6,13 +6,16 @@
                                                are there already changes nothing
 
 A deposed leader may do the same at the same time: whoever comes second changes nothing.
+
+Of a version that has lost what builds start from, the part holds all of the segment: what history covers is
+read from Kafka again, later events stand in local tables.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from rtolap.base.errors import Refused
 from rtolap.format.aggregate import merge_tables, to_plain
@@ -23,33 +26,42 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.metadata.store import Check, Election, Operation
 from rtolap.model.cube import Schema
-from rtolap.model.offsets import PartRange
+from rtolap.model.event_loss import EventLoss, behind_losses
+from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import SegmentRange
 from rtolap.model.segment_states import SegmentState
 from rtolap.receiver.align import Piece
 from rtolap.receiver.closing import Closing
 from rtolap.receiver.realign import RangeReader
-from rtolap.receiver.tables import LocalSegment, LocalState, LocalTable
+from rtolap.receiver.tables import LocalSegment, LocalState, LocalTable, union
 
 
 @dataclass(frozen=True)
 class UploadJob:
-    """`tables` is None where local tables hold more than `ranges`, which are then read from Kafka."""
+    """`ranges`: what the part holds, out of `tables` and of `read`, which is to be read from Kafka.
+    `anew`: the version is made anew, because the one before has lost what builds start from."""
 
     window: SegmentRange
     version: int
     ranges: tuple[PartRange, ...]
-    tables: tuple[LocalTable, ...] | None
+    tables: tuple[LocalTable, ...]
+    read: tuple[Piece, ...]
+    anew: bool
 
 
 def upload_job(
-    schema: Schema, state: LocalState, control: CubeControl, records: Mapping[int, SegmentRecord]
+    schema: Schema,
+    state: LocalState,
+    control: CubeControl,
+    records: Mapping[int, SegmentRecord],
+    besides: Container[int] = (),
 ) -> UploadJob | None:
-    """The earliest closed segment that lacks this replica set's part and is ready for it."""
+    """The earliest closed segment that lacks this replica set's part and is ready for it. Versions that are
+    made anew come last, for reading takes long. `besides`: starts of segments that are left out."""
     if schema.cube.retention.policy == "PURGE" or not state.positions:
         return None
-    for start_ms, record in sorted(records.items()):
-        if record.state is SegmentState.IMMUTABLE:
+    for start_ms, record in sorted(records.items(), key=lambda one: (one[1].base_lost, one[0])):
+        if record.state is SegmentState.IMMUTABLE and start_ms not in besides:
             job = _job(state, control, record, state.segments.get(start_ms, LocalSegment(start_ms)))
             if job is not None:
                 return job
@@ -69,15 +81,41 @@ def _job(
         return None
     there = {piece.partition for part in record.parts for piece in part.ranges}
     ranges = tuple(
-        PartRange(part, record.covered.get(part, control.first_offsets.get(part, 0)), record.target[part])
+        PartRange(part, record.built_on.get(part, control.first_offsets.get(part, 0)), record.target[part])
         for part in mine
         if part not in there
     )
-    if not ranges:
-        return None
+    if all(piece.end <= record.built_on.get(piece.partition, -1) for piece in ranges):
+        return None  # all is there, or was in history before: no late event is of these partitions
     version = record.version + 1
-    tables = segment.of_version(version) if len(ranges) == len(mine) else None
-    return UploadJob(record.range, version, ranges, tables)
+    tables = segment.of_version(version)
+    read = _covered(record, control, ranges) if record.base_lost else ()
+    if len(ranges) < len(mine):  # local tables hold more: only where they have events is anything to be read
+        held = union(table.ranges for table in tables)
+        read += tuple(_behind(control.losses, Piece(p, *held[p], version)) for p in _of(ranges) if p in held)
+        tables = ()
+    return UploadJob(record.range, version, ranges, tables, read, record.base_lost)
+
+
+def _covered(record: SegmentRecord, control: CubeControl, ranges: Iterable[PartRange]) -> tuple[Piece, ...]:
+    """What of `ranges` history covers, from where the segment's events begin on, without what is lost."""
+    losses = segments.known_losses(record, control)
+    return tuple(
+        _behind(losses, Piece(piece.partition, max(piece.start, begin), end, record.version + 1))
+        for piece in ranges
+        for begin in (record.begins.get(piece.partition, piece.start),)
+        for end in (record.covered.get(piece.partition, 0),)
+        if max(piece.start, begin) < end
+    )
+
+
+def _behind(losses: Iterable[EventLoss], piece: Piece) -> Piece:
+    start = behind_losses(losses, piece.partition, piece.start)
+    return replace(piece, start=min(start, piece.end))
+
+
+def _of(ranges: Iterable[PartRange]) -> list[int]:
+    return [piece.partition for piece in ranges]
 
 
 class Uploader:
@@ -98,10 +136,8 @@ class Uploader:
 
     def upload(self, job: UploadJob, control: CubeControl) -> SegmentRecord:
         """Repeatable. Raises Unavailable or CommitUnknown: try again; Refused: the record has moved on."""
-        tables = job.tables
-        if tables is None:
-            wanted = [Piece(r.partition, r.start, r.end, job.version) for r in job.ranges]
-            tables = self._reader.read(job.window.start_ms, wanted, control.losses)
+        wanted = [piece for piece in job.read if piece.start < piece.end]
+        tables = (*job.tables, *(self._reader.read(job.window.start_ms, wanted) if wanted else ()))
         cube = self._schema.cube
         plain = (
             [to_plain(self._schema, merge_tables(self._schema, [one.table for one in tables]))]
@@ -119,12 +155,14 @@ class Uploader:
             tables=plain,
             events=sum(one.events for one in tables),
             unique=uuid.uuid4().hex[:12],
+            begins=_begins(job.ranges, tables),
         )
         partitions = {p for assigned in control.assignment.values() for p in assigned}
 
         def added(record: SegmentRecord) -> SegmentRecord:
-            if record.version + 1 != job.version or record.state is not SegmentState.IMMUTABLE:
-                return record  # promoted or purged meanwhile: the files are garbage
+            moved_on = record.version + 1 != job.version or record.base_lost is not job.anew
+            if moved_on or record.state is not SegmentState.IMMUTABLE:
+                return record  # promoted, purged or restored meanwhile: the files are garbage
             return segments.add_part(
                 record,
                 part,
@@ -134,6 +172,12 @@ class Uploader:
             )
 
         return self._metadata.update_segment(cube.name, job.window, added)
+
+
+def _begins(ranges: Iterable[PartRange], tables: Iterable[LocalTable]) -> Offsets:
+    """The least offsets at which there are events; behind the range of a partition without any."""
+    held = union(table.ranges for table in tables)
+    return {piece.partition: held.get(piece.partition, (piece.end,))[0] for piece in ranges}
 
 
 def close_segment(

@@ -11,6 +11,7 @@ from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import Election
 from rtolap.model.cube import Schema
+from rtolap.model.event_loss import EventLoss
 from rtolap.model.offsets import Offsets
 from rtolap.receiver import fragments
 from rtolap.receiver.ingest import CubeReceiver
@@ -21,6 +22,8 @@ from rtolap.receiver.views import ViewSource
 from rtolap.stream.consumer import OffsetsGone, TopicRecreated
 
 log = logging.getLogger(__name__)
+
+Losses = tuple[tuple[EventLoss, ...], tuple[EventLoss, ...]]
 
 
 class CubeWork:
@@ -51,6 +54,7 @@ class CubeWork:
         self._requests = requests
         self._stopping = stopping
         self._replayed: Offsets = {}
+        self._unreadable: dict[int, Losses] = {}  # by segment start
 
     def round(self) -> None:
         """Everything once. What goes wrong is logged, seen in the state where it matters, and tried again."""
@@ -84,13 +88,23 @@ class CubeWork:
     def _upload(self) -> None:
         while self._election.is_leader() and not self._stopping.is_set():
             control, records = self._views.snapshot()
-            job = upload_job(self._schema, self._core.state, control, records)
+            accepted = (control.losses, control.version_losses)
+            self._unreadable = {s: known for s, known in self._unreadable.items() if known == accepted}
+            job = upload_job(self._schema, self._core.state, control, records, self._unreadable)
             if job is None:
                 return
-            fragments.verify(self._core.file.fragments, job.tables or ())
+            fragments.verify(self._core.file.fragments, job.tables)
             self._core.confirm_topic()
             try:
                 self._uploader.upload(job, control)
+            except TopicRecreated:
+                raise
+            except OffsetsGone as error:
+                if not job.anew:
+                    raise
+                # Nothing that is read now is missing: the coordinator names what that version has lost.
+                self._unreadable[job.window.start_ms] = accepted
+                log.error("%s cannot be read again: %s", job.window.name, error)
             except Refused as error:
                 log.warning("part of %s is not taken: %s", job.window.name, error)
             self._views.refresh()

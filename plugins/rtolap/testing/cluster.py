@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rtolap.base.clock import ManualClock
-from rtolap.format.manifest import MANIFEST_NAME, HistoryManifest, encode
+from rtolap.format.history import check_base, describe_file
+from rtolap.format.manifest import MANIFEST_NAME, CuboidEntry, HistoryManifest, encode
 from rtolap.format.object_store import open_store
 from rtolap.format.schema import physical_schema
 from rtolap.format.staged import read_staged_manifest
@@ -32,6 +33,7 @@ from rtolap.testing.mortal_coordinator import MortalCoordinator
 from rtolap.testing.stepped_receiver import Receiver
 from rtolap.wire.coordinator import BuildSpec
 
+BASE_FILE = "base/part-0.parquet"
 REPLICA_SETS = {"left": 2, "right": 2, "spare": 1}  # the last has no partition to begin with
 
 
@@ -125,6 +127,7 @@ class Cluster:
         """What a Spark job does: read the version before and the staged parts, write the manifest last."""
         tables: list[pa.Table] = []
         if spec.previous_location is not None:
+            check_base(self.store, spec.previous_location, read_all=True)
             tables.append(self.history[spec.previous_location])
         for part in spec.parts:
             manifest = read_staged_manifest(self.store, part.path)
@@ -135,6 +138,10 @@ class Cluster:
             [plain.empty_table(), *(table.select(plain.names).cast(plain) for table in tables)]
         )
         self.history[spec.location] = built
+        sink = io.BytesIO()
+        pq.write_table(built, sink)
+        self.store.write(f"{spec.location}/{BASE_FILE}", sink.getvalue())
+        base = describe_file(self.store, spec.location, BASE_FILE)
         whole = HistoryManifest(
             cube=spec.cube,
             segment=spec.segment,
@@ -142,7 +149,7 @@ class Cluster:
             build_id=spec.build_id,
             covered=spec.covered,
             events=sum(built.column("__rows").to_pylist()),
-            cuboids=(),
+            cuboids=(CuboidEntry("base", self.schema.cube.all_dimensions, base.rows, (base,)),),
             losses=spec_losses(spec),
         )
         self.store.write(f"{spec.location}/{MANIFEST_NAME}", encode(whole))

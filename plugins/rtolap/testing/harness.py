@@ -60,8 +60,8 @@ ASK_WEIGHT = 20.0
 LOOK_SHARE = 0.8  # of questions for which the query service has seen all changes
 
 
-# Besides, staged parts are lost or damaged in the object store.
-LOSING_PARTS = (*ACTIONS, (Actions.lose_part, 4.0))
+# Besides, staged parts and base cuboids of READY versions are lost or damaged in the object store.
+LOSING_FILES = (*ACTIONS, (Actions.lose_part, 4.0), (Actions.lose_base, 4.0))
 
 
 class Run:
@@ -126,7 +126,16 @@ class Run:
         for step in chosen:
             self._passing(step)
         self.drain()
+        if self.weights is LOSING_FILES:
+            self._lose_history()
         return self.counts
+
+    def _lose_history(self) -> None:
+        """When everything is history, much of it loses what builds start from, and late events arrive."""
+        for _ in range(len(self.cluster.records())):
+            self._passing(self.actions.lose_base)
+        self.actions.produce()
+        self.drain()
 
     def _passing(self, step: Callable[[], object]) -> None:
         try:
@@ -201,10 +210,10 @@ class Run:
         return "\n".join([str(records), *(receiver.describe() for receiver in self.cluster.receivers)])
 
 
-def run_seed(seed: int, steps: int = STEPS, *, losing_parts: bool = False) -> Counter[str]:
+def run_seed(seed: int, steps: int = STEPS, *, losing_files: bool = False) -> Counter[str]:
     """One run in a folder of its own. Raises AssertionError, naming the seed, where an answer is wrong."""
     with tempfile.TemporaryDirectory(prefix="rtolap-harness-") as folder:
-        run = Run(seed, Path(folder), steps, LOSING_PARTS if losing_parts else ACTIONS)
+        run = Run(seed, Path(folder), steps, LOSING_FILES if losing_files else ACTIONS)
         try:
             return run.run()
         finally:

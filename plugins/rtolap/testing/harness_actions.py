@@ -12,7 +12,7 @@ from rtolap.format.manifest import MANIFEST_NAME
 from rtolap.metadata.store import Operation
 from rtolap.model.segment_states import SegmentState
 from rtolap.testing.builders import WINDOW_MS, random_event
-from rtolap.testing.cluster import REPLICA_SETS, Cluster
+from rtolap.testing.cluster import BASE_FILE, REPLICA_SETS, Cluster
 from rtolap.testing.mortal_coordinator import Killed, MortalCoordinator
 from rtolap.testing.stepped_receiver import Receiver
 from rtolap.testing.visitors import with_visitor
@@ -143,6 +143,7 @@ class Actions:
             return True
         self.promote(spec)
         self.counts["builds"] += 1
+        self.counts["versions made anew"] += spec.base_lost
         return True
 
     def promote(self, spec: BuildSpec | None = None) -> None:
@@ -171,6 +172,26 @@ class Actions:
             self.cluster.store.write(f"{part.path}/{MANIFEST_NAME}", b"damaged")
         self.counts["parts lost"] += 1
         if self.random.random() < 0.3:
+            self.command(lambda leader: leader.builds.requeue(self.cluster.cube, record.name))
+
+    def lose_base(self) -> None:
+        """The base cuboid of a version goes missing, or is damaged with its length kept, which only a build
+        sees; a person may ask for a build, or not."""
+        built = [
+            record
+            for record in self.cluster.records().values()
+            if record.location and self.cluster.store.exists(f"{record.location}/{BASE_FILE}")
+        ]
+        if not built:
+            return
+        record = self.random.choice(built)
+        path = f"{record.location}/{BASE_FILE}"
+        if self.random.random() < 0.5:
+            self.cluster.store.delete_tree(f"{record.location}/base")
+        else:
+            self.cluster.store.write(path, bytes(self.cluster.store.size_bytes(path)))
+        self.counts["bases lost"] += 1
+        if self.random.random() < 0.5:
             self.command(lambda leader: leader.builds.requeue(self.cluster.cube, record.name))
 
     def purge(self) -> None:

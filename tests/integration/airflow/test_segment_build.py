@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import Any
 
 import pytest
+from rtolap.format.history import read_manifest
+from rtolap.format.object_store import open_store
 
 pytestmark = pytest.mark.integration
 
@@ -54,3 +57,31 @@ def test_a_build_that_failed_for_a_damaged_part_is_made_when_its_receivers_have_
     assert (segment.state, segment.version, segment.events) == ("READY", 1, 100)
     assert [line.event for line in segment.story].count("PROMOTE") == 1
     assert stream.answer() == stream.recount()
+
+
+def test_a_version_that_lost_its_base_cuboid_is_read_again_from_kafka(airflow: Any, stream: Any) -> None:
+    stream.send(1, 2)
+
+    def is_now(state: str) -> Any:
+        info = stream.segments().get(1)
+        return info if info is not None and info.state == state else None
+
+    airflow.until("REMOTE_PERSISTED segment", lambda: is_now("REMOTE_PERSISTED"))
+    airflow.until_run(BUILD, airflow.trigger(BUILD))
+    before = airflow.until("it is built", lambda: is_now("READY"), 180.0)
+    files = airflow.around.layout.store
+    base = read_manifest(open_store(files.as_uri()), before.location).cuboids[0]
+    shutil.rmtree(files / before.location / base.name)
+    asked = airflow.coordinator.requeue(stream.name, stream.segment(1))
+    assert (asked.state, asked.base_lost, asked.lost) == ("IMMUTABLE", True, ())
+    (part,) = airflow.until("its part, read again", lambda: is_now("REMOTE_PERSISTED")).parts
+    assert part.events == before.events
+    airflow.until_run(BUILD, airflow.trigger(BUILD))
+    after = airflow.until("it is made anew", lambda: is_now("READY"), 180.0)
+    assert (after.version, after.events, after.covered, after.base_lost) == (
+        before.version + 1,
+        before.events,
+        before.covered,
+        False,
+    )
+    assert airflow.until("whole answer", stream.answer) == stream.recount()

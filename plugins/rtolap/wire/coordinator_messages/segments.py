@@ -79,6 +79,8 @@ class SegmentInfo(Message):
     late_ppm        their share of its events
     lost            offsets that neither receivers nor Kafka hold: it waits until they are there, or accepted
     losses          those that were accepted: its versions, the next one included, lack their events
+    base_lost       its READY version has lost what builds start from: the next one is made of all its events,
+                    read from Kafka again. Statements that its other cuboids answer go on
     """
 
     cube: str
@@ -100,6 +102,7 @@ class SegmentInfo(Message):
     late_ppm: int | None = None
     lost: tuple[PartitionRange, ...] = ()
     losses: tuple[LossInfo, ...] = ()
+    base_lost: bool = False
     story: tuple[StoryEntry, ...] = ()
 
 
@@ -135,7 +138,8 @@ class BuildSpec(Message):
     Folders are relative to `object_store`.
 
     covered             the vector that the new version will hold: what history covers, merged with the target
-    previous_location   folder of the READY version whose events go into the new one, None for the first
+    previous_location   folder of the READY version whose events go into the new one; None for the first, and
+                        where `base_lost`: then its events stand in the parts
     previous_covered    its vector
     location            the folder to write: no other attempt writes there
     """
@@ -158,6 +162,7 @@ class BuildSpec(Message):
     completeness: CompletenessInfo | None = None
     first_events: int | None = None
     losses: tuple[LossInfo, ...] = ()
+    base_lost: bool = False
 
 
 class FailRequest(Message):
