@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from rtolap.base.errors import DefinitionError, NotFound, Unavailable
+from rtolap.base.errors import DefinitionError, NotFound, Refused, Unavailable
 from rtolap.cli.definitions import app
 from rtolap.ledger.database import Ledger
 from rtolap.ledger.load_jobs import LoadJobs
+from rtolap.model.loader import Loader
 from rtolap.model.yaml_files import read_definitions
 from rtolap.wire.definitions import Takers, create_all
 from rtolap.wire.stored_tables_client import StoredTablesClient
@@ -66,8 +69,28 @@ segment: {window: 1h}
 """
 
 
-def invoke(file: Path, env: dict[str, str]) -> Any:
-    return CliRunner().invoke(app, ["create", str(file), "--json"], env=env)
+APPLICATION = """
+kind: application
+name: shop
+sources:
+  - {name: web}
+sinks:
+  - {name: store}
+edges:
+  - [web, store]
+"""
+
+
+def invoke(file: Path, env: dict[str, str], *more: Path) -> Any:
+    return CliRunner().invoke(app, ["create", str(file), *map(str, more), "--json"], env=env)
+
+
+def noted(declared: list[str]) -> Callable[[Loader], Callable[[], object]]:
+    def declare(loader: Loader) -> Callable[[], object]:
+        declared.append(loader.name)
+        return lambda: declared.remove(loader.name)
+
+    return declare
 
 
 def test_a_loader_is_declared_as_by_its_own_command(tmp_path: Path) -> None:
@@ -96,7 +119,7 @@ def test_what_nobody_takes_is_refused_before_anything_is_created(tmp_path: Path)
         (f"{LOADER}---{LOOKUP}", "a coordinator and a Stream Load door", "people; people"),
     ):
         file.write_text(text)
-        takers = Takers(declare_loader=lambda loader: declared.append(loader.name))
+        takers = Takers(declare_loader=noted(declared))
         with pytest.raises(DefinitionError, match=f"expected {missing}; found {named}"):
             create_all(takers, read_definitions(file), enable=True)
     assert not declared
@@ -111,17 +134,19 @@ def test_stored_tables_come_before_all_others(tmp_path: Path) -> None:
     file.write_text(f"{LOADER}---{STORED}")
     declared: list[str] = []
     with StoredTablesClient(["http://127.0.0.1:9"], "a token", retry_s=0.1) as doors:
-        takers = Takers(doors=doors, declare_loader=lambda loader: declared.append(loader.name))
+        takers = Takers(doors=doors, declare_loader=noted(declared))
         with pytest.raises(Unavailable):
             create_all(takers, read_definitions(file), enable=True)
     assert not declared
 
 
 class Taker:
-    """What a coordinator would do with one table, one lookup and one cube; the table is there already."""
+    """What a coordinator would do with one table, one lookup and one cube; the table is there already, and
+    applications by name."""
 
-    def __init__(self) -> None:
+    def __init__(self, **applications: dict[str, Any]) -> None:
         self.calls: list[str] = []
+        self.present = applications
 
     def tables(self) -> tuple[str, ...]:
         return ("clicks",)
@@ -129,7 +154,16 @@ class Taker:
     def lookups(self) -> tuple[str, ...]:
         return ()
 
-    applications = cubes = lookups
+    cubes = lookups
+
+    def applications(self) -> tuple[str, ...]:
+        return tuple(self.present)
+
+    def application(self, name: str) -> Any:
+        return SimpleNamespace(definition=self.present[name])
+
+    def change_application(self, name: str, definition: dict[str, Any]) -> None:
+        self.present[name] = definition
 
     def __getattr__(self, name: str) -> Any:
         def call(argument: Any) -> None:
@@ -148,3 +182,77 @@ def test_what_fails_leaves_nothing_behind_that_was_not_there(tmp_path: Path) -> 
         create_all(Takers(coordinator=cast(Any, taker)), read_definitions(file), enable=True)
     made = ["create_table clicks", "create_lookup shops", "create_cube visits", "enable_cube visits"]
     assert taker.calls == [*made, "disable_cube visits", "drop_cube visits", "drop_lookup shops"]
+
+
+def test_an_application_that_was_changed_is_put_back(tmp_path: Path) -> None:
+    file = tmp_path / "all.yaml"
+    file.write_text(f"{TABLE}---{CUBE}---{APPLICATION}")
+    before = {"name": "shop", "sources": [{"name": "mobile"}]}
+    taker = Taker(shop=before)
+    with pytest.raises(NotFound):
+        create_all(Takers(coordinator=cast(Any, taker)), read_definitions(file), enable=True, change=True)
+    assert taker.present == {"shop": before}
+    assert taker.calls[-2:] == ["disable_cube visits", "drop_cube visits"]
+
+
+def test_a_cube_that_was_there_is_disabled_again(tmp_path: Path) -> None:
+    file = tmp_path / "all.yaml"
+    file.write_text(f"{TABLE}---{CUBE}")
+    for enabled, last in ((False, "disable_cube visits"), (True, "enable_cube visits")):
+        taker = Taker()
+        taker.cubes = lambda enabled=enabled: (SimpleNamespace(name="visits", enabled=enabled),)  # type: ignore[method-assign,assignment,misc]
+        with pytest.raises(NotFound):
+            create_all(Takers(coordinator=cast(Any, taker)), read_definitions(file), enable=True)
+        assert taker.calls[-1] == last
+
+
+def test_loaders_of_a_create_that_fails_are_as_they_were(tmp_path: Path) -> None:
+    address = f"sqlite:///{tmp_path / 'ledger.db'}"
+    env = {"RTOLAP_LEDGER": address}
+    second, third = (LOADER.replace("orders_in", name) for name in ("other_in", "third_in"))
+    file = tmp_path / "loaders.yaml"
+    file.write_text(f"{LOADER}---{third}")
+    assert invoke(file, env).exit_code == 0
+    with Ledger.open(address) as ledger:
+        before = LoadJobs(ledger).all()
+    elsewhere = third.replace("topic: orders", "topic: others")
+    file.write_text(f"{LOADER}parallel: 4\n---{second}---{elsewhere}")
+    assert "third_in is there already" in str(invoke(file, env).exception)
+    with Ledger.open(address) as ledger:
+        assert LoadJobs(ledger).all() == before
+
+
+def test_what_cannot_be_taken_back_is_named_and_the_rest_is_taken_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Stubborn(Taker):
+        def drop_cube(self, name: str) -> None:
+            raise Refused("cube visits is being asked")
+
+    file = tmp_path / "all.yaml"
+    file.write_text(f"{TABLE}---{FILE_LOOKUP}---{CUBE}")
+    taker = Stubborn()
+    with pytest.raises(NotFound):
+        create_all(Takers(coordinator=cast(Any, taker)), read_definitions(file), enable=True)
+    assert taker.calls[-1] == "drop_lookup shops"
+    assert "cube visits could not be taken back: cube visits is being asked" in caplog.text
+
+
+@pytest.mark.parametrize("command", ["validate", "create"])
+def test_several_files_are_read_together_and_all_their_errors_told(tmp_path: Path, command: str) -> None:
+    table, cube, more = tmp_path / "table.yaml", tmp_path / "cube.yaml", tmp_path / "more"
+    table.write_text(TABLE.replace("type: string", "type: text"))
+    cube.write_text(CUBE.replace("window: 1h", "window: 1x"))
+    more.mkdir()
+    (more / "lookup.yaml").write_text(FILE_LOOKUP.replace("columns:", "colums:"))
+    paths = [str(one) for one in (table, cube, more, tmp_path / "missing.yaml")]
+    said = str(CliRunner().invoke(app, [command, *paths]).exception)
+    for path in (table, cube, more / "lookup.yaml"):
+        assert f"{path}:" in said
+    assert f"cannot read {tmp_path / 'missing.yaml'}" in said
+    table.write_text(TABLE)
+    cube.write_text(CUBE)
+    (more / "lookup.yaml").write_text(FILE_LOOKUP)
+    done = CliRunner().invoke(app, ["validate", *paths[:3], str(more / "lookup.yaml"), "--json"])
+    assert done.exit_code == 0, done.output
+    assert {row["name"] for row in json.loads(done.stdout)} == {"clicks", "visits", "shops"}, "each once"

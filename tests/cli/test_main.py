@@ -14,16 +14,18 @@ import pytest
 from rich.console import Console
 from rtolap.base.errors import NotFound
 from rtolap.cli import main
+from rtolap.cli import stack as stack_commands
 from rtolap.cli.output import errors, print_table, text_table
 from rtolap.cli.produce import find_topic
 from rtolap.cli.running_stack import adopt_running_stack, no_stack_note
-from rtolap.cli.stack import started_ports
 from rtolap.stack.components import DEFAULT_PORTS
 from rtolap.stack.environment import rtolap_settings
 from rtolap.stack.layout import StackLayout
+from rtolap.stack.lifecycle import Stack
 from rtolap.stack.state import StackState, save_state
 from rtolap.stream.memory_broker import MemoryBroker
 from rtolap.stream.memory_out import MemoryAdmin
+from typer.testing import CliRunner
 
 _HEAVY = ("pyarrow", "duckdb", "fastapi", "confluent_kafka", "kazoo", "airflow", "pyspark", "numpy")
 
@@ -183,8 +185,18 @@ def test_producing_to_a_new_topic_says_what_to_add() -> None:
     find_topic(MemoryAdmin(broker), "fresh")
 
 
-def test_only_ports_of_parts_that_were_started_are_shown() -> None:
+@pytest.mark.parametrize("how", [(), ("--json",)])
+def test_only_ports_of_parts_that_were_started_are_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, how: tuple[str, ...]
+) -> None:
     state = StackState(dict(DEFAULT_PORTS), ("zookeeper", "kafka", "query"), {})
-    assert set(started_ports(state)) == {
-        *("zookeeper", "kafka", "kafka-controller", "query-http", "query-mysql")
-    }
+    monkeypatch.setattr(Stack, "up", lambda *asked, **options: state)
+    done = CliRunner().invoke(stack_commands.app, ["up", "--dir", str(tmp_path), *how])
+    assert done.exit_code == 0, done.output
+    if how:
+        shown = json.loads(done.stdout)["ports"]
+    else:
+        lines = [line.split() for line in done.stdout.splitlines() if "127.0.0.1:" in line]
+        shown = {words[0]: int(words[1].partition(":")[2]) for words in lines if words[0] in DEFAULT_PORTS}
+    names = ("zookeeper", "kafka", "kafka-controller", "query-http", "query-mysql")
+    assert shown == {name: DEFAULT_PORTS[name] for name in names}

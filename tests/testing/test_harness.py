@@ -9,7 +9,7 @@ from rtolap.testing.seeds import notices
 
 SEEDS = 32
 FORGETFUL_SEED = 0
-LOSING_SEEDS = 3
+LOSING_SEEDS = (1, 3, 9)
 
 
 @pytest.mark.parametrize("seed", range(SEEDS))
@@ -24,7 +24,7 @@ def test_history_goes_on_though_staged_parts_are_lost() -> None:
     assert counts["parts lost"] > 0
 
 
-@pytest.mark.parametrize("seed", range(LOSING_SEEDS))
+@pytest.mark.parametrize("seed", LOSING_SEEDS)
 def test_history_goes_on_though_versions_have_lost_their_base_cuboids(seed: int) -> None:
     counts = run_seed(seed, losing_files=True)
     assert counts["versions made anew"] > 0

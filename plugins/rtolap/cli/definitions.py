@@ -31,17 +31,18 @@ from rtolap.wire.refused_records import refused_text
 
 app = typer.Typer(no_args_is_help=True, help="Tables, cubes, lookups and stored tables.")
 
-PathArgument = Annotated[
-    Path | None, typer.Argument(help="A YAML file or a folder of them; by default RTOLAP_INCLUDE_DIR.")
+PathsArgument = Annotated[
+    list[Path] | None,
+    typer.Argument(help="YAML files, or folders of them; by default RTOLAP_INCLUDE_DIR."),
 ]
 NameArgument = Annotated[str, typer.Argument(help="Name of a table, cube or lookup.")]
 
 
 @app.command()
-def validate(path: PathArgument = None, as_json: JsonOption = False) -> None:
-    """Check definitions; every problem is shown with its file and line."""
-    source = path or Settings().include_dir
-    definitions = read_definitions(source)
+def validate(paths: PathsArgument = None, as_json: JsonOption = False) -> None:
+    """Check definitions; every problem of all files is shown with its file and line."""
+    sources = paths or [Settings().include_dir]
+    definitions = read_definitions(*sources)
     rows = [("table", name, f"topic {table.topic}") for name, table in definitions.tables.items()]
     rows += [("lookup", name, lookup.source) for name, lookup in definitions.lookups.items()]
     rows += [(kind, name, _summary(definitions, name)) for kind, name in _cubes(definitions)]
@@ -58,25 +59,26 @@ def validate(path: PathArgument = None, as_json: JsonOption = False) -> None:
     ]
     print_table(("kind", "name", "summary"), rows, as_json=as_json)
     if not as_json:
-        success(f"{len(rows)} definitions in {source} are sound")
+        success(f"{len(rows)} definitions in {', '.join(map(str, sources))} are sound")
 
 
 @app.command()
 def create(
-    path: PathArgument = None,
+    paths: PathsArgument = None,
     enable: Annotated[bool, typer.Option("--enable", help="Start consuming at once.")] = False,
     change: Annotated[
         bool, typer.Option("--change", help="Applications that exist get the definition of the files.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Create what the files define, in the order of their needs. Repeating it changes nothing."""
-    definitions = read_definitions(path or Settings().include_dir)
+    """Create what the files define, in the order of their needs. Repeating it changes nothing; what fails
+    leaves nothing behind."""
+    definitions = read_definitions(*(paths or [Settings().include_dir]))
     with ExitStack() as opened:
         takers = Takers(
             opened.enter_context(coordinator_client()) if wants_coordinator(definitions) else None,
             opened.enter_context(tables_client()) if wants_doors(definitions) else None,
-            opened.enter_context(job_access(Settings())).declare if definitions.loaders else None,
+            opened.enter_context(job_access(Settings())).declare_revocably if definitions.loaders else None,
         )
         created = create_all(takers, definitions, enable=enable, change=change)
     if as_json:

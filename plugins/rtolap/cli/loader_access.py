@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -59,9 +60,17 @@ class JobAccess:
         """One that is there gets what is new in its definition for its further batches.
 
         Raises DefinitionError where that loads another topic, or into another table."""
+        return self._declare(loader)[0]
+
+    def declare_revocably(self, loader: Loader) -> Callable[[], object]:
+        """As `declare`; gives what takes it back: for a loader that nobody has started meanwhile."""
+        return self._declare(loader)[1]
+
+    def _declare(self, loader: Loader) -> tuple[LoadJob, Callable[[], object]]:
         config = write_config(JobConfig(loader))
         try:
-            return self.jobs.create(loader.name, loader.database, loader.table, loader.topic, config)
+            made = self.jobs.create(loader.name, loader.database, loader.table, loader.topic, config)
+            return made, partial(self.jobs.remove, made)
         except CommitConflict:
             job = self.jobs.get(loader.name)
         if (job.db, job.table, job.topic) != (loader.database, loader.table, loader.topic):
@@ -73,9 +82,10 @@ class JobAccess:
             )
         present = read_config(job)
         if present.loader == loader:
-            return job
+            return job, lambda: None
         changed = msgspec.structs.replace(present, loader=loader)
-        return self.jobs.reconfigure(job.job_id, write_config(changed))
+        after = self.jobs.reconfigure(job.job_id, write_config(changed))
+        return after, partial(self.jobs.reconfigure, job.job_id, job.config)
 
     def define_anew(self, job_id: str, at: Offsets | None, *, go_on: bool, abandon: bool) -> LoadJob:
         """`at`: where it begins; `go_on`: where it was. Raises DefinitionError and Refused."""

@@ -89,6 +89,7 @@ def _ports(items: list[str]) -> dict[str, int]:
 
 
 def started_ports(state: StackState) -> dict[str, int]:
+    """Of parts that were started; the others' are kept for them only."""
     return {
         name: number
         for name, number in state.ports.items()
@@ -121,7 +122,7 @@ def up(
         print_json(
             {
                 "dir": str(stack.layout.root),
-                "ports": state.ports,
+                "ports": started_ports(state),
                 "components": state.components,
                 "seconds": round(time.monotonic() - started_s, 1),
             }

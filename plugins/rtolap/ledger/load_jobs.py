@@ -65,6 +65,17 @@ class LoadJobs:
 
         return self._ledger.write(f"create job {job_id}", LoadJob, work)
 
+    def remove(self, job: LoadJob) -> None:
+        """Take back one that was made and never run. Refused where it is not as it was made any more."""
+
+        def work(connection: sa.Connection) -> None:
+            found = _record(connection.execute(_of(job.job_id).with_for_update()).one_or_none(), job.job_id)
+            if found != job or records_of(connection, job.job_id):
+                raise Refused(f"job {job.job_id} has been changed or run since", found=found.state.value)
+            connection.execute(sa.delete(_j).where(_j.c.job_id == job.job_id))
+
+        self._ledger.write(f"remove job {job.job_id}", type(None), work)
+
     def get(self, job_id: str) -> LoadJob:
         """Raises NotFound."""
         return self._ledger.read("read a job", lambda connection: _get(connection, job_id))

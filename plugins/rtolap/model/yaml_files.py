@@ -70,12 +70,21 @@ class _Document(msgspec.Struct, frozen=True):
         return self.value.qualified_name if isinstance(self.value, StoredTable) else self.value.name
 
 
-def read_definitions(path: Path) -> Definitions:
-    """Read one file, or every YAML file below a folder. Raises DefinitionError with all problems."""
+def read_definitions(*paths: Path) -> Definitions:
+    """Read files, and every YAML file below folders; a file that is named twice is read once.
+
+    Raises DefinitionError with all problems of all of them.
+    """
     complaints: list[str] = []
     documents: list[_Document] = []
     broken: set[str] = set()
-    for file in definition_files(path):
+    files: dict[Path, Path] = {}
+    for path in paths:
+        try:
+            files |= {file.resolve(): file for file in definition_files(path)}
+        except DefinitionError as error:
+            complaints.append(str(error))
+    for file in files.values():
         documents += _read_file(file, complaints, broken)
     tables = _unique(documents, Table, complaints)
     lookups = _unique(documents, Lookup, complaints)

@@ -439,6 +439,19 @@ class LedgerContract:
         with pytest.raises(NotFound):
             jobs.leases.acquire("nobody", "host", HOUR_MS)
 
+    def test_a_job_is_removed_only_as_it_was_made(self, ledger: Ledger) -> None:
+        jobs = LoadJobs(ledger)
+        made = jobs.create("j", "d", "t", "topic", "{}")
+        jobs.set_state("j", LoadJobState.RUNNING, "started")
+        with pytest.raises(Refused, match="changed or run since"):
+            jobs.remove(made)
+        jobs.set_state("j", made.state, made.reason)
+        jobs.remove(made)
+        assert jobs.all() == ()
+        with pytest.raises(NotFound):
+            jobs.remove(made)
+        jobs.create("j", "d", "t", "topic", "{}")
+
     def test_a_batch_is_recorded_only_where_the_one_before_it_ends(self, ledger: Ledger) -> None:
         lease, records = self._job(ledger)
         records.insert(lease, 1, "j_1", {0: 0, 1: 5}, {0: 10, 1: 5})

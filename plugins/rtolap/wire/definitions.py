@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import msgspec
 
-from rtolap.base.errors import DefinitionError, RtolapError
+from rtolap.base.errors import DefinitionError, RtolapError, Unavailable
 from rtolap.model.loader import Loader
 from rtolap.model.problems import raise_all
 from rtolap.model.validate_lookup import stored_lookup_problems
@@ -17,16 +18,19 @@ from rtolap.wire.coordinator_client import CoordinatorClient
 from rtolap.wire.stored_tables import TableName
 from rtolap.wire.stored_tables_client import StoredTablesClient
 
+log = logging.getLogger(__name__)
+
 Created = list[tuple[str, str]]  # (kind, name), in the order of creation
 
 
 @dataclass(frozen=True)
 class Takers:
-    """Who takes which kinds of definitions; None where nobody is there for them."""
+    """Who takes which kinds of definitions; None where nobody is there for them. `declare_loader` gives what
+    takes back what it has done."""
 
     coordinator: CoordinatorClient | None = None
     doors: StoredTablesClient | None = None
-    declare_loader: Callable[[Loader], object] | None = None
+    declare_loader: Callable[[Loader], Callable[[], object]] | None = None
 
 
 def wants_coordinator(definitions: Definitions) -> bool:
@@ -46,31 +50,35 @@ def create_all(takers: Takers, definitions: Definitions, *, enable: bool, change
     `change`: applications that exist with another definition get this one. Stored tables that are there with
     the same definition stay, with another one they are refused; loaders follow their definition.
 
-    What fails leaves nothing behind: tables, lookups, applications and cubes that this call made are dropped
-    again, and so are stored tables. An error on the way of that leaves the rest as it is.
+    What fails leaves everything as it was: what this call made is dropped again, applications and loaders
+    that it changed get back the definition that they had, cubes that it enabled are disabled. What cannot be
+    taken back is logged, by name.
     """
     _check(takers, definitions)
     fresh = _Fresh(takers, definitions)
     try:
         return _create(takers, definitions, fresh, enable=enable, change=change)
     except RtolapError:
-        fresh.drop()
+        fresh.take_back()
         raise
 
 
 class _Fresh:
-    """What was not there before, and is made by this call."""
+    """What is made or changed by this call, with how it is taken back."""
 
     def __init__(self, takers: Takers, definitions: Definitions) -> None:
-        self._drops: list[Callable[[], object]] = []
+        self._undo: list[tuple[str, Callable[[], object]]] = []
         self._takers = takers
         self._known: set[tuple[str, str]] = set()
+        self._enabled: set[str] = set()
         client, doors = takers.coordinator, takers.doors
         if client is not None:
             self._known |= {("table", name) for name in client.tables()}
             self._known |= {("lookup", name) for name in client.lookups()}
             self._known |= {("application", name) for name in client.applications()}
-            self._known |= {("cube", cube.name) for cube in client.cubes()}
+            cubes = client.cubes()
+            self._known |= {("cube", cube.name) for cube in cubes}
+            self._enabled |= {cube.name for cube in cubes if cube.enabled}
         if doors is not None and definitions.stored_tables:
             self._known |= {("stored_table", one.definition.qualified_name) for one in doors.tables()}
 
@@ -79,24 +87,34 @@ class _Fresh:
             return
         client, doors = self._takers.coordinator, self._takers.doors
         if client is not None and kind == "cube":
-            self._drops += [partial(client.drop_cube, name), partial(client.disable_cube, name)]
+            self.changed(f"cube {name}", partial(client.drop_cube, name))
         elif client is not None and kind != "stored_table":
             drops = {
                 "table": client.drop_table,
                 "lookup": client.drop_lookup,
                 "application": client.drop_application,
             }
-            self._drops.append(partial(drops[kind], name))
+            self.changed(f"{kind} {name}", partial(drops[kind], name))
         elif doors is not None:
-            self._drops.append(partial(doors.drop, TableName(*name.split(".", 1))))
+            self.changed(f"stored table {name}", partial(doors.drop, TableName(*name.split(".", 1))))
 
-    def drop(self) -> None:
+    def enabling(self, cube: str) -> None:
+        """Before it: receivers may consume already though the answer is an error."""
+        if self._takers.coordinator is not None and cube not in self._enabled:
+            self.changed(f"enabled cube {cube}", partial(self._takers.coordinator.disable_cube, cube))
+
+    def changed(self, what: str, undo: Callable[[], object]) -> None:
+        self._undo.append((what, undo))
+
+    def take_back(self) -> None:
         """The last one first."""
-        try:
-            while self._drops:
-                self._drops.pop()()
-        except RtolapError:
-            return  # what made it fail is told; nobody answers any more
+        for what, undo in reversed(self._undo):
+            try:
+                undo()
+            except RtolapError as error:
+                log.warning("%s could not be taken back: %s", what, error)
+                if isinstance(error, Unavailable):
+                    return  # nobody answers any more: each further one would wait as long
 
 
 def _create(
@@ -113,7 +131,7 @@ def _create(
         created += _create_cubes(takers.coordinator, definitions, fresh, enable=enable, change=change)
     if takers.declare_loader is not None:
         for name, loader in definitions.loaders.items():
-            takers.declare_loader(loader)
+            fresh.changed(f"loader {name}", takers.declare_loader(loader))
             created.append(("loader", name))
     return created
 
@@ -161,7 +179,9 @@ def _create_cubes(
     for name, application in definitions.applications.items():
         definition = msgspec.to_builtins(application)
         if name in present:
+            before = client.application(name).definition
             client.change_application(name, definition)
+            fresh.changed(f"application {name}", partial(client.change_application, name, before))
         else:
             client.create_application(definition)
             fresh.made("application", name)
@@ -170,6 +190,7 @@ def _create_cubes(
         client.create_cube(msgspec.to_builtins(cube))
         fresh.made("cube", name)
         if enable:
+            fresh.enabling(name)
             client.enable_cube(name)
         created.append(("cube", name))
     return created
