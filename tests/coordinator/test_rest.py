@@ -123,12 +123,36 @@ def test_the_client_follows_redirects_and_takes_the_token_along() -> None:
         return httpx.Response(200, json={"entries": []})
 
     client = CoordinatorClient(
-        ["http://down", "http://standby"], TOKEN, transport=httpx.MockTransport(answer)
+        ["http://down", "http://standby", "http://other", "http://leader:1"],
+        TOKEN,
+        transport=httpx.MockTransport(answer),
     )
     assert client.queue().entries == ()
     assert client.queue().entries == ()
     assert [host for host, _ in asked] == ["down", "standby", "leader", "leader"]
     assert {token for _, token in asked} == {f"Bearer {TOKEN}"}
+
+
+@pytest.mark.parametrize(
+    "tells",
+    [
+        httpx.Response(307, headers={"location": "http://stranger/api/v1/queue"}),
+        httpx.Response(
+            503, json={"code": "not_leader", "message": "no", "leader_url": "http://127.0.0.1:8@stranger"}
+        ),
+    ],
+)
+def test_the_token_goes_to_configured_coordinators_only(tells: httpx.Response) -> None:
+    asked: list[str] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.host)
+        return tells
+
+    client = CoordinatorClient(["http://a"], TOKEN, retry_s=0, transport=httpx.MockTransport(answer))
+    with pytest.raises(Unavailable, match=r"names .*stranger as leader, which is not configured"):
+        client.queue()
+    assert set(asked) == {"a"}
 
 
 def test_the_client_waits_for_a_leader_but_not_for_ever() -> None:
@@ -156,7 +180,9 @@ def test_the_asynchronous_client_does_the_same() -> None:
 
     async def ask() -> int:
         transport = httpx.MockTransport(answer)
-        async with AsyncCoordinatorClient(["http://standby"], TOKEN, transport=transport) as client:
+        async with AsyncCoordinatorClient(
+            ["http://standby", "http://leader"], TOKEN, transport=transport
+        ) as client:
             return len((await client.queue()).entries)
 
     assert asyncio.run(ask()) == 0

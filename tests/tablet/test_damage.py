@@ -6,6 +6,7 @@ import random
 import shutil
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,7 +14,9 @@ from rtolap.base.errors import Corrupted, NotFound
 from rtolap.model.stored_schema import initial_schema
 from rtolap.model.stored_table import StoredColumn, StoredTable
 from rtolap.tablet import bloom
+from rtolap.tablet.copying import MANIFEST, Arriving, Chunk, CopiedVersion, Manifest
 from rtolap.tablet.keys import hashes
+from rtolap.tablet.records import DeletesFile, FileMeta, Rowset, TabletState
 from rtolap.tablet.settings import TabletSettings
 from rtolap.tablet.tablet import Tablet
 
@@ -150,3 +153,29 @@ def test_the_bloom_filter_misses_nothing_and_is_seldom_wrong() -> None:
     wrong_ppm = 1e6 * np.count_nonzero(bloom.may_contain(words, outside)) / len(outside)
     assert wrong_ppm < 20_000, wrong_ppm
     assert words.nbytes <= 4 * len(inside)
+
+
+@pytest.mark.parametrize(
+    "name", ["../../escaped.rows", "/tmp/escaped.rows", "a/b.rows", "..", ".", "", "a\0b", "log-00000001\n"]
+)
+@pytest.mark.parametrize("where", ["file", "rowset", "version", "deletes"])
+def test_a_copy_that_names_a_strange_file_is_refused_before_anything_is_written(
+    name: str, where: str
+) -> None:
+    """The names become paths; a node that was taken over could send any."""
+    file = FileMeta(name if where in ("file", "version") else "0.rows", 1, 1)
+    deletes = (DeletesFile(name if where == "deletes" else "copied", 0),)
+    rowset = Rowset(name if where == "rowset" else "v1", 1, 1, (file,))
+    if where == "version":
+        manifest = Manifest(1, versions=(CopiedVersion(1, 1, (file,)),))
+    else:
+        manifest = Manifest(
+            1, state=TabletState(schema=SCHEMA, version=1, rowsets=(rowset,), deletes=deletes)
+        )
+    with pytest.raises(Corrupted, match="a copy of a tablet"):
+        Arriving(iter([Chunk(MANIFEST, msgspec.msgpack.encode(manifest))]))
+
+
+def test_a_copy_without_a_readable_manifest_is_named() -> None:
+    with pytest.raises(Corrupted, match="manifest"):
+        Arriving(iter([Chunk(MANIFEST, b"\xc1 no manifest")]))

@@ -9,6 +9,7 @@ Order on the way: the manifest, then each file that it names, in its order.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +36,7 @@ from rtolap.tablet.steps import (
 MANIFEST = "manifest"
 _COPIED_DELETES = "copied"
 _CHUNK_BYTES = 1 << 20
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9]+)?")
 
 
 class CopiedVersion(msgspec.Struct, frozen=True):
@@ -103,7 +105,11 @@ class Arriving:
     def __init__(self, chunks: Iterator[Chunk]) -> None:
         self._chunks = chunks
         self._next = next(chunks, None)
-        self.manifest = msgspec.msgpack.decode(b"".join(self._of(MANIFEST)), type=Manifest)
+        try:
+            self.manifest = msgspec.msgpack.decode(b"".join(self._of(MANIFEST)), type=Manifest)
+        except msgspec.MsgspecError as error:
+            raise Corrupted("the manifest of a tablet's copy cannot be read", found=str(error)) from error
+        _check_names(self.manifest)
 
     def file(self, rowset: str, meta: FileMeta) -> Iterator[bytes]:
         return self._of(_name(rowset, meta))
@@ -202,6 +208,19 @@ def _files_of(manifest: Manifest) -> Iterator[tuple[str, FileMeta]]:
             yield from ((rowset.id, meta) for meta in rowset.files)
     for version in manifest.versions:
         yield from ((published_rowset(version.version), meta) for meta in version.files)
+
+
+def _check_names(manifest: Manifest) -> None:
+    """They become paths: those that this engine gives out (`steps`), and no others. Raises Corrupted."""
+    state = manifest.state
+    deletes = () if state is None else tuple(each.name for each in state.deletes)
+    folders = () if state is None else tuple(rowset.id for rowset in state.rowsets)
+    files = tuple(meta.name for _, meta in _files_of(manifest))
+    for name in (*deletes, *folders, *files):
+        if not _PLAIN_NAME.fullmatch(name):
+            raise Corrupted("a copy of a tablet names a strange file", expected="a plain name", found=name)
+    if any(name != _COPIED_DELETES for name in deletes) or len(deletes) > 1 or (state and state.prepared):
+        raise Corrupted("a copy of a tablet holds what belongs to its source only", found=deletes)
 
 
 def _name(rowset: str, meta: FileMeta) -> str:

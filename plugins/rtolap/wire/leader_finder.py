@@ -1,4 +1,8 @@
-"""Which coordinator leads, learnt from the answers: 307 and 503 name the leader, silence unseats it."""
+"""Which coordinator leads, learnt from the answers: 307 and 503 name the leader, silence unseats it.
+
+Only configured addresses are asked: requests carry the cluster's token, and who leads is told by whoever
+stands for election in ZooKeeper.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ class LeaderFinder:
         self._last_failure = "no answer yet"
 
     def attempts(self) -> Iterator[str]:
-        """The believed leader first, then the others; one named on the way is asked next, once."""
+        """The believed leader first, then the others; one named on the way is asked next. Each once."""
         asked: set[str] = set()
         while True:
             with self._lock:
@@ -50,9 +54,7 @@ class LeaderFinder:
         """True if this is the leader's answer. Raises the error that the leader answered with."""
         if response.status_code == httpx.codes.TEMPORARY_REDIRECT:
             target = urlsplit(response.headers.get("location", ""))
-            with self._lock:
-                self._last_failure = f"{url} names a leader that does not answer"
-                self._leader = f"{target.scheme}://{target.netloc}"
+            self._named(url, f"{target.scheme}://{target.netloc}", "a leader that does not answer")
             return False
         if response.is_success:
             with self._lock:
@@ -61,11 +63,18 @@ class LeaderFinder:
         payload = _payload(response)
         if payload.get("code") == "not_leader":
             named = payload.get("leader_url")
-            with self._lock:
-                self._last_failure = f"{url}: {payload.get('message')}"
-                self._leader = str(named).rstrip("/") if named else None
+            self._named(url, str(named).rstrip("/") if named else None, str(payload.get("message")))
             return False
         raise _error(response, payload)
+
+    def _named(self, by: str, leader: str | None, failure: str) -> None:
+        """`leader` is asked next, if it is one of ours; `failure`: what is wrong when nobody answers."""
+        known = leader is None or leader in self._urls
+        with self._lock:
+            self._leader = leader if known else None
+            self._last_failure = (
+                f"{by}: {failure}" if known else f"{by} names {leader} as leader, which is not configured"
+            )
 
     def nobody(self, request: str) -> Unavailable:
         with self._lock:
@@ -73,7 +82,8 @@ class LeaderFinder:
                 f"no coordinator took {request}",
                 expected=f"a leader among {', '.join(self._urls)}",
                 found=self._last_failure,
-                action="start one with `rtolap coordinator serve`, or try again after the election",
+                action="start one with `rtolap coordinator serve`, name all in RTOLAP_COORDINATORS as each "
+                "announces itself, or try again after the election",
             )
 
 

@@ -157,11 +157,12 @@ def test_a_killed_leader_is_replaced_and_nothing_is_taken_back(
         eventually(lambda: beat(client, cube, 3_000) == 5_000, "an older event time takes nothing back")
         again = coordinators.start()
         assert coordinators.role(again) == "standby"
-        with CoordinatorClient([again], TOKEN) as through_standby:
+        standby_first = [again, coordinators.leader()]
+        with CoordinatorClient(standby_first, TOKEN) as through_standby:
             assert through_standby.cube(cube).enabled, "a standby sends its clients to the leader"
 
         async def poll() -> int | None:
-            async with AsyncCoordinatorClient([again], TOKEN) as polling:
+            async with AsyncCoordinatorClient(standby_first, TOKEN) as polling:
                 return (await polling.watermark(cube)).low_watermark_ms
 
         assert asyncio.run(poll()) == 5_000
@@ -215,7 +216,7 @@ def test_a_leader_that_was_stopped_for_longer_than_its_session_changes_nothing(
             assert (answer.status_code, answer.json()["code"]) == (503, "not_leader"), answer.text
     assert metadata.control(cube).paused, "what the present leader wrote stands"
     eventually(lambda: coordinators.role(former) == "standby", "it stands behind the other")
-    with CoordinatorClient([former], TOKEN) as through_it:
+    with CoordinatorClient([former, other], TOKEN) as through_it:
         assert through_it.cube(cube).paused, "and sends its clients to the leader"
 
 
