@@ -253,6 +253,41 @@ def test_a_list_is_read_from_a_file_and_a_failure_keeps_the_last_one(
     assert cluster.client.application_watermarks(NAME).global_ms == now(cluster)
 
 
+@pytest.mark.parametrize(
+    "hosts",
+    [
+        {"file": "/etc/passwd"},
+        {"file": "{folder}/../elsewhere"},
+        {"file": "{folder}/link"},
+        {"url": "http://169.254.169.254/latest/meta-data"},
+        {"url": "http://lists.example.org/hosts"},
+        {"url": "http://127.0.0.1:8080@elsewhere.example.org/hosts"},
+    ],
+)
+def test_a_list_elsewhere_is_refused_where_it_is_declared(
+    cluster: Cluster, tmp_path: Path, hosts: dict[str, str]
+) -> None:
+    (tmp_path / "link").symlink_to("/etc/passwd")
+    named = {kind: place.replace("{folder}", str(tmp_path)) for kind, place in hosts.items()}
+    with pytest.raises(DefinitionError):
+        declared(cluster, hosts=named)
+    assert not cluster.coordinator.applications.names()
+
+
+def test_a_list_that_has_become_a_link_elsewhere_is_not_read(cluster: Cluster, tmp_path: Path) -> None:
+    listed = tmp_path / "hosts"
+    listed.write_text("a\n")
+    declared(cluster, hosts={"file": str(listed), "refresh_ms": 1000})
+    listed.unlink()
+    listed.symlink_to("/etc/hostname")
+    cluster.clock.advance_ms(1000)
+    cluster.coordinator.tick()
+    cluster.coordinator.applications.settle()
+    info = cluster.client.application_hosts(NAME)
+    assert info.counting <= 1
+    assert "no host list is read from" in str(info.list_problem)
+
+
 def test_a_list_is_read_from_the_children_of_a_node(cluster: Cluster) -> None:
     for name in ("a", "b"):
         cluster.store.commit([Create(f"/services/web/{name}", b"", ephemeral=True)])

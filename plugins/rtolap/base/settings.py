@@ -73,6 +73,14 @@ class Settings(BaseSettings):
     http_requests_max: int = Field(default=512, ge=1, description="at a time, of one service")
     http_requests_per_user_max: int = Field(default=384, ge=1)
     include_dir: Path = Path("include")
+    host_list_folders: str = Field(
+        default="",
+        description="folders of which applications may read host lists, comma-separated; empty: include_dir",
+    )
+    host_list_servers: str = Field(
+        default="",
+        description="servers of which they may fetch some, comma-separated, as host or host:port",
+    )
     spark_jobs_dir: Path = Field(default_factory=lambda: shipped("spark_jobs"))
     spark_master: str = "local[2]"
     log_level: str = "INFO"

@@ -11,6 +11,7 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.errors import Unavailable
 from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.settings import Settings
+from rtolap.coordinator.applications.list_places import ListPlaces
 from rtolap.coordinator.assignment import Topics
 from rtolap.coordinator.rest import build_app
 from rtolap.coordinator.service import Coordinator
@@ -38,6 +39,7 @@ def run(settings: Settings, open_topics: Callable[[str], Topics]) -> None:
             ClusterMetadata(store, SystemClock()),
             open_topics(settings.kafka),
             object_store_uri=settings.object_store,
+            list_places=ListPlaces.of(settings),
             url=f"http://{settings.host}:{settings.coordinator_port}",
         )
         try:

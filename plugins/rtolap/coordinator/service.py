@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 from rtolap.base.errors import NotFound, NotLeader, RtolapError, SessionLost, Unavailable
 from rtolap.coordinator.answers import completeness_info
+from rtolap.coordinator.applications.list_places import ListPlaces
 from rtolap.coordinator.applications.service import Applications
 from rtolap.coordinator.assignment import Assignments, Topics
 from rtolap.coordinator.builds import BUILDING_MAX, Builds
@@ -43,6 +44,7 @@ class Coordinator:
         *,
         object_store_uri: str,
         url: str,
+        list_places: ListPlaces = ListPlaces(),
         building_max: int = BUILDING_MAX,
         grace_ms: int = GRACE_MS,
         tick_s: float = TICK_S,
@@ -55,7 +57,7 @@ class Coordinator:
         store = open_store(object_store_uri)
         self._views = Views(metadata)
         self.heartbeats = Heartbeats(metadata.clock)
-        self.applications = Applications(metadata.store, metadata.clock, self.leadership.fence)
+        self.applications = Applications(metadata.store, metadata.clock, self.leadership.fence, list_places)
         closable = Closable(self.applications, metadata.clock)
         self.watermarks = Watermarks(metadata, self.heartbeats, closable)
         self.metrics = CoordinatorMetrics(

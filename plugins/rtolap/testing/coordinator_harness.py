@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotFound
+from rtolap.coordinator.applications.list_places import ListPlaces
 from rtolap.coordinator.rest import build_app
 from rtolap.coordinator.service import Coordinator
 from rtolap.format.manifest import MANIFEST_NAME, HistoryManifest, StagedManifest, encode
@@ -106,6 +107,7 @@ class Cluster:
             self.topics,
             object_store_uri=self.uri,
             url=URL,
+            list_places=ListPlaces((folder,), ("127.0.0.1", "lists.example.org:8080")),
             building_max=building_max,
             tick_s=3600,  # tests call `tick` themselves
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from rtolap.base.errors import DefinitionError, NotFound, Refused
+from rtolap.coordinator.applications.list_places import ListPlaces
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.definitions import Definitions
 from rtolap.metadata.requests import Note
@@ -16,17 +17,18 @@ from rtolap.wire.coordinator import Definition
 class Declarations:
     """The caller locks, so that nobody begins an epoch of what is being changed."""
 
-    def __init__(self, records: ApplicationRecords, definitions: Definitions) -> None:
+    def __init__(self, records: ApplicationRecords, definitions: Definitions, places: ListPlaces) -> None:
         self._records = records
         self._definitions = definitions
+        self._places = places
 
     def create(self, definition: Definition) -> None:
         """Raises DefinitionError, Refused if there is another one of that name."""
-        self._records.create(_application(definition))
+        self._records.create(self._application(definition))
 
     def change(self, name: str, definition: Definition) -> bool:
         """False if it is that already. Raises DefinitionError, NotFound, Refused."""
-        application = _application(definition)
+        application = self._application(definition)
         if application.name != name:
             raise DefinitionError(
                 "an application cannot be renamed", expected=f"name {name}", found=application.name
@@ -49,6 +51,15 @@ class Declarations:
             )
         self._records.drop(name, note)
 
+    def _application(self, definition: Definition) -> Application:
+        try:
+            application = msgspec.convert(definition, Application)
+        except msgspec.ValidationError as error:
+            raise DefinitionError("not an application definition", found=str(error)) from error
+        validate_application(application)
+        self._places.check_application(application)
+        return application
+
     def _cubes_of(self, application: str) -> list[str]:
         found = []
         for name in self._definitions.cubes():
@@ -59,15 +70,6 @@ class Declarations:
             if mark is not None and mark.application == application:
                 found.append(name)
         return found
-
-
-def _application(definition: Definition) -> Application:
-    try:
-        application = msgspec.convert(definition, Application)
-    except msgspec.ValidationError as error:
-        raise DefinitionError("not an application definition", found=str(error)) from error
-    validate_application(application)
-    return application
 
 
 def _refuse_what_misses(definitions: Definitions, cube: str, after: Application) -> None:

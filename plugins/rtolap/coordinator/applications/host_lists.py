@@ -12,6 +12,7 @@ import httpx
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable
 from rtolap.coordinator.applications.limits import HOSTS_MAX
+from rtolap.coordinator.applications.list_places import ListPlaces
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.store import MetadataStore
 from rtolap.model.application import HostList
@@ -27,8 +28,9 @@ _WORKERS = 4
 class HostLists:
     """`start` what is due; one fetch of a list at a time."""
 
-    def __init__(self, store: MetadataStore, clock: Clock) -> None:
+    def __init__(self, store: MetadataStore, clock: Clock, places: ListPlaces) -> None:
         self._store = store
+        self._places = places
         self._clock = clock
         self._pool = ThreadPoolExecutor(_WORKERS, thread_name_prefix="coordinator-host-lists")
         self._fetching: dict[tuple[str, int, str], Future[None]] = {}
@@ -62,7 +64,7 @@ class HostLists:
     def _fetch(self, running: RunningApplication, level: str, listed: HostList) -> None:
         source = running.sources[level]
         try:
-            running.replace_hosts(level, read_list(listed, self._store))
+            running.replace_hosts(level, read_list(listed, self._store, self._places))
         except RtolapError as error:
             problem = f"{running.application.name}/{level}: the host list is not read again: {error}"
             if source.list_problem != problem:
@@ -73,9 +75,10 @@ class HostLists:
             source.list_problem = f"{running.application.name}/{level}: {type(error).__name__}: see the log"
 
 
-def read_list(listed: HostList, store: MetadataStore) -> list[str]:
-    """The names. An empty list is an error: it would let every window go. Never repeats the content of a
+def read_list(listed: HostList, store: MetadataStore, places: ListPlaces) -> list[str]:
+    """The names, from where they may be read. An empty list is an error: it would let every window go. Never repeats the content of a
     file."""
+    places.check(listed)  # again: where a link leads may have changed since the declaration
     match listed.kind:
         case "file":
             names = _lines(_file(str(listed.file)))

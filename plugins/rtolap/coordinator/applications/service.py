@@ -15,6 +15,7 @@ from rtolap.coordinator.applications import explain, held
 from rtolap.coordinator.applications.declarations import Declarations
 from rtolap.coordinator.applications.histories import Histories
 from rtolap.coordinator.applications.host_lists import HostLists
+from rtolap.coordinator.applications.list_places import ListPlaces
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.definitions import Definitions
@@ -30,12 +31,18 @@ log = logging.getLogger(__name__)
 class Applications:
     """`fence` as `store.Election.fence` gives it: what runs belongs to one term of leadership."""
 
-    def __init__(self, store: MetadataStore, clock: Clock, fence: Callable[[], str | None]) -> None:
+    def __init__(
+        self,
+        store: MetadataStore,
+        clock: Clock,
+        fence: Callable[[], str | None],
+        places: ListPlaces = ListPlaces(),
+    ) -> None:
         self._records = ApplicationRecords(store)
-        self._declarations = Declarations(self._records, Definitions(store))
+        self._declarations = Declarations(self._records, Definitions(store), places)
         self._clock = clock
         self._fence = fence
-        self._lists = HostLists(store, clock)
+        self._lists = HostLists(store, clock, places)
         self.histories = Histories()
         self._lock = threading.Lock()
         self._term: str | None = None
