@@ -159,9 +159,7 @@ def test_the_bloom_filter_misses_nothing_and_is_seldom_wrong() -> None:
     "name", ["../../escaped.rows", "/tmp/escaped.rows", "a/b.rows", "..", ".", "", "a\0b", "log-00000001\n"]
 )
 @pytest.mark.parametrize("where", ["file", "rowset", "version", "deletes"])
-def test_a_copy_that_names_a_strange_file_is_refused_before_anything_is_written(
-    name: str, where: str
-) -> None:
+def test_a_copy_that_names_a_strange_file_is_refused_before_it_is_written(name: str, where: str) -> None:
     """The names become paths; a node that was taken over could send any."""
     file = FileMeta(name if where in ("file", "version") else "0.rows", 1, 1)
     deletes = (DeletesFile(name if where == "deletes" else "copied", 0),)

@@ -99,11 +99,11 @@ def kill_leader(airflow: AirflowStack) -> None:
 
 
 @pytest.fixture(scope="module")
-def run(airflow: AirflowStack, kafka: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+def run(airflow: AirflowStack, kafka: str) -> Iterator[Run]:
     topic, clock = f"access_logs_{time.time_ns()}", SystemClock()
     KafkaAdmin(kafka).create_topic(topic, PARTITIONS)
     hosts = fleet(SEED, hosts=HOSTS, partitions=PARTITIONS, events_per_s=EVENTS_PER_S, quiet=STALLED // 2)
-    host_list = tmp_path_factory.mktemp("hosts") / "hosts.txt"
+    host_list = Path(airflow.around.settings["RTOLAP_INCLUDE_DIR"]) / "hosts.txt"  # where lists are read from
     write_host_list(host_list, hosts.names)
     logs = AccessLogs(
         DEFINITIONS, topic=topic, host_list=host_list, coordinator=airflow.coordinator, ask=airflow.sql
