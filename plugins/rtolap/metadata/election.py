@@ -97,6 +97,18 @@ class Candidacy:
         with self._lock:
             return self._leader
 
+    def step_back(self) -> bool:
+        with self._lock:
+            token = self._token
+        if not token or all(name.startswith(token) for name in self._store.children(self._path)):
+            return False
+        self._withdraw(token)  # what is fenced by the node is refused from here on
+        with self._lock:
+            if self._first.startswith(token):
+                self._first = ""
+        self.wake()  # enrols again
+        return True
+
     def close(self) -> None:
         with self._lock:
             self._closed = True

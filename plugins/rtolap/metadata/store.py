@@ -72,6 +72,13 @@ class Election(Protocol):
         """Identity of the present leader, if there is one."""
         ...
 
+    def step_back(self) -> bool:
+        """Stand again, behind all others; False, and nothing changes, where nobody else stands.
+
+        Raises what `commit` raises: ask again.
+        """
+        ...
+
     def close(self) -> None: ...
 
 

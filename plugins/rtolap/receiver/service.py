@@ -21,10 +21,12 @@ from rtolap.metadata.updates import read
 from rtolap.model.cube import Schema
 from rtolap.receiver.assembly import CubeAssembly
 from rtolap.receiver.flight import ReceiverFlightServer
+from rtolap.receiver.giving_way import GivingWay
 from rtolap.receiver.heartbeats import Heartbeats
 from rtolap.receiver.metrics import ReceiverMetrics
 from rtolap.receiver.reports import cube_stats
 from rtolap.receiver.runner import CubeRunner
+from rtolap.receiver.states import ConsumerState
 from rtolap.wire.flight_door import shut_down
 from rtolap.wire.receiver import PartialQuery, ReceiverStats
 
@@ -58,6 +60,7 @@ class ReceiverService:
         self._election = metadata.store.elect(
             paths.replica_set_election(replica_set), receiver_id, self._wake.set
         )
+        self._giving_way = GivingWay(self._election)
         metadata.store.watch(paths.CUBES, self._wake.set)
         beats = Heartbeats(
             receiver_id=receiver_id,
@@ -172,12 +175,20 @@ class ReceiverService:
                 if self._metadata.store.connected():
                     self._metadata.announce_live(self.receiver_id, self._instance)
                     self._follow_cubes()
+                    self._giving_way.look(self._failed())
             except RtolapError as error:
                 log.warning("control waits: %s", error)
             except Exception:
                 log.exception("control waits")
             self._wake.wait(CONTROL_EVERY_S)
             self._wake.clear()
+
+    def _failed(self) -> list[str]:
+        return [
+            name
+            for name, runner in self._runners.items()
+            if runner.core.consumer_state is ConsumerState.FAILED
+        ]
 
     def _follow_cubes(self) -> None:
         """Start a runner where this replica set is named, end it where the cube is gone or another one."""

@@ -246,6 +246,30 @@ class MetadataStoreContract:
         second.close()
         eventually(lambda: store.children("/e") == (), "nobody stands")
 
+    def test_a_leader_that_steps_back_stands_behind_all_others(
+        self, store: MetadataStore, sessions: Sessions
+    ) -> None:
+        first = store.elect("/e", "one", lambda: None)
+        eventually(first.is_leader, "the only candidate leads")
+        assert not first.step_back(), "nobody else stands"
+        assert first.is_leader()
+        fence, term = first.fence(), first.term()
+        second = sessions.open().elect("/e", "two", lambda: None)
+        eventually(lambda: second.leader() == "one", "the second stands")
+        assert first.step_back()
+        assert not first.is_leader()
+        eventually(second.is_leader, "the second leads")
+        eventually(lambda: identities(store, "/e") == ("two", "one"), "the first stands again, behind")
+        assert fence is not None
+        with pytest.raises(CommitConflict):
+            store.commit([Check(fence, -1)])
+        second_term = second.term()
+        assert second.step_back()
+        eventually(first.is_leader, "the first leads again")
+        assert term is not None
+        assert second_term is not None
+        assert term < second_term < (first.term() or 0), "terms grow"
+
     def test_leadership_ends_with_the_session_and_the_candidate_enrols_again(
         self, store: MetadataStore, sessions: Sessions
     ) -> None:

@@ -44,10 +44,13 @@ class StreamLoadCluster(Closing):
         ledger: str,
         password_file: Path | None = None,
         certificates: Certificates | None = None,
+        *,
+        publish_timeout_s: int = 3,
     ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._taken: set[int] = set()
+        self._publish_timeout_s = publish_timeout_s
         self._env = {
             "RTOLAP_HOST": HOST,
             "RTOLAP_LEDGER": ledger,
@@ -138,7 +141,8 @@ class StreamLoadCluster(Closing):
         }
         url = self._url(port)
         self.metrics_urls[name] = f"{url}/metrics"
-        arguments = ("stream-load", "serve", "--lease-s", str(LEASE_S), "--publish-timeout-s", "3")
+        timeouts = ("--lease-s", str(LEASE_S), "--publish-timeout-s", str(self._publish_timeout_s))
+        arguments = ("stream-load", "serve", *timeouts)
         self._start(name, arguments, env, port, lambda _: http_missing(f"{url}/health", self._tls))
 
     def _start_node(self, name: str, port: int) -> None:

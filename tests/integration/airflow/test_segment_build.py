@@ -66,9 +66,14 @@ def test_a_version_that_lost_its_base_cuboid_is_read_again_from_kafka(airflow: A
         info = stream.segments().get(1)
         return info if info is not None and info.state == state else None
 
+    def built() -> Any:
+        run_id = airflow.trigger(BUILD)
+        info = airflow.until("it is built", lambda: is_now("READY"), 300.0)
+        airflow.until_run(BUILD, run_id)
+        return info
+
     airflow.until("REMOTE_PERSISTED segment", lambda: is_now("REMOTE_PERSISTED"))
-    airflow.until_run(BUILD, airflow.trigger(BUILD))
-    before = airflow.until("it is built", lambda: is_now("READY"), 180.0)
+    before = built()
     files = airflow.around.layout.store
     base = read_manifest(open_store(files.as_uri()), before.location).cuboids[0]
     shutil.rmtree(files / before.location / base.name)
@@ -76,8 +81,7 @@ def test_a_version_that_lost_its_base_cuboid_is_read_again_from_kafka(airflow: A
     assert (asked.state, asked.base_lost, asked.lost) == ("IMMUTABLE", True, ())
     (part,) = airflow.until("its part, read again", lambda: is_now("REMOTE_PERSISTED")).parts
     assert part.events == before.events
-    airflow.until_run(BUILD, airflow.trigger(BUILD))
-    after = airflow.until("it is made anew", lambda: is_now("READY"), 180.0)
+    after = built()
     assert (after.version, after.events, after.covered, after.base_lost) == (
         before.version + 1,
         before.events,
