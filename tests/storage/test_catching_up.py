@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 
 import pyarrow as pa
 import pytest
 from rtolap.base.errors import Unavailable
+from rtolap.storage import copy_stream
 from rtolap.storage.node import LocalNode
 from rtolap.storage.settings import StorageSettings
 from rtolap.tablet.settings import TabletSettings
@@ -142,6 +144,9 @@ class _BreakingOff:
     def copy(self, request: wire.CopyRequest) -> _HalfACopy:
         return _HalfACopy(self._node.copy(request))
 
+    def ping(self, within_s: float) -> None:
+        self._node.ping(within_s)
+
 
 class _HalfACopy:
     def __init__(self, whole: BatchStream) -> None:
@@ -163,6 +168,66 @@ def test_a_copy_that_breaks_off_is_begun_anew(nodes: InProcessNodes) -> None:
     assert catch_up(nodes, "a", (1, 7), sources=("b",)) == 0
     copying._node_at = nodes.at  # type: ignore[assignment]
     assert catch_up(nodes, "a", (1, 7), sources=("b",)) == 1
+    assert read(nodes.nodes["a"], T, 1) == [(1, "x")]
+
+
+class _StandingStill:
+    """A node that takes copies, gives `batches` of each, and then nothing until the test is over."""
+
+    def __init__(self, node: LocalNode, batches: int, over: Event, *, pings: bool) -> None:
+        self._node, self._batches, self._over, self._pings = node, batches, over, pings
+        self.pinged = 0
+
+    def copy(self, request: wire.CopyRequest) -> _StandingStill:
+        self._copy = self._node.copy(request)
+        return self
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        yield from itertools.islice(self._copy, self._batches)
+        assert self._over.wait(60)
+        yield from self._copy
+
+    def cancel(self) -> None:
+        self._copy.cancel()
+
+    def ping(self, within_s: float) -> None:
+        self.pinged += 1
+        if self.pinged > 1 and not self._pings:  # the first is before the copy is begun
+            raise Unavailable("no answer within the time")
+        if self.pinged > 2:
+            self._over.set()
+
+
+@pytest.mark.parametrize("batches", [0, 2])
+def test_a_source_that_stands_still_is_left_for_the_next(
+    nodes: InProcessNodes, monkeypatch: pytest.MonkeyPatch, batches: int
+) -> None:
+    monkeypatch.setattr(copy_stream, "STALL_S", 0.05)
+    prepare(nodes, "b", 7, 1)
+    publish(nodes, "b", 7, 1)
+    over = Event()
+    still = _StandingStill(nodes.nodes["b"], batches, over, pings=False)
+    by_address = {"still": still, "b": nodes.nodes["b"]}
+    copying = nodes.nodes["a"]._catching_up
+    copying._node_at = by_address.__getitem__  # type: ignore[assignment]
+    try:
+        assert catch_up(nodes, "a", (1, 7), sources=("still", "b")) == 1
+    finally:
+        over.set()
+    assert read(nodes.nodes["a"], T, 1) == [(1, "x")]
+
+
+def test_a_source_that_works_long_and_answers_pings_is_waited_for(
+    nodes: InProcessNodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy_stream, "STALL_S", 0.05)
+    prepare(nodes, "b", 7, 1)
+    publish(nodes, "b", 7, 1)
+    slow = _StandingStill(nodes.nodes["b"], 1, Event(), pings=True)
+    copying = nodes.nodes["a"]._catching_up
+    copying._node_at = lambda address: slow  # type: ignore[assignment, return-value]
+    assert catch_up(nodes, "a", (1, 7), sources=("b",)) == 1
+    assert slow.pinged > 2
     assert read(nodes.nodes["a"], T, 1) == [(1, "x")]
 
 

@@ -4,24 +4,29 @@ Of each, what this node has prepared itself is published. Where it has nothing, 
 sends the files of single versions, or, once it has compacted them, its whole tablet, which takes the place of
 ours. What is prepared here and not among those versions stays prepared.
 
-A copy may take long: it goes on in the background, and who asks again is told how far it is.
+A copy may take long: it goes on in the background, and who asks again is told how far it is. A source that
+stands still is left: see `copy_stream`.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from threading import Lock
 
+import pyarrow as pa
+
 from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
+from rtolap.storage.copy_stream import batches
 from rtolap.storage.loads import Loads
 from rtolap.storage.slot import Slot
 from rtolap.storage.slots import Slots
 from rtolap.storage.voting import Voting
 from rtolap.tablet.copying import Arriving, Chunk, CopiedVersion, filling, passing
 from rtolap.wire.storage import COPY_DATA, COPY_NAME, CatchUp, CopyRequest, Reached, TabletId
-from rtolap.wire.storage_client import BatchStream, StorageNode
+from rtolap.wire.storage_client import StorageNode
 
 log = logging.getLogger(__name__)
 
@@ -99,15 +104,12 @@ class CatchingUp:
                 return
 
     def _copy_from(self, slot: Slot, source: StorageNode) -> None:
-        stream = source.copy(CopyRequest(slot.id, slot.open().version))
-        try:
+        with closing(batches(source, CopyRequest(slot.id, slot.open().version))) as stream:
             arriving = Arriving(_chunks(stream))
             if arriving.manifest.state is not None:
                 self._take_whole(slot, arriving)
             for version in arriving.manifest.versions:
                 self._take(slot, arriving, version)
-        finally:
-            stream.cancel()
         self._published(slot)
 
     def _take_whole(self, slot: Slot, arriving: Arriving) -> None:
@@ -142,7 +144,7 @@ class CatchingUp:
             raise
 
 
-def _chunks(stream: BatchStream) -> Iterator[Chunk]:
+def _chunks(stream: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
     for batch in stream:
         names, data = batch.column(COPY_NAME), batch.column(COPY_DATA)
         for at in range(batch.num_rows):
