@@ -85,3 +85,18 @@ def test_an_answer_that_goes_backwards_is_not_equal() -> None:
     note(journal, 1, 1, offset=5)
     note(journal, 1, 1, offset=4)
     assert (journal.asked, journal.equal) == (2, 1)
+
+
+def test_each_moment_says_what_was_seen_and_answered_at_it() -> None:
+    journal = Journal()
+    journal.look({Moment.MEMORY, Moment.UPLOADED})
+    journal.look({Moment.MEMORY})
+    note(journal, 1, 1)
+    note(journal, 3, 4)
+    found = {each.moment: each for each in journal.by_moment(["q", "other"])}
+    assert list(found) == list(Moment)
+    memory, uploaded = found[Moment.MEMORY], found[Moment.UPLOADED]
+    assert (memory.seen_times, memory.queries, memory.asked, memory.equal) == (2, ("q",), 2, 1)
+    assert memory.events == (1, 1)
+    assert (uploaded.seen_times, uploaded.queries, uploaded.asked, uploaded.events) == (1, (), 0, None)
+    assert found[Moment.END].seen_times == 0

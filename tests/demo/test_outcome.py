@@ -51,3 +51,5 @@ def test_it_is_one_json_document(capsys: pytest.CaptureFixture[str]) -> None:
         True,
     )
     assert document["refusals"]["sent"] == 0
+    assert [moment["moment"] for moment in document["moments"]] == [moment.value for moment in Moment]
+    assert document["moments"][-1]["queries"] == [query.name for query in QUERIES]

@@ -24,6 +24,18 @@ class Entry(msgspec.Struct, frozen=True):
     equal: bool
 
 
+class MomentShown(msgspec.Struct, frozen=True, kw_only=True):
+    """`seen_times`: how often the cube was found in it. `queries` are those that were answered within it, by
+    `asked` answers, `equal` ones as the recount. `events`: the fewest and the most that one of them held."""
+
+    moment: Moment
+    seen_times: int
+    queries: tuple[str, ...]
+    asked: int
+    equal: int
+    events: tuple[int, int] | None
+
+
 class Journal:
     """`asked` and `equal` count every answer; `shown` holds one a query and moment, and every wrong one."""
 
@@ -35,6 +47,14 @@ class Journal:
         self.refusals: Refusals | None = None
         self._seen: set[tuple[str, Moment]] = set()
         self._positions: dict[int, int] = {}
+        self._found: Counter[Moment] = Counter()
+        self._asked_at: Counter[Moment] = Counter()
+        self._equal_at: Counter[Moment] = Counter()
+        self._events_at: dict[Moment, tuple[int, int]] = {}
+
+    def look(self, moments: Iterable[Moment]) -> None:
+        """The cube was found in these, whether or not anything is asked now."""
+        self._found.update(moments)
 
     def note(
         self,
@@ -53,6 +73,10 @@ class Journal:
         self.asked += 1
         self.equal += is_equal
         for moment in sorted(moments, key=list(Moment).index):
+            self._asked_at[moment] += 1
+            self._equal_at[moment] += is_equal
+            fewest, most = self._events_at.get(moment, (events, events))
+            self._events_at[moment] = min(fewest, events), max(most, events)
             if (query, moment) not in self._seen or not is_equal:
                 self._seen.add((query, moment))
                 self.shown.append(Entry(query, moment, events, answer, recount, is_equal))
@@ -61,6 +85,21 @@ class Journal:
         """Moments at which some query was never answered."""
         names = list(queries)
         return [moment for moment in Moment if any((name, moment) not in self._seen for name in names)]
+
+    def by_moment(self, queries: Iterable[str]) -> tuple[MomentShown, ...]:
+        """Of every moment, in the order of events' lives."""
+        names = list(queries)
+        return tuple(
+            MomentShown(
+                moment=moment,
+                seen_times=self._found[moment],
+                queries=tuple(name for name in names if (name, moment) in self._seen),
+                asked=self._asked_at[moment],
+                equal=self._equal_at[moment],
+                events=self._events_at.get(moment),
+            )
+            for moment in Moment
+        )
 
     def moments(self) -> set[Moment]:
         return {moment for _, moment in self._seen}

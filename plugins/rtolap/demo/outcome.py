@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rtolap.demo.journal import Entry, Journal
+from rtolap.demo.journal import Entry, Journal, MomentShown
 from rtolap.demo.moments import Moment
 from rtolap.demo.queries import QUERIES
 from rtolap.demo.refusals import Refusals
@@ -13,8 +13,8 @@ from rtolap.demo.refusals import Refusals
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """`is_shown`: every answer was equal, at every required moment, and every malformed record was kept.
 
-    `asked_again`: why no answer came at first, and how often. `answers`: the first of each query and moment,
-    and every one that differs.
+    `asked_again`: why no answer came at first, and how often. `moments`: what was seen and answered at each
+    one, in order. `answers`: the first of each query and moment, and every one that differs.
     """
 
     is_shown: bool
@@ -22,6 +22,7 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     equal: int
     asked_again: dict[str, int]
     missing_moments: tuple[Moment, ...]
+    moments: tuple[MomentShown, ...]
     refusals: Refusals | None
     answers: tuple[Entry, ...]
 
@@ -36,6 +37,7 @@ def outcome(journal: Journal, required: frozenset[Moment]) -> Outcome:
         equal=journal.equal,
         asked_again=dict(journal.unanswered.most_common()),
         missing_moments=missing,
+        moments=journal.by_moment(query.name for query in QUERIES),
         refusals=refusals,
         answers=tuple(journal.shown),
     )

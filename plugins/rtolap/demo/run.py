@@ -131,12 +131,13 @@ class Demo:
     ) -> None:
         deadline = time.monotonic() + self._plan.timeout_s
         while True:
-            before = self._look()
+            before = self._look(journal)
             ended = not sending.is_alive()
             if self._failure is not None:
                 raise self._failure
             settled = ended and before.pending == 0 and self._caught_up(sender)
             moments = {Moment.END} if settled else set()
+            journal.look(moments)
             self._ask_all(journal, recount, before, moments)
             self._screen.tick()
             self._show_fragments(journal)
@@ -176,7 +177,7 @@ class Demo:
         """Every query once. A moment counts for an answer when it held before and after it."""
         for query in QUERIES:
             answer = self._answer(journal, query.sql)
-            after = self._look()
+            after = self._look(journal)
             self._screen.progress.queryable = sum(
                 offset - recount.first[partition] for partition, offset in answer.positions.items()
             )
@@ -201,9 +202,10 @@ class Demo:
                     raise
                 time.sleep(_ROUND_S)
 
-    def _look(self) -> Situation:
+    def _look(self, journal: Journal) -> Situation:
         stats = [receiver.stats() for receiver in self._answering()]
         found = situation(CUBE, self._coordinator.segments(CUBE), self._coordinator.queue().entries, stats)
+        journal.look(found.moments)
         progress = self._screen.progress
         progress.states, progress.building, progress.pending = found.states, found.building, found.pending
         progress.receivers = found.receivers
