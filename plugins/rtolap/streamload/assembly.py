@@ -49,11 +49,12 @@ _PUBLISH_S = 1.0
 _PARTITIONS_S = 10.0
 _REBUILDING_S = 10.0  # each node lists its tablets for it
 _SWEEP_S = 60.0
-_NODE_CALLS = 16  # at once, of one commit or publication
+_NODE_CALLS_MAX = 16
 
 
 class DoorOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """`label_keep_s`, `label_count_max`: of labels that nobody acknowledges; None keeps them."""
+    """`label_keep_s`, `label_count_max`: of labels that nobody acknowledges; None keeps them.
+    `node_calls_max`: at once, of all commits and publications."""
 
     lease_ms: int = LEASE_MS
     loads_max: int = RUNNING_MAX
@@ -64,6 +65,7 @@ class DoorOptions(msgspec.Struct, frozen=True, kw_only=True):
     label_count_max: int | None = None
     replication: int = REPLICATION
     group_interval_s: float = INTERVAL_S
+    node_calls_max: int = _NODE_CALLS_MAX
     bodies: BodySettings = BodySettings()
     http: HttpLimits = HttpLimits()
 
@@ -82,7 +84,8 @@ class Storage:
 
 
 class Assembly:
-    """Its ledger stays its caller's. `start` and `stop` the duties; `app` is served by whoever wants to."""
+    """Its ledger stays its caller's. `start` and `stop` the duties, or call `round`; `app` is served by
+    whoever wants to."""
 
     def __init__(
         self,
@@ -99,7 +102,7 @@ class Assembly:
         leases = Leases(ledger)
         mastership = Mastership(leases, here.owner, lease_ms=options.lease_ms)
         self.election = Election(ledger, leases, mastership, here)
-        self._pool = ThreadPoolExecutor(_NODE_CALLS, thread_name_prefix="nodes")
+        self._pool = ThreadPoolExecutor(options.node_calls_max, thread_name_prefix="nodes")
         self.manager = TransactionManager(
             ledger,
             mastership,
@@ -174,6 +177,11 @@ class Assembly:
     def start(self) -> None:
         for duty in self._duties:
             duty.start()
+
+    def round(self) -> None:
+        """Every duty once, in the caller's thread: of one that is driven step by step and never started."""
+        for duty in self._duties:
+            duty.round()
 
     def stop(self) -> None:
         """The duties end, then the lease is given up: the next door is master at once."""

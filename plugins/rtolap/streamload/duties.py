@@ -48,13 +48,14 @@ class Duty:
                 self._woken.clear()
                 if self._stopping:  # told so between the two
                     return
-                self._round()
+                self.round()
                 self._woken.wait(self._every_s)
         except BaseException:
             log.exception("%s has ended by an error of the program", self._name)
             self._broken(self._name)
 
-    def _round(self) -> None:
+    def round(self) -> None:
+        """The work once, in the caller's thread."""
         try:
             self._work()
         except NotLeader as error:

@@ -29,6 +29,7 @@ from rtolap.loader.memory_sink import MemorySink, Row, Transaction
 from rtolap.loader.ownership import LEASE_MS
 from rtolap.loader.preparing import FILTERED_UNKNOWN
 from rtolap.loader.settle import Settler
+from rtolap.loader.sink import Sink
 from rtolap.loader.states import Stopped
 from rtolap.loader.work import Work, begin
 from rtolap.model.loader import Loader, LoaderApplication, LoaderBatch, LoaderRejects, LoaderSink
@@ -100,66 +101,62 @@ class World:
 
 
 class FaultySink:
-    """Between a process and the sink: requests and answers go astray."""
+    """Between a process and `server`, the twin of a sink or a real one: requests and answers go astray."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, run: Run, server: Sink) -> None:
+        self._run, self._server = run, server
 
     def load(
         self, db: str, table: str, label: str, body: bytes, options: SendOptions, *, two_phase: bool = False
     ) -> LoadAnswer:
-        run, sink = self._run, self._run.sink
+        run = self._run
 
         def request() -> LoadAnswer:
-            return sink.load(db, table, label, body, options, two_phase=two_phase)
+            return self._server.load(db, table, label, body, options, two_phase=two_phase)
 
         if run.chance("comes late as well", often=4.0):  # often: it holds nothing up
             run.later(request)
         match run.chance("fails", "under way", "under way", often=1.5):
             case "fails":
-                begun = sink.begin(db, table, label, options, two_phase=two_phase)
-                if isinstance(begun, Transaction):
-                    begun.state = LoadState.ABORTED
-                    return LoadAnswer(label=label, message="no backend")
-                return begun
+                return run.failed_load(db, table, label, body, options, two_phase=two_phase)
             case "under way":
-                begun = sink.begin(db, table, label, options, two_phase=two_phase)
-                if isinstance(begun, Transaction):
-                    run.later(lambda: sink.finish(begun, body, options))
+                run.load_under_way(db, table, label, body, options, two_phase=two_phase)
                 raise Unavailable("the answer took too long")
         return run.around(request)
 
     def commit_label(self, db: str, label: str) -> TwoPhaseAnswer:
         if self._run.chance("late commit") == "late commit":
-            self._run.later(lambda: self._run.sink.commit_label(db, label))
-        return self._run.around(lambda: self._run.sink.commit_label(db, label))
+            self._run.later(lambda: self._server.commit_label(db, label))
+        return self._run.around(lambda: self._server.commit_label(db, label))
 
     def state(self, db: str, label: str) -> LoadState:
-        return self._run.around(lambda: self._run.sink.state(db, label))
+        return self._run.around(lambda: self._server.state(db, label))
 
     def schema(self, db: str, table: str) -> TableSchema:
-        return self._run.around(lambda: self._run.sink.schema(db, table))
+        return self._run.around(lambda: self._server.schema(db, table))
 
     def keeps_labels(self) -> bool:
-        return self._run.around(self._run.sink.keeps_labels)
+        return self._run.around(self._server.keeps_labels)
 
     def error_log(self, url: str) -> str:
-        return self._run.around(lambda: self._run.sink.error_log(url))
+        return self._run.around(lambda: self._server.error_log(url))
 
     def acknowledge(self, db: str, labels: Iterable[str]) -> None:
         kept = tuple(labels)
-        self._run.around(lambda: self._run.sink.acknowledge(db, kept))
+        self._run.around(lambda: self._server.acknowledge(db, kept))
 
 
 class CountingBox:
-    def __init__(self, kept: set[tuple[int, int]]) -> None:
-        self._kept = kept
+    """`topic_number`: of the topics of the run's name, the latest when it was opened."""
+
+    def __init__(self, kept: set[tuple[int, int, int]], topic_number: int) -> None:
+        self._kept, self._topic_number = kept, topic_number
 
     def keep(self, topic: str, batch: Batch, rejects: Rejects) -> None:
         for place, reason in zip(rejects.index.tolist(), rejects.reason, strict=True):
             if reason == FILTERED_UNKNOWN:  # of a batch whose answer was lost, not of a record
                 continue
-            self._kept.add((int(batch.partitions[place]), int(batch.offsets[place])))
+            self._kept.add((self._topic_number, int(batch.partitions[place]), int(batch.offsets[place])))
 
     def close(self) -> None:
         return
@@ -189,10 +186,8 @@ class Run:
         self.db, self.topic, self.job = "d", f"t{seed}", f"job{seed}"
         self.broker = MemoryBroker()
         self.broker.create(self.topic, self.random.choice((1, 2, 3)))
-        keeps_labels = self.random.random() < 0.7
-        self.sink = MemorySink(keeps_labels=keeps_labels, now_ms=world.clock.now_ms if keeps_labels else None)
+        self.create_table(keeps_labels=self.random.random() < 0.7)
         self.columns = 0
-        self.sink.tables["d", self.job] = table_schema(self.model)
         self.loader = Loader(
             name=self.job,
             topic=self.topic,
@@ -215,12 +210,68 @@ class Run:
         self.jobs.set_state(self.job, LoadJobState.RUNNING, "")
         world.ledger.fault = self._ledger_fault
         self.produced: list[Row] = []
-        self.bad: set[tuple[int, int]] = set()
-        self.kept: set[tuple[int, int]] = set()
+        self.bad: set[tuple[int, int, int]] = set()  # the topic's number, partition, offset
+        self.kept: set[tuple[int, int, int]] = set()
+        self.topic_number = 0
         self.number = 0
         self.starts = 0
         self.late: list[tuple[int, Callable[[], object]]] = []
         self.processes: list[Process | None] = [None, None]
+
+    # --- the sink -------------------------------------------------------------------------------------
+
+    def create_table(self, *, keeps_labels: bool) -> None:
+        self.sink = MemorySink(
+            keeps_labels=keeps_labels, now_ms=self.world.clock.now_ms if keeps_labels else None
+        )
+        self.sink.tables["d", self.job] = table_schema(self.model)
+
+    def open_sink(self) -> Sink:
+        """As a process has it."""
+        return FaultySink(self, self.sink)
+
+    def failed_load(
+        self, db: str, table: str, label: str, body: bytes, options: SendOptions, *, two_phase: bool
+    ) -> LoadAnswer:
+        begun = self.sink.begin(db, table, label, options, two_phase=two_phase)
+        if isinstance(begun, Transaction):
+            begun.state = LoadState.ABORTED
+            return LoadAnswer(label=label, message="no backend")
+        return begun
+
+    def load_under_way(
+        self, db: str, table: str, label: str, body: bytes, options: SendOptions, *, two_phase: bool
+    ) -> None:
+        """It goes on later."""
+        begun = self.sink.begin(db, table, label, options, two_phase=two_phase)
+        if isinstance(begun, Transaction):
+            self.later(lambda: self.sink.finish(begun, body, options))
+
+    def late_ms_max(self) -> int:
+        """A sink that looks at a request's time may get it even when its label was given back, for its sender
+        may have stood still; another gets it within its time-out."""
+        return LATE_MS_MAX if self.sink.keeps_labels() else TIMEOUT_MS
+
+    def deliver(self, request: Callable[[], object]) -> None:
+        """One that comes late; a sink that is down does not hear it."""
+        if not self.sink.down:
+            request()
+            self.counts["came late"] += 1
+
+    def heal(self) -> None:
+        """No more faults: what the sink has begun, it ends."""
+        self.sink.down = False
+        self.sink.publishes_late = False
+        self.sink.abort_running()
+        self.sink.publish()
+
+    def found(self) -> list[tuple[Any, ...]]:
+        """What the table holds, as `answer_of` gives it."""
+        return answer_of(self.model, self.sink.rows("d", self.job))
+
+    def labels(self) -> set[str]:
+        """Those that the sink keeps until they are given back."""
+        return set(self.sink.labels("d")) if self.sink.keeps_labels() else set()
 
     # --- faults ---------------------------------------------------------------------------------------
 
@@ -232,22 +283,19 @@ class Run:
         return None
 
     def later(self, request: Callable[[], object]) -> None:
-        """A request that comes once more, or late: to a sink that looks at its time even when its label was
-        given back, for its sender may have stood still; to another within its time-out."""
-        late_ms = LATE_MS_MAX if self.sink.keeps_labels() else TIMEOUT_MS
+        """A request that comes once more, or late."""
+        late_ms = self.late_ms_max()
         self.late.append((self.world.clock.now_ms() + self.random.randrange(late_ms), request))
 
     def advance_ms(self, by_ms: int) -> None:
-        """What is due meanwhile arrives, each at its moment; a sink that is down does not hear it."""
+        """What is due meanwhile arrives, each at its moment."""
         clock = self.world.clock
         until_ms = clock.now_ms() + by_ms
         while self.late and min(due_ms for due_ms, _ in self.late) <= until_ms:
             first = min(range(len(self.late)), key=lambda at: self.late[at][0])
             due_ms, request = self.late.pop(first)
             clock.advance_ms(max(0, due_ms - clock.now_ms()))
-            if not self.sink.down:
-                request()
-                self.counts["came late"] += 1
+            self.deliver(request)
         clock.advance_ms(until_ms - clock.now_ms())
 
     def around(self, call: Callable[[], T]) -> T:
@@ -314,7 +362,7 @@ class Run:
             text = b'{"k": "none"}' if is_bad else msgspec.json.encode(value)
             _, offset = self.broker.append(self.topic, OutRecord(text, partition=partition))
             if is_bad:
-                self.bad.add((partition, offset))
+                self.bad.add((self.topic_number, partition, offset))
             else:
                 self.produced.append(value)
 
@@ -347,7 +395,10 @@ class Run:
         if self.random.random() < 0.3 and all(record.loaded for record in self._seen()):
             # long enough for a sink that forgets labels by time; what is not loaded would want a person then
             self.advance_ms(self.loader.sink.label_kept_ms + 1)
-            self.sink.forget_labels()
+            self.forget_labels()
+
+    def forget_labels(self) -> None:
+        self.sink.forget_labels()
 
     def _seen(self) -> tuple[OffsetsRecord, ...]:
         return self.records.all(self.job)
@@ -419,16 +470,15 @@ class Run:
     def started(self) -> Process:
         self.starts += 1
         owner = f"p{self.starts}"
-        sink = FaultySink(self)
         return Process(
             begin(
                 self.job,
                 owner,
                 self.jobs,
                 self.records,
-                sink,
+                self.open_sink(),
                 self._open_consumer,
-                CountingBox(self.kept),
+                CountingBox(self.kept, self.topic_number),
                 self.world.clock,
             )
         )
@@ -441,10 +491,12 @@ class Run:
     def finish(self) -> None:
         """All is well again: one process brings the rest in."""
         self.faulty = 0.0
-        self.sink.down = False
-        self.sink.publishes_late = False
-        self.sink.abort_running()
-        self.sink.publish()
+        self.heal()
+        self.drain()
+        self.judge()
+
+    def drain(self) -> None:
+        """A new process loads all that is in the topic."""
         self.advance_ms(LEASE_MS + 1)
         self.processes = [None, None]
         for _ in range(DRAIN_ROUNDS_MAX):
@@ -454,10 +506,8 @@ class Run:
             self.advance_ms(300)
             self.keep()
             if self._is_loaded():
-                break
-        else:
-            raise AssertionError(f"seed {self.seed}: not all is loaded after {DRAIN_ROUNDS_MAX} rounds")
-        self.judge()
+                return
+        raise AssertionError(f"seed {self.seed}: not all is loaded after {DRAIN_ROUNDS_MAX} rounds")
 
     def _is_loaded(self) -> bool:
         process = self.processes[0]
@@ -471,7 +521,7 @@ class Run:
         """After the last late request has come."""
         where = f"seed {self.seed}, {self.model}"
         self.advance_ms(LATE_MS_MAX + 1)
-        found = answer_of(self.model, self.sink.rows("d", self.job))
+        found = self.found()
         expected = answer_of(self.model, self.produced)
         assert found == expected, (
             f"{where}: the table differs from a recount of the topic\n{found}\n{expected}"
@@ -486,9 +536,8 @@ class Run:
             raise AssertionError(f"{where}: {error}") from error
         records = self.records.all(self.job)
         assert [record.committed for record in records] == [True], f"{where}: records are left: {records}"
-        if self.sink.keeps_labels():
-            left = set(self.sink.labels("d")) - {records[0].label}
-            assert not left, f"{where}: labels are left: {sorted(left)}"
+        left = self.labels() - {records[0].label}
+        assert not left, f"{where}: labels are left: {sorted(left)}"
 
 
 def main() -> None:

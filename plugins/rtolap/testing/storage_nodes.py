@@ -11,6 +11,7 @@ from rtolap.base.errors import Unavailable
 from rtolap.ledger.records import Partition, Replica, Tablet
 from rtolap.storage.node import LocalNode
 from rtolap.storage.settings import StorageSettings
+from rtolap.tablet.disk import Disk
 from rtolap.wire import storage as wire
 from rtolap.wire.storage_client import RowStream
 
@@ -22,15 +23,21 @@ class InProcessNodes:
     in `still` are said to stand still.
     """
 
-    def __init__(self, folder: Path, names: Collection[str], settings: StorageSettings | None = None) -> None:
-        self._folder, self._settings = folder, settings
+    def __init__(
+        self,
+        folder: Path,
+        names: Collection[str],
+        settings: StorageSettings | None = None,
+        disk: Disk | None = None,
+    ) -> None:
+        self._folder, self._settings, self._disk = folder, settings, disk
         self.nodes: dict[str, LocalNode] = {}
         self.still: set[str] = set()
         for name in names:
             self.start(name)
 
     def start(self, name: str) -> None:
-        self.nodes[name] = LocalNode(name, self._folder / name, self.at, self._settings)
+        self.nodes[name] = LocalNode(name, self._folder / name, self.at, self._settings, self._disk)
 
     def stop(self, name: str) -> None:
         self.nodes.pop(name).close()
