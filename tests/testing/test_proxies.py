@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from rtolap.testing.cut_connections import Cut, CuttingProxy
 from rtolap.testing.proxies import Proxy, copied, receive
 
 TIMEOUT_S = 30.0
@@ -22,10 +23,20 @@ class Plain(Proxy):
         answers.join(TIMEOUT_S)
 
 
+class Echo:
+    """A server that sends back what it gets, until its client ends. `got`: of all connections."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = ("127.0.0.1", int(self.listener.getsockname()[1]))
+        self.got = bytearray()
+        self.ended = threading.Event()
+
+
 @pytest.fixture
-def echo() -> Iterator[tuple[str, int]]:
-    """A server that sends back what it gets, until its client ends."""
-    listener = socket.create_server(("127.0.0.1", 0))
+def echo() -> Iterator[Echo]:
+    made = Echo()
+    listener = made.listener
 
     def serve() -> None:
         with contextlib.suppress(OSError):
@@ -33,11 +44,13 @@ def echo() -> Iterator[tuple[str, int]]:
                 connection, _ = listener.accept()
                 with connection:
                     while piece := receive(connection):
+                        made.got += piece
                         connection.sendall(piece)
+                made.ended.set()
 
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
-    yield ("127.0.0.1", listener.getsockname()[1])
+    yield made
     listener.shutdown(socket.SHUT_RDWR)
     listener.close()
     thread.join(TIMEOUT_S)
@@ -48,9 +61,9 @@ def connected(proxy: Proxy) -> socket.socket:
     return socket.create_connection((host, int(port)), timeout=TIMEOUT_S)
 
 
-def test_everything_is_passed_on_to_the_end(echo: tuple[str, int]) -> None:
+def test_everything_is_passed_on_to_the_end(echo: Echo) -> None:
     sent = bytes(range(256)) * 4_000
-    with Plain(echo) as proxy, connected(proxy) as client:
+    with Plain(echo.address) as proxy, connected(proxy) as client:
 
         def send() -> None:
             client.sendall(sent)
@@ -65,8 +78,8 @@ def test_everything_is_passed_on_to_the_end(echo: tuple[str, int]) -> None:
     assert bytes(found) == sent
 
 
-def test_a_closed_proxy_lets_nobody_in_and_open_connections_go_on(echo: tuple[str, int]) -> None:
-    proxy = Plain(echo)
+def test_a_closed_proxy_lets_nobody_in_and_open_connections_go_on(echo: Echo) -> None:
+    proxy = Plain(echo.address)
     with connected(proxy) as client:
         client.sendall(b"a")
         assert client.recv(1) == b"a"
@@ -75,3 +88,19 @@ def test_a_closed_proxy_lets_nobody_in_and_open_connections_go_on(echo: tuple[st
             connected(proxy)
         client.sendall(b"b")
         assert client.recv(1) == b"b"
+
+
+@pytest.mark.parametrize("where", list(Cut))
+def test_a_wire_that_is_cut_at_a_commit_lets_it_through_or_not_and_its_answer_never(
+    echo: Echo, where: Cut
+) -> None:
+    host, port = echo.address
+    with CuttingProxy(f"{host}:{port}") as proxy, connected(proxy) as client:
+        client.sendall(b"INSERT")
+        assert client.recv(6) == b"INSERT"
+        proxy.cut(where)
+        client.sendall(b"COMMIT")
+        assert receive(client) == b""
+        assert echo.ended.wait(TIMEOUT_S)
+        assert proxy.cuts == 1
+    assert echo.got == (b"INSERTCOMMIT" if where is Cut.AFTER else b"INSERT")
