@@ -262,16 +262,16 @@ def test_a_head_that_comes_a_byte_at_a_time_gains_nothing() -> None:
 
 
 def test_a_connection_that_stays_open_between_requests_has_the_time_for_its_next_head() -> None:
-    with opened(head_timeout_s=0.3) as door, httpx.Client(base_url=door.url) as client:
-        for _ in range(3):
-            assert client.get("/health").status_code == 200
-            time.sleep(0.1)
+    with opened(head_timeout_s=1.5) as door, httpx.Client(base_url=door.url) as client:
+        assert client.get("/health").status_code == 200
+        time.sleep(2.0)
+        assert client.get("/health").status_code == 200
         assert door.ended("slow_head") == 0
 
 
 def test_a_request_that_takes_longer_than_a_head_may_is_not_cut_off() -> None:
-    with opened(head_timeout_s=0.2) as door, httpx.Client(base_url=door.url, timeout=DEADLINE_S) as client:
-        threading.Timer(1.0, door.go_on.set).start()
+    with opened(head_timeout_s=1.0) as door, httpx.Client(base_url=door.url, timeout=DEADLINE_S) as client:
+        threading.Timer(2.0, door.go_on.set).start()
         assert client.get("/wait", headers=BEARER).json() == "done"
 
 
@@ -297,9 +297,9 @@ def test_who_does_not_read_the_answer_is_cut_off() -> None:
 
 
 def test_a_slow_reader_gets_its_answer() -> None:
-    with opened(write_timeout_s=2.0) as door, door.connect() as connection:
+    with opened(write_timeout_s=3.0) as door, door.connect() as connection:
         connection.sendall(head("/endless", f"Authorization: Bearer {TOKEN}", method="GET"))
-        until_s, taken = time.monotonic() + 3 * door.limits.write_timeout_s, 0
+        until_s, taken = time.monotonic() + 1.5 * door.limits.write_timeout_s, 0
         while time.monotonic() < until_s:
             taken += len(connection.recv(1 << 20))
             time.sleep(0.02)

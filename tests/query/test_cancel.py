@@ -198,7 +198,7 @@ def test_an_ended_statement_lets_its_client_go_and_keeps_its_turn_until_the_engi
         assert deaf.closed.wait(WAIT_S)
         assert answer_in_time(service) == [{"x": 1}]
         with pytest.raises(ValueError, match="too many times"):  # there is one turn, and it is back
-            service._turns.release()
+            service._turns.release("")
     finally:
         deaf.may_end.set()
         service.close()

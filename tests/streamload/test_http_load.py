@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import gzip
 import io
@@ -20,6 +21,7 @@ import httpx
 import msgspec
 import pytest
 from rtolap.base.errors import Forbidden
+from rtolap.base.http_limits import HttpLimits
 from rtolap.bodies.batches import DecodedBatch
 from rtolap.bodies.decode import decode_body
 from rtolap.ledger.records import Tablet, Transaction
@@ -667,6 +669,50 @@ def test_too_many_loads_are_told_to_come_back(tmp_path: Path) -> None:
             assert answer.startswith(b"HTTP/1.1 429 ")
             assert b"retry-after: 1" in answer.lower()
         _until(lambda: state(narrow, "first") == "ABORTED")
+        assert put(narrow, b"1,a,1\n")["Status"] == "Success"
+
+
+def test_one_user_has_not_all_loads(tmp_path: Path) -> None:
+    head = (
+        f"PUT /api/web/hits/_stream_load HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+        f"Authorization: {BASIC}\r\ntimeout: 259200\r\n"
+    )
+    with load_door(tmp_path, DoorOptions(loads_max=3, loads_per_user_max=2)) as narrow:
+        narrow.assembly.catalogue.create_table(HITS)
+        where = urlsplit(narrow.body_url)
+        with contextlib.ExitStack() as stalled:
+            for label in ("first", "second"):
+                connection = socket.create_connection((where.hostname, where.port), timeout=60)
+                stalled.enter_context(connection).sendall(f"{head}label: {label}\r\n\r\n1".encode())
+                _until(lambda: state(narrow, label) == "PREPARE")  # noqa: B023
+            answer = raw(narrow.body_url, f"{head}\r\n", until=lambda taken: taken.endswith(b"}\n"))
+            assert answer.startswith(b"HTTP/1.1 429 ")
+            assert b"too many loads of loader run at this door: 2" in answer
+            other = httpx.put(
+                f"{narrow.body_url}/api/web/hits/_stream_load",
+                content=b"1,a,1\n",
+                headers={"column_separator": ","},
+                auth=httpx.BasicAuth(DEFINING_USER, PASSWORD),
+                timeout=60,
+            )
+            assert other.json()["Status"] == "Success"
+
+
+def test_a_body_that_hardly_comes_gives_its_place_back(tmp_path: Path) -> None:
+    """However long a timeout it has asked for."""
+    limits = HttpLimits(body_grace_s=0.5)
+    with load_door(tmp_path, DoorOptions(loads_max=1, http=limits)) as narrow:
+        narrow.assembly.catalogue.create_table(HITS)
+        where = urlsplit(narrow.body_url)
+        with socket.create_connection((where.hostname, where.port), timeout=60) as connection:
+            connection.sendall(
+                (
+                    "PUT /api/web/hits/_stream_load HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
+                    f"Authorization: {BASIC}\r\nlabel: drip\r\ntimeout: 259200\r\n\r\n1"
+                ).encode()
+            )
+            assert connection.recv(65536).startswith(b"HTTP/1.1 408 ")
+            _until(lambda: state(narrow, "drip") == "ABORTED")
         assert put(narrow, b"1,a,1\n")["Status"] == "Success"
 
 

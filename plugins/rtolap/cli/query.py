@@ -26,9 +26,18 @@ def serve(
     memory_mb: Annotated[int, typer.Option(min=64, help="Memory that all queries together may use.")] = 1024,
     threads: Annotated[int, typer.Option(min=1, help="Threads of the embedded engine.")] = 2,
     queries_max: Annotated[int, typer.Option(min=1, help="Queries at a time; more are refused.")] = 16,
+    queries_per_user_max: Annotated[
+        int, typer.Option(min=0, help="Of them, of one user; 0: three quarters.")
+    ] = 0,
     connections_max: Annotated[int, typer.Option(min=1, help="MySQL connections; more are refused.")] = 200,
+    connections_per_user_max: Annotated[
+        int, typer.Option(min=0, help="Of them, of one user; 0: three quarters.")
+    ] = 0,
     login_timeout_s: Annotated[float, typer.Option(min=0.1, help="Time for a whole MySQL login.")] = 10.0,
     idle_timeout_s: Annotated[float, typer.Option(min=1, help="Silent MySQL connections end.")] = 28_800.0,
+    write_timeout_s: Annotated[
+        float, typer.Option(min=0.1, help="A MySQL client reads 64 KiB of its answer in this.")
+    ] = 60.0,
     tls_certificate: Annotated[
         Path | None, typer.Option(help="PEM chain of both doors. [RTOLAP_QUERY_TLS_CERTIFICATE]")
     ] = None,
@@ -50,8 +59,19 @@ def serve(
         settings.zookeeper, root=settings.zookeeper_root, session_timeout_s=settings.session_timeout_s
     )
     try:
-        limits = Limits(memory_bytes=memory_mb << 20, threads=threads, queries_max=queries_max)
-        mysql_limits = MySqlLimits(connections_max, login_timeout_s, idle_timeout_s)
+        limits = Limits(
+            memory_bytes=memory_mb << 20,
+            threads=threads,
+            queries_max=queries_max,
+            queries_per_user_max=queries_per_user_max or None,
+        )
+        mysql_limits = MySqlLimits(
+            connections_max,
+            login_timeout_s,
+            idle_timeout_s,
+            write_timeout_s=write_timeout_s,
+            connections_per_user_max=connections_per_user_max or None,
+        )
         QueryProcess(settings, store, limits, mysql_limits).run()
     finally:
         store.close()

@@ -21,6 +21,9 @@ def root() -> None:
 @app.command()
 def serve(
     loads_max: Annotated[int, typer.Option(min=1, help="Loads at a time; more are answered 429.")] = 64,
+    loads_per_user_max: Annotated[
+        int, typer.Option(min=0, help="Of them, of one user; 0: three quarters.")
+    ] = 0,
     transactions_max: Annotated[
         int, typer.Option(min=1, help="Running transactions of one database; more are refused.")
     ] = 100,
@@ -44,6 +47,7 @@ def serve(
     options = DoorOptions(
         lease_ms=round(lease_s * 1000),
         loads_max=loads_max,
+        loads_per_user_max=loads_per_user_max or loads_max - loads_max // 4,
         transactions_max=transactions_max,
         precommitted_timeout_ms=precommitted_timeout_s * 1000,
         publish_timeout_s=publish_timeout_s,

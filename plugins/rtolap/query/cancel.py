@@ -84,9 +84,10 @@ class Cancellation:
     steps forgets it with the next one.
     """
 
-    def __init__(self, timeouts: Timeouts, timeout_ms: int) -> None:
+    def __init__(self, timeouts: Timeouts, timeout_ms: int, user: str = "") -> None:
         self.clock = timeouts.clock
         self.timeout_ms = timeout_ms
+        self.user = user
         self._deadline_s = self.clock.monotonic_s() + timeout_ms / 1000
         self._lock = threading.Lock()
         self._callbacks: list[Callable[[], None]] = []

@@ -17,6 +17,7 @@ import base64
 import io
 import json
 import math
+from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -32,7 +33,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.types import Receive, Scope, Send
 
 from rtolap.base.errors import QueryError, RtolapError, Unauthorized
-from rtolap.base.http_guard import guard
+from rtolap.base.http_guard import caller_of, guard
 from rtolap.base.http_limits import HttpLimits
 from rtolap.base.users import Users
 from rtolap.query.cancel import Cancellation
@@ -49,6 +50,7 @@ WARNINGS_KEY = b"rtolap.warnings"
 JSON_ROWS_MAX = 1_000_000  # JSON is built in memory; larger results are for the Arrow stream
 TIMEOUT_MS_MAX = 86_400_000
 THREADS = 32
+THREADS_PER_USER = 24  # the requests of one user beyond that wait, and hold no thread meanwhile
 BODY_BYTES_MAX = 16 << 20  # as of a statement over the MySQL protocol
 GONE_POLL_S = 0.2
 
@@ -65,6 +67,7 @@ def make_app(service: QueryService, users: Users, token: str, limits: HttpLimits
     app = FastAPI(title="rtolap query", version="1", docs_url=None, redoc_url=None, openapi_url=None)
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="http-query")
     shows = Shows(service, tuple)  # nobody stays connected here
+    shares: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(THREADS_PER_USER))
 
     def named(request: Request, error: RtolapError) -> JSONResponse:
         headers = {"WWW-Authenticate": 'Basic realm="rtolap"'} if isinstance(error, Unauthorized) else None
@@ -90,16 +93,18 @@ def make_app(service: QueryService, users: Users, token: str, limits: HttpLimits
 
     @app.post("/api/v1/query", response_model=None)
     async def query(body: QueryRequest, request: Request) -> Response:
-        cancellation = service.cancellation(body.timeout_ms)
+        user = caller_of(request).user
         arrow = ARROW_STREAM in request.headers.get("accept", "")
         loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(pool, _answer, service, shows, body, cancellation, arrow)
-        while True:
-            done, _ = await asyncio.wait((work,), timeout=GONE_POLL_S)
-            if done:
-                break
-            if await request.is_disconnected():
-                cancellation.cancel("the client went away")
+        async with shares[user]:
+            cancellation = service.cancellation(body.timeout_ms, user)
+            work = loop.run_in_executor(pool, _answer, service, shows, body, cancellation, arrow)
+            while True:
+                done, _ = await asyncio.wait((work,), timeout=GONE_POLL_S)
+                if done:
+                    break
+                if await request.is_disconnected():
+                    cancellation.cancel("the client went away")
         answer = work.result()
         if isinstance(answer, Outcome):
             return _ArrowAnswer(answer, pool)

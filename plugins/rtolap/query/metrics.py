@@ -35,6 +35,9 @@ class QueryMetrics:
         self.logins = self.registry.counter(
             "mysql_logins", "MySQL connections by what became of their login.", ("outcome",)
         )
+        self.slow_readers = self.registry.counter(
+            "mysql_slow_readers", "MySQL connections that were cut off because they did not read."
+        )
 
     def measure(self, execute: Callable[[], Outcome]) -> Outcome:
         """What `execute` returns, measured until its rows are read, it is closed, or it fails."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -38,6 +37,7 @@ from rtolap.query.stored.definitions import StoredDefinitions
 from rtolap.query.stored.reader import StoredReader
 from rtolap.query.stored.relation import arrow_schema
 from rtolap.query.stored.source import NoSource, StoredSource
+from rtolap.query.turns import Turns
 from rtolap.wire.query_warning import QueryWarning
 
 TIMEOUT_MS_DEFAULT = 60_000
@@ -45,12 +45,20 @@ TIMEOUT_MS_DEFAULT = 60_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What one query service spends. `queue_wait_s`: how long a query waits for a turn."""
+    """What one query service spends. `queue_wait_s`: how long a query waits for a turn.
+
+    `queries_per_user_max`: of `queries_max`; None: three quarters of them.
+    """
 
     memory_bytes: int = 1 << 30
     threads: int = 2
     queries_max: int = 16
     queue_wait_s: float = 2.0
+    queries_per_user_max: int | None = None
+
+    @property
+    def turns_per_user(self) -> int:
+        return self.queries_per_user_max or self.queries_max - self.queries_max // 4
 
 
 class QueryService:
@@ -79,7 +87,7 @@ class QueryService:
         self.definitions = StoredDefinitions(self._stored, cluster)
         self._prepared = PreparedStatements()
         self._timeouts = Timeouts(clock)
-        self._turns = threading.BoundedSemaphore(limits.queries_max)
+        self._turns = Turns(limits.queries_max, limits.turns_per_user)
         self._calls = EngineCalls(limits.queries_max)
 
     def close(self) -> None:
@@ -94,8 +102,9 @@ class QueryService:
     def catalogue(self, *, fresh: bool = False) -> Catalogue:
         return self._cluster.catalogue(fresh=fresh)
 
-    def cancellation(self, timeout_ms: int | None = None) -> Cancellation:
-        return Cancellation(self._timeouts, timeout_ms or TIMEOUT_MS_DEFAULT)
+    def cancellation(self, timeout_ms: int | None = None, user: str = "") -> Cancellation:
+        """`user`: whose turn its query takes; empty: that of all who have the cluster's token."""
+        return Cancellation(self._timeouts, timeout_ms or TIMEOUT_MS_DEFAULT, user)
 
     def prepare(self, sql: str, database: str | None = None) -> Statement:
         """Parsed once for equal texts, so that what it is rewritten to is found again. Raises QueryError.
@@ -121,11 +130,12 @@ class QueryService:
         statement = self._prepared.parse(sql) if isinstance(sql, str) else sql
         values = statement.bind(parameters)
         ending = cancellation or self.cancellation()
-        if not self._turns.acquire(timeout=self._limits.queue_wait_s):
+        if not self._turns.acquire(ending.user, self._limits.queue_wait_s):
             ending.close()
+            limits = self._limits
             raise Unavailable(
                 "too many queries",
-                expected=f"at most {self._limits.queries_max} at a time",
+                expected=f"at most {limits.queries_max} at a time, {limits.turns_per_user} of one user",
                 action="ask again later",
             )
         session = self._engine.session(self._calls.of(ending))
@@ -293,7 +303,7 @@ class QueryService:
                     reader.close()
                 session.close()
             finally:
-                self._turns.release()
+                self._turns.release(ending.user)
 
         session.finish(give_back)
 

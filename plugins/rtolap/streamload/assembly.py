@@ -24,7 +24,7 @@ from rtolap.streamload.doors import Door, Election
 from rtolap.streamload.duties import Duty
 from rtolap.streamload.error_files import ErrorFiles
 from rtolap.streamload.group_commit import INTERVAL_S, GroupCommit
-from rtolap.streamload.http_load import RUNNING_MAX, LoadDoor, load_routes
+from rtolap.streamload.http_load import RUNNING_MAX, RUNNING_PER_USER_MAX, LoadDoor, load_routes
 from rtolap.streamload.http_public import public_routes
 from rtolap.streamload.http_tables import tables_router
 from rtolap.streamload.http_transactions import transaction_routes
@@ -58,6 +58,7 @@ class DoorOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     lease_ms: int = LEASE_MS
     loads_max: int = RUNNING_MAX
+    loads_per_user_max: int = RUNNING_PER_USER_MAX
     transactions_max: int = TRANSACTIONS_MAX
     precommitted_timeout_ms: int = PRECOMMITTED_TIMEOUT_MS
     publish_timeout_s: float = PUBLISH_TIMEOUT_S
@@ -139,6 +140,7 @@ class Assembly:
             guard,
             LoadMetrics(self.metrics),
             options.loads_max,
+            options.loads_per_user_max,
         )
         views = ReadViews(ledger, storage.addresses)
         self.app: FastAPI = make_app(

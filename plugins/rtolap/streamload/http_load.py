@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -36,6 +37,7 @@ log = logging.getLogger(__name__)
 TAKES_BODIES = "rtolap.takes_bodies"
 
 RUNNING_MAX = 64
+RUNNING_PER_USER_MAX = 48
 RETRY_AFTER_S = 1
 _REST_TIMEOUT_S = 10.0  # for what is still under way of a body that nobody reads any more
 
@@ -48,18 +50,18 @@ class LoadDoor:
     guard: Guard
     metrics: LoadMetrics
     running_max: int = RUNNING_MAX
+    running_per_user_max: int = RUNNING_PER_USER_MAX
 
 
 def load_routes(door: LoadDoor) -> APIRouter:
     router = APIRouter()
     pool = ThreadPoolExecutor(door.running_max, thread_name_prefix="load")
-    running = 0
+    running: Counter[str] = Counter()  # of each user
 
     @router.put("/api/{db}/{table}/_stream_load")
     @router.put("/api/{db}/{table}/_stream_load/")
     async def stream_load(request: Request, db: str, table: str) -> Response:
-        nonlocal running
-        door.guard.loader(request)
+        user = door.guard.loader(request)
         if not (request.scope.get(TAKES_BODIES) and door.election.leading):
             return _redirect(request, door.election)
         try:
@@ -70,10 +72,13 @@ def load_routes(door: LoadDoor) -> APIRouter:
         except RtolapError as error:
             label = request.headers.get("label", "")
             return _answer(LoadAnswer(label=label, status="Fail", message=str(error)), ends=expects(request))
-        if running >= door.running_max:
+        if running.total() >= door.running_max:
             door.metrics.refused.inc()
-            return _too_many(request, running)
-        running += 1
+            return _too_many(request, f"too many loads run at this door: {running.total()}")
+        if running[user] >= door.running_per_user_max:
+            door.metrics.refused.inc()
+            return _too_many(request, f"too many loads of {user} run at this door: {running[user]}")
+        running[user] += 1
         try:
             with door.metrics.running.track_inprogress():
                 loop = asyncio.get_running_loop()
@@ -89,7 +94,7 @@ def load_routes(door: LoadDoor) -> APIRouter:
                     pipe.fail(Unavailable("the door shuts down"))  # its thread may still be waiting for more
                 return _answer(answer, ends=not whole)
         finally:
-            running -= 1
+            running[user] -= 1
 
     return router
 
@@ -144,8 +149,8 @@ def _redirect(request: Request, election: Election) -> Response:
     return Response(status_code=307, headers={"Location": location(request, master.body_url), **ending})
 
 
-def _too_many(request: Request, running: int) -> Response:
-    answer = LoadAnswer(status="Fail", message=f"too many loads run at this door: {running}")
+def _too_many(request: Request, message: str) -> Response:
+    answer = LoadAnswer(status="Fail", message=message)
     response = _answer(answer, ends=expects(request))
     response.status_code = 429
     response.headers["Retry-After"] = str(RETRY_AFTER_S)

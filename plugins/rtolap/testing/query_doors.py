@@ -38,6 +38,7 @@ class Doors:
     service: QueryService
     mysql_port: int
     http_port: int
+    mysql: MySqlServer
     is_tls: bool = False
 
     @property
@@ -87,7 +88,7 @@ def open_doors(
             assert time.monotonic() < deadline, "the HTTP server did not start"
             thread.join(0.02)
         port = server.servers[0].sockets[0].getsockname()[1]
-        yield Doors(world, service, mysql.port, port, is_tls=context is not None)
+        yield Doors(world, service, mysql.port, port, mysql, is_tls=context is not None)
     finally:
         server.should_exit = True
         thread.join(10)

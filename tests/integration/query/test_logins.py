@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pymysql
 import pytest
 from rtolap.query.mysql.server import MySqlLimits
-from rtolap.testing.query_doors import Doors, open_doors
+from rtolap.testing.query_doors import PASSWORD, USER, Doors, open_doors
 from rtolap.testing.query_world import QueryWorld
 
 pytestmark = pytest.mark.integration
@@ -88,7 +88,16 @@ def test_one_connection_too_many_is_told_the_limit(small: Doors) -> None:
     binary = shutil.which("mariadb") or shutil.which("mysql")
     if binary is not None:
         done = subprocess.run(
-            [binary, "--no-defaults", "-h", "127.0.0.1", "-P", str(small.mysql_port), "-u", "ann"],
+            [
+                binary,
+                "--no-defaults",
+                "-h",
+                "127.0.0.1",
+                "-P",
+                str(small.mysql_port),
+                f"-u{USER}",
+                f"-p{PASSWORD}",
+            ],
             capture_output=True,
             text=True,
             timeout=60,

@@ -14,7 +14,7 @@ from rtolap.query.cancel import Cancellation
 from rtolap.query.mysql import codes, statements
 from rtolap.query.mysql.answers import Answers, Encode
 from rtolap.query.mysql.client_watch import ClientWatch
-from rtolap.query.mysql.handshake import change_user
+from rtolap.query.mysql.handshake import Verify, change_user
 from rtolap.query.mysql.packets import Fields, PacketStream
 from rtolap.query.mysql.prepared import Prepared, PreparedStatements
 from rtolap.query.mysql.rows import binary_rows, text_rows
@@ -45,6 +45,7 @@ class Connection:
         service: QueryService,
         shows: Shows,
         users: Users,
+        verify: Verify,
         peers: Peers,
     ) -> None:
         self.session = session
@@ -53,6 +54,7 @@ class Connection:
         self._service = service
         self._shows = shows
         self._users = users
+        self._verify = verify
         self._peers = peers
         self._prepared = PreparedStatements()
         self._lock = threading.Lock()
@@ -123,7 +125,7 @@ class Connection:
                 raise QueryError(f"unsupported command {command}")
 
     def _change_user(self, payload: bytes) -> None:
-        self.session.user, database = change_user(self._stream, payload, self._users)
+        self.session.user, database = change_user(self._stream, payload, self._verify)
         self.session.reset()
         self.session.database = None
         if database:
@@ -201,7 +203,7 @@ class Connection:
     def _run(
         self, statement: Statement, values: Iterable[object], encode: Encode, *, cursor: bool = False
     ) -> None:
-        cancellation = self._service.cancellation(self.session.timeout_ms)
+        cancellation = self._service.cancellation(self.session.timeout_ms, self.session.user)
         with self._lock:
             self._running = cancellation
         self.session.running = "query"

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 import ssl
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rtolap.base.errors import Unauthorized
-from rtolap.base.users import Users
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.packets import ConnectionClosed, Fields, PacketStream
 
 PLUGIN = b"caching_sha2_password"
 LOGIN_BYTES_MAX = 64 << 10
+Verify = Callable[[str, bytes, bytes], None]  # name, scramble, nonce; raises Unauthorized
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Tls:
     required: bool = False
 
 
-def log_in(stream: PacketStream, connection_id: int, users: Users, tls: Tls | None) -> Login:
+def log_in(stream: PacketStream, connection_id: int, verify: Verify, tls: Tls | None) -> Login:
     """Raises Unauthorized, TlsRequired or ConnectionClosed; the caller then closes the connection."""
     nonce = bytes(1 + byte % 126 for byte in os.urandom(20))  # no zero byte: it would end the field
     offered = codes.CAPABILITIES | (codes.SSL if tls else 0)
@@ -75,19 +76,19 @@ def log_in(stream: PacketStream, connection_id: int, users: Users, tls: Tls | No
     plugin = fields.null_terminated() if capabilities & codes.PLUGIN_AUTH else b""
     if plugin != PLUGIN:
         scramble = _switch(stream, nonce)
-    _verify(users, user, scramble, nonce)
+    _check(verify, user, scramble, nonce)
     stream.write(b"\x01\x03")  # fast authentication succeeded; the OK follows
     return Login(user, database, capabilities)
 
 
-def change_user(stream: PacketStream, payload: bytes, users: Users) -> tuple[str, str | None]:
+def change_user(stream: PacketStream, payload: bytes, verify: Verify) -> tuple[str, str | None]:
     """COM_CHANGE_USER: log in anew, with a nonce of its own. Raises Unauthorized."""
     fields = Fields(payload, 1)
     user = fields.null_terminated().decode("utf-8", "replace")
     fields.take(fields.integer(1))
     database = fields.null_terminated().decode("utf-8", "replace") or None
     nonce = bytes(1 + byte % 126 for byte in os.urandom(20))
-    _verify(users, user, _switch(stream, nonce), nonce)
+    _check(verify, user, _switch(stream, nonce), nonce)
     stream.write(b"\x01\x03")
     return user, database
 
@@ -99,8 +100,8 @@ def _switch(stream: PacketStream, nonce: bytes) -> bytes:
     return stream.read(LOGIN_BYTES_MAX)
 
 
-def _verify(users: Users, user: str, scramble: bytes, nonce: bytes) -> None:
+def _check(verify: Verify, user: str, scramble: bytes, nonce: bytes) -> None:
     try:
-        users.verify_scramble(user, scramble, nonce)
+        verify(user, scramble, nonce)
     except Unauthorized as error:
         raise Unauthorized(f"Access denied for user {user!r}: unknown user or wrong password") from error

@@ -21,6 +21,10 @@ class ConnectionClosed(Exception):
     """The client went away: nothing can be said to it any more."""
 
 
+class ReaderTooSlow(ConnectionClosed):
+    """It is there, but takes nothing."""
+
+
 class PacketStream:
     """Not thread-safe but for `shut`. Writes are gathered until `flush`, or until there are FLUSH_BYTES.
 
@@ -32,14 +36,16 @@ class PacketStream:
         self.sequence = 0
         self._out = bytearray()
         self._deadline_s: float | None = None
+        self._write_timeout_s: float | None = None
 
     def limit_time(self, total_s: float) -> None:
         """All that is read from now on has so long together, however little comes at a time."""
         self._deadline_s = time.monotonic() + total_s
 
-    def limit_silence(self, silence_s: float) -> None:
-        """Instead of a limit in all: so long between two pieces."""
+    def limit_silence(self, silence_s: float, write_timeout_s: float) -> None:
+        """Instead of a limit in all: so long between two pieces that are read, and for what is flushed."""
         self._deadline_s = None
+        self._write_timeout_s = write_timeout_s
         self.sock.settimeout(silence_s)
 
     def start_tls(self, context: ssl.SSLContext) -> None:
@@ -108,8 +114,17 @@ class PacketStream:
     def flush(self) -> None:
         if not self._out:
             return
+        sock = self.sock
         try:
-            self.sock.sendall(self._out)
+            if self._write_timeout_s is None:
+                sock.sendall(self._out)
+                return
+            silence_s = sock.gettimeout()
+            sock.settimeout(self._write_timeout_s)
+            sock.sendall(self._out)
+            sock.settimeout(silence_s)
+        except TimeoutError as error:
+            raise ReaderTooSlow("the client did not read its answer in time") from error
         except OSError as error:
             raise ConnectionClosed(str(error)) from error
         finally:

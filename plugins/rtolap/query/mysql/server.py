@@ -1,18 +1,26 @@
-"""Accepts connections: one thread each, at most so many, each with a bounded time to log in."""
+"""Accepts connections: one thread each, at most so many, each with a bounded time to log in.
+
+Those that are still logging in are counted apart. There the one that has been at it for longest gives way to
+a new one: who says nothing keeps nobody out, however often he comes.
+"""
 
 from __future__ import annotations
 
+import functools
 import logging
 import socket
 import threading
 from dataclasses import dataclass
 
+from rtolap.base.connections import Connections, Place
 from rtolap.base.errors import QueryError, Refused, RtolapError, Unauthorized, Unavailable
+from rtolap.base.http_server import ACCEPT_AGAIN_S, EXHAUSTED
+from rtolap.base.login_delays import LoginDelays
 from rtolap.base.users import Users
 from rtolap.query.mysql.answers import error_packet
 from rtolap.query.mysql.connection import Connection
-from rtolap.query.mysql.handshake import Login, Tls, log_in
-from rtolap.query.mysql.packets import ConnectionClosed, PacketStream
+from rtolap.query.mysql.handshake import Login, Tls, Verify, log_in
+from rtolap.query.mysql.packets import ConnectionClosed, PacketStream, ReaderTooSlow
 from rtolap.query.mysql.show import Shows
 from rtolap.query.mysql.variables import Session
 from rtolap.query.service import QueryService
@@ -22,12 +30,23 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class MySqlLimits:
-    """`connections_max` counts those that are still logging in. `login_timeout_s` is for the whole login."""
+    """`connections_max` are logged in; `connections_per_user_max` of them are one user's, None: three
+    quarters. `logins_max` are logging in. `login_timeout_s` is for the whole login, `write_timeout_s` for
+    64 KiB of an answer to be taken.
+    """
 
     connections_max: int = 200
     login_timeout_s: float = 10.0
     idle_timeout_s: float = 28_800.0
     stop_timeout_s: float = 5.0
+    write_timeout_s: float = 60.0
+    connections_per_user_max: int | None = None
+    logins_max: int = 200
+    logins_per_address_max: int = 100
+
+    @property
+    def per_user(self) -> int:
+        return self.connections_per_user_max or self.connections_max - self.connections_max // 4
 
 
 class MySqlServer:
@@ -52,6 +71,9 @@ class MySqlServer:
         self._lock = threading.Lock()
         self._open: dict[int, tuple[Connection | None, PacketStream, threading.Thread]] = {}
         self._next_id = 1
+        self._logins = Connections(total_max=limits.logins_max, per_address_max=limits.logins_per_address_max)
+        self._delays = LoginDelays()
+        self._closing = threading.Event()
         self._listener: socket.socket | None = None
         self._acceptor: threading.Thread | None = None
 
@@ -66,6 +88,7 @@ class MySqlServer:
         self._acceptor.start()
 
     def close(self) -> None:
+        self._closing.set()
         if self._listener is not None:
             PacketStream(self._listener).shut()
         with self._lock:
@@ -100,47 +123,68 @@ class MySqlServer:
 
     def _accept(self) -> None:
         assert self._listener is not None
-        while True:
+        while not self._closing.is_set():
             try:
                 sock, address = self._listener.accept()
-            except OSError:
-                return  # closed
+            except OSError as error:
+                if self._closing.is_set():
+                    return
+                if error.errno in EXHAUSTED:
+                    self._service.metrics.logins.labels("no_descriptors").inc()
+                log.warning("no MySQL connection can be accepted for the moment, and it goes on: %s", error)
+                self._closing.wait(ACCEPT_AGAIN_S)
+                continue
+            self._begin(sock, str(address[0]))
+
+    def _begin(self, sock: socket.socket, host: str) -> None:
+        """Let it log in, in a thread of its own."""
+        stream = PacketStream(sock)
+        place = self._logins.admit(host, stream.shut)
+        if place is None:
+            stream.shut()
+            return
+        with self._lock:
+            identity, self._next_id = self._next_id, self._next_id + 1
+        try:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            stream = PacketStream(sock)
             stream.limit_time(self._limits.login_timeout_s)
             with self._lock:
-                identity, self._next_id = self._next_id, self._next_id + 1
-                full = len(self._open) >= self._limits.connections_max
                 thread = threading.Thread(
                     target=self._serve,
-                    args=(stream, identity, str(address[0])),
+                    args=(stream, identity, host, place),
                     name=f"mysql-{identity}",
                     daemon=True,
                 )
-                if not full:
-                    self._open[identity] = (None, stream, thread)
-            if full:
-                self._service.metrics.logins.labels("full").inc()
-                self._refuse(stream)
-            else:
-                thread.start()
+                self._open[identity] = (None, stream, thread)
+            thread.start()
+        except (OSError, RuntimeError) as error:  # it is gone again; no thread can be started
+            log.warning("a MySQL connection was dropped: %s", error)
+            with self._lock:
+                self._open.pop(identity, None)
+            place.leave()
+            stream.shut()
 
-    def _refuse(self, stream: PacketStream) -> None:
-        stream.sock.settimeout(self._limits.login_timeout_s)
-        self._say(
-            stream,
-            Unavailable(
-                "too many connections",
-                expected=f"at most {self._limits.connections_max}",
-                action="close one, or start the service with a larger --connections-max",
-            ),
+    def _enter(self, identity: int, connection: Connection, stream: PacketStream) -> None:
+        """Raises Unavailable where as many are logged in as may be."""
+        limits, user = self._limits, connection.session.user
+        with self._lock:
+            inside = [each.session.user for each, _, _ in self._open.values() if each is not None]
+            if len(inside) < limits.connections_max and inside.count(user) < limits.per_user:
+                self._open[identity] = (connection, stream, self._open[identity][2])
+                return
+        self._service.metrics.logins.labels("full").inc()
+        log.warning("a connection of %s was refused: %d are open", user, len(inside))
+        raise Unavailable(
+            "too many connections",
+            expected=f"at most {limits.connections_max}, {limits.per_user} of one user",
+            found=f"{len(inside)}, {inside.count(user)} of {user}",
+            action="close one, or start the service with a larger --connections-max",
         )
-        log.warning("a connection was refused: %d are open", self._limits.connections_max)
-        stream.shut()
 
-    def _serve(self, stream: PacketStream, identity: int, host: str) -> None:
+    def _serve(self, stream: PacketStream, identity: int, host: str, place: Place) -> None:
+        verify = functools.partial(self._verify, host)
         try:
-            login = self._log_in(stream, identity)
+            login = self._log_in(stream, identity, verify)
             session = Session(
                 identity,
                 login.user,
@@ -152,35 +196,47 @@ class MySqlServer:
             if login.database:
                 session.use(login.database)
             connection = Connection(
-                stream, login.capabilities, session, self._service, self._shows, self._users, self
+                stream, login.capabilities, session, self._service, self._shows, self._users, verify, self
             )
-            with self._lock:
-                self._open[identity] = (connection, stream, self._open[identity][2])
+            place.leave()
+            self._enter(identity, connection, stream)
+            self._service.metrics.logins.labels("ok").inc()
             stream.write(b"\0\0\0\2\0\0\0")
             stream.flush()
-            stream.limit_silence(self._limits.idle_timeout_s)
+            stream.limit_silence(self._limits.idle_timeout_s, self._limits.write_timeout_s)
             connection.run()
-        except (Unauthorized, QueryError, Refused) as error:
+        except (Unauthorized, Unavailable, QueryError, Refused) as error:
             self._say(stream, error)
             log.info("connection %d from %s ended: %s", identity, host, error.message)
+        except ReaderTooSlow as error:
+            self._service.metrics.slow_readers.inc()
+            log.warning("connection %d from %s was cut off: %s", identity, host, error)
         except ConnectionClosed as error:
             log.debug("connection %d from %s closed: %s", identity, host, error)
         except Exception:
             log.exception("connection %d from %s failed", identity, host)
             raise
         finally:
+            place.leave()
             with self._lock:
                 self._open.pop(identity, None)
             stream.shut()
 
-    def _log_in(self, stream: PacketStream, identity: int) -> Login:
-        outcome = "refused"
+    def _log_in(self, stream: PacketStream, identity: int, verify: Verify) -> Login:
         try:
-            login = log_in(stream, identity, self._users, self._tls)
-            outcome = "ok"
-            return login
-        finally:
-            self._service.metrics.logins.labels(outcome).inc()
+            return log_in(stream, identity, verify, self._tls)
+        except BaseException:
+            self._service.metrics.logins.labels("refused").inc()
+            raise
+
+    def _verify(self, host: str, user: str, scramble: bytes, nonce: bytes) -> None:
+        self._closing.wait(self._delays.delay_s(user, host))
+        try:
+            self._users.verify_scramble(user, scramble, nonce)
+        except Unauthorized:
+            self._delays.failed(user, host)
+            raise
+        self._delays.succeeded(user, host)
 
     def _facts(self) -> dict[str, str | int]:
         return {

@@ -1,0 +1,192 @@
+"""One caller keeps nobody out: turns, MySQL connections that are silent or do not read, wrong passwords."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pymysql
+import pytest
+from rtolap.base.errors import Unavailable
+from rtolap.query.mysql import server as mysql_server
+from rtolap.query.mysql.server import MySqlLimits
+from rtolap.query.service import Limits
+from rtolap.query.turns import Turns
+from rtolap.testing.query_doors import OTHER_USER, PASSWORD, USER, Doors, open_doors
+from rtolap.testing.query_world import QueryWorld
+from rtolap.testing.scrape import Scrape
+
+DEADLINE_S = 60.0
+# Some 100 MB: 3 rows each.
+LARGE = "select lpad(a.name, 5000, 'x') as l from airlines a, " + ", ".join(
+    f"airlines t{i}" for i in range(8)
+)
+COUNT = "select count(*) n from flights"
+
+
+@contextlib.contextmanager
+def opened(world: QueryWorld, query_limits: Limits = Limits(), **limits: Any) -> Iterator[Doors]:
+    with open_doors(world, query_limits=query_limits, limits=MySqlLimits(**limits)) as doors:
+        yield doors
+
+
+def eventually(holds: Callable[[], object], what: str) -> None:
+    until_s = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < until_s, f"never: {what}"
+        time.sleep(0.01)
+
+
+def counted(doors: Doors, name: str, **labels: str) -> float:
+    return Scrape(doors.service.metrics.registry.render()[0].decode())(f"rtolap_query_{name}_total", **labels)
+
+
+def visit(doors: Doors) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", doors.mysql_port), timeout=DEADLINE_S)
+
+
+def answer(connection: pymysql.connections.Connection, sql: str = COUNT) -> object:
+    with connection.cursor() as cursor:
+        cursor.execute(sql)
+        return cursor.fetchall()
+
+
+def test_a_user_has_not_all_turns(world: QueryWorld) -> None:
+    service = world.service(Limits(queries_max=3, queries_per_user_max=2, queue_wait_s=0.05))
+    running = [service.execute(COUNT, (), service.cancellation(user="ann")) for _ in range(2)]
+    with pytest.raises(Unavailable, match="too many queries; expected at most 3 at a time, 2 of one user"):
+        service.execute(COUNT, (), service.cancellation(user="ann"))
+    running.append(service.execute(COUNT, (), service.cancellation(user="bob")))
+    with pytest.raises(Unavailable, match="too many queries"):
+        service.execute(COUNT, (), service.cancellation(user="carl"))
+    for outcome in running:
+        outcome.close()
+    service.execute(COUNT, (), service.cancellation(user="ann")).close()
+    service.close()
+
+
+def test_who_has_fewer_turns_is_first_though_he_came_last() -> None:
+    turns = Turns(2, 2)
+    assert turns.acquire("ann", 0)
+    assert turns.acquire("ann", 0)
+    got: list[str] = []
+
+    def wait(user: str) -> None:
+        assert turns.acquire(user, DEADLINE_S)
+        got.append(user)
+
+    threads = []
+    for number, user in enumerate(("ann", "bob"), 1):
+        threads.append(threading.Thread(target=wait, args=(user,)))
+        threads[-1].start()
+        eventually(lambda: len(turns._waiting) == number, "it waits")  # noqa: B023
+    turns.release("ann")
+    eventually(lambda: got, "one has got the turn")
+    assert got == ["bob"]
+    turns.release("ann")
+    for thread in threads:
+        thread.join(DEADLINE_S)
+    assert got == ["bob", "ann"]
+    assert not turns.acquire("carl", 0.01)
+
+
+def test_silent_connections_do_not_keep_anybody_from_logging_in(world: QueryWorld) -> None:
+    limits = {"connections_max": 5, "logins_max": 20, "logins_per_address_max": 10}
+    with opened(world, **limits) as doors, contextlib.ExitStack() as silent:
+        for _ in range(60):
+            silent.enter_context(visit(doors))
+        with doors.connect() as connection:
+            assert answer(connection) == ((800,),)
+        eventually(lambda: doors.mysql.connections() <= 10, "the others are closed")
+
+
+def test_a_user_has_not_all_connections(world: QueryWorld) -> None:
+    with (
+        opened(world, connections_max=3, connections_per_user_max=2) as doors,
+        contextlib.ExitStack() as inside,
+    ):
+        for _ in range(2):
+            inside.enter_context(doors.connect())
+        with pytest.raises(pymysql.err.OperationalError, match="2 of one user") as refused:
+            doors.connect()
+        assert refused.value.args[0] == 1040
+        with doors.connect(user=OTHER_USER) as other:
+            assert answer(other) == ((800,),)
+        assert counted(doors, "mysql_logins", outcome="full") == 1
+
+
+def test_a_client_that_does_not_read_loses_its_turn(world: QueryWorld) -> None:
+    """There is one turn."""
+    with (
+        opened(world, Limits(queries_max=1, queue_wait_s=DEADLINE_S), write_timeout_s=0.5) as doors,
+        doors.connect() as deaf,
+        doors.connect(user=OTHER_USER) as other,
+    ):
+        deaf._execute_command(3, LARGE)  # COM_QUERY, whose answer nobody reads
+        eventually(lambda: counted(doors, "mysql_slow_readers") == 1, "it is cut off")
+        assert answer(other) == ((800,),)
+        deaf._force_close()
+
+
+def test_a_client_that_reads_slowly_gets_all_its_rows(world: QueryWorld) -> None:
+    with opened(world, write_timeout_s=3.0) as doors:
+        connection = doors.connect(cursorclass=pymysql.cursors.SSCursor)
+        with connection, connection.cursor() as cursor:
+            cursor.execute(LARGE)
+            rows = 0
+            while piece := cursor.fetchmany(3000):
+                rows += len(piece)
+                time.sleep(0.5)
+        assert rows == 3**9
+
+
+class Exhausted(socket.socket):
+    """A listener of a process that has no descriptors left, for a while."""
+
+    failures = 3
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self.failures:
+            self.failures -= 1
+            raise OSError(errno.EMFILE, "Too many open files")
+        return super().accept()
+
+
+def test_accepting_goes_on_when_there_are_descriptors_again(
+    world: QueryWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def create_server(address: tuple[str, int], backlog: int) -> socket.socket:
+        listening = Exhausted()
+        listening.bind(address)
+        listening.listen(backlog)
+        return listening
+
+    monkeypatch.setattr(mysql_server.socket, "create_server", create_server)
+    with caplog.at_level(logging.WARNING), opened(world) as doors, doors.connect() as connection:
+        assert answer(connection) == ((800,),)
+        assert counted(doors, "mysql_logins", outcome="no_descriptors") == 3
+    assert "Too many open files" in caplog.text
+
+
+def test_wrong_passwords_are_slowed_for_their_user_only(
+    world: QueryWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rtolap.base.login_delays.FIRST_DELAY_S", 0.5)
+    with opened(world) as doors:
+        for _ in range(3):
+            with pytest.raises(pymysql.err.OperationalError, match="Access denied"):
+                doors.connect(password="wrong")
+        began_s = time.monotonic()
+        with doors.connect(user=OTHER_USER) as other:
+            assert answer(other) == ((800,),)
+        assert not doors.mysql._delays.delay_s(OTHER_USER, "127.0.0.1")
+        with doors.connect(user=USER, password=PASSWORD) as connection:
+            assert time.monotonic() - began_s >= 0.5
+            assert answer(connection) == ((800,),)
+        assert not doors.mysql._delays.delay_s(USER, "127.0.0.1")
