@@ -60,3 +60,10 @@ def test_a_broken_line_is_named_by_its_number_only(tmp_path: Path, line: str) ->
     with pytest.raises(DefinitionError, match=r"users:2: not a user") as caught:
         Users.load(file)
     assert password_hash("x") not in str(caught.value)
+
+
+def test_an_empty_password_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "users"
+    file.write_text(f"guest:{password_hash('')}\n")
+    with pytest.raises(DefinitionError, match=r"users:1: an empty password"):
+        Users.load(file)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import subprocess
 import sys
 import textwrap
@@ -111,3 +112,22 @@ def test_an_interrupted_start_stops_what_it_started_and_nothing_else(
     finally:
         for process in processes.values():
             process.stop()
+
+
+def test_what_the_parts_of_a_stack_write_is_their_users_alone(tmp_path: Path) -> None:
+    written = tmp_path / "written"
+    script = f"open({str(written)!r}, 'w').close(); {_RUN}"
+    argv = (sys.executable, "-c", script)
+    ready = lambda _: None if written.exists() else "no file"  # noqa: E731
+    processes = {"kafka": ManagedProcess(ProcessSpec("kafka", tmp_path / "kafka", argv, ready=ready))}
+    try:
+        assert start_all(processes, lambda *_: None) == {}
+        assert stat.S_IMODE(written.stat().st_mode) == 0o600
+    finally:
+        processes["kafka"].kill()
+
+
+def test_the_folder_of_a_stack_is_closed_to_others(tmp_path: Path) -> None:
+    stack = Stack(StackLayout(tmp_path / "stack"))
+    stack._make_folder()
+    assert stat.S_IMODE((tmp_path / "stack").stat().st_mode) == 0o700

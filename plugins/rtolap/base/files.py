@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+PRIVATE = 0o077  # umask: no rights for other users of the machine
+
 
 def fsync_dir(path: Path) -> None:
     """Make renames inside a folder durable."""

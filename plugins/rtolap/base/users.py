@@ -21,6 +21,9 @@ def password_hash(password: str) -> str:
     return hashlib.sha256(hashlib.sha256(password.encode()).digest()).hexdigest()
 
 
+_EMPTY = bytes.fromhex(password_hash(""))
+
+
 class Users:
     """Names and double hashes, read once. A line is `name:hex` or `name:hex:right,right`; empty lines and
     `#` are passed over.
@@ -62,6 +65,10 @@ class Users:
                 raise DefinitionError(
                     f"{path}:{number}: not a user",
                     expected=f"name:hex(sha256(sha256(password))), and perhaps :{' or :'.join(RIGHTS)}",
+                )
+            if decoded == _EMPTY:
+                raise DefinitionError(
+                    f"{path}:{number}: an empty password", expected="one that somebody has to know"
                 )
             hashes[name] = decoded
         return cls(hashes, rights)

@@ -7,11 +7,13 @@ import os
 import sys
 from typing import NoReturn
 
+from rtolap.base.files import PRIVATE
 from rtolap.base.settings import Settings
 
 
 def service_settings() -> Settings:
-    """Those of the environment, and logging at their level."""
+    """Those of the environment, and logging at their level. What the process writes is its user's alone."""
+    os.umask(PRIVATE)
     settings = Settings()
     logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     return settings

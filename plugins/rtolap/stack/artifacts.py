@@ -17,12 +17,13 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from rtolap.base.errors import NotFound, ProcessFailed
 from rtolap.base.shipped import checkout
+from rtolap.stack.jar_checksums import STACK, parsed, verify
 
 # Kafka 4.4.0's pom needs an artefact that is not published. The connector and its token provider lag behind
 # pyspark, hence the four separate, non-transitive dependencies.
@@ -112,7 +113,7 @@ def java_artifacts(cache: Path | None = None) -> JavaArtifacts:
     """All jars, fetched first when the cache lacks them (about 53 MB, once)."""
     jars = pyspark_jars()
     java = find_java()
-    folder = fetch_jars(_IVY, ("kafka", "spark"), "Kafka", cache)
+    folder = fetch_jars(_IVY, ("kafka", "spark"), "Kafka", cache, checksums=parsed(STACK))
     logging_jars = [*jars.glob("slf4j-api-*.jar"), *jars.glob("log4j-slf4j2-impl-*.jar")]
     return JavaArtifacts(
         java=java,
@@ -123,11 +124,19 @@ def java_artifacts(cache: Path | None = None) -> JavaArtifacts:
     )
 
 
-def fetch_jars(ivy: str, confs: Sequence[str], what: str, cache: Path | None = None) -> Path:
+def fetch_jars(
+    ivy: str,
+    confs: Sequence[str],
+    what: str,
+    cache: Path | None = None,
+    *,
+    checksums: Mapping[str, str] | None = None,
+) -> Path:
     """The folder with a sub-folder of jars for each conf of an Ivy module, fetched unless the cache has it.
 
     Ivy writes into a temporary folder that is renamed when it is whole: a crash, or two fetches at the same
-    time, leave either nothing or a whole folder under the final name. `what` names it in errors.
+    time, leave either nothing or a whole folder under the final name. `what` names it in errors. `checksums`
+    as in `jar_checksums`: other jars are Corrupted, and none is kept.
     """
     cache = cache or cache_dir()
     digest = hashlib.sha256(ivy.encode()).hexdigest()[:12]
@@ -139,6 +148,8 @@ def fetch_jars(ivy: str, confs: Sequence[str], what: str, cache: Path | None = N
         work = Path(temporary)
         (work / "ivy.xml").write_text(ivy)
         _run_ivy(confs, what, cache / "ivy", work)
+        if checksums is not None:
+            verify(work / "out", checksums)
         (work / "out" / "complete").touch()
         if folder.exists():
             if (folder / "complete").is_file():

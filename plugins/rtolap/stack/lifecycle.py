@@ -82,7 +82,8 @@ class Stack:
     def _make_folder(self) -> None:
         try:
             self.layout.store.mkdir(parents=True, exist_ok=True)
-            self.layout.lock_file.touch()
+            self.layout.root.chmod(0o700)
+            self.layout.lock_file.touch(mode=0o600)
         except OSError as error:
             raise DefinitionError(
                 f"the stack's folder {self.layout.root} cannot be made or written",

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from rtolap.base.errors import ProcessFailed
-from rtolap.base.files import write_atomic
+from rtolap.base.files import PRIVATE, write_atomic
 from rtolap.stack.listeners import foreign_listener, require_free
 from rtolap.stack.log_files import last_lines, start_pump
 from rtolap.stack.pids import (
@@ -135,6 +135,7 @@ class ManagedProcess:
                     start_new_session=True,
                     cwd=self.spec.cwd,
                     env={**os.environ, **self.spec.env},
+                    umask=PRIVATE,
                 )
             except OSError as error:
                 raise ProcessFailed(f"{self.name} cannot be started", found=str(error)) from error

@@ -1,0 +1,48 @@
+"""What the set-up fetches is what was meant to be fetched, or nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from rtolap.base.errors import Corrupted
+from rtolap.stack import artifacts
+from rtolap.stack.jar_checksums import STACK, measured, parsed
+
+EXPECTED = {"kafka/a-1.jar": "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"}  # of b"a"
+
+
+@pytest.mark.parametrize(
+    "served",
+    [{"a-1.jar": b"another"}, {"a-1.jar": b"a", "b-1.jar": b"b"}, {"a-2.jar": b"a"}],
+    ids=["other bytes", "one more", "another version"],
+)
+def test_jars_that_nobody_expects_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, served: dict[str, bytes]
+) -> None:
+    serve(monkeypatch, served)
+    with pytest.raises(Corrupted, match="nothing of what was fetched is kept"):
+        artifacts.fetch_jars("<ivy/>", ("kafka",), "Kafka", tmp_path, checksums=EXPECTED)
+    assert not list(tmp_path.rglob("*.jar"))
+
+
+def test_jars_that_are_expected_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    serve(monkeypatch, {"a-1.jar": b"a"})
+    folder = artifacts.fetch_jars("<ivy/>", ("kafka",), "Kafka", tmp_path, checksums=EXPECTED)
+    assert measured(folder) == EXPECTED
+
+
+def test_the_jars_of_this_machine_are_those_of_the_list() -> None:
+    found = artifacts.java_artifacts()
+    folders = {jar.parent.parent for jar in found.spark_kafka}
+    assert [measured(folder) for folder in folders] == [parsed(STACK)]
+
+
+def serve(monkeypatch: pytest.MonkeyPatch, jars: dict[str, bytes]) -> None:
+    def ivy(confs: Sequence[str], what: str, cache: Path, work: Path) -> None:
+        (work / "out" / "kafka").mkdir(parents=True)
+        for name, data in jars.items():
+            (work / "out" / "kafka" / name).write_bytes(data)
+
+    monkeypatch.setattr(artifacts, "_run_ivy", ivy)
