@@ -228,6 +228,17 @@ def test_what_kafka_no_longer_holds_is_named_and_can_be_accepted(
     assert info.losses == accepted.losses
 
 
+def test_a_purged_segment_is_no_problem_any_more(cluster: Cluster) -> None:
+    cluster.enabled()
+    record = ready(cluster)
+    lose(cluster, record)
+    cluster.client.requeue(NAME, record.name)
+    assert record.name in (cluster.client.cube(NAME).problem or "")
+    cluster.client.purge(NAME, record.end_ms)
+    assert not cluster.client.cube(NAME).problem
+    assert not cluster.client.segment(NAME, record.name).base_lost
+
+
 def test_a_log_that_begins_before_the_segment_has_all_of_it(cluster: Cluster) -> None:
     cluster.enabled()
     record = ready(cluster)

@@ -284,7 +284,7 @@ def requeue(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
 def purge(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
     if record.state is SegmentState.PURGED:
         return record
-    return _take(record, SegmentEvent.PURGE, now_ms, by)
+    return msgspec.structs.replace(_take(record, SegmentEvent.PURGE, now_ms, by), base_lost=False)
 
 
 def _take(record: SegmentRecord, event: SegmentEvent, now_ms: int, note: str) -> SegmentRecord:
