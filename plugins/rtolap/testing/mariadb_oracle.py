@@ -40,8 +40,13 @@ class MariaOracle:
 
 
 @contextmanager
-def open_maria(socket: str, database: str, tables: dict[str, pa.Table]) -> Iterator[MariaOracle]:
-    """The tables in a database of their own, which is dropped at the end; strings compare by their bytes."""
+def open_maria(
+    socket: str, database: str, tables: dict[str, pa.Table], definitions: Sequence[str] = ()
+) -> Iterator[MariaOracle]:
+    """The tables in a database of their own, which is dropped at the end; strings compare by their bytes.
+
+    `definitions`: statements that define what else is in it.
+    """
     with pymysql.connect(unix_socket=socket, user="root", charset="utf8mb4", autocommit=True) as connection:
         with connection.cursor() as cursor:
             cursor.execute("SET NAMES utf8mb4 COLLATE utf8mb4_bin")
@@ -50,6 +55,8 @@ def open_maria(socket: str, database: str, tables: dict[str, pa.Table]) -> Itera
             cursor.execute(f"USE `{database}`")
             for name, table in tables.items():
                 _load(cursor, name, table)
+            for definition in definitions:
+                cursor.execute(definition)
         try:
             yield MariaOracle(connection)
         finally:

@@ -12,23 +12,28 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
 
-_PARTS = ("2013-01-01", "2013-01-02", "2013-01-03")
 _TIMES = ("", " 00:00:00", " 05:00:00", " 23:59:59")
 _PATTERNS = ("J%", "%A", "_F_", "%", r"\%", r"J\_K", r"%\_", "")
-_COMPARED = ("=", "<>", "<", "<=", ">", ">=", "<=>")
+COMPARED = ("=", "<>", "<", "<=", ">", ">=", "<=>")
 
 
 @dataclass(frozen=True)
 class RandomStatement:
-    """`keys`: how many of the first columns say which row it is."""
+    """`keys`: how many of the first columns say which row it is. `for_oracle`: where it is another text."""
 
     template: str
     values: tuple[object, ...]
     keys: int
+    for_oracle: str = ""
 
     @property
     def plain(self) -> str:
-        return self.template.format(*map(_written, self.values))
+        return self.template.format(*map(written, self.values))
+
+    @property
+    def oracle(self) -> str:
+        """What asks an exact server the same question."""
+        return self.for_oracle or self.plain
 
     @property
     def prepared(self) -> str:
@@ -36,11 +41,16 @@ class RandomStatement:
 
 
 def random_statement(rng: random.Random) -> RandomStatement:
-    return _Writer(rng).statement()
+    return Writer(rng).statement()
 
 
-class _Writer:
-    """Builds a template from the left to the right, so that values stand in the order of their marks."""
+class Writer:
+    """Builds a template from the left to the right, so that values stand in the order of their marks.
+
+    `days`: ISO dates at and around the events.
+    """
+
+    days: tuple[str, ...] = ("2013-01-01", "2013-01-02", "2013-01-03")
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -53,12 +63,10 @@ class _Writer:
         ]
         columns = [f"{key} as k{i}" for i, key in enumerate(keys)]
         columns += [f"{self._total()} as a{i}" for i in range(self._rng.randint(1, 3))]
-        template = f"select {', '.join(columns)} from flights"
-        if self._rng.random() < 0.7:
-            template += f" where {self._condition()}"
-        if keys:
-            template += f" group by {', '.join(f'k{i}' for i in range(len(keys)))}"
-        return RandomStatement(template, tuple(self._values), len(keys))
+        selected = f"select {', '.join(columns)} from flights"
+        condition = f" where {self._condition()}" if self._rng.random() < 0.7 else ""
+        groups = f" group by {', '.join(f'k{i}' for i in range(len(keys)))}" if keys else ""
+        return RandomStatement(selected + condition + groups, tuple(self._values), len(keys))
 
     def _value(self, value: object) -> str:
         self._values.append(value)
@@ -98,7 +106,7 @@ class _Writer:
             case 10:
                 return f"(on_time + {self._small()})"
             case 11:
-                return f"datediff(flown_on, {self._value(r.choice(_PARTS))})"
+                return f"datediff(flown_on, {self._value(r.choice(self.days))})"
             case _:
                 return "cast(fare_class as signed)"
 
@@ -171,7 +179,7 @@ class _Writer:
                 return f"date_add({r.choice(('hour_start', 'flown_on'))}, interval {r.randint(-30, 30)} hour)"
 
     def _instant(self) -> str:
-        written = self._rng.choice(_PARTS) + self._rng.choice(_TIMES)
+        written = self._rng.choice(self.days) + self._rng.choice(_TIMES)
         r = self._rng.random()
         if r < 0.2:
             return self._value(datetime.fromisoformat(written))
@@ -189,19 +197,19 @@ class _Writer:
         r = self._rng
         match r.randrange(13):
             case 0:
-                return f"gate {r.choice(_COMPARED)} {self._small()}"
+                return f"gate {r.choice(COMPARED)} {self._small()}"
             case 1:
-                return f"gate {r.choice(_COMPARED)} {self._value(r.choice(('1', '0.5', '-1.0')))}"
+                return f"gate {r.choice(COMPARED)} {self._value(r.choice(('1', '0.5', '-1.0')))}"
             case 2:
-                return f"fare_class {r.choice(_COMPARED)} {self._fraction()}"
+                return f"fare_class {r.choice(COMPARED)} {self._fraction()}"
             case 3:
                 return f"origin {r.choice(('like', 'not like'))} {self._value(r.choice(_PATTERNS))}"
             case 4:
-                return f"carrier {r.choice(_COMPARED)} {self._value(r.choice(('AA', 'ZZ', 'aa', '')))}"
+                return f"carrier {r.choice(COMPARED)} {self._value(r.choice(('AA', 'ZZ', 'aa', '')))}"
             case 5 | 6:
-                return f"{r.choice(('flown_on', 'date(hour_start)'))} {r.choice(_COMPARED)} {self._instant()}"
+                return f"{r.choice(('flown_on', 'date(hour_start)'))} {r.choice(COMPARED)} {self._instant()}"
             case 7:
-                return f"{r.choice(('hour_start', 'day_start'))} {r.choice(_COMPARED)} {self._instant()}"
+                return f"{r.choice(('hour_start', 'day_start'))} {r.choice(COMPARED)} {self._instant()}"
             case 8:
                 return f"flown_on {r.choice(('in', 'not in'))} ({self._instant()}, {self._instant()})"
             case 9:
@@ -257,7 +265,7 @@ class _Writer:
                 return f"sum(price) {r.choice('+-*')} {self._fraction()}"
 
 
-def _written(value: object) -> str:
+def written(value: object) -> str:
     if isinstance(value, int | Decimal):
         return str(value)
     if isinstance(value, datetime):

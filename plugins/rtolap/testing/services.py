@@ -9,16 +9,18 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import httpx
+import pyarrow as pa
 import pymysql
 import pyspark
 
 from rtolap.base.errors import Refused, RtolapError
 from rtolap.base.users import password_hash
+from rtolap.query.http import ARROW_STREAM
 from rtolap.stack.ports import free_port
 from rtolap.wire.coordinator import BuildSpec
 from rtolap.wire.coordinator_client import CoordinatorClient
@@ -175,6 +177,15 @@ class Services:
         answer: dict[str, Any] = response.json()
         return answer
 
+    def arrow(self, text: str, parameters: Sequence[object] = ()) -> pa.Table:
+        """The HTTP server's Arrow stream, in the types that it is answered in. Raises as `sql` does."""
+        url = f"{self._url('query-http')}/api/v1/query"
+        body = {"sql": text, "parameters": list(parameters)}
+        response = self._http.post(url, json=body, headers={"Accept": ARROW_STREAM})
+        if response.status_code != httpx.codes.OK:
+            raise httpx.HTTPStatusError(response.text, request=response.request, response=response)
+        return pa.ipc.open_stream(response.content).read_all()
+
     def mysql(self) -> pymysql.connections.Connection:
         """A connection to the MySQL door."""
         connection: pymysql.connections.Connection = pymysql.connections.Connection(
@@ -216,13 +227,13 @@ class Services:
                 start_new_session=True,
             )
 
-    def build_queue(self, jobs: Path, *, kill_at: str | None = None) -> int:
-        """Build and promote what waits, in order; returns how many.
+    def build_queue(self, jobs: Path, *, segments_max: int | None = None, kill_at: str | None = None) -> int:
+        """Build and promote what waits, in order, `segments_max` of it at most; returns how many.
 
         `kill_at`: SIGKILL the driver at this event of its progress; AssertionError when it was not killed.
         """
         specs: list[BuildSpec] = []
-        for entry in self.coordinator.queue().entries:
+        for entry in self.coordinator.queue().entries[:segments_max]:
             try:
                 specs.append(self.coordinator.start_build(entry.cube, entry.segment))
             except Refused:

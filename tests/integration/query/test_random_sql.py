@@ -1,4 +1,4 @@
-"""Random statements answer as MariaDB does over the raw rows: in the process, and through both doors."""
+"""Random statements answer as MariaDB does over the raw rows: in the process, and through both servers."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rtolap.base.errors import OutOfRange
 from rtolap.query.http import ARROW_STREAM
 from rtolap.query.service import QueryService
 from rtolap.stack.process import ManagedProcess
+from rtolap.testing.binary_protocol import BinaryProtocol
 from rtolap.testing.flights import flights_world
 from rtolap.testing.mariadb_oracle import MariaOracle, Row, differences, open_maria
 from rtolap.testing.query_doors import TOKEN, open_doors
@@ -93,10 +94,12 @@ def test_random_statements_answer_as_mariadb_does_over_the_raw_rows(
         check(theirs, ours, statement, f"seed {7000 + block}, number {number}, bound: {is_bound}")
 
 
-def test_both_doors_answer_random_statements_as_mariadb_does(
+def test_both_servers_answer_random_statements_as_mariadb_does(
     raw_world: QueryWorld, maria_rows: MariaOracle
 ) -> None:
+    """MySQL's protocol as text, and prepared with all values bound in binary."""
     with open_doors(raw_world) as doors, doors.connect(charset="utf8mb4") as connection:
+        binary = BinaryProtocol(connection)
         for statement in statements(9000, STATEMENTS_A_DOOR):
             theirs = theirs_of(maria_rows, statement)
             if theirs is None:
@@ -104,6 +107,7 @@ def test_both_doors_answer_random_statements_as_mariadb_does(
             with connection.cursor() as cursor:
                 cursor.execute(statement.plain)
                 check(theirs, list(cursor.fetchall()), statement, "MySQL")
+            check(theirs, binary.rows(statement.prepared, statement.values), statement, "MySQL, prepared")
             is_bound = not any(isinstance(value, date | Decimal) for value in statement.values)
             body = {
                 "sql": statement.prepared if is_bound else statement.plain,
