@@ -34,6 +34,7 @@ from rtolap.streamload.load_request import TIMEOUT_S_DEFAULT
 from rtolap.testing.load_door import (
     ASKING_USER,
     DEFINING_USER,
+    OTHER_USER,
     PASSWORD,
     TOKEN,
     USER,
@@ -96,8 +97,8 @@ def state(door: LoadDoor, label: str) -> str:
     return str(httpx.get(url, params={"label": label}, auth=AUTH).json()["data"])
 
 
-def second_phase(door: LoadDoor, **headers: str) -> dict[str, str]:
-    response = httpx.put(f"{door.url}/api/web/_stream_load_2pc", headers=headers, auth=AUTH)
+def second_phase(door: LoadDoor, auth: tuple[str, str] = AUTH, **headers: str) -> dict[str, str]:
+    response = httpx.put(f"{door.url}/api/web/_stream_load_2pc", headers=headers, auth=auth)
     assert response.status_code == 200
     return dict(response.json())
 
@@ -541,6 +542,28 @@ def test_a_kept_label_goes_when_it_is_acknowledged(door: LoadDoor, label: str) -
     ).json()
     assert done["status"] == "Success"
     _until(lambda: state(door, label) == "UNKNOWN")
+
+
+def test_a_transaction_is_ended_by_its_user_or_by_one_who_may_define(door: LoadDoor, label: str) -> None:
+    other, definer = (OTHER_USER, PASSWORD), (DEFINING_USER, PASSWORD)
+    txn_id = str(put(door, b"90,a,1\n", label=label, two_phase_commit="true")["TxnId"])
+    for operation in ("abort", "commit"):
+        for named in ({"label": label}, {"txn_id": txn_id}):
+            refused = second_phase(door, other, txn_operation=operation, **named)
+            assert refused["status"] == "Fail"
+            assert "is another user's" in refused["msg"]
+    assert state(door, label) == "PRECOMMITTED"
+    assert second_phase(door, txn_operation="commit", label=label)["status"] == "Success"
+    another = str(put(door, b"91,a,1\n", label=f"{label}_", two_phase_commit="true")["TxnId"])
+    assert second_phase(door, definer, txn_operation="abort", txn_id=another)["status"] == "Success"
+
+
+def test_a_kept_label_is_given_up_by_its_user_only(door: LoadDoor, label: str) -> None:
+    assert put(door, b"92,a,1\n", label=label, keep_label="until_acknowledged")["Status"] == "Success"
+    url, body = f"{door.url}/api/web/_acknowledge_labels", {"labels": [label]}
+    assert httpx.put(url, json=body, auth=(OTHER_USER, PASSWORD)).json()["status"] == "Fail"
+    assert state(door, label) == "VISIBLE"
+    assert httpx.put(url, json=body, auth=AUTH).json()["status"] == "Success"
 
 
 def test_metrics_move_with_loads(door: LoadDoor, label: str) -> None:

@@ -14,7 +14,7 @@ S, E = TransactionState, TransactionEvent
 
 def transaction(state: TransactionState, *, two_phase: bool = True) -> Transaction:
     return Transaction(
-        7, "d", "L", "r", state, ("t",), two_phase, False, False, False, 0, 1, None, None, "disk full"
+        7, "d", "L", "r", state, ("t",), two_phase, False, False, False, 0, 1, None, None, "disk full", "ann"
     )
 
 

@@ -182,6 +182,13 @@ MIGRATIONS = (
         (),
         (Column("topic_id", "offsets_record", "name"),),
     ),
+    Migration(
+        8,
+        "whose transaction it is",
+        (),
+        (),
+        (Column("user_name", "load_transaction", "name"),),
+    ),
 )
 
 

@@ -30,7 +30,8 @@ class Transaction(msgspec.Struct, frozen=True):
     """One load. Instants in ms by the database's clock; `deadline_ms` is when it may be aborted unasked.
 
     `keep_until_acknowledged`: its label stays until its loader says that it needs it no more. `owes_abort`:
-    it is ABORTED and not all nodes are known to have dropped what they hold of it.
+    it is ABORTED and not all nodes are known to have dropped what they hold of it. `user_name`: whose it is;
+    None for a group of several, and where it was begun before this was noted.
     """
 
     txn_id: int
@@ -48,6 +49,7 @@ class Transaction(msgspec.Struct, frozen=True):
     committed_at_ms: int | None
     finished_at_ms: int | None
     reason: str
+    user_name: str | None
 
 
 class Partition(msgspec.Struct, frozen=True, order=True):

@@ -68,6 +68,7 @@ load_transaction = sa.Table(
     _whole("committed_at_ms", nullable=True),
     _whole("finished_at_ms", nullable=True),
     _text("reason"),
+    _name("user_name", nullable=True),
 )
 
 load_partition = sa.Table(

@@ -31,6 +31,7 @@ def insert(
     keep_until_acknowledged: bool,
     now_ms: int,
     timeout_ms: int,
+    user_name: str | None = None,
 ) -> Transaction:
     """A new one in PREPARE. A label that is held is an integrity error: CommitConflict of the write."""
     for what, name in (("database", db), ("label", label), ("request id", request_id)):
@@ -49,10 +50,19 @@ def insert(
         "began_at_ms": now_ms,
         "deadline_ms": now_ms + timeout_ms,
         "reason": "",
+        **({} if user_name is None else {"user_name": user_name}),
     }
     txn_id = connection.execute(sa.insert(_t).values(values)).inserted_primary_key
     assert txn_id is not None
-    return _record({**values, "txn_id": txn_id[0], "committed_at_ms": None, "finished_at_ms": None})
+    return _record(
+        {
+            **values,
+            "txn_id": txn_id[0],
+            "committed_at_ms": None,
+            "finished_at_ms": None,
+            "user_name": user_name,
+        }
+    )
 
 
 def find(connection: sa.Connection, db: str, txn_id: int) -> Transaction | None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from fastapi import Request
 
-from rtolap.base.errors import Unauthorized
+from rtolap.base.errors import Forbidden, Unauthorized
 from rtolap.base.http_guard import caller_of
 from rtolap.base.users import Users
+from rtolap.ledger.records import Transaction
 
 
 class Guard:
@@ -29,6 +30,19 @@ class Guard:
         name = self.user(request)
         self.users.require(name, "load")
         return name
+
+    def owns(self, user: str, transaction: Transaction) -> None:
+        """It is this user's, or nobody's by name; who may define may end everybody's. Raises Forbidden."""
+        if transaction.user_name in (None, user):
+            return
+        try:
+            self.users.require(user, "define")
+        except Forbidden:
+            raise Forbidden(
+                f"transaction {transaction.txn_id} with label {transaction.label} is another user's",
+                expected=f"user {transaction.user_name}, or one with the right to define",
+                found=user,
+            ) from None
 
     def token(self, request: Request) -> None:
         """The cluster's bearer token. Raises Unauthorized."""

@@ -45,6 +45,7 @@ class Committing:
             two_phase=request.two_phase,
             keep_until_acknowledged=request.keep_label,
             not_after_ms=request.not_after_ms,
+            user_name=request.user_name,
         )
 
     def commit(

@@ -67,7 +67,7 @@ def load_routes(door: LoadDoor) -> APIRouter:
         try:
             headers = _headers(request)
             check_framing(headers)
-            wanted = load_request(db, table, headers)
+            wanted = load_request(db, table, headers, user)
             take = door.groups.run if _joins(request, wanted) else door.loads.run
         except RtolapError as error:
             label = request.headers.get("label", "")

@@ -38,23 +38,24 @@ def transaction_routes(
     @router.put("/api/{db}/_stream_load_2pc")
     @router.put("/api/{db}/{table}/_stream_load_2pc")
     async def two_phase(request: Request, db: str) -> Response:
-        guard.loader(request)
+        user = guard.loader(request)
         election.require()
-        return _json(await run_in_threadpool(second_phase, request, db))
+        return _json(await run_in_threadpool(second_phase, request, db, user))
 
-    def second_phase(request: Request, db: str) -> TwoPhaseAnswer:
+    def second_phase(request: Request, db: str, user: str) -> TwoPhaseAnswer:
         try:
-            return operate(request, db)
+            return operate(request, db, user)
         except NotLeader:
             raise
         except RtolapError as error:
             return TwoPhaseAnswer("Fail", messages.on_the_wire(str(error)))
 
-    def operate(request: Request, db: str) -> TwoPhaseAnswer:
+    def operate(request: Request, db: str, user: str) -> TwoPhaseAnswer:
         operation = request.headers.get("txn_operation", "").strip().lower()
         if operation not in ("commit", "abort"):
             raise DefinitionError("transaction operation should be 'commit' or 'abort'")
         txn_id = _txn_id(request, manager, db)
+        guard.owns(user, manager.get(db, txn_id))
         if operation == "abort":
             # in the words for what was aborted already, which is no error for who repeats it here
             manager.abort(db, txn_id, "User Abort")
@@ -77,14 +78,17 @@ def transaction_routes(
 
     @router.put("/api/{db}/_acknowledge_labels")
     async def acknowledge(request: Request, db: str) -> Response:
-        guard.loader(request)
+        user = guard.loader(request)
         election.require()
         wanted = await _labels(request)
-        return _json(await run_in_threadpool(acknowledged, db, wanted))
+        return _json(await run_in_threadpool(acknowledged, db, wanted, user))
 
-    def acknowledged(db: str, labels: tuple[str, ...]) -> TwoPhaseAnswer:
+    def acknowledged(db: str, labels: tuple[str, ...], user: str) -> TwoPhaseAnswer:
         try:
             for label in labels:
+                found = manager.find(db, label)
+                if found is not None:
+                    guard.owns(user, found)
                 manager.acknowledge(db, label)
         except NotLeader:
             raise

@@ -23,7 +23,8 @@ _MODES: tuple[GroupCommitMode, ...] = ("off_mode", "sync_mode", "async_mode")
 
 class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     """`keep_label`: its loader acknowledges the label, which stays until then. One that was not given is made
-    up; a load that joins a group has the group's. `not_after_ms`: since the epoch; later it is not begun."""
+    up; a load that joins a group has the group's. `not_after_ms`: since the epoch; later it is not begun.
+    `user_name`: who sends it."""
 
     db: str
     table: str
@@ -33,11 +34,14 @@ class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
     comment: str = ""
     keep_label: bool = False
     not_after_ms: int | None = None
+    user_name: str | None = None
     group_commit: GroupCommitMode = "off_mode"
     options: LoadOptions = LoadOptions()
 
 
-def load_request(db: str, table: str, headers: Mapping[str, str]) -> LoadRequest:
+def load_request(
+    db: str, table: str, headers: Mapping[str, str], user_name: str | None = None
+) -> LoadRequest:
     """`headers`: by lower-case name. Raises DefinitionError naming the header."""
     mode, options = _group_commit(headers), load_options(headers)
     two_phase = boolean(headers, "two_phase_commit")
@@ -61,6 +65,7 @@ def load_request(db: str, table: str, headers: Mapping[str, str]) -> LoadRequest
         comment=headers.get("comment", "").strip(),
         keep_label=keep_label,
         not_after_ms=_not_after_ms(headers),
+        user_name=user_name,
         group_commit=mode,
         options=options,
     )

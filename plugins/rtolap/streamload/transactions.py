@@ -67,6 +67,7 @@ class TransactionManager:
         two_phase: bool = False,
         keep_until_acknowledged: bool = False,
         not_after_ms: int | None = None,
+        user_name: str | None = None,
     ) -> Transaction:
         """A new transaction in PREPARE; the old one when this very request has begun it and it still is.
 
@@ -102,6 +103,7 @@ class TransactionManager:
                 keep_until_acknowledged=keep_until_acknowledged,
                 now_ms=now_ms,
                 timeout_ms=timeout_ms,
+                user_name=user_name,
             )
 
         return self._ledger.write(f"begin a transaction with label {label}", Transaction, work)

@@ -25,9 +25,9 @@ from rtolap.streamload.doors import Door
 from rtolap.streamload.memory_hosts import MemoryTabletHosts
 from rtolap.streamload.memory_participants import MemoryNodes
 
-USER, DEFINING_USER, ASKING_USER = "loader", "dora", "anna"  # with one password
+USER, OTHER_USER, DEFINING_USER, ASKING_USER = "loader", "bert", "dora", "anna"  # with one password
 PASSWORD, TOKEN = "open sesame", "a cluster's token"
-RIGHTS = {USER: ("load",), DEFINING_USER: ("define",), ASKING_USER: ()}
+RIGHTS = {USER: ("load",), OTHER_USER: ("load",), DEFINING_USER: ("define",), ASKING_USER: ()}
 NODES = ("n1", "n2", "n3")
 _START_TIMEOUT_S = 20.0
 
