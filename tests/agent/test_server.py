@@ -15,6 +15,7 @@ import pytest
 from rtolap.base.errors import Unavailable
 from rtolap.stack.ports import free_port
 from rtolap.testing.scrape import scrape
+from rtolap.testing.waiting import until
 from rtolap.wire.agent import ProcessSpec
 from rtolap.wire.agent_client import AgentClient
 
@@ -132,11 +133,8 @@ def test_a_signal_during_a_slow_stop_does_not_cut_it_short(agent: Agent) -> None
     sleeper = agent.sleeper(stop_grace_s=2)
     sleeper.suspend()  # deaf to SIGTERM, so that only the grace time's end kills it
     process.send_signal(signal.SIGTERM)
-    deadline_s = time.monotonic() + DEADLINE_S
     state = agent.folder / "agent" / "state.json"
-    while '"STOPPING"' not in state.read_text():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.05)
+    until(lambda: '"STOPPING"' in state.read_text())
     process.send_signal(signal.SIGTERM)
     said, _ = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 0, said

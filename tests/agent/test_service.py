@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import httpx
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Refused, Unauthorized, Unavailable
 from rtolap.testing.agent_harness import RunningAgent, running_agent
+from rtolap.testing.waiting import until
 from rtolap.wire.agent import ProcessSpec
 from rtolap.wire.agent_client import AgentClient
 
@@ -25,10 +25,7 @@ def test_a_process_from_start_to_stop(agent: RunningAgent) -> None:
         started = client.ensure("s1", ProcessSpec(generation=1, argv=("sh", "echo hello; exec sleep 60")))
         assert started.state == "RUNNING"
         assert client.renew("s1", 1).lease_left_s > 100
-        deadline_s = time.monotonic() + 10
-        while client.log("s1") != "hello\n":
-            assert time.monotonic() < deadline_s
-            time.sleep(0.02)
+        until(lambda: client.log("s1") == "hello\n")
         assert client.get("s1").pid == started.pid
         assert client.stop("s1", 1).state == "STOPPED"
         assert [status.key for status in client.processes() if status.is_live] == []

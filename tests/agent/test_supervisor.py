@@ -19,6 +19,7 @@ from rtolap.agent.supervisor import Supervisor
 from rtolap.base.clock import Clock, ManualClock
 from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.testing.agent_harness import shell
+from rtolap.testing.waiting import until as wait_until
 from rtolap.wire.agent import ProcessSpec, ProcessStatus, RestartPolicy
 
 DEADLINE_S = 15.0
@@ -242,10 +243,7 @@ def test_a_one_shot_that_ends_while_no_agent_is_there_is_still_reported(tmp_path
 
     run(tmp_path, first_life, stop=False)
     (tmp_path / "go").touch()
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not (tmp_path / "logs" / "b.1.exit").exists():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
+    wait_until(lambda: (tmp_path / "logs" / "b.1.exit").exists())
     run(tmp_path, second_life)
 
 
@@ -336,8 +334,5 @@ def test_a_final_exit_code_is_known_to_the_agent_that_comes_after(tmp_path: Path
 
     run(tmp_path, first, stop=False)
     (tmp_path / "go").touch()
-    deadline_s = time.monotonic() + DEADLINE_S
-    while lives(pid):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
+    wait_until(lambda: not lives(pid))
     run(tmp_path, second)

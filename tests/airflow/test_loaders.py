@@ -31,6 +31,7 @@ from rtolap.cli import main
 from rtolap.loader.http import make_app
 from rtolap.stack.ports import free_port
 from rtolap.testing.agent_harness import RunningAgent
+from rtolap.testing.waiting import until
 from rtolap.wire.agent import ProcessSpec, ProcessStatus, RestartPolicy
 from rtolap.wire.agent_client import AgentClient, AsyncAgentClient
 from rtolap.wire.loader import LoaderStatus
@@ -75,10 +76,7 @@ class Loader:
 
     def __enter__(self) -> Loader:
         self._thread.start()
-        deadline_s = time.monotonic() + 15
-        while not self._server.started:
-            assert time.monotonic() < deadline_s
-            time.sleep(0.01)
+        until(lambda: self._server.started)
         return self
 
     def __exit__(self, *_: object) -> None:

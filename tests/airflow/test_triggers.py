@@ -30,6 +30,7 @@ from rtolap.airflow.triggers.window import WindowTrigger
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Unavailable
 from rtolap.testing.agent_harness import RunningAgent, running_agent
+from rtolap.testing.waiting import until
 from rtolap.wire.agent import ProcessSpec
 from rtolap.wire.agent_client import AgentClient
 from rtolap.wire.coordinator import Queue, QueueEntry
@@ -190,10 +191,7 @@ def test_a_kill_that_is_cut_off_still_stops_the_process(
         client.ensure(
             "k-cut", ProcessSpec(generation=1, argv=("sh", script.replace("ready", f"{agent.folder}/ready")))
         )
-        deadline_s = time.monotonic() + 10
-        while not (agent.folder / ready).exists():
-            assert time.monotonic() < deadline_s
-            time.sleep(0.02)
+        until(lambda: (agent.folder / ready).exists())
         asyncio.run(scenario())
 
 

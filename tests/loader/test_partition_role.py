@@ -14,7 +14,8 @@ from rtolap.loader.partition_role import end_of_row, is_covered, near
 from rtolap.model.loader import LoaderSink, SinkPartitions
 from rtolap.model.stored_partitions import PartitionRange, partition_of
 from rtolap.model.stored_table import PartitionUnit
-from rtolap.testing.running_loader import Running, wait
+from rtolap.testing.running_loader import Running
+from rtolap.testing.waiting import until
 from rtolap.wire.loader import API, PartitionsStatus
 from rtolap.wire.partition_door import KnownPartition
 
@@ -94,7 +95,7 @@ def test_a_role_that_fails_stops_no_row_and_mends_itself(tmp_path: Path, broken:
     running = Running(tmp_path, open_session=server.session, sink=WANTED)
     try:
         running.produce(range(40))
-        wait(lambda: len(running.keys()) == 40)
+        until(lambda: len(running.keys()) == 40)
         shown = running.door.get(API, headers=running.headers).json()
         assert (shown["state"], shown["phase"], shown["partitions"]["state"]) == (
             "RUNNING",
@@ -106,7 +107,7 @@ def test_a_role_that_fails_stops_no_row_and_mends_itself(tmp_path: Path, broken:
         assert 'rtolap_loader_partitions_failing{job="j"} 1.0' in page
         assert "rtolap_loader_partitions_until_seconds" not in page
         server.broken = None
-        wait(lambda: _state(running) == "kept")
+        until(lambda: _state(running) == "kept")
         assert len(server.there) == 3
         page = running.door.get("/metrics", headers=running.headers).text
         assert 'rtolap_loader_partitions_failing{job="j"} 0.0' in page
@@ -121,10 +122,10 @@ def test_no_row_is_sent_before_partitions_were_tried(tmp_path: Path) -> None:
     running = Running(tmp_path, open_session=server.session, sink=WANTED)
     try:
         running.produce(range(40))
-        wait(lambda: running.status().pending > 0)
+        until(lambda: running.status().pending > 0)
         assert (_state(running), running.keys()) == ("starting", [])
         server.gate.set()
-        wait(lambda: len(running.keys()) == 40)
+        until(lambda: len(running.keys()) == 40)
         assert _state(running) == "kept"
     finally:
         server.gate.set()
@@ -135,9 +136,9 @@ def test_what_is_dropped_is_made_again(tmp_path: Path) -> None:
     server = Server()
     running = Running(tmp_path, open_session=server.session, sink=WANTED)
     try:
-        wait(lambda: _status(running).made_count == 3)
+        until(lambda: _status(running).made_count == 3)
         gone = server.there.pop()
-        wait(lambda: _status(running).made_count == 4)
+        until(lambda: _status(running).made_count == 4)
         assert _status(running).made[-1] == gone.name
         assert gone in server.there
     finally:

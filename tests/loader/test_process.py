@@ -12,7 +12,8 @@ from rtolap.ledger.load_jobs import LoadJobState
 from rtolap.loader.states import StopCause, Stopped
 from rtolap.model.loader import LoaderRejects
 from rtolap.stream.consumer import OutRecord
-from rtolap.testing.running_loader import Running, wait
+from rtolap.testing.running_loader import Running
+from rtolap.testing.waiting import until
 from rtolap.wire.loader import API, EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED
 
 
@@ -33,8 +34,8 @@ def running(tmp_path: Path) -> Iterator[Running]:
 
 def test_records_arrive_and_the_status_says_so(running: Running) -> None:
     running.produce(range(100))
-    wait(lambda: len(running.keys()) == 100)
-    wait(lambda: running.status().lag_records == 0)
+    until(lambda: len(running.keys()) == 100)
+    until(lambda: running.status().lag_records == 0)
     shown = running.door.get(API, headers=running.headers).json()
     assert (shown["job"], shown["state"], shown["alive"], shown["phase"]) == ("j", "RUNNING", True, "loading")
     assert (shown["rows_loaded"], shown["rows_rejected"], shown["pending"]) == (100, 0, 0)
@@ -46,13 +47,13 @@ def test_records_arrive_and_the_status_says_so(running: Running) -> None:
 
 def test_its_door_wants_the_token_and_counts_what_was_done(running: Running) -> None:
     running.produce(range(30))
-    wait(lambda: len(running.keys()) == 30)
+    until(lambda: len(running.keys()) == 30)
     assert running.door.get("/health").json()["job"] == "j"
     for path in (API, "/metrics"):
         assert running.door.get(path).status_code == 401
         assert running.door.get(path, headers={"Authorization": "Bearer guessed"}).status_code == 401
     assert running.door.post(f"{API}/stop").status_code == 401
-    wait(lambda: running.status().rows_loaded == 30)
+    until(lambda: running.status().rows_loaded == 30)
     page = running.door.get("/metrics", headers=running.headers).text
     assert 'rtolap_loader_rows_loaded_total{job="j"} 30.0' in page
     assert 'rtolap_loader_lag_records{job="j"} 0.0' in page
@@ -60,21 +61,21 @@ def test_its_door_wants_the_token_and_counts_what_was_done(running: Running) -> 
 
 def test_a_paused_loader_reads_nothing_and_goes_on_where_it_was(running: Running) -> None:
     running.produce(range(20))
-    wait(lambda: len(running.keys()) == 20)
+    until(lambda: len(running.keys()) == 20)
     assert running.post("pause").json()["phase"] in ("pausing", "paused")
-    wait(lambda: running.status().phase == "paused")
+    until(lambda: running.status().phase == "paused")
     running.produce(range(20, 40))
     found = running.status()
     assert (found.state, found.lag_records, found.pending) == ("PAUSED", 20, 0)
     assert running.keys() == list(range(20))
     assert running.post("resume").json()["state"] == "RUNNING"
-    wait(lambda: len(running.keys()) == 40)
+    until(lambda: len(running.keys()) == 40)
     assert running.keys() == list(range(40))
 
 
 def test_a_stopped_loader_gives_the_job_back(running: Running) -> None:
     running.produce(range(20))
-    wait(lambda: len(running.keys()) == 20)
+    until(lambda: len(running.keys()) == 20)
     assert running.post("stop").json()["state"] == "STOPPED"
     assert running.ended() == EXIT_STOPPED
     job = running.jobs.get("j")
@@ -85,10 +86,10 @@ def test_a_look_at_the_columns_that_is_refused_ends_nothing(running: Running) ->
     plain = running.sink.schema
     running.sink.schema = refusing = Refusing()  # type: ignore[method-assign,assignment]
     running.process._columns_due_s = 0.0
-    wait(lambda: refusing.asked)
+    until(lambda: refusing.asked)
     running.sink.schema = plain  # type: ignore[method-assign]
     running.produce(range(20))
-    wait(lambda: len(running.keys()) == 20)
+    until(lambda: len(running.keys()) == 20)
     assert running.status().state == "RUNNING"
 
 
@@ -136,10 +137,10 @@ def test_one_that_has_lost_the_job_ends_without_a_word(running: Running) -> None
 
 def test_a_sink_that_restarts_is_ridden_out(running: Running) -> None:
     running.produce(range(10))
-    wait(lambda: len(running.keys()) == 10)
+    until(lambda: len(running.keys()) == 10)
     running.sink.down = True
     running.produce(range(10, 60))
-    wait(lambda: "down" in running.status().last_error)
+    until(lambda: "down" in running.status().last_error)
     running.sink.down = False
-    wait(lambda: len(running.keys()) == 60)
+    until(lambda: len(running.keys()) == 60)
     assert running.keys() == list(range(60))

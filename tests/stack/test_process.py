@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ import psutil
 import pytest
 from rtolap.base.errors import ProcessFailed
 from rtolap.stack.process import ManagedProcess, PidRecord, ProcessSpec, ProcessState
+from rtolap.testing.waiting import until
 
 _SLEEPER = "import time; time.sleep(60)"
 # starts a child of its own, writes its pid, and ignores SIGTERM
@@ -43,13 +43,6 @@ def make(tmp_path: Path) -> Iterator[Make]:
     yield build
     for process in made:
         process.stop()
-
-
-def _wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, f"timed out: {what}"
-        time.sleep(0.02)
 
 
 def test_a_started_process_leads_its_own_session_and_is_found_by_another_handle(make: Make) -> None:
@@ -100,7 +93,7 @@ def test_stop_ends_a_process_that_ignores_sigterm_and_its_children(make: Make, t
     process.start()
     child = psutil.Process(int(child_file.read_text()))
     process.stop()
-    _wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "child ends")
+    until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "child ends")
     assert process.state() is ProcessState.STOPPED
 
 

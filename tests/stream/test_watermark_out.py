@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -17,6 +16,7 @@ from rtolap.stream.memory_out import MemoryAdmin, MemoryProducer
 from rtolap.stream.watermark_out import WatermarkedProducer
 from rtolap.stream.watermark_statement import HEADER, decode
 from rtolap.testing.stream_contract import StreamContract, World
+from rtolap.testing.waiting import until
 
 TOPIC = "results"
 
@@ -128,10 +128,7 @@ def test_control_records_go_to_every_partition_also_to_new_ones(broker: MemoryBr
 def test_a_thread_states_it_again_and_again_until_the_end(broker: MemoryBroker, mark: Mark) -> None:
     mark.ms = 50
     out = producer(broker, mark, every_s=0.01)
-    deadline_s = time.monotonic() + 10
-    while len(log(broker, 2)) < 3:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)
+    until(lambda: len(log(broker, 2)) >= 3)
     mark.ms = 70
     out.close()
     ends = log(broker, 2)
@@ -146,15 +143,10 @@ def test_a_thread_states_it_again_and_again_until_the_end(broker: MemoryBroker, 
 def test_an_outage_is_a_visible_problem_and_then_over(broker: MemoryBroker, mark: Mark) -> None:
     out = producer(broker, mark, every_s=0.01)
     broker.set_down(True)
-    deadline_s = time.monotonic() + 10
-    while out.problem is None:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)
+    until(lambda: out.problem is not None)
     assert "does not answer" in out.problem
     broker.set_down(False)
-    while out.problem is not None or not log(broker, 1):
-        assert time.monotonic() < deadline_s
-        time.sleep(0.005)
+    until(lambda: out.problem is None and log(broker, 1))
     out.close()
 
 

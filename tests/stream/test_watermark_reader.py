@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -15,6 +14,7 @@ from rtolap.stream.watermark_leases import ProducerLeases
 from rtolap.stream.watermark_reader import WatermarkReader
 from rtolap.stream.watermark_statement import Kind, Statement
 from rtolap.testing.recorded_reports import RecordedReports
+from rtolap.testing.waiting import until
 from rtolap.watermark.chain import Chain
 
 Told = tuple[int, str, int | None]  # partition, producer, watermark
@@ -163,11 +163,12 @@ def test_producers_are_registered_when_they_are_heard_and_drained_when_they_end(
 def test_leases_are_renewed_within_their_time_while_somebody_is_heard() -> None:
     registry = Registry(lease_ms=90)
     leases = ProducerLeases(registry, "down", "results")
-    deadline_s = time.monotonic() + 10
-    while len(registry.asked) < 4:
-        assert time.monotonic() < deadline_s
+
+    def heard_and_asked() -> bool:
         leases.heard(["p"])
-        time.sleep(0.01)
+        return len(registry.asked) >= 4
+
+    until(heard_and_asked)
     leases.close()
     assert set(registry.asked) == {("register", ("p",), None)}
 
@@ -176,15 +177,10 @@ def test_a_coordinator_that_is_away_is_a_problem_that_passes() -> None:
     registry = Registry(down=True)
     leases = ProducerLeases(registry, "down", "results")
     leases.heard(["p"])
-    deadline_s = time.monotonic() + 10
-    while leases.problem is None:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+    until(lambda: leases.problem is not None)
     registry.down = False
     registry.wait_for(("register", ("p",), None))
-    while leases.problem is not None:
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
+    until(lambda: leases.problem is None)
     leases.close()
 
 

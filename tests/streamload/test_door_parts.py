@@ -19,6 +19,7 @@ from rtolap.streamload.doors import Door, Election
 from rtolap.streamload.duties import Duty
 from rtolap.streamload.error_files import FILE_BYTES_MAX, ErrorFiles
 from rtolap.streamload.mastership import Mastership
+from rtolap.testing.waiting import until
 
 FAR_S = 1e9
 
@@ -171,11 +172,12 @@ class TestDuty:
         broken: list[str] = []
         duty = Duty("test", 3600, work, broken.append)
         duty.start()
-        deadline_s = time.monotonic() + 10
-        while not enough.is_set():
-            assert time.monotonic() < deadline_s
+
+        def woken_and_enough() -> bool:
             duty.wake()
-            time.sleep(0.01)
+            return enough.is_set()
+
+        until(woken_and_enough)
         duty.stop()
         assert broken == []
 

@@ -41,6 +41,7 @@ from rtolap.testing.load_door import (
     LoadDoor,
     load_door,
 )
+from rtolap.testing.waiting import until
 from rtolap.wire.stored_tables import AddPartition
 from rtolap.wire.stream_load import SendOptions
 from rtolap.wire.stream_load_client import StreamLoadClient
@@ -299,7 +300,7 @@ def test_a_load_takes_partitions_that_are_made_while_it_runs(door: LoadDoor, lab
 
     def body() -> Iterator[bytes]:
         yield b"#" * 10 + b"\n"
-        _until(lambda: state(door, label) == "PREPARE")
+        until(lambda: state(door, label) == "PREPARE")
         catalogue.add_partition(
             "web", "made_meanwhile", AddPartition(there.name, there.start_ms, there.end_ms)
         )
@@ -507,8 +508,8 @@ def test_a_body_cut_short_aborts_the_load_at_once(door: LoadDoor, label: str, fr
             ).encode()
             + sent
         )
-        _until(lambda: state(door, label) == "PREPARE")
-    _until(lambda: state(door, label) == "ABORTED")
+        until(lambda: state(door, label) == "PREPARE")
+    until(lambda: state(door, label) == "ABORTED")
     assert 70 not in ids(door)
 
 
@@ -541,7 +542,7 @@ def test_a_kept_label_goes_when_it_is_acknowledged(door: LoadDoor, label: str) -
         f"{door.url}/api/web/_acknowledge_labels", json={"labels": [label, "never"]}, auth=AUTH
     ).json()
     assert done["status"] == "Success"
-    _until(lambda: state(door, label) == "UNKNOWN")
+    until(lambda: state(door, label) == "UNKNOWN")
 
 
 def test_a_transaction_is_ended_by_its_user_or_by_one_who_may_define(door: LoadDoor, label: str) -> None:
@@ -579,13 +580,6 @@ def test_metrics_move_with_loads(door: LoadDoor, label: str) -> None:
     before = loaded()
     put(door, b"90,a,1\n91,a,1\n", label=label)
     assert loaded() == before + 2
-
-
-def _until(true: Callable[[], bool], timeout_s: float = 10.0) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not true():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
 
 
 def test_small_loads_of_a_group_share_a_transaction(door: LoadDoor) -> None:
@@ -687,11 +681,11 @@ def test_too_many_loads_are_told_to_come_back(tmp_path: Path) -> None:
         where = urlsplit(narrow.body_url)
         with socket.create_connection((where.hostname, where.port), timeout=10) as connection:
             connection.sendall((head.replace("Host", "label: first\r\nHost")).encode())
-            _until(lambda: state(narrow, "first") == "PREPARE")
+            until(lambda: state(narrow, "first") == "PREPARE")
             answer = raw(narrow.body_url, head, until=lambda taken: taken.endswith(b"}\n"))
             assert answer.startswith(b"HTTP/1.1 429 ")
             assert b"retry-after: 1" in answer.lower()
-        _until(lambda: state(narrow, "first") == "ABORTED")
+        until(lambda: state(narrow, "first") == "ABORTED")
         assert put(narrow, b"1,a,1\n")["Status"] == "Success"
 
 
@@ -760,7 +754,7 @@ def test_a_load_that_stalls_ends_at_its_timeout(door: LoadDoor, label: str) -> N
                 f"Authorization: {BASIC}\r\nlabel: {label}\r\ntimeout: 1\r\n\r\n"
             ).encode()
         )
-        _until(lambda: state(door, label) == "ABORTED")
+        until(lambda: state(door, label) == "ABORTED")
 
 
 def test_who_is_slow_holds_its_sender_back(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,9 +12,9 @@ from rtolap.ledger import partitions
 from rtolap.ledger.records import TransactionState
 from rtolap.streamload.storage_nodes import StorageNodes
 from rtolap.testing.replicated_table import ReplicatedTable
+from rtolap.testing.waiting import until
 
 WAITED_S_MAX = 10.0  # about one second on an idle machine; who does not notice waits for 20 s, or for ever
-TIMEOUT_S = 30.0
 
 
 @pytest.fixture
@@ -35,13 +35,6 @@ def asked(known: StorageNodes, name: str) -> bool:
     except Unavailable:
         return False
     return True
-
-
-def until(true: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not true():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
 
 
 def caught_up(world: ReplicatedTable) -> bool:

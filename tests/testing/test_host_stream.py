@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter, defaultdict
 
 import numpy as np
@@ -15,6 +14,7 @@ from rtolap.stream.memory_broker import MemoryBroker
 from rtolap.stream.memory_out import MemoryAdmin, MemoryProducer
 from rtolap.testing.host_events import Fleet, as_json, fleet, window_events
 from rtolap.testing.host_stream import CATCH_UP_SPEED, Delivery, HostStream
+from rtolap.testing.waiting import until
 
 START_MS, WINDOW_MS = 1_700_000_000_000, 10_000
 PARTITIONS = 4
@@ -156,7 +156,4 @@ def test_a_stream_that_broke_says_so(some: Fleet) -> None:
 
 def _wait_for(stream: HostStream, instant_ms: int) -> None:
     """Until the stream has sent all up to that instant."""
-    deadline_s = time.monotonic() + DEADLINE_S
-    while (stream.reached_ms() < instant_ms).any():
-        assert time.monotonic() < deadline_s, "the stream stands still"
-        time.sleep(0.005)
+    until(lambda: (stream.reached_ms() >= instant_ms).all(), "the stream stands still")

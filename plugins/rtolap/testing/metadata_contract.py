@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,15 +11,13 @@ from rtolap.base.errors import CommitConflict, Refused, SessionLost
 from rtolap.metadata.commit_size import COMMIT_BYTES_MAX
 from rtolap.metadata.election import identities
 from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Put
+from rtolap.testing.waiting import until
 
 WAIT_S = 15.0
 
 
 def eventually(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -> None:
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, f"not within {timeout_s:g} s: {what}"
-        time.sleep(0.01)
+    until(condition, what, timeout_s=timeout_s)
 
 
 class Sessions:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,13 +32,6 @@ from rtolap.wire.stream_load import SchemaColumn, TableSchema
 
 TIMEOUT_S = 30.0
 TOKEN = "the cluster's"
-
-
-def wait(is_so: Callable[[], object]) -> None:
-    deadline_s = time.monotonic() + TIMEOUT_S
-    while not is_so():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.01)
 
 
 class Running:

@@ -22,6 +22,7 @@ from rtolap.base.errors import Refused, RtolapError
 from rtolap.base.users import password_hash
 from rtolap.query.http import ARROW_STREAM
 from rtolap.stack.ports import free_port
+from rtolap.testing.waiting import until
 from rtolap.wire.coordinator import BuildSpec
 from rtolap.wire.coordinator_client import CoordinatorClient
 
@@ -39,11 +40,7 @@ _CONFIGURATION = (
 
 def wait_for(what: str, condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
     """Until `condition` holds; AssertionError with `what` after the deadline."""
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        if time.monotonic() > deadline_s:
-            raise AssertionError(f"not within {timeout_s:g} s: {what}")
-        time.sleep(0.05)
+    until(condition, what, timeout_s=timeout_s, poll_s=0.05)
 
 
 class Services:

@@ -1,0 +1,24 @@
+"""Waiting for what will be so soon: by asking again, never by a time that should be enough."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+TIMEOUT_S = 60.0  # generous: it is over only for what never comes
+_POLL_S = 0.01
+
+
+def until(
+    is_so: Callable[[], object],
+    what: object = "what is waited for",
+    *,
+    timeout_s: float = TIMEOUT_S,
+    poll_s: float = _POLL_S,
+) -> None:
+    """Until `is_so` holds; AssertionError with `what` after the time. Whatever `is_so` raises goes on."""
+    deadline_s = time.monotonic() + timeout_s
+    while not is_so():
+        if time.monotonic() > deadline_s:
+            raise AssertionError(f"not within {timeout_s:g} s: {what}")
+        time.sleep(poll_s)
