@@ -701,7 +701,7 @@ def test_one_user_has_not_all_loads(tmp_path: Path) -> None:
             for label in ("first", "second"):
                 connection = socket.create_connection((where.hostname, where.port), timeout=60)
                 stalled.enter_context(connection).sendall(f"{head}label: {label}\r\n\r\n1".encode())
-                _until(lambda: state(narrow, label) == "PREPARE")  # noqa: B023
+                until(lambda: state(narrow, label) == "PREPARE")  # noqa: B023
             answer = raw(narrow.body_url, f"{head}\r\n", until=lambda taken: taken.endswith(b"}\n"))
             assert answer.startswith(b"HTTP/1.1 429 ")
             assert b"too many loads of loader run at this door: 2" in answer
@@ -729,7 +729,7 @@ def test_a_body_that_hardly_comes_gives_its_place_back(tmp_path: Path) -> None:
                 ).encode()
             )
             assert connection.recv(65536).startswith(b"HTTP/1.1 408 ")
-            _until(lambda: state(narrow, "drip") == "ABORTED")
+            until(lambda: state(narrow, "drip") == "ABORTED")
         assert put(narrow, b"1,a,1\n")["Status"] == "Success"
 
 
