@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
-from datetime import time, timedelta
+from datetime import datetime, time, timedelta
 
 import pyarrow as pa
 import pytest
@@ -132,10 +132,21 @@ def test_times_and_durations_are_mysqls_time(column: pa.Array, texts: list[str |
     assert found == texts
 
 
-def test_a_negative_time_in_the_binary_protocol() -> None:
-    batch = pa.record_batch([pa.array([timedelta(days=-2, hours=-3)], pa.duration("us"))], names=["t"])
-    (row,) = binary_rows(batch)
-    assert row == b"\0\0" + bytes((12, 1)) + (2).to_bytes(4, "little") + bytes((3, 0, 0)) + bytes(4)
+@pytest.mark.parametrize(
+    ("value", "packed"),
+    [
+        (timedelta(days=-2, hours=-3), bytes((8, 1)) + (2).to_bytes(4, "little") + bytes((3, 0, 0))),
+        (timedelta(seconds=1, microseconds=2), bytes((12, 0, 0, 0, 0, 0, 0, 0, 1, 2, 0, 0, 0))),
+        (timedelta(0), b"\0"),
+        (datetime(2013, 1, 2), bytes((4, 0xDD, 7, 1, 2))),
+        (datetime(2013, 1, 2, 0, 0, 5), bytes((7, 0xDD, 7, 1, 2, 0, 0, 5))),
+        (datetime(2013, 1, 2, 3, 4, 5, 6), bytes((11, 0xDD, 7, 1, 2, 3, 4, 5, 6, 0, 0, 0))),
+    ],
+)
+def test_times_are_as_short_as_mysqls_in_the_binary_protocol(value: object, packed: bytes) -> None:
+    kind = pa.duration("us") if isinstance(value, timedelta) else pa.timestamp("us")
+    (row,) = binary_rows(pa.record_batch([pa.array([value], kind)], names=["t"]))
+    assert row == b"\0\0" + packed
 
 
 @pytest.mark.parametrize("size", [100, FRAME_MAX, FRAME_MAX + 1, 2 * FRAME_MAX])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rtolap.base.errors import QueryError
 from rtolap.query.dialect import quoted_for_ansi, quoted_with_backticks
-from rtolap.query.mysql import statements
+from rtolap.query.mysql import codes, statements
 from rtolap.query.mysql.variables import VARIABLES, Session
 from rtolap.query.service import QueryService
 
@@ -138,3 +138,10 @@ def test_one_text_means_two_things_in_two_sessions_at_a_time(service: QueryServi
 def test_a_real_is_a_double_as_long_as_no_mode_says_otherwise(service: QueryService) -> None:
     outcome = service.execute("select cast('1.1' as real) as r")
     assert [batch.to_pylist() for batch in outcome.batches] == [[{"r": 1.1}]]
+
+
+@pytest.mark.parametrize("text", ["selec", "carrier + 1", "carrier as c", "1"])
+def test_words_that_begin_no_statement_are_a_syntax_error(service: QueryService, text: str) -> None:
+    with pytest.raises(QueryError, match="bad SQL") as caught:
+        service.execute(text)
+    assert codes.error_code(caught.value)[0] == 1064

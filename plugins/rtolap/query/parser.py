@@ -71,6 +71,8 @@ def parse(sql: str, database: str | None = None) -> Statement:
     if len(trees) != 1:
         raise QueryError("bad SQL", expected="one statement", found=f"{len(trees)} statements")
     tree = trees[0]
+    if isinstance(tree, exp.Condition | exp.Alias):  # some words that begin no statement
+        raise QueryError(f"bad SQL: {sql.strip()[:100]!r} is no statement")
     if not isinstance(tree, exp.Query) or isinstance(tree, exp.Table):
         raise QueryError(
             "unsupported statement", expected="SELECT, WITH, UNION or EXPLAIN SELECT", found=tree.key.upper()

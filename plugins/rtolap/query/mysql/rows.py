@@ -21,8 +21,9 @@ _NULL_TEXT = b"\xfb"
 _JOIN = b"".join
 _INT32, _INT64, _DOUBLE = struct.Struct("<i").pack, struct.Struct("<q").pack, struct.Struct("<d").pack
 _UINT64, _INT8 = struct.Struct("<Q").pack, struct.Struct("<b").pack
-_DATE, _DATETIME = struct.Struct("<BHBB").pack, struct.Struct("<BHBBBBBI").pack
-_TIME = struct.Struct("<BBIBBBI").pack
+_DATE, _DATETIME = struct.Struct("<BHBB").pack, struct.Struct("<BHBBBBB").pack
+_DATETIME_US, _TIME = struct.Struct("<BHBBBBBI").pack, struct.Struct("<BBIBBB").pack
+_TIME_US = struct.Struct("<BBIBBBI").pack
 
 
 def text_rows(batch: pa.RecordBatch) -> Iterator[bytes]:
@@ -80,15 +81,21 @@ def _encode_date(value: date) -> bytes:
 
 
 def _encode_datetime(value: datetime) -> bytes:
-    return _DATETIME(
-        11, value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond
-    )
+    """As short as MySQL's."""
+    if value.microsecond:
+        return _DATETIME_US(11, *value.timetuple()[:6], value.microsecond)
+    if value.hour or value.minute or value.second:
+        return _DATETIME(7, *value.timetuple()[:6])
+    return _encode_date(value)
 
 
 def _encode_time(duration_us: int) -> bytes:
     days, rest_us = divmod(abs(duration_us), DAY_US)
     seconds, micros = divmod(rest_us, 1_000_000)
-    return _TIME(12, duration_us < 0, days, seconds // 3600, seconds // 60 % 60, seconds % 60, micros)
+    parts = (duration_us < 0, days, seconds // 3600, seconds // 60 % 60, seconds % 60)
+    if micros:
+        return _TIME_US(12, *parts, micros)
+    return _TIME(8, *parts) if duration_us else b"\0"
 
 
 def _null_bitmaps(batch: pa.RecordBatch) -> list[bytes]:
