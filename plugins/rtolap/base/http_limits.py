@@ -15,7 +15,7 @@ class HttpLimits:
 
     head_bytes_max: int = 64 << 10
     head_timeout_s: float = 10.0
-    body_grace_s: float = 20.0
+    body_grace_s: float = 120.0
     body_bytes_per_s_min: int = 500
     write_timeout_s: float = 60.0
     linger_s: float = 60.0

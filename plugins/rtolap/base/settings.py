@@ -68,6 +68,9 @@ class Settings(BaseSettings):
     users_file: Path = Path("/etc/rtolap/users")
     http_head_timeout_s: float = Field(default=10.0, gt=0, description="of a request: its head comes in this")
     http_write_timeout_s: float = Field(default=60.0, gt=0, description="who reads no answer is cut off")
+    http_body_grace_s: float = Field(
+        default=120.0, gt=0, description="a body may stall so long before it needs 500 bytes a second"
+    )
     http_connections_max: int = Field(default=1000, ge=1, description="of one service, over all its ports")
     http_connections_per_address_max: int = Field(default=500, ge=1)
     http_requests_max: int = Field(default=512, ge=1, description="at a time, of one service")
@@ -93,6 +96,7 @@ class Settings(BaseSettings):
     def http_limits(self) -> HttpLimits:
         return HttpLimits(
             head_timeout_s=self.http_head_timeout_s,
+            body_grace_s=self.http_body_grace_s,
             write_timeout_s=self.http_write_timeout_s,
             connections_max=self.http_connections_max,
             connections_per_address_max=self.http_connections_per_address_max,
