@@ -11,6 +11,7 @@ import pytest
 from pyroaring import BitMap64
 from rtolap.base.errors import DefinitionError
 from rtolap.bodies.clauses import parse_columns, parse_expression
+from rtolap.bodies.expressions import Engine
 from rtolap.bodies.options import load_options
 from rtolap.format.hll import coupons
 from rtolap.format.hll_image import estimate, sketches_from_coupons
@@ -132,6 +133,9 @@ def test_functions_mean_what_they_mean_in_sql(written: str, expected: str | None
         "*",
         "repeat('x', 1000000000)",
         "sleep(10)",
+        "date_trunc(k, `day'); create table x(i int); --`)",
+        "cast(k as decimal(`9, 1))) from rows; create or replace macro upper(x) as 1; --`, 1)) = 1",
+        "cast(k as decimal(`9`, 1)) = 1",
         "rtrim(",
         "",
     ],
@@ -159,6 +163,41 @@ def test_expressions_nested_without_end_are_refused_or_computed(where: str) -> N
     assert found == 1 or any(
         reason in str(found) for reason in ("header where", "nested too deeply", "expression depth limit")
     )
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "replace(replace(v, 'a', 'aaaa'), 'a', 'aaaa')",
+        f"replace(v, 'a', '{'a' * 9}')",
+        "replace(v, 'a', v)",
+        "replace(v, k, 'b')",
+        "regexp_replace(v, '', 'aaaaaaaaa')",
+        "concat(" + ", ".join(["v"] * 9) + ")",
+        "concat(concat(concat(concat(v, v), concat(v, v)), concat(v, v)), concat(v, v), v)",
+        "concat(k, '" + "x" * 20_000 + "')",
+        "date_format(k, v)",
+        "length(replace(replace(v, 'a', 'aaaa'), 'a', 'aaaa'))",
+    ],
+)
+def test_an_expression_that_makes_long_text_out_of_short_is_refused(written: str) -> None:
+    with pytest.raises(DefinitionError, match=r"header columns: (text would become|replaced and put text)"):
+        parse_expression("columns", written)
+
+
+def test_an_expression_that_makes_text_a_few_times_longer_is_taken() -> None:
+    parse_expression("columns", "concat_ws('-', upper(v), replace(v, '-', '--'), date_format(k, '%Y-%m-%d'))")
+    parse_expression("columns", "concat(a, b, c, d, e, f, g, h, i, j, k)")
+
+
+@pytest.mark.parametrize("sql", ["SELECT 1; CREATE TABLE x(i INT)", "CREATE TABLE x(i INT)", "SET threads=1"])
+def test_the_engine_of_expressions_runs_one_select_and_nothing_else(sql: str) -> None:
+    engine = Engine(64 << 20, "UTC")
+    try:
+        with pytest.raises(DefinitionError, match="more than to compute"):
+            engine.query(sql, [pa.nulls(1)])
+    finally:
+        engine.close()
 
 
 def test_names_may_be_quoted_and_the_list_in_parentheses() -> None:

@@ -16,6 +16,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from rtolap.base.errors import DefinitionError
+from rtolap.bodies.text_growth import check_growth
 
 _CLAUSE_BYTES_MAX = 1 << 16
 _NODES: frozenset[type[exp.Expr]] = frozenset(
@@ -109,6 +110,10 @@ _NODES: frozenset[type[exp.Expr]] = frozenset(
         exp.UnixToTime,
     )
 )
+# Words that are written as they stand, without quotes: units of time, and no others.
+_WORDS = frozenset(
+    ("YEAR", "QUARTER", "MONTH", "WEEK", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND", "MICROSECOND")
+)
 _SKETCHES = ("hll_hash", "hll_empty", "to_bitmap", "bitmap_hash", "bitmap_empty")
 
 
@@ -178,6 +183,7 @@ def parse_expression(header: str, text: str) -> Expression:
         tree = tree.expressions[0] if wanted else exp.Null()
     for node in tree.walk():
         _check_node(header, text, node)
+    check_growth(header, tree)
     return Expression(tree, text.strip(), sketch)
 
 
@@ -187,8 +193,20 @@ def _check_node(header: str, text: str, node: exp.Expr) -> None:
         raise DefinitionError(f"header {header}: {what} is not allowed", found=repr(text))
     if isinstance(node, exp.Column) and len(node.parts) != 1:
         raise DefinitionError(f"header {header}: a qualified name", found=repr(node.sql()))
+    if isinstance(node, exp.Var) and node.name.upper() not in _WORDS:
+        raise DefinitionError(
+            f"header {header}: not a unit of time", expected=", ".join(sorted(_WORDS)), found=repr(node.name)
+        )
+    if isinstance(node, exp.DataTypeParam) and not _is_whole(node.this):
+        raise DefinitionError(
+            f"header {header}: not a size of a type", expected="a whole number", found=repr(node.name)
+        )
     if isinstance(node, exp.In) and (node.args.get("query") or node.args.get("unnest")):
         raise DefinitionError(f"header {header}: a subquery is not allowed", found=repr(text))
+
+
+def _is_whole(node: object) -> bool:
+    return isinstance(node, exp.Literal) and not node.is_string and str(node.this).isdecimal()
 
 
 def _clauses(select: exp.Select) -> bool:

@@ -65,7 +65,7 @@ class Engine:
         table = pa.table(list(columns), names=[f"c{place}" for place in range(len(columns))])
         try:
             self._cursor.register(_SOURCE, table)
-            found = self._cursor.sql(sql).to_arrow_table().combine_chunks()
+            found = self._cursor.sql(self._one_select(sql)).to_arrow_table().combine_chunks()
         except duckdb.OutOfMemoryException as error:
             raise Unavailable("the expressions of a load need too much memory", found=_line(error)) from error
         except (duckdb.InternalException, duckdb.FatalException) as error:
@@ -75,6 +75,13 @@ class Engine:
         finally:
             self._cursor.unregister(_SOURCE)
         return [single_chunk(column) for column in found.columns]
+
+    def _one_select(self, sql: str) -> Any:
+        """The engine's own reading of it: whatever else the words were taken for, nothing else is run."""
+        statements = self._cursor.extract_statements(sql)
+        if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+            raise DefinitionError("an expression that does more than to compute", found=repr(sql))
+        return statements[0]
 
     def close(self) -> None:
         """Again is harmless."""

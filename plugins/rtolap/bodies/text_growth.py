@@ -1,0 +1,116 @@
+"""How long the text of an expression can become, told from its tree: the engine does not bound text.
+
+A value is at most `factors[column] · length of that column`, summed over columns, and `constant` bytes more.
+Texts of one row are read once, so the largest factor bounds what comes of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from sqlglot import exp
+
+from rtolap.base.errors import DefinitionError
+
+FACTOR_MAX = 8
+CONSTANT_BYTES_MAX = 1 << 14
+_SHOWN_BYTES = 40  # of a number or an instant
+_SHOWN_PER_LETTER = 16  # of a format: %c and its like
+_LIKE_FIRST = (
+    exp.Substring,
+    exp.Lower,
+    exp.Upper,
+    exp.Trim,
+    exp.Left,
+    exp.Right,
+    exp.Reverse,
+    exp.SplitPart,
+    exp.Paren,
+    exp.Cast,
+    exp.TryCast,
+)
+_GROWING = (exp.Replace, exp.RegexpReplace, exp.Concat, exp.ConcatWs, exp.TimeToStr)
+_ONE_OF = (exp.Case, exp.If, exp.Coalesce, exp.Nullif, exp.Greatest, exp.Least)
+
+
+class Growth(NamedTuple):
+    factors: Mapping[str, float]
+    constant: float
+
+    def times(self, factor: float) -> Growth:
+        grown = {name: own * factor for name, own in self.factors.items()}
+        return Growth(grown, self.constant * factor)
+
+
+def check_growth(header: str, tree: exp.Expr) -> None:
+    """Raises DefinitionError where some part of the expression may become far longer than what it reads."""
+    for node in tree.find_all(*_GROWING):
+        try:
+            found = _growth(header, node)
+        except RecursionError as error:
+            raise DefinitionError(f"header {header}: nested too deeply") from error
+        factor = max(found.factors.values(), default=0)
+        if factor > FACTOR_MAX or found.constant > CONSTANT_BYTES_MAX:
+            raise DefinitionError(
+                f"header {header}: text would become too long",
+                expected=f"at most {FACTOR_MAX} times a column, and {CONSTANT_BYTES_MAX} bytes more",
+                found=f"{factor:g} times, and {found.constant:g} bytes, of {node.sql()[:80]}",
+            )
+
+
+def _growth(header: str, node: exp.Expr) -> Growth:
+    match node:
+        case exp.Column():
+            return Growth({str(node.name): 1}, _SHOWN_BYTES)
+        case exp.Literal():
+            return Growth({}, len(str(node.this).encode()))
+        case exp.Replace():
+            sought = _constant(header, node.expression)
+            put = "" if node.args.get("replacement") is None else _constant(header, node.args["replacement"])
+            return _growth(header, node.this).times(max(1.0, _bytes(put) / max(1, _bytes(sought))))
+        case exp.RegexpReplace():
+            put = "" if node.args.get("replacement") is None else _constant(header, node.args["replacement"])
+            return _growth(header, node.this).times(1 + _bytes(put))
+        case exp.TimeToStr():
+            return _growth(header, node.args["format"]).times(_SHOWN_PER_LETTER)
+        case _ if isinstance(node, _LIKE_FIRST):
+            return _together([_growth(header, node.this), Growth({}, _SHOWN_BYTES)])
+        case _ if isinstance(node, _ONE_OF):
+            return _largest([_growth(header, child) for child in node.iter_expressions()])
+        case exp.Concat() | exp.ConcatWs():
+            return _together([_growth(header, child) for child in node.iter_expressions()])
+        case _:
+            return Growth({}, _SHOWN_BYTES)
+
+
+def _constant(header: str, node: exp.Expr) -> str:
+    if not isinstance(node, exp.Literal):
+        raise DefinitionError(
+            f"header {header}: replaced and put text have to be constants", found=repr(node.sql()[:80])
+        )
+    return str(node.this)
+
+
+def _bytes(text: str) -> int:
+    return len(text.encode())
+
+
+def _together(parts: Iterable[Growth]) -> Growth:
+    factors: dict[str, float] = {}
+    constant = 0.0
+    for part in parts:
+        for name, factor in part.factors.items():
+            factors[name] = factors.get(name, 0) + factor
+        constant += part.constant
+    return Growth(factors, constant)
+
+
+def _largest(parts: Iterable[Growth]) -> Growth:
+    factors: dict[str, float] = {}
+    constant = 0.0
+    for part in parts:
+        for name, factor in part.factors.items():
+            factors[name] = max(factors.get(name, 0), factor)
+        constant = max(constant, part.constant)
+    return Growth(factors, constant)
