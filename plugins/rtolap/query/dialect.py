@@ -80,8 +80,8 @@ def quoted_for_ansi(sql: str) -> str:
 
 
 def engine_sql(expression: exp.Expr) -> str:
-    """The same tree in the words of the embedded engine."""
-    return str(expression.sql(dialect="duckdb"))
+    """The same tree in the words of the embedded engine, without the comments of its author."""
+    return str(expression.sql(dialect="duckdb", comments=False))
 
 
 def user_sql(expression: exp.Expr) -> str:

@@ -1,14 +1,19 @@
 """The embedded engine: what stands above the partial aggregates runs here, in memory, with no way out.
 
-No files, no network, no extensions, no Python objects by name, a locked configuration, a limit on memory.
+No files, no network, no extensions, no Python objects by name, a locked configuration, a limit on memory. The
+database that all statements share holds the macros and is opened read-only: nothing that one of them does is
+seen by another. A text runs only after `approval.engine_tree` found in it one SELECT of what is allowed, over
+relations that its own session was given.
 """
 
 from __future__ import annotations
 
 import re
+import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, TypeVar
 
 import duckdb
@@ -19,15 +24,15 @@ from sqlglot import exp
 
 from rtolap.base.errors import Corrupted, OutOfRange, QueryError, Unavailable
 from rtolap.query import macros
+from rtolap.query.approval.engine_tree import EngineTexts
 from rtolap.query.dialect import engine_sql
 from rtolap.query.engine_calls import StatementCalls
 from rtolap.query.function_names import unknown_function
-from rtolap.query.rules.aggregates import HLL_ESTIMATE
-from rtolap.query.rules.stored import BITMAP_SIZE
-from rtolap.query.sketches import bitmap_size, hll_estimate
+from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
 
 T = TypeVar("T")
 
+SPILL_FOLDER = ".tmp"  # of the working directory: what does not fit the limit on memory
 BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
 
 _OUT_OF_RANGE = ("Out of Range Error", "value is out of range in")  # as a result's stream says it
@@ -44,17 +49,17 @@ class Engine:
 
     def __init__(self, *, memory_limit_bytes: int, threads: int) -> None:
         self._lock = threading.Lock()
-        self._connection: Any = duckdb.connect(
-            ":memory:",
-            config={
-                "memory_limit": f"{memory_limit_bytes}B",
+        self._texts = EngineTexts()
+        self._connection = _open_read_only(
+            {
                 "threads": str(threads),
-                "enable_external_access": "false",
+                "temp_directory": SPILL_FOLDER,
                 "python_enable_replacements": "false",
                 "autoload_known_extensions": "false",
                 "autoinstall_known_extensions": "false",
-            },
+            }
         )
+        self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET TimeZone = 'UTC'")
         self._connection.create_function(
             HLL_ESTIMATE,
@@ -72,27 +77,30 @@ class Engine:
             type=PythonUDFType.ARROW,
             null_handling=FunctionNullHandling.SPECIAL,
         )
-        for macro in macros.statements():
-            self._connection.execute(macro)
+        self._connection.execute(f"SET memory_limit = '{memory_limit_bytes}B'")
         self._connection.execute("SET lock_configuration = true")
 
     def session(self, calls: StatementCalls | None = None) -> EngineSession:
         """`calls`: of the statement that it is for; without, whoever calls it waits to the end."""
         with self._lock:
-            return EngineSession(self._connection.cursor(), calls)
+            return EngineSession(self._connection.cursor(), self._texts, calls)
 
     def close(self) -> None:
         self._connection.close()
+        self._texts.close()
 
 
 class EngineSession:
     """One query's own connection: what it registers is seen by nobody else."""
 
-    def __init__(self, cursor: Any, calls: StatementCalls | None) -> None:
+    def __init__(self, cursor: Any, texts: EngineTexts, calls: StatementCalls | None) -> None:
         self._cursor = cursor
+        self._texts = texts
         self._calls = calls
+        self._relations: set[str] = set()
 
     def register(self, name: str, table: pa.Table) -> None:
+        self._relations.add(name)
         try:
             self._cursor.register(name, table)
         except duckdb.Error as error:  # an interrupt may fall here too
@@ -106,17 +114,18 @@ class EngineSession:
             return parameters[str(expression.name)]
         needed = {str(node.name) for node in expression.find_all(exp.Parameter)}
         values = {name: parameters[name] for name in needed}
+        approved = self._approved(f"SELECT {engine_sql(expression)}")
         try:
-            rows = self._cursor.execute(f"SELECT {engine_sql(expression)}", values).fetchall()
+            rows = self._call(lambda: self._cursor.execute(approved, values).fetchall())
         except duckdb.Error as error:
             raise _translated(error) from error
         return rows[0][0]
 
     def run(self, sql: str, parameters: Mapping[str, object]) -> pa.RecordBatchReader:
-        values = dict(parameters)
+        values, approved = dict(parameters), self._approved(sql)
 
         def work() -> pa.RecordBatchReader:
-            self._cursor.execute(sql, values)
+            self._cursor.execute(approved, values)
             reader: pa.RecordBatchReader = self._cursor.to_arrow_reader(BATCH_ROWS)
             return reader
 
@@ -158,11 +167,26 @@ class EngineSession:
         else:
             self._calls.finish(give_back)
 
+    def _approved(self, sql: str) -> str:
+        strange = self._texts.approve(sql) - self._relations
+        if strange:
+            raise QueryError("unknown table", found=", ".join(sorted(strange)))
+        return sql
+
     def _call(self, work: Callable[[], T]) -> T:
         return work() if self._calls is None else self._calls.call(work)
 
     def close(self) -> None:
         self._cursor.close()
+
+
+def _open_read_only(config: dict[str, str | bool | int | float | list[str]]) -> Any:
+    """A database of the macros. Its file has no name any more once it is open; nobody writes to it."""
+    with tempfile.TemporaryDirectory(prefix="rtolap-engine-") as folder:
+        path = str(Path(folder) / "macros.db")
+        with duckdb.connect(path, config={"threads": "1"}) as made:
+            made.execute("; ".join(("BEGIN", *macros.statements(), "COMMIT")))
+        return duckdb.connect(path, read_only=True, config=config)
 
 
 def _translated(error: Exception) -> Exception:

@@ -9,7 +9,8 @@ from rtolap.base.errors import UnknownFunction
 TEXT_FUNCTIONS = (
     *("ascii", "bin", "bit_length", "char", "char_length", "concat", "concat_ws", "convert", "field"),
     *("find_in_set", "format", "from_base64", "hex", "insert", "instr", "lcase", "left", "length", "locate"),
-    *("lower", "lpad", "ltrim", "md5", "octet_length", "ord", "position", "regexp_replace", "repeat"),
+    *("lower", "lpad", "ltrim", "md5", "octet_length", "ord", "position", "regexp_like", "regexp_replace"),
+    "repeat",
     *("replace", "reverse", "right", "rpad", "rtrim", "sha1", "sha2", "space", "substr", "substring"),
     *("substring_index", "to_base64", "trim", "ucase", "unhex", "upper"),
 )
@@ -19,21 +20,64 @@ NUMBER_FUNCTIONS = (
     *("round", "sign", "sin", "sqrt", "tan", "truncate"),
 )
 TIME_FUNCTIONS = (
-    *("adddate", "convert_tz", "curdate", "curtime", "date", "date_add", "date_format", "date_sub"),
+    *(
+        "adddate",
+        "convert_tz",
+        "curdate",
+        "current_date",
+        "current_time",
+        "current_timestamp",
+        "curtime",
+        "date",
+        "date_add",
+        "date_format",
+        "date_sub",
+        "date_trunc",
+    ),
     *("datediff", "day", "dayname", "dayofmonth", "dayofweek", "dayofyear", "extract", "from_unixtime"),
-    *("hour", "last_day", "maketime", "microsecond", "minute", "month", "monthname", "now", "quarter"),
+    *(
+        "hour",
+        "last_day",
+        "localtime",
+        "localtimestamp",
+        "maketime",
+        "microsecond",
+        "minute",
+        "month",
+        "monthname",
+        "now",
+        "quarter",
+    ),
     *("second", "str_to_date", "subdate", "sysdate", "time", "timediff", "timestamp", "timestampadd"),
     *("timestampdiff", "to_days", "unix_timestamp", "utc_date", "utc_time", "utc_timestamp", "week"),
     *("weekday", "weekofyear", "year"),
 )
 CHOICES = ("cast", "coalesce", "if", "ifnull", "isnull", "nullif")
 AGGREGATES = (
-    *("approx_count_distinct", "avg", "count", "group_concat", "max", "min", "stddev", "stddev_pop"),
-    *("stddev_samp", "sum", "var_pop", "var_samp", "variance"),
+    *(
+        "any_value",
+        "approx_count_distinct",
+        "avg",
+        "bit_and",
+        "bit_or",
+        "bit_xor",
+        "count",
+        "group_concat",
+        "max",
+    ),
+    *("min", "std", "stddev", "stddev_pop", "stddev_samp", "sum", "var_pop", "var_samp", "variance"),
 )
 WINDOW_FUNCTIONS = (
     *("cume_dist", "dense_rank", "first_value", "lag", "last_value", "lead", "nth_value", "ntile"),
     *("percent_rank", "rank", "row_number"),
+)
+SESSION_FUNCTIONS = (  # constants of a session, which the MySQL door puts in their place
+    *("connection_id", "current_user", "database", "found_rows", "last_insert_id", "row_count", "schema"),
+    *("session_user", "system_user", "user", "version"),
+)
+SKETCH_FUNCTIONS = (
+    *("bitmap_count", "bitmap_union", "bitmap_union_count", "hll_cardinality", "hll_raw_agg", "hll_union"),
+    *("hll_union_agg", "ndv"),
 )
 FUNCTIONS = (
     *TEXT_FUNCTIONS,

@@ -20,6 +20,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import date, datetime
 from decimal import Decimal
@@ -48,6 +49,7 @@ ARROW_STREAM = "application/vnd.apache.arrow.stream"
 POSITIONS_KEY = b"rtolap.positions"
 WARNINGS_KEY = b"rtolap.warnings"
 JSON_ROWS_MAX = 1_000_000  # JSON is built in memory; larger results are for the Arrow stream
+JSON_BYTES_MAX = 64 << 20  # of values as Arrow keeps them; as JSON they are several times as large
 TIMEOUT_MS_MAX = 86_400_000
 THREADS = 32
 THREADS_PER_USER = 24  # the requests of one user beyond that wait, and hold no thread meanwhile
@@ -116,8 +118,9 @@ def make_app(service: QueryService, users: Users, token: str, limits: HttpLimits
 def _answer(
     service: QueryService, shows: Shows, body: QueryRequest, cancellation: Cancellation, arrow: bool
 ) -> bytes | Outcome:
-    shown = shows.answer(statements.plain(body.sql), Session(0, "", ""))
+    shown = shows.answer(statements.plain(body.sql), Session(0, "", ""), lambda: nullcontext(cancellation))
     if shown is not None:
+        cancellation.close()
         outcome = Outcome(shown.schema, iter(shown.to_batches()))
     else:
         outcome = service.execute(body.sql, body.parameters, cancellation)
@@ -131,13 +134,14 @@ def _answer(
 
 def _json(outcome: Outcome) -> bytes:
     columns: list[list[Any]] = [[] for _ in outcome.schema]
-    rows = 0
+    rows = size = 0
     for batch in outcome.batches:
         rows += batch.num_rows
-        if rows > JSON_ROWS_MAX:
+        size += batch.nbytes
+        if rows > JSON_ROWS_MAX or size > JSON_BYTES_MAX:
             raise QueryError(
                 "the result is too large for JSON",
-                expected=f"at most {JSON_ROWS_MAX} rows",
+                expected=f"at most {JSON_ROWS_MAX} rows and {JSON_BYTES_MAX} bytes of values",
                 action=f"ask with Accept: {ARROW_STREAM}",
             )
         for values, column in zip(columns, batch.columns, strict=True):

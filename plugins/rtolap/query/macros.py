@@ -1,5 +1,9 @@
 """Functions of MySQL's that the engine has not, or has with other answers: macros over its own.
 
+Those that make long texts out of short ones take how long one may be as their last argument, because the
+engine makes them outside of its own limit on memory. The bound stands within the argument, not around the
+call: the engine computes constants wherever they stand.
+
 They are called by the names here; `rules.functions` and `rules.operators` put them in the place of what was
 written. A macro is expanded by the engine like a view, so it costs what its body costs.
 """
@@ -11,6 +15,9 @@ _TIME_US_MAX = ((838 * 60 + 59) * 60 + 59) * 1_000_000
 _IS_TIME = r"regexp_matches({0}, '^\s*-?\d+:\d+(:\d+)?(\.\d*)?\s*$')"
 _IS_MOMENT = r"regexp_matches({0}, '^\s*\d+-\d+-\d+[ T]+\d+:')"
 _FINITE = "CASE WHEN isfinite({0}) THEN {0} ELSE error('DOUBLE value is out of range in {1}') END"
+
+_TOO_LONG = "error('a text of more than ' || most || ' bytes is not made')"
+_PADDED = f"CASE WHEN n < 0 THEN NULL WHEN n > most THEN {_TOO_LONG} ELSE CAST(n AS INTEGER) END"
 
 MACROS: dict[str, str] = {
     "mysql_left(s, n)": "left(s, greatest(n, 0))",
@@ -24,8 +31,12 @@ MACROS: dict[str, str] = {
         "CASE WHEN p < 1 OR p > length(s) + 1 THEN CASE WHEN part || s IS NOT NULL THEN 0 END "
         "WHEN strpos(substring(s, p), part) = 0 THEN 0 ELSE strpos(substring(s, p), part) + p - 1 END"
     ),
-    "mysql_lpad(s, n, fill)": "CASE WHEN n >= 0 THEN lpad(s, CAST(n AS INTEGER), fill) END",
-    "mysql_rpad(s, n, fill)": "CASE WHEN n >= 0 THEN rpad(s, CAST(n AS INTEGER), fill) END",
+    "mysql_lpad(s, n, fill, most)": f"lpad(s, {_PADDED}, fill)",
+    "mysql_rpad(s, n, fill, most)": f"rpad(s, {_PADDED}, fill)",
+    "mysql_repeat(s, n, most)": (
+        f"repeat(s, CASE WHEN n <= 0 OR s = '' THEN 0 WHEN n > most // strlen(s) THEN {_TOO_LONG} "
+        "ELSE CAST(n AS BIGINT) END)"
+    ),
     "mysql_ascii(s)": (
         "CASE WHEN s = '' THEN 0 WHEN ascii(s) < 128 THEN ascii(s) "
         "ELSE CAST('0x' || left(hex(s), 2) AS INTEGER) END"
@@ -100,6 +111,8 @@ MACROS: dict[str, str] = {
         "ELSE CAST(regexp_extract(s, '^\\s*([-+]?[0-9]+)', 1) AS BIGINT) END"
     ),
 }
+
+NAMES = frozenset(head.partition("(")[0] for head in MACROS)
 
 
 def statements() -> list[str]:

@@ -14,10 +14,12 @@ from sqlglot.optimizer.scope import traverse_scope
 from sqlglot.tokenizer_core import TokenType
 
 from rtolap.base.errors import QueryError
+from rtolap.query.approval import bounds, nodes
 from rtolap.query.dialect import RtolapSql
 
-STATEMENT_BYTES_MAX = 1 << 20  # a longer text is a mistake; parsing is the one unbounded step of ours
-_EXPLAIN = re.compile(r"\s*(?:explain|desc|describe)\s+(analyze\s+)?(?=select\b|with\b|\()", re.IGNORECASE)
+_EXPLAIN = re.compile(r"\s*+(?:explain|desc|describe)\s++(analyze\s++)?(?=select\b|with\b|\()", re.IGNORECASE)
+# What sqlglot fails with, besides its own errors, where a function's arguments are not those that it expects.
+PARSERS_OWN = (AttributeError, IndexError, KeyError, TypeError, ValueError)
 _MARKUP = re.compile(r"\x1b\[\d+m")
 
 
@@ -57,17 +59,19 @@ def parse(sql: str, database: str | None = None) -> Statement:
 
     Raises QueryError for bad SQL, several statements, or anything but a query.
     """
-    if len(sql.encode(errors="replace")) > STATEMENT_BYTES_MAX:
-        raise QueryError("the statement is too long", expected=f"at most {STATEMENT_BYTES_MAX} bytes")
+    bounds.check_text(sql)
     asked = _EXPLAIN.match(sql)
     explain: Explain | None = None if asked is None else "analyze" if asked[1] else "plan"
     body = sql[asked.end() :] if asked else sql
     try:
         body, positional = _name_question_marks(body)
         trees = [tree for tree in sqlglot.parse(body, dialect=RtolapSql) if tree is not None]
-    except (SqlglotError, RecursionError) as error:
-        text = _MARKUP.sub("", str(error).splitlines()[0]) if str(error) else "too deeply nested"
-        raise QueryError(f"bad SQL: {text}") from error
+    except SqlglotError as error:
+        raise QueryError(f"bad SQL: {_MARKUP.sub('', str(error).splitlines()[0])}") from error
+    except RecursionError as error:
+        raise too_deep() from error
+    except PARSERS_OWN as error:
+        raise QueryError("bad SQL: a function has too few arguments, or wrong ones") from error
     if len(trees) != 1:
         raise QueryError("bad SQL", expected="one statement", found=f"{len(trees)} statements")
     tree = trees[0]
@@ -77,10 +81,23 @@ def parse(sql: str, database: str | None = None) -> Statement:
         raise QueryError(
             "unsupported statement", expected="SELECT, WITH, UNION or EXPLAIN SELECT", found=tree.key.upper()
         )
+    _drop_hints(tree)
+    nodes.approve(tree)
     _drop_dual(tree)
     if database is not None:
         _complete(tree, database)
     return Statement(tree, explain, _parameters(tree, positional))
+
+
+def too_deep() -> QueryError:
+    return QueryError("bad SQL: the statement is too deeply nested", action="nest less, or write IN (…)")
+
+
+def _drop_hints(tree: exp.Expr) -> None:
+    """They tell MySQL's server how to work, not what to answer."""
+    for node in tree.find_all(exp.Select, exp.Table):
+        node.set("hint", None)
+        node.set("hints", None)
 
 
 def _drop_dual(tree: exp.Expr) -> None:
@@ -105,7 +122,9 @@ def _complete(tree: exp.Expr, database: str) -> None:
 
 def _name_question_marks(sql: str) -> tuple[str, tuple[str, ...]]:
     """`?` → `:p1`, `:p2`, … by place in the text, so that moving one in the tree shifts no other."""
-    marks = [t.start for t in RtolapSql().tokenize(sql) if t.token_type is TokenType.PLACEHOLDER]
+    tokens = RtolapSql().tokenize(sql)
+    bounds.check_tokens(tokens)
+    marks = [token.start for token in tokens if token.token_type is TokenType.PLACEHOLDER]
     pieces, at = [], 0
     for count, start in enumerate(marks, start=1):
         pieces += [sql[at:start], f":p{count}"]

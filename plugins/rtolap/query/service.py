@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -130,6 +131,37 @@ class QueryService:
         statement = self._prepared.parse(sql) if isinstance(sql, str) else sql
         values = statement.bind(parameters)
         ending = cancellation or self.cancellation()
+        with self._turn(ending, is_over=False) as session:
+            return self._start(statement, values, session, ending)
+
+    def describe(
+        self, sql: str | Statement, cancellation: Cancellation | None = None
+    ) -> tuple[pa.Schema, tuple[str, ...]]:
+        """Result columns and parameter names, without asking receivers or history. Takes a turn."""
+        statement = self._prepared.parse(sql) if isinstance(sql, str) else sql
+        if statement.explain is not None:
+            return explain.SCHEMA, statement.parameters
+        ending = cancellation or self.cancellation()
+        with self._turn(ending) as session:
+            rewritten, catalogue = self._rewrite(statement, {}, session, ending)
+            for name in rewritten.lookups:
+                session.register(relation_name(name), self._lookups.empty(catalogue.lookups[name]))
+            self._register_information(rewritten, catalogue, session)
+            nothing = dict.fromkeys(rewritten.parameters)
+            return self._bound(rewritten, nothing, session), statement.parameters
+
+    def over(
+        self, table: pa.Table, name: str, sql: str, cancellation: Cancellation | None = None
+    ) -> pa.Table:
+        """`sql`, made by a door, over one small table called `name`. Takes a turn."""
+        with self._turn(cancellation or self.cancellation()) as session:
+            session.register(name, table)
+            return session.read(sql, {})
+
+    @contextmanager
+    def _turn(self, ending: Cancellation, *, is_over: bool = True) -> Iterator[EngineSession]:
+        """A session of the engine, and what ends it. It is given back behind the block where that `is_over`;
+        otherwise only if the block fails, with what ended it as the error."""
         if not self._turns.acquire(ending.user, self._limits.queue_wait_s):
             ending.close()
             limits = self._limits
@@ -141,43 +173,20 @@ class QueryService:
         session = self._engine.session(self._calls.of(ending))
         try:
             ending.on_cancel(session.interrupt, until_over=True)
-            return self._start(statement, values, session, ending)
+            yield session
         except BaseException as error:
             self._finish(session, ending)
             stopped = ending.error()
             if stopped is not None and stopped is not error and isinstance(error, QueryError | Unavailable):
                 raise stopped from error
             raise
-
-    def describe(self, sql: str | Statement) -> tuple[pa.Schema, tuple[str, ...]]:
-        """Result columns and parameter names, without asking receivers or history."""
-        statement = self._prepared.parse(sql) if isinstance(sql, str) else sql
-        if statement.explain is not None:
-            return explain.SCHEMA, statement.parameters
-        session = self._engine.session()
-        try:
-            rewritten, catalogue = self._rewrite(statement, {}, session)
-            for name in rewritten.lookups:
-                session.register(relation_name(name), self._lookups.empty(catalogue.lookups[name]))
-            self._register_information(rewritten, catalogue, session)
-            nothing = dict.fromkeys(rewritten.parameters)
-            return self._bound(rewritten, nothing, session), statement.parameters
-        finally:
-            session.close()
-
-    def over(self, table: pa.Table, name: str, sql: str) -> pa.Table:
-        """`sql`, made by a door, over one small table called `name`."""
-        session = self._engine.session()
-        try:
-            session.register(name, table)
-            return session.run(sql, {}).read_all()
-        finally:
-            session.close()
+        if is_over:
+            self._finish(session, ending)
 
     def _start(
         self, statement: Statement, values: dict[str, object], session: EngineSession, ending: Cancellation
     ) -> Outcome:
-        rewritten, catalogue = self._rewrite(statement, values, session)
+        rewritten, catalogue = self._rewrite(statement, values, session, ending)
         for name in rewritten.lookups:
             session.register(relation_name(name), self._lookups.read(catalogue.lookups[name]))
         self._register_information(rewritten, catalogue, session)
@@ -255,25 +264,36 @@ class QueryService:
         return session.run(f"SELECT * FROM ({rewritten.sql}) AS described LIMIT 0", values).schema
 
     def _rewrite(
-        self, statement: Statement, values: Mapping[str, object], session: EngineSession
+        self,
+        statement: Statement,
+        values: Mapping[str, object],
+        session: EngineSession,
+        ending: Cancellation,
     ) -> tuple[Rewritten, Catalogue]:
         catalogue = self._cluster.catalogue()
         try:
-            return self._rewrite_for(catalogue, statement, values, session), catalogue
+            return self._rewrite_for(catalogue, statement, values, session, ending), catalogue
         except QueryError:  # perhaps about a definition that is newer than the cached catalogue
+            ending.check()
             fresh = self._cluster.catalogue(fresh=True)
             if fresh == catalogue:
                 raise
             self._fetcher.positions.keep(set(fresh.cubes))
-            return self._rewrite_for(fresh, statement, values, session), fresh
+            return self._rewrite_for(fresh, statement, values, session, ending), fresh
 
     def _rewrite_for(
-        self, catalogue: Catalogue, statement: Statement, values: Mapping[str, object], session: EngineSession
+        self,
+        catalogue: Catalogue,
+        statement: Statement,
+        values: Mapping[str, object],
+        session: EngineSession,
+        ending: Cancellation,
     ) -> Rewritten:
         context = Context(
             catalogue=catalogue,
             fold=lambda expression: session.fold(expression, values),
             information_tables=INFORMATION_TABLES,
+            check=ending.check,
         )
         return self._prepared.rewrite(statement, context, values)
 

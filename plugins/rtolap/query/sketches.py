@@ -15,6 +15,9 @@ from rtolap.format.hll_groups import merge_groups
 from rtolap.format.hll_image import estimate
 from rtolap.tablet.sketches import bitmap_of_image, merge_bitmaps
 
+HLL_ESTIMATE = "hll_estimate"  # as they are registered in the engine
+BITMAP_SIZE = "bitmap_size"
+
 
 def hll_estimate(lists: Any) -> Any:
     """Arrow UDF over list<binary>: rounded estimates; 0 for an empty list, nulls within are skipped.

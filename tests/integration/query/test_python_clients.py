@@ -10,7 +10,7 @@ import pandas as pd
 import pymysql
 import pytest
 import sqlalchemy as sa
-from rtolap.query.parser import STATEMENT_BYTES_MAX
+from rtolap.query.approval.bounds import STATEMENT_BYTES_MAX
 from rtolap.testing.query_doors import SLOW, Doors
 
 pytestmark = pytest.mark.integration

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 import pyarrow as pa
@@ -167,20 +168,19 @@ class Connection:
             if not text.strip():
                 raise QueryError("bad SQL: the statement is empty")
             return True
-        if match := statements.SET.match(text):
-            self.session.set(match[1])
+        if (assignments := statements.set_of(text)) is not None:
+            self.session.set(assignments)
             return True
-        if match := statements.USE.match(text):
-            self.session.use(match[1])
+        if (database := statements.use_of(text)) is not None:
+            self.session.use(database)
             return True
-        if match := statements.KILL.match(text):
-            connection = (match[1] or "connection").lower() == "connection"
-            self._peers.kill(int(match[2]), self.session.user, connection=connection)
+        if (kill := statements.kill_of(text)) is not None:
+            self._peers.kill(kill.connection_id, self.session.user, connection=kill.what == "connection")
             return True
         return statements.is_transaction(text)
 
     def _show(self, text: str, encode: Encode, *, cursor: bool = False) -> bool:
-        shown = self._shows.answer(text, self.session)
+        shown = self._shows.answer(text, self.session, self._ending)
         if shown is None:
             return False
         self._answers.result(shown.schema, shown.to_batches(), encode, cursor=cursor)
@@ -203,37 +203,46 @@ class Connection:
     def _run(
         self, statement: Statement, values: Iterable[object], encode: Encode, *, cursor: bool = False
     ) -> None:
+        outcome: Outcome | None = None
+        with self._ending() as cancellation:
+            try:
+                outcome = self._service.execute(statement, list(values), cancellation)
+                if outcome.warnings:
+                    self.session.warnings = [
+                        (warning.level, codes.WARNING_NUMBERS[warning.code], warning.message)
+                        for warning in outcome.warnings
+                    ]
+                self._answers.result(
+                    outcome.schema, outcome.batches, encode, len(outcome.warnings), cursor=cursor
+                )
+            finally:
+                if outcome is not None:
+                    outcome.close()
+
+    @contextmanager
+    def _ending(self) -> Iterator[Cancellation]:
+        """What ends the statement that runs within: its time, a KILL, a client that goes away."""
         cancellation = self._service.cancellation(self.session.timeout_ms, self.session.user)
         with self._lock:
             self._running = cancellation
         self.session.running = "query"
         watch = ClientWatch(self._stream.sock, cancellation)
-        outcome: Outcome | None = None
         try:
-            outcome = self._service.execute(statement, list(values), cancellation)
-            if outcome.warnings:
-                self.session.warnings = [
-                    (warning.level, codes.WARNING_NUMBERS[warning.code], warning.message)
-                    for warning in outcome.warnings
-                ]
-            self._answers.result(
-                outcome.schema, outcome.batches, encode, len(outcome.warnings), cursor=cursor
-            )
+            yield cancellation
         finally:
             watch.stop()
             with self._lock:
                 self._running = None
             self.session.running = None
-            if outcome is not None:
-                outcome.close()
 
     def _prepare(self, text: str) -> None:
         self._prepared.check_room()
         if statements.is_query(text):
             statement = self._parse(text)
-            prepared = Prepared(statement, *self._service.describe(statement))
+            with self._ending() as cancellation:
+                prepared = Prepared(statement, *self._service.describe(statement, cancellation))
         else:
-            shown = self._shows.answer(text, self.session)
+            shown = self._shows.answer(text, self.session, self._ending)
             prepared = Prepared(text, pa.schema([]) if shown is None else shown.schema, ())
         identity = self._prepared.add(prepared)
         self._answers.prepared(identity, prepared.columns, len(prepared.names))

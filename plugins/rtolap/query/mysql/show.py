@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import pyarrow as pa
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from rtolap.base.errors import QueryError
 from rtolap.model.stored_table_text import create_table_text
+from rtolap.query.cancel import Cancellation
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, Catalogue, unknown_table
 from rtolap.query.described import described
-from rtolap.query.dialect import RtolapSql, engine_sql, quoted_for_ansi
+from rtolap.query.dialect import engine_sql, quoted_for_ansi
 from rtolap.query.information_schema import INFORMATION_TABLES, index_rows
 from rtolap.query.mysql.show_stored import PARTITIONS, TRANSACTION, StoredShows
+from rtolap.query.mysql.statements import is_query
 from rtolap.query.mysql.variables import Session
+from rtolap.query.parser import parse
 from rtolap.query.service import QueryService
 from rtolap.wire.stored_tables import TableName
 
+_CHARACTERS_MAX = 4096  # of a SHOW: the patterns below look at some of them more than once
 _NAME = r"(?:`?(?P<db>\w+)`?\s*\.\s*)?`?(?P<name>[^`\s;.]+)`?"
 _FROM_DATABASE = r"(?:\s+(?:from|in)\s+`?(?P<from_db>\w+)`?)?"
 # SHOW KEYS and the columns of information_schema.STATISTICS that it shows
@@ -32,6 +35,7 @@ _KEY_SOURCES = (
     *("NON_UNIQUE", "INDEX_NAME", "SEQ_IN_INDEX", "COLUMN_NAME", "COLLATION", "CARDINALITY"),
     *("SUB_PART", "PACKED", "NULLABLE", "INDEX_TYPE", "COMMENT", "INDEX_COMMENT", "IS_VISIBLE", "EXPRESSION"),
 )
+Ending = Callable[[], AbstractContextManager[Cancellation]]  # of one statement
 Rows = tuple[Sequence[str], list[tuple[object, ...]]]
 
 
@@ -75,11 +79,18 @@ class Shows:
             (re.compile(pattern, re.IGNORECASE | re.DOTALL), answer) for pattern, answer in routes
         ]
 
-    def answer(self, sql: str, session: Session) -> pa.Table | None:
-        """The table that a SHOW or DESCRIBE asks for; None if the statement is neither."""
+    def answer(self, sql: str, session: Session, ending: Ending | None = None) -> pa.Table | None:
+        """The table that a SHOW or DESCRIBE asks for; None if the statement is neither.
+
+        `ending`: what ends the computing of its condition, which takes a turn as a query does.
+        """
         text = sql.strip().rstrip(";").strip()
         if not re.match(r"(show|describe|desc|explain)\b", text, re.IGNORECASE):
             return None
+        if len(text) > _CHARACTERS_MAX:
+            if is_query(text):
+                return None  # EXPLAIN SELECT
+            raise QueryError("the statement is too long", expected=f"at most {_CHARACTERS_MAX} characters")
         for pattern, build in self._routes:
             match = pattern.match(text)
             if match is None:
@@ -88,30 +99,31 @@ class Shows:
             if rest and not re.match(r"(like|where|limit)\b", rest, re.IGNORECASE):
                 continue
             names, rows = build(match, session)
-            return self._filtered(_table(names, rows), rest)
+            return self._filtered(_table(names, rows), rest, ending or self._unwatched)
         if re.match(r"show\b", text, re.IGNORECASE):
             raise QueryError(f"unsupported SHOW: {text[:80]}", expected="TABLES, COLUMNS, VARIABLES, …")
         return None
 
-    def _filtered(self, table: pa.Table, rest: str) -> pa.Table:
+    def _filtered(self, table: pa.Table, rest: str, ending: Ending) -> pa.Table:
         if not rest:
             return table
         like = re.fullmatch(r"like\s+('(?:[^']|'')*'|\"[^\"]*\")", rest, re.IGNORECASE)
         first = table.column_names[0]
         condition = f"where lower(`{first}`) like lower({like[1]})" if like else rest
-        try:
-            tree = sqlglot.parse_one(f"select * from shown {condition}", dialect=RtolapSql)
-        except SqlglotError as error:
-            raise QueryError(f"bad SQL: {condition[:80]}") from error
+        tree = parse(f"select * from shown {condition}").tree
         tables = [node.name for node in tree.find_all(exp.Table)]
-        if tables != ["shown"] or tree.find(exp.Anonymous) or not isinstance(tree, exp.Select):
+        if tables != ["shown"] or tree.find(exp.Anonymous, exp.Parameter) or not isinstance(tree, exp.Select):
             raise QueryError(f"unsupported SHOW filter: {condition[:80]}")
         for literal in list(tree.find_all(exp.Like)):
             pattern = literal.expression
             text = pattern.find(exp.Literal)
             if text is not None:  # `\_` is how clients quote the wildcard
                 literal.replace(exp.Escape(this=literal.copy(), expression=exp.Literal.string("\\")))
-        return self._service.over(table, "shown", engine_sql(tree))
+        with ending() as cancellation:
+            return self._service.over(table, "shown", engine_sql(tree), cancellation)
+
+    def _unwatched(self) -> AbstractContextManager[Cancellation]:
+        return nullcontext(self._service.cancellation())
 
     def _catalogue(self) -> Catalogue:
         return self._service.catalogue()

@@ -21,9 +21,14 @@ Each rule takes the tree and the context and gives the tree back; each is exact 
 
 from __future__ import annotations
 
-from sqlglot import exp
+import logging
 
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from rtolap.base.errors import QueryError
 from rtolap.query.dialect import engine_sql
+from rtolap.query.parser import PARSERS_OWN, too_deep
 from rtolap.query.plan import Rewritten
 from rtolap.query.rules.aggregates import aggregates
 from rtolap.query.rules.aliases import aliases
@@ -36,6 +41,8 @@ from rtolap.query.rules.operators import operators
 from rtolap.query.rules.pushdown import pushdown
 from rtolap.query.rules.roll_up import roll_up, stars
 from rtolap.query.rules.stored import stored_sketches, stored_tables
+
+log = logging.getLogger(__name__)
 
 RULES: tuple[Rule, ...] = (
     names,
@@ -56,8 +63,19 @@ RULES: tuple[Rule, ...] = (
 
 def rewrite(tree: exp.Expr, context: Context) -> Rewritten:
     """Raises QueryError naming what a cube cannot answer. `tree` is not changed."""
+    try:
+        return _rewrite(tree, context)
+    except RecursionError as error:
+        raise too_deep() from error
+    except (*PARSERS_OWN, SqlglotError) as error:  # of a tree that misses what its kind of node always has
+        log.warning("a statement could not be rewritten", exc_info=True)
+        raise QueryError("unsupported SQL: the statement cannot be planned") from error
+
+
+def _rewrite(tree: exp.Expr, context: Context) -> Rewritten:
     rewritten = tree.copy()
     for rule in RULES:
+        context.check()
         rewritten = rule(rewritten, context)
     return Rewritten(
         tree=rewritten,

@@ -13,9 +13,9 @@ from rtolap.query.catalogue import not_a_dimension
 from rtolap.query.dialect import user_sql
 from rtolap.query.rules.context import Context, CubeScope, cube_scopes, is_aggregated, own_aggregates
 from rtolap.query.rules.totals import TOTAL, Totals
+from rtolap.query.sketches import HLL_ESTIMATE
 from rtolap.wire.query_warning import QueryWarning
 
-HLL_ESTIMATE = "hll_estimate"  # registered in the engine: a list of sketches → the number of distinct values
 _OVER = Callable[[exp.Expr], exp.Expr]
 
 

@@ -21,12 +21,14 @@ Fold = Callable[[exp.Expr], object]  # a constant expression → its value; Look
 class Context:
     """`fold` evaluates constants, parameters included. `information` are tables of information_schema.
 
-    `lookups`: those that are files. `rolls_up`: the outermost SELECT shows roll-up rows.
+    `check` raises what ended the statement. `lookups`: those that are files. `rolls_up`: the outermost SELECT
+    shows roll-up rows.
     """
 
     catalogue: Catalogue
     fold: Fold
     information_tables: frozenset[str] = frozenset()
+    check: Callable[[], None] = lambda: None
     reads: tuple[CubeRead, ...] = ()
     lookups: set[str] = field(default_factory=set)
     information: set[str] = field(default_factory=set)

@@ -84,7 +84,11 @@ _FIXED: dict[type[exp.Expr], SqlType] = {
 }
 _MACROS: dict[str, SqlType] = {
     **dict.fromkeys(
-        ("left", "right", "from", "substring", "lpad", "rpad", "number_text", "substring_index"), STRING
+        (
+            *("left", "right", "from", "substring", "lpad", "rpad", "repeat", "number_text"),
+            "substring_index",
+        ),
+        STRING,
     ),
     **dict.fromkeys(("locate", "ascii", "whole_part", "text_integer", "find_in_set"), BIGINT),
     **dict.fromkeys(("sqrt", "ln", "log", "acos", "asin", "exp", "pow", "cot"), DOUBLE),

@@ -51,6 +51,10 @@ _SUNDAY_WEEKS = "0"
 _YEAR_ZERO, _EPOCH, _EPOCH_DAYS = "0000-01-01", "1970-01-01", 719_528
 _MICROSECONDS = 1_000_000
 _FORMAT_PIECES = re.compile(r"(%%|%D)")
+_FORMAT_DIGITS_MAX = 30
+_GROWING = frozenset(("MYSQL_REPEAT", "MYSQL_LPAD", "MYSQL_RPAD"))
+TEXT_BYTES_MAX = 64 << 10  # of a text that REPEAT, SPACE, LPAD or RPAD makes, in a statement over rows
+ONE_ROW_BYTES_MAX = 32 << 20  # of all of them together, in a statement of one row
 _Rewrite = Callable[[exp.Expr], exp.Expr | None]
 
 
@@ -222,7 +226,44 @@ def _position(node: exp.Expr) -> exp.Expr | None:
 
 def _pad(node: exp.Expr) -> exp.Expr:
     name = "LPAD" if node.args.get("is_left") else "RPAD"
-    return macro(name, node.this, node.expression, node.args.get("fill_pattern"))
+    fill = node.args.get("fill_pattern") or exp.Literal.string(" ")
+    return macro(name, node.this, node.expression, fill, _text_bytes_max(node))
+
+
+def _repeat(node: exp.Expr) -> exp.Expr:
+    return macro("REPEAT", node.this, node.args["times"], _text_bytes_max(node))
+
+
+def _space(node: exp.Expr) -> exp.Expr:
+    return macro("REPEAT", exp.Literal.string(" "), node.this, _text_bytes_max(node))
+
+
+def _text_bytes_max(node: exp.Expr) -> exp.Expr:
+    """Of a text that a function makes longer. The engine makes some thousand rows of it at a time, unless the
+    whole statement is one row; then all that such functions make together has a bound."""
+    tree = node.root()
+    selects = list(tree.find_all(exp.Select))
+    if len(selects) != 1 or selects[0].args.get("from_") is not None:
+        return exp.Literal.number(TEXT_BYTES_MAX)
+    calls = sum(1 for _ in tree.find_all(exp.Repeat, exp.Space, exp.Pad))
+    made = sum(str(each.name).upper() in _GROWING for each in tree.find_all(exp.Anonymous))
+    return exp.Literal.number(max(TEXT_BYTES_MAX, ONE_ROW_BYTES_MAX // (calls + made)))
+
+
+def _format(node: exp.Expr) -> exp.Expr | None:
+    """FORMAT shows at most 30 digits behind the point, as in MySQL."""
+    digits = node.args.get("format")
+    written = digits.unnest() if isinstance(digits, exp.Expr) else None
+    if not isinstance(written, exp.Literal) or written.is_string or not str(written.this).isdigit():
+        raise QueryError(
+            "unsupported SQL: FORMAT with digits that are not written in the statement",
+            expected="FORMAT(x, 2)",
+        )
+    if len(str(written.this)) < 3 and int(written.this) <= _FORMAT_DIGITS_MAX:
+        return None
+    found = node.copy()
+    found.set("format", exp.Literal.number(_FORMAT_DIGITS_MAX))
+    return found
 
 
 def _macro_of(name: str) -> _Rewrite:
@@ -242,6 +283,9 @@ _KNOWN: dict[type[exp.Expr], _Rewrite] = {
     exp.Substring: _substring,
     exp.StrPosition: _position,
     exp.Pad: _pad,
+    exp.Repeat: _repeat,
+    exp.Space: _space,
+    exp.NumberToStr: _format,
     exp.Ascii: _macro_of("ASCII"),
     exp.Sqrt: _macro_of("SQRT"),
     exp.Ln: _macro_of("LN"),

@@ -16,17 +16,6 @@ from rtolap.query.dialect import RtolapSql, user_sql
 from rtolap.query.information_schema import INFORMATION_PREFIX, information_columns
 from rtolap.query.rules.context import Context, cube_scopes
 
-# Functions that would show the engine's insides instead of data.
-_FORBIDDEN_PREFIXES = (
-    "duckdb_",
-    "pragma_",
-    "read_",
-    "sniff_",
-    "glob",
-    "getenv",
-    "current_setting",
-    "nextval",
-)
 _UNKNOWN_COLUMN = re.compile(r"Unknown column: (\S+)")
 _DATE_ONLY = re.compile(r"\s*\d{4}-\d{1,2}-\d{1,2}\s*")
 _MOMENTS = (exp.CurrentTimestamp, exp.UtcTimestamp, exp.Localtimestamp, exp.Localtime)
@@ -36,12 +25,9 @@ _ZONED = frozenset(("TIMESTAMPTZ", "TIMESTAMPLTZ"))
 
 
 def names(tree: exp.Expr, context: Context) -> exp.Expr:
-    """Check tables and functions, spell names as defined, drop zones, name the nameless."""
+    """Check tables, spell names as defined, drop zones, name the nameless."""
     _check_tables(tree, context)
     _spell_columns(tree, context)
-    for function in tree.find_all(exp.Anonymous):
-        if str(function.this).lower().startswith(_FORBIDDEN_PREFIXES):
-            raise QueryError(f"function {function.this} is not available")
     if any(tree.find_all(exp.Into, exp.Placeholder)):
         raise QueryError("unsupported SQL", found="INTO" if tree.find(exp.Into) else "a bare placeholder")
     for kind in tree.find_all(exp.DataType):

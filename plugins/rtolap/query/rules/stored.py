@@ -19,14 +19,12 @@ from rtolap.query.catalogue import unknown_column
 from rtolap.query.dialect import user_sql
 from rtolap.query.filters import FilterBuilder, FilterColumns
 from rtolap.query.plan import TableRead, TimeRange
-from rtolap.query.rules.aggregates import HLL_ESTIMATE
 from rtolap.query.rules.context import Context, is_nullable, named_tables
 from rtolap.query.rules.pushdown import relation_name
+from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE
 from rtolap.query.stored.partitions import instants
 from rtolap.query.stored.relation import sketches_of
 from rtolap.wire.stored_tables import TableInfo
-
-BITMAP_SIZE = "bitmap_size"  # registered in the engine: a list of bitmaps → the number of distinct values
 
 _OVER_ROWS = {"hll_union_agg": "hll", "ndv": "hll", "bitmap_union_count": "bitmap"}
 _OF_ONE = {"hll_cardinality": "hll", "bitmap_count": "bitmap"}

@@ -12,9 +12,12 @@ from rtolap.query.sql_types import QUOTIENT, SqlType
 
 _ALL = (exp.Concat, exp.ConcatWs)
 _BOTH = (exp.DPipe, exp.Like, exp.RegexpLike)
-_FIRST = (exp.Upper, exp.Lower, exp.Trim, exp.Length, exp.Reverse, exp.StrPosition, exp.Repeat)
+_FIRST = (exp.Upper, exp.Lower, exp.Trim, exp.Length, exp.Reverse, exp.StrPosition)
 _MACROS = {  # how many of their arguments are texts, which stand first
-    **{f"mysql_{name}": 1 for name in ("left", "right", "from", "substring", "lpad", "rpad", "ascii")},
+    **{
+        f"mysql_{name}": 1
+        for name in ("left", "right", "from", "substring", "lpad", "rpad", "repeat", "ascii")
+    },
     **{f"mysql_{name}": 2 for name in ("substring_index", "find_in_set")},
 }
 

@@ -1,0 +1,146 @@
+"""The engine's own reading of a text, held against what a statement may hold.
+
+The engine parses the text and gives its tree as JSON; every node of it has to be of a listed kind, every
+function, type and relation a listed one, without a schema or a catalogue in front. So it does not matter by
+which quoting or comment something came into a text: what the engine would do is what is looked at.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import duckdb
+import msgspec
+
+from rtolap.base.errors import QueryError
+from rtolap.query.approval.engine_names import ENGINE_FUNCTIONS, ENGINE_TYPES
+from rtolap.query.function_names import unknown_function
+
+TEXTS_KEPT = 4096
+TEXT_KEPT_MAX = 4096  # characters
+
+_EXPRESSIONS = frozenset(
+    (
+        *("BETWEEN", "CASE", "CAST", "COLLATE", "COLUMN_REF", "COMPARISON", "CONJUNCTION", "CONSTANT"),
+        *("FUNCTION", "OPERATOR", "PARAMETER", "STAR", "SUBQUERY", "TYPE", "WINDOW"),
+    )
+)
+_QUERIES = frozenset(("SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"))
+_SOURCES = frozenset(("BASE_TABLE", "SUBQUERY", "JOIN", "EMPTY", "EXPRESSION_LIST"))
+_MODIFIERS = frozenset(("ORDER_MODIFIER", "LIMIT_MODIFIER", "DISTINCT_MODIFIER"))
+_ORDERS = frozenset(("ORDER_DEFAULT", "ASCENDING", "DESCENDING"))
+_KINDS = _QUERIES | _SOURCES | _MODIFIERS | _ORDERS
+
+
+class EngineTexts:
+    """Thread-safe. A parser of its own, which runs nothing; texts that were approved are remembered."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._parser = duckdb.connect(
+            ":memory:",
+            config={"threads": "1", "enable_external_access": "false", "lock_configuration": "true"},
+        )
+        views = self._parser.execute("SELECT view_name FROM duckdb_views()").fetchall()
+        self._views = frozenset(str(name).lower() for (name,) in views)  # the engine's own
+        self._approved: OrderedDict[str, frozenset[str]] = OrderedDict()
+
+    def close(self) -> None:
+        with self._lock:
+            self._parser.close()
+
+    def approve(self, sql: str) -> frozenset[str]:
+        """The relations that the text reads, common table expressions left out.
+
+        Raises QueryError for a text that is not one SELECT of what is allowed.
+        """
+        with self._lock:
+            known = self._approved.get(sql)
+            if known is not None:
+                self._approved.move_to_end(sql)
+                return known
+        relations = _checked(self._tree(sql), self._views)
+        if len(sql) <= TEXT_KEPT_MAX:
+            with self._lock:
+                self._approved[sql] = relations
+                while len(self._approved) > TEXTS_KEPT:
+                    self._approved.popitem(last=False)
+        return relations
+
+    def _tree(self, sql: str) -> Mapping[str, Any]:
+        try:
+            with self._lock:
+                (text,) = self._parser.execute("SELECT json_serialize_sql($1)", [sql]).fetchall()[0]
+        except duckdb.Error as error:
+            raise QueryError(f"bad SQL: {str(error).splitlines()[0]}") from error
+        read: Mapping[str, Any] = msgspec.json.decode(text)
+        if read["error"]:
+            raise QueryError(f"bad SQL: {str(read['error_message']).splitlines()[0]}")
+        return read
+
+
+def _checked(read: Mapping[str, Any], views: frozenset[str]) -> frozenset[str]:
+    if len(read["statements"]) != 1:
+        raise QueryError("bad SQL", expected="one statement", found=f"{len(read['statements'])} statements")
+    relations: set[str] = set()
+    tables: set[str] = set()
+    for node in _nodes(read["statements"]):
+        if "class" in node:
+            _check_expression(node)
+        elif isinstance(node.get("type"), str):
+            _check_kind(node)
+            if node["type"] == "BASE_TABLE":
+                _check_unqualified(node, "catalog_name", "schema_name")
+                name = str(node["table_name"])
+                if (
+                    name.lower() in views
+                ):  # also under a common table expression's name, which hides it in part
+                    raise QueryError(f"unknown table {name!r}")
+                relations.add(name)
+        if "cte_map" in node:
+            tables |= {str(entry["key"]).lower() for entry in node["cte_map"]["map"]}
+        if node.get("sample") is not None or node.get("at_clause") is not None:
+            raise QueryError("unsupported SQL: a sample or a version of a table")
+    return frozenset(name for name in relations if name.lower() not in tables)
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """Every object of the tree, without recursion: a text may be nested deeply."""
+    left = [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, dict):
+            yield node
+            left.extend(node.values())
+        elif isinstance(node, list):
+            left.extend(node)
+
+
+def _check_expression(node: Mapping[str, Any]) -> None:
+    kind = node["class"]
+    if kind not in _EXPRESSIONS:
+        raise QueryError(f"unsupported SQL: {str(kind).lower()}")
+    if kind in ("FUNCTION", "WINDOW"):
+        _check_unqualified(node, "catalog", "schema")
+        name = str(node["function_name"])
+        if name.lower() not in ENGINE_FUNCTIONS:
+            raise unknown_function(name)
+    elif kind == "TYPE":
+        _check_unqualified(node, "catalog", "schema")
+        if str(node["type_name"]).upper() not in ENGINE_TYPES:
+            raise QueryError(f"unsupported SQL: the type {node['type_name']}")
+    elif kind == "STAR" and (node.get("columns") or node.get("expr") is not None):
+        raise QueryError("unsupported SQL: COLUMNS(…)")
+
+
+def _check_kind(node: Mapping[str, Any]) -> None:
+    if node["type"] not in _KINDS:
+        raise QueryError(f"unsupported SQL: {str(node['type']).lower().replace('_', ' ')}")
+
+
+def _check_unqualified(node: Mapping[str, Any], *parts: str) -> None:
+    if any(node.get(part) for part in parts) or len((node.get("qualified_name") or {}).get("path", "1")) != 1:
+        raise QueryError("unsupported SQL: a name of the engine's own catalogue")

@@ -1,0 +1,130 @@
+"""The kinds of nodes, the functions and the bare words that a statement may hold, as its author wrote it.
+
+A tree has values (quoted wherever they are written) and words, which are written as they are: units,
+modifiers, names of functions. A word is letters, digits and underscores, or the statement is refused.
+"""
+
+from __future__ import annotations
+
+import re
+
+from sqlglot import exp
+
+from rtolap.base.errors import QueryError
+from rtolap.query.function_names import FUNCTIONS, SESSION_FUNCTIONS, SKETCH_FUNCTIONS, unknown_function
+
+NODES_MAX = 60_000
+NESTING_MAX = 80  # of what stands within each other: the rules look at all below a node, again and again
+CHAIN_MAX = 400  # terms of `a AND b AND …`: what the rules take grows with the square of it
+
+_WORDS = re.compile(r"[\w ]*")
+_CHAINED = (exp.And, exp.Or, exp.Union, exp.DPipe, exp.Add)
+_QUOTED = (exp.Literal, exp.Identifier, exp.National)
+_NEEDED: dict[type[exp.Expr], tuple[str, ...]] = {  # which the parser does without
+    exp.Replace: ("replacement",),
+}
+_NAMED = frozenset((*FUNCTIONS, *SESSION_FUNCTIONS, *SKETCH_FUNCTIONS, "row"))
+
+_STATEMENTS = (
+    *(exp.Select, exp.Subquery, exp.Union, exp.Except, exp.Intersect, exp.With, exp.CTE, exp.From, exp.Join),
+    *(exp.Table, exp.TableAlias, exp.Values, exp.Where, exp.Group, exp.Rollup, exp.Cube),
+    *(exp.GroupingSets, exp.Having, exp.Order, exp.Fetch, exp.LimitOptions),
+    *(exp.Ordered, exp.Limit, exp.Offset, exp.Distinct, exp.Lock, exp.Into, exp.Qualify),
+)
+_PARTS = (
+    *(exp.Alias, exp.Star, exp.Column, exp.Identifier, exp.Paren, exp.Tuple, exp.Literal, exp.HexString),
+    *(
+        exp.BitString,
+        exp.National,
+        exp.Boolean,
+        exp.Null,
+        exp.Parameter,
+        exp.Placeholder,
+        exp.SessionParameter,
+    ),
+    *(exp.Var, exp.DataType, exp.DataTypeParam, exp.Interval, exp.IntervalSpan, exp.Collate, exp.Window),
+    *(exp.WindowSpec, exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.Escape),
+)
+_OPERATORS = (
+    *(exp.Not, exp.Neg, exp.BitwiseNot, exp.And, exp.Or, exp.Xor, exp.EQ, exp.NEQ, exp.NullSafeEQ, exp.LT),
+    *(exp.LTE, exp.GT, exp.GTE, exp.Between, exp.In, exp.Is, exp.Like, exp.RegexpLike, exp.Exists, exp.All),
+    *(exp.Any, exp.Add, exp.Sub, exp.Mul, exp.Div, exp.IntDiv, exp.Mod, exp.BitwiseAnd, exp.BitwiseOr),
+    *(exp.BitwiseXor, exp.BitwiseLeftShift, exp.BitwiseRightShift, exp.DPipe, exp.Case, exp.If, exp.Cast),
+)
+_FUNCTIONS = (
+    *(exp.Anonymous, exp.Ascii, exp.BitLength, exp.Chr, exp.Concat, exp.ConcatWs, exp.FromBase64, exp.Hex),
+    *(exp.Left, exp.Length, exp.Lower, exp.MD5, exp.NumberToStr, exp.Pad, exp.RegexpReplace, exp.Repeat),
+    *(exp.Replace, exp.Reverse, exp.Right, exp.SHA, exp.SHA2, exp.Space, exp.StrPosition, exp.Stuff),
+    *(exp.Substring, exp.SubstringIndex, exp.ToBase64, exp.Trim, exp.Unhex, exp.Upper),
+    *(exp.Abs, exp.Acos, exp.Asin, exp.Atan, exp.Atan2, exp.Ceil, exp.Cos, exp.Cot, exp.Degrees, exp.Exp),
+    *(exp.Floor, exp.Greatest, exp.Least, exp.Ln, exp.Log, exp.Pi, exp.Pow, exp.Radians, exp.Rand, exp.Round),
+    *(exp.Sign, exp.Sin, exp.Sqrt, exp.Tan, exp.Trunc),
+    *(exp.ConvertTimezone, exp.CurrentDate, exp.CurrentTime, exp.CurrentTimestamp, exp.Date, exp.DateAdd),
+    *(exp.DateDiff, exp.DateSub, exp.DateTrunc, exp.Day, exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear),
+    *(exp.Dayname, exp.Extract, exp.Hour, exp.LastDay, exp.Localtime, exp.Localtimestamp, exp.Minute),
+    *(exp.Month, exp.Quarter, exp.Second, exp.StrToDate, exp.Time, exp.TimeFromParts, exp.TimeToStr),
+    *(exp.Timestamp, exp.TimestampAdd, exp.TimestampDiff, exp.TimestampTrunc, exp.TsOrDsToDate),
+    *(exp.TsOrDsToTimestamp, exp.UnixToTime, exp.UtcDate, exp.UtcTime, exp.UtcTimestamp, exp.Week),
+    *(exp.WeekOfYear, exp.Year),
+    *(exp.Coalesce, exp.Nullif, exp.AnyValue, exp.ApproxDistinct, exp.Avg, exp.BitwiseAndAgg),
+    *(exp.BitwiseOrAgg, exp.BitwiseXorAgg, exp.Count, exp.GroupConcat, exp.Max, exp.Min, exp.Stddev),
+    *(exp.StddevPop, exp.StddevSamp, exp.Sum, exp.Variance, exp.VariancePop, exp.BitmapCount),
+    *(exp.CumeDist, exp.DenseRank, exp.FirstValue, exp.Lag, exp.LastValue, exp.Lead, exp.NthValue, exp.Ntile),
+    *(exp.PercentRank, exp.Rank, exp.RowNumber),
+    *(exp.CurrentSchema, exp.CurrentUser, exp.SessionUser, exp.CurrentDatabase, exp.CurrentVersion),
+)
+ALLOWED: frozenset[type[exp.Expr]] = frozenset((*_STATEMENTS, *_PARTS, *_OPERATORS, *_FUNCTIONS))
+
+
+def approve(tree: exp.Expr) -> None:
+    """Raises QueryError for a statement that holds anything else, UnknownFunction for a function."""
+    nesting, links = {id(tree): 0}, {id(tree): 0}
+    for count, node in enumerate(tree.walk()):
+        parent = node.parent
+        if parent is not None and node is not tree:
+            is_link = isinstance(node, _CHAINED) and type(node) is type(parent)
+            nesting[id(node)] = nesting[id(parent)] + (not is_link)
+            links[id(node)] = links[id(parent)] + is_link
+            _check_depth(nesting[id(node)], links[id(node)])
+        if count >= NODES_MAX:
+            raise QueryError("the statement has too many parts", expected=f"at most {NODES_MAX}")
+        if isinstance(node, exp.Func) and isinstance(node.parent, exp.Table):
+            called = node.name if isinstance(node, exp.Anonymous) else node.key.upper()
+            raise QueryError(f"table functions are not available: {called}")
+        if type(node) not in ALLOWED:
+            raise _refused(node)
+        if isinstance(node, exp.Anonymous) and str(node.name).lower() not in _NAMED:
+            raise unknown_function(str(node.name))
+        missing = next((name for name in _NEEDED.get(type(node), ()) if node.args.get(name) is None), None)
+        if missing is not None:
+            raise QueryError(f"bad SQL: too few arguments of {node.key.upper()}", expected=missing)
+        if not isinstance(node, _QUOTED):
+            _check_words(node)
+
+
+def _check_depth(nesting: int, links: int) -> None:
+    if nesting > NESTING_MAX:
+        raise QueryError(
+            "bad SQL: the statement is too deeply nested",
+            expected=f"at most {NESTING_MAX} operators and functions within each other",
+        )
+    if links > CHAIN_MAX:
+        raise QueryError(
+            "the statement has too many parts",
+            expected=f"at most {CHAIN_MAX} terms in a chain of AND, OR, +, || or UNION",
+            action="write IN (…) for many comparisons, or join with a table",
+        )
+
+
+def _check_words(node: exp.Expr) -> None:
+    for value in node.args.values():
+        if isinstance(value, str) and _WORDS.fullmatch(value) is None:
+            raise QueryError(
+                f"bad SQL: {value[:80]!r} is no word", expected="letters, digits and underscores"
+            )
+
+
+def _refused(node: exp.Expr) -> QueryError:
+    if isinstance(node, exp.Func):
+        return unknown_function(node.sql_name())
+    return QueryError(f"unsupported SQL: {node.key.replace('_', ' ').upper()}")

@@ -1,0 +1,260 @@
+"""What a client may send costs no more than its length, and every kind of statement can be ended."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pyarrow as pa
+import pytest
+from rtolap.base.errors import QueryError, RtolapError, Unavailable
+from rtolap.query import http
+from rtolap.query.approval import bounds
+from rtolap.query.cancel import Cancellation
+from rtolap.query.engine import EngineSession
+from rtolap.query.mysql import statements
+from rtolap.query.mysql.show import Shows
+from rtolap.query.mysql.variables import Session
+from rtolap.query.outcome import Outcome
+from rtolap.query.parser import parse
+from rtolap.query.service import Limits, QueryService
+from rtolap.query.stored.ddl import parse_ddl
+from rtolap.testing.query_world import QueryWorld
+
+WAIT_S = 60.0
+LOOK_S = 30.0  # for what takes a second at most on an idle machine, and minutes if it is quadratic
+LENGTH = bounds.STATEMENT_BYTES_MAX
+SLOW = (
+    *("use a" + " " * 60_000 + "b", "use a" + " " * (LENGTH - 6) + "b", "kill 1" + " " * (LENGTH - 7) + "x"),
+    *("/*!" * 100_000, "/*! ' " * 90_000, "/*" * 400_000, "/**" * 300_000, "kill query " + "9" * 900_000),
+    *("set a" + " " * 900_000, "explain" + " " * 900_000 + "x", "show count" + " " * 900_000 + "x"),
+    *("show tables" + " " * 900_000 + "x", "describe " + "a" * 900_000, "describe a." + " " * 900_000),
+    *("show columns from `" + "a" * 900_000, "#" * 900_000, "-- " * 300_000, "'" * 900_000, "\\" * 900_000),
+    *("select " + "(" * 50_000, "select " + "(" * 900_000, "select " + "not " * 200_000 + "1"),
+    *("select 1 where " + " or ".join(["a = 1"] * 70_000), "select " + "- " * 9_000 + "1"),
+    *(
+        "select " + "case when " * 9_000,
+        "select " + "1," * 500_000 + "1",
+        "select '" + "a b, " * 180_000 + "'",
+    ),
+    *("select " + "a." * 400_000, "with " + "a as (" * 5_000, "select 1 " + "union select 1 " * 4_000),
+    *("create table " + "a" * 900_000, "create table t (" * 60_000, "{{" * 400_000, "@" * 900_000),
+)
+ALPHABET = (
+    *(
+        "select ",
+        "use ",
+        "kill ",
+        "set ",
+        "show ",
+        "describe ",
+        "explain ",
+        "with ",
+        "create table ",
+        "from ",
+    ),
+    *("(", ")", "'", '"', "`", "\\", "/*", "/*!", "*/", "--", "-- ", "#", ";", ",", ".", "@@", "?", ":", "="),
+    *(
+        " ",
+        "\n",
+        "\t",
+        "a",
+        "1",
+        "1e",
+        "0x",
+        "case ",
+        "when ",
+        " or ",
+        " and ",
+        " like ",
+        "é",
+        "\0",
+        "interval ",
+    ),
+)
+
+
+def look_at(sql: str, shows: Shows) -> None:
+    """What every door does with a text before it is run."""
+    try:
+        text = statements.plain(sql)
+        for kind in (statements.is_diagnostic, statements.is_transaction, statements.is_query):
+            kind(text)
+        assert statements.kill_of(text) is None or statements.use_of(text) is None
+        if statements.set_of(text) is None and shows.answer(text, Session(0, "", "")) is None:
+            parse_ddl(text, "shop")
+            parse(text)
+    except RtolapError:
+        return
+
+
+@pytest.fixture(scope="module")
+def shows(service: QueryService) -> Shows:
+    return Shows(service, tuple)
+
+
+@pytest.mark.parametrize("sql", SLOW, ids=range(len(SLOW)))
+def test_no_text_takes_longer_than_its_length_allows(sql: str, shows: Shows) -> None:
+    began_s = time.process_time()
+    look_at(sql, shows)
+    assert time.process_time() - began_s < LOOK_S
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_texts_are_looked_at_in_time_and_raise_nothing_unexpected(seed: int, shows: Shows) -> None:
+    rng = random.Random(seed)
+    began_s = time.process_time()
+    for _ in range(15):
+        pieces = rng.sample(ALPHABET, rng.randint(1, 4))
+        text = "".join(rng.choice(pieces) * rng.choice((1, 3, 1_000)) for _ in range(rng.randint(1, 12)))
+        look_at(text, shows)
+    assert time.process_time() - began_s < LOOK_S
+
+
+@pytest.mark.parametrize(
+    ("sql", "plain"),
+    [
+        ("/*!40101 set names utf8 */", "set names utf8 "),
+        ("-- c\n# d\n/* e */ select 1", "select 1"),
+        ("select '/*! a */' /*! , 2 */ /* /*! */", "select '/*! a */' , 2  /* /*! */"),
+        ("select 1 /*!40001 SQL_NO_CACHE */ + 2", "select 1 SQL_NO_CACHE  + 2"),
+        ("/*! nothing closes it", "/*! nothing closes it"),
+    ],
+)
+def test_conditional_comments_count_where_they_are_comments(sql: str, plain: str) -> None:
+    assert statements.plain(sql) == plain
+
+
+def test_control_statements_are_read() -> None:
+    assert statements.use_of(" use `shop` ; ".strip()) == "`shop`"
+    assert statements.use_of("use a b") is None
+    assert statements.kill_of("KILL QUERY 12;") == ("query", 12)
+    assert statements.kill_of("kill 12 ;") == statements.kill_of("kill connection 12") == ("connection", 12)
+    assert statements.kill_of("kill query") is statements.kill_of("kill 1 2") is None
+    assert statements.kill_of("kill " + "9" * 5_000) is None
+
+
+def test_lists_of_values_are_answered(service: QueryService) -> None:
+    values = ", ".join(f"'{number}'" for number in range(500))
+    table = service.execute(f"select count(*) n from flights where carrier in ({values})").table()
+    assert table.column("n").to_pylist() == [0]
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "select count(*) from flights where " + " or ".join(f"gate = {n}" for n in range(3_000)),
+        "select count(*) from flights where " + " or ".join(f"gate = {n}" for n in range(50_000)),
+        "select " + "(" * 65 + "1" + ")" * 65,
+        "select " + "case when 1 then " * 65 + "1" + " end" * 65,
+    ],
+)
+def test_what_is_too_large_is_refused_before_it_is_parsed(sql: str, service: QueryService) -> None:
+    with pytest.raises(QueryError, match=r"too many parts|too deeply nested"):
+        service.execute(sql)
+
+
+@pytest.mark.parametrize("repeated", ["gate = 1 + ", "gate - ", "not ", "gate * ", "gate = ", "- "])
+def test_what_is_too_deep_for_the_rules_is_an_error_of_the_statement(
+    repeated: str, service: QueryService
+) -> None:
+    with pytest.raises(QueryError, match="too deeply nested"):
+        service.execute("select count(*) n from flights where " + repeated * 500 + "1")
+
+
+@pytest.mark.parametrize("joined", [" or ", " and "])
+def test_chains_of_conditions_are_answered(joined: str, service: QueryService) -> None:
+    condition = joined.join(f"gate = {number}" for number in range(150))
+    assert service.execute(f"select count(*) n from flights where {condition}").table().num_rows == 1
+
+
+class Endless:
+    """The engine, standing still in one of its calls until its statement is ended."""
+
+    def __init__(self) -> None:
+        self.began = threading.Event()
+        self.may_end = threading.Event()
+
+    def __call__(self, session: EngineSession, work: Callable[[], object]) -> object:
+        def still() -> object:
+            self.began.set()
+            self.may_end.wait(WAIT_S)
+            return work()
+
+        assert session._calls is not None, "whoever calls the engine can be ended"
+        return session._calls.call(still)
+
+
+@pytest.fixture
+def endless(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endless]:
+    made = Endless()
+    monkeypatch.setattr(EngineSession, "_call", lambda session, work: made(session, work))
+    yield made
+    made.may_end.set()
+
+
+ASKED: dict[str, Callable[[QueryService, Cancellation], object]] = {
+    "a query": lambda service, ending: service.execute("select 1 as x", (), ending),
+    "a folded constant": lambda service, ending: service.execute(
+        "select count(*) n from flights where gate = 1 + length('a')", (), ending
+    ),
+    "PREPARE": lambda service, ending: service.describe("select 1 as x", ending),
+    "a SHOW with a condition": lambda service, ending: service.over(
+        pa.table({"a": [1]}), "shown", 'SELECT * FROM "shown"', ending
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", ASKED)
+@pytest.mark.parametrize("how", ["killed", "timed out"])
+def test_every_kind_of_statement_is_ended_and_takes_a_turn(
+    kind: str, how: str, endless: Endless, world: QueryWorld
+) -> None:
+    service = world.service(Limits(queries_max=1, queue_wait_s=0.05))
+    try:
+        ending = service.cancellation(60_000 if how == "killed" else 1_000)
+        with ThreadPoolExecutor(1) as client:
+            waiting = client.submit(ASKED[kind], service, ending)
+            if how == "killed":
+                assert endless.began.wait(WAIT_S)
+                with pytest.raises(Unavailable, match="too many queries"):
+                    service.describe("select 1 as x")
+                ending.cancel("KILL QUERY")
+            with pytest.raises(QueryError, match=r"KILL QUERY|took longer than 1000 ms"):
+                waiting.result(WAIT_S)
+        endless.may_end.set()
+        turn_comes_back(service)
+    finally:
+        endless.may_end.set()
+        service.close()
+
+
+def turn_comes_back(service: QueryService) -> None:
+    """When the engine has let go of the statement before."""
+    deadline_s = time.monotonic() + WAIT_S
+    while True:
+        try:
+            service.describe("select 1 as x")
+            return
+        except Unavailable:
+            assert time.monotonic() < deadline_s
+
+
+def test_a_condition_of_show_is_bounded_as_a_query_is(shows: Shows) -> None:
+    session = Session(0, "", "")
+    for condition in ("exists(select 1 from shown)", "read_text('/etc/passwd') = 1", "a = 1 union select 1"):
+        with pytest.raises(QueryError):
+            shows.answer(f"show variables where {condition}", session)
+    shown = shows.answer("show variables where variable_name = 'autocommit'", session)
+    assert shown is not None
+    assert shown.column("Value").to_pylist() == ["1"]
+
+
+def test_json_is_bounded_by_its_bytes() -> None:
+    batch = pa.record_batch([pa.array(["x" * (1 << 20)])], ["t"])
+    endless_rows = Outcome(batch.schema, iter([batch] * 1_000))
+    with pytest.raises(QueryError, match="too large for JSON"):
+        http._json(endless_rows)
