@@ -241,7 +241,7 @@ def test_a_head_that_comes_at_once_is_bounded_to_the_byte() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"\r\n", b"GET /health HT", head("/health", method="GET")[:-2]])
 def test_a_connection_whose_head_does_not_come_is_ended(text: bytes) -> None:
-    with opened(head_timeout_s=0.3) as door, door.connect() as connection:
+    with opened(head_timeout_s=1.5) as door, door.connect() as connection:
         connection.sendall(text)
         assert to_the_end(connection).startswith(b"HTTP/1.1 408 ")
         eventually(lambda: door.ended("slow_head") == 1, "it is counted")
@@ -282,7 +282,7 @@ def test_a_body_that_hardly_comes_is_cut_off() -> None:
 
 
 def test_a_body_that_nobody_reads_is_thrown_away_for_a_while_only() -> None:
-    with opened(linger_s=0.3) as door, door.connect() as connection:
+    with opened(linger_s=1.5) as door, door.connect() as connection:
         lines = ("Content-Length: 100000", f"Authorization: Bearer {TOKEN}")
         connection.sendall(head("/nowhere", *lines))
         assert to_the_end(connection).startswith(b"HTTP/1.1 404 ")
