@@ -23,7 +23,9 @@ from typing import Any, TypeVar
 
 import httpx
 import msgspec
+import psutil
 
+from rtolap.agent.processes import KEY_VARIABLE
 from rtolap.base.errors import NotFound
 from rtolap.stack.components import COMPONENTS, DEFAULT_PORTS, Surroundings
 from rtolap.stack.environment import HOST, airflow_url, rtolap_settings
@@ -239,6 +241,28 @@ class AirflowStack:
             return status if status.generation == generation and status.pid else None
 
         return wait_for(f"{key} generation {generation}", look)
+
+    def started_for(self, key: str) -> list[int]:
+        """Of all processes on this host that this deployment's agent has started for the key, whatever their
+        generation: the ids of those that no other one of them has started."""
+        mine = {KEY_VARIABLE: key, "RTOLAP_INCLUDE_DIR": self.around.settings["RTOLAP_INCLUDE_DIR"]}
+        parents: dict[int, int] = {}
+        for process in psutil.process_iter():
+            try:
+                if process.status() != psutil.STATUS_ZOMBIE and mine.items() <= process.environ().items():
+                    parents[process.pid] = process.ppid()
+            except psutil.Error:
+                continue  # it has just ended, or is nobody we started
+        return sorted(pid for pid, parent in parents.items() if parent not in parents)
+
+    def until_renewed(self, key: str) -> None:
+        """A trigger in the triggerer looks after the process; `deferred` alone says only that one shall."""
+
+        def lease_end_s() -> float:
+            return time.monotonic() + self.agent.get(key).lease_left_s
+
+        before_s = lease_end_s()
+        wait_for(f"renewal of {key}", lambda: True if lease_end_s() > before_s + 0.3 else None)
 
     def until_process(self, key: str, *states: str) -> ProcessStatus:
         def look() -> ProcessStatus | None:

@@ -7,6 +7,8 @@ are complete.
 from __future__ import annotations
 
 import json
+import os
+import signal
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -25,6 +27,7 @@ from rtolap.stack.ports import free_port
 from rtolap.testing.airflow_stack import AirflowStack
 from rtolap.testing.load_door import PASSWORD, USER, LoadDoor, load_door
 from rtolap.testing.scrape import Scrape, scrape
+from rtolap.wire.agent import ProcessStatus
 from rtolap.wire.loader_client import LoaderClient
 from rtolap.wire.watermark_client import WatermarkClient
 
@@ -232,6 +235,33 @@ def test_clearing_restarts_a_loader_and_nothing_is_loaded_twice(world: World) ->
     after = airflow.until_running(world.key, before.generation + 1)
     assert after.pid != before.pid
     airflow.until("every row once", world.all_loaded)
+
+
+def test_a_loader_that_is_killed_beside_the_triggerer_is_one_process_afterwards_and_loads_nothing_twice(
+    world: World,
+) -> None:
+    airflow = world.airflow
+    airflow.until("deferred loader", world.task)
+    before = airflow.until_process(world.key, "RUNNING")
+    assert before.pid is not None
+    triggerer = airflow.components["airflow-triggerer"]
+    triggerer.kill()
+    world.send(50)
+    os.kill(before.pid, signal.SIGKILL)
+    world.send(50)
+
+    def restarted() -> ProcessStatus | None:
+        found = airflow.agent.get(world.key)
+        return found if found.state == "RUNNING" and found.pid not in (None, before.pid) else None
+
+    airflow.until("restarted loader", restarted)
+    triggerer.start()
+    airflow.until("every row once", world.all_loaded, 120.0)
+    airflow.until_renewed(world.key)
+    after = airflow.agent.get(world.key)
+    assert (after.generation, after.state) == (before.generation, "RUNNING")
+    assert airflow.started_for(world.key) == [after.pid]
+    assert world.all_loaded()
 
 
 def test_a_loader_that_was_stopped_by_command_stays_so_until_its_task_is_cleared(world: World) -> None:
