@@ -1,80 +1,88 @@
-"""What the HTTP doors of all services answer without credentials. Airflow: `airflow/test_plugin.py`."""
+"""What the HTTP doors of all services answer to whom. Airflow: `airflow/test_plugin.py`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
+from typing import NamedTuple
 
 import pytest
-from fastapi import FastAPI
-from fastapi.testclient import TestClient
-from rtolap.agent.commands import Commands
-from rtolap.agent.host import Host
-from rtolap.agent.service import create_app
-from rtolap.agent.supervisor import Supervisor
-from rtolap.base.metrics import Metrics
-from rtolap.base.users import Users
-from rtolap.loader import http as loader_http
-from rtolap.query import http as query_http
-from rtolap.testing.coordinator_harness import Cluster
-from rtolap.testing.load_door import load_door
-from starlette.routing import Route
+from rtolap.testing.http_apps import PASSWORD, USERS, HttpApp, http_apps
 
-TOKEN = "a token"
-OPEN = {
-    ("coordinator", "GET /health"),
-    ("agent", "GET /health"),
-    ("query", "GET /health"),
-    ("loader", "GET /health"),
-    ("stream-load", "GET /health"),
-    ("stream-load", "GET /"),  # says what it is
-    ("stream-load", "GET /api/_load_error_log"),  # the name of a file is the credential
-}
+SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
+EVERYBODY = ("nobody", "a user", "a loader", "a definer", "the token")
+KNOWN, WITH_PASSWORD = EVERYBODY[1:], EVERYBODY[1:4]
+LOADING, TOKEN = ("a loader", "a definer"), ("the token",)
 
 
-def query() -> FastAPI:
-    service: Any = SimpleNamespace(metrics=SimpleNamespace(registry=Metrics("query")))
-    return query_http.make_app(service, Users({}), TOKEN)
+class Operation(NamedTuple):
+    """Of all pages that fit, those that an earlier operation has are left out. `pages`: method and path."""
+
+    what: str
+    service: str
+    pages: tuple[str, ...]
+    roles: tuple[str, ...]
 
 
-def loader() -> FastAPI:
-    def nobody(*_: object) -> Any:
-        raise AssertionError("it was asked without credentials")
-
-    return loader_http.make_app("job", TOKEN, Metrics("loader"), nobody, nobody)
-
-
-@pytest.fixture
-def apps(tmp_path: Path) -> Iterator[dict[str, FastAPI]]:
-    supervisor = Supervisor(tmp_path / "agent", Commands(Host(tmp_path, tmp_path, "file:///nowhere"), {}))
-    cluster = Cluster(tmp_path / "store")
-    with load_door(tmp_path / "door") as door:
-        yield {
-            "coordinator": cluster.app,
-            "agent": create_app(supervisor, TOKEN, lambda: None),
-            "query": query(),
-            "loader": loader(),
-            "stream-load": door.assembly.app,
-        }
-    cluster.close()
-    supervisor.close()
+OPERATIONS = (
+    Operation("whether it is well", "*", ("GET /health",), EVERYBODY),
+    Operation("what the server is", "stream-load", ("GET /",), EVERYBODY),
+    Operation(
+        "rejected rows, for who knows the name", "stream-load", ("GET /api/_load_error_log",), EVERYBODY
+    ),
+    Operation("metrics", "query", ("GET /metrics",), KNOWN),
+    Operation("metrics", "stream-load", ("GET /metrics",), KNOWN),
+    Operation("ask SQL", "query", ("POST /api/v1/query",), KNOWN),
+    Operation("tables, nodes and transactions of the cluster", "stream-load", ("* /api/v1/*",), TOKEN),
+    Operation(
+        "columns, states of labels, who is there", "stream-load", ("GET /api/*", "GET /rest/*"), WITH_PASSWORD
+    ),
+    Operation("load, end transactions, acknowledge labels", "stream-load", ("PUT /api/*",), LOADING),
+    Operation("everything", "coordinator", ("*",), TOKEN),
+    Operation("start, stop and look at processes", "agent", ("*",), TOKEN),
+    Operation("pause, resume and stop the loader", "loader", ("*",), TOKEN),
+)
 
 
-def asked(app: FastAPI) -> Iterator[tuple[str, int]]:
-    """Each route of it, and the status of its answer."""
-    client = TestClient(app, follow_redirects=False)
-    for route in app.routes:
-        assert isinstance(route, Route), f"{route} is another kind of route: ask it too"
-        for method in sorted((route.methods or set()) - {"HEAD"}):
-            path = re.sub(r"\{\w+\}", "x", route.path)
-            answer = client.request(method, path, json={"sql": "select 1"})
-            yield f"{method} {route.path}", answer.status_code
+@pytest.fixture(scope="module")
+def apps(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, HttpApp]]:
+    with http_apps(tmp_path_factory.mktemp("apps")) as found:
+        yield found
 
 
-def test_only_these_pages_want_no_credentials(apps: dict[str, FastAPI]) -> None:
-    answers = {(name, route): status for name, app in apps.items() for route, status in asked(app)}
-    assert len(answers) > 70
-    assert {route for route, status in answers.items() if status != 401} == OPEN
+def operation(service: str, page: str) -> Operation:
+    return next(
+        each
+        for each in OPERATIONS
+        if each.service in ("*", service) and any(fnmatchcase(page, pattern) for pattern in each.pages)
+    )
+
+
+@pytest.mark.parametrize("role", EVERYBODY)
+def test_each_role_may_do_what_the_table_says(apps: dict[str, HttpApp], role: str) -> None:
+    wrong, asked = [], 0
+    for service, app in apps.items():
+        headers = {"Authorization": f"Bearer {app.token}"} if role == "the token" else {}
+        auth = (USERS[KNOWN.index(role)], PASSWORD) if role in WITH_PASSWORD else None
+        for page, status in app.asked(headers, auth):
+            asked += 1
+            allowed, wanted = status not in (401, 403), role in operation(service, page).roles
+            if allowed is not wanted:
+                wrong.append(f"{service} {page}: {status}")
+    assert asked > 70
+    assert not wrong, "\n".join(wrong)
+
+
+def test_every_operation_is_one_of_some_page(apps: dict[str, HttpApp]) -> None:
+    met = {operation(service, page) for service, app in apps.items() for page, _ in app.asked({}, None)}
+    assert met == set(OPERATIONS)
+
+
+def test_the_page_on_security_has_this_table() -> None:
+    lines = ["| what | server | " + " | ".join(EVERYBODY) + " |", "|---" * (2 + len(EVERYBODY)) + "|"]
+    for each in OPERATIONS:
+        service = "all" if each.service == "*" else each.service
+        may = " | ".join("yes" if role in each.roles else "" for role in EVERYBODY)
+        lines.append(f"| {each.what} | {service} | {may} |")
+    assert "\n".join(lines) in SECURITY.read_text(), "the table is:\n" + "\n".join(lines)

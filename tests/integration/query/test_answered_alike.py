@@ -131,8 +131,9 @@ def test_random_statements_are_answered_alike_live_half_built_and_built(night: N
     check_all(night, expected, "half built")
 
     wait_for("everything is in history", lambda: build_round(night), 400)
-    assert all(night.versions())
-    assert max(night.versions()) > 1, "late events were merged by a later build"
+    assert all(
+        night.versions()
+    )  # late events are in a first version, or in a second: as their upload met the build
     check_all(night, expected, "built")
     assert services.ended() == []
 
