@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import termios
@@ -38,7 +39,7 @@ class Terminal:
             stderr=worker,
             env=environment,
             start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+            preexec_fn=_on_its_terminal,
         )
         os.close(worker)
         self.screen = ""
@@ -84,6 +85,12 @@ class Terminal:
                 return None
             at = found + len(text)
         return at
+
+
+def _on_its_terminal() -> None:
+    """Who starts the tests in the background has them ignore interrupts, and with them what they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 @pytest.fixture(scope="module")
@@ -142,20 +149,9 @@ def test_ctrl_c_ends_the_query_and_not_the_session(terminal: Terminal, narrow: D
     while narrow.service.rewrites == before:
         assert time.monotonic() < deadline, "the query did not start"
         time.sleep(0.02)
-    interrupt(terminal)
+    terminal.type(CTRL_C)
+    terminal.wait_for("the query was interrupted", PROMPT)
     terminal.ask("select count(*) from flights;", "400")
-
-
-def interrupt(terminal: Terminal) -> None:
-    """As a person does: again, where nothing happens. Python drops an interrupt that meets a finalizer."""
-    for _ in range(3):
-        terminal.type(CTRL_C)
-        try:
-            terminal.wait_for("the query was interrupted", PROMPT, within_s=WAIT_S / 3)
-            return
-        except AssertionError as error:
-            silent = error
-    raise silent
 
 
 def test_ctrl_c_at_the_prompt_forgets_what_was_begun(terminal: Terminal) -> None:
