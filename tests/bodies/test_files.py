@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -112,6 +113,39 @@ def test_a_file_that_unpacks_to_too_much_fails() -> None:
     settings = BodySettings(ratio_free_bytes=1 << 20, ratio_max=100)
     with pytest.raises(Refused, match="unpacks to too much"):
         decoded(body, plain_schema(), settings, format="parquet")
+
+
+def test_a_stripe_that_takes_too_much_memory_costs_only_its_own_process() -> None:
+    body = orc(pa.table({"k": pa.repeat(pa.scalar(1, pa.int32()), 60_000_000)}))
+    assert len(body) < 1 << 20
+    settings = BodySettings(ratio_free_bytes=1 << 40, orc_memory_bytes_max=128 << 20)
+    with pytest.raises(Refused, match=r"an ORC body unpacks to too much.*write smaller stripes, or Parquet"):
+        decoded(body, plain_schema(), settings, format="orc")
+    assert decoded(orc(TABLE), unique_schema(), settings, format="orc").total == 3
+
+
+def test_an_orc_body_whose_process_dies_is_not_taken_for_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stream that ends between two messages looks whole."""
+    rows = pa.table({"k": pa.array(range(200_000), pa.int32())})
+    opened = pa.ipc.open_stream
+
+    def killed(stream: Any) -> Any:
+        (process,) = [each for each in processes if each.poll() is None]
+        process.kill()
+        process.wait()
+        return opened(stream)
+
+    processes: list[Any] = []
+    popen = subprocess.Popen
+
+    def started(*arguments: Any, **options: Any) -> Any:
+        processes.append(popen(*arguments, **options))
+        return processes[-1]
+
+    monkeypatch.setattr(subprocess, "Popen", started)
+    monkeypatch.setattr(pa.ipc, "open_stream", killed)
+    with pytest.raises((Refused, Corrupted)):
+        decoded(orc(rows), plain_schema(), format="orc")
 
 
 LONG = "x" * 8192
@@ -288,7 +322,8 @@ def test_values_that_no_calendar_has_are_refused_not_stumbled_over() -> None:
     assert "expected timestamp" in reason
 
 
-@pytest.mark.parametrize("seed", range(90))
+# Every third is ORC, for which a process is started.
+@pytest.mark.parametrize("seed", [seed for seed in range(90) if seed % 3 != 1 or seed < 30])
 def test_damage_is_found_or_harmless(seed: int) -> None:
     """Of so small a file nearly all is structure; damage to values shows only where checksums are."""
     rng = random.Random(seed)

@@ -15,7 +15,6 @@ from typing import IO
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.orc
 import pyarrow.parquet
 
 from rtolap.base.errors import Corrupted, DefinitionError, Refused, Unavailable
@@ -32,6 +31,7 @@ from rtolap.bodies.file_sizes import (
     slices,
 )
 from rtolap.bodies.options import Format
+from rtolap.bodies.orc_stripes import OrcStripes
 from rtolap.bodies.settings import BodySettings
 from rtolap.format.groups import single_chunk
 
@@ -125,13 +125,17 @@ def open_file(chunks: Iterator[bytes], layout: Format, settings: BodySettings) -
         size = _spool(chunks, spool, settings.spool_bytes_max)
         source = pa.PythonFile(spool, mode="r")
         allowance = Allowance(settings, lambda: size)
+        if layout == "orc":
+            with _damaged():
+                stripes = OrcStripes(spool, settings)
+            with stripes:
+                with _damaged():
+                    body = FileBody(stripes.schema, stripes.batches, allowance, settings)
+                yield body
+            return
         with _damaged():
-            if layout == "parquet":
-                parquet = _Parquet(source, allowance, settings)
-                body = FileBody(parquet.schema, parquet.batches, allowance, settings)
-            else:
-                orc = pa.orc.ORCFile(source)
-                body = FileBody(orc.schema, partial(_orc, orc), allowance, settings)
+            parquet = _Parquet(source, allowance, settings)
+            body = FileBody(parquet.schema, parquet.batches, allowance, settings)
         yield body
 
 
@@ -160,11 +164,6 @@ class _Parquet:
         self._allowance.expect(parquet_bytes(self._file.metadata, names))
         rows = parquet_rows(self._file, names, self._settings.record_bytes_max)
         return iter(self._file.iter_batches(rows, columns=list(names), use_threads=False))
-
-
-def _orc(file: pa.orc.ORCFile, names: Collection[str]) -> Iterator[pa.RecordBatch]:
-    for stripe in range(file.nstripes):
-        yield file.read_stripe(stripe, columns=list(names))
 
 
 def _spool(chunks: Iterator[bytes], spool: IO[bytes], bytes_max: int) -> int:

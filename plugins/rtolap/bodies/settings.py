@@ -15,7 +15,8 @@ class BodySettings(msgspec.Struct, frozen=True, kw_only=True):
     A record longer than `record_bytes_max` ends the load. So does a body that unpacks to more than
     `ratio_max` times its size, once it is beyond `ratio_free_bytes`. `spool_bytes_max`: parquet and orc are
     read from their end and need a file. `rejected_rows_max`: refused rows of one batch that are kept with
-    text and reason. `expression_memory_bytes_max`: for the engine of `columns`, `where` and `delete`.
+    text and reason. `orc_memory_bytes_max`: of the process that unpacks an ORC body, stripe by stripe.
+    `expression_memory_bytes_max`: for the engine of `columns`, `where` and `delete`.
     """
 
     chunk_bytes: int = 1 << 20
@@ -24,6 +25,7 @@ class BodySettings(msgspec.Struct, frozen=True, kw_only=True):
     ratio_free_bytes: int = 64 << 20
     spool_bytes_max: int = 16 << 30
     rejected_rows_max: int = 1000
+    orc_memory_bytes_max: int = 1 << 30
     expression_memory_bytes_max: int = 512 << 20
 
     def __post_init__(self) -> None:
