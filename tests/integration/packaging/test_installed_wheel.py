@@ -218,6 +218,7 @@ def test_an_agent_of_the_wheel_builds_a_segment_with_the_job_of_the_wheel(
         "RTOLAP_DATA_DIR": str(tmp_path),
         "RTOLAP_TOKEN_FILE": str(tmp_path / "token"),
         "RTOLAP_AGENT_PORT": str(port),
+        "RTOLAP_OBJECT_STORE": uri,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
     server = installed.process(
