@@ -62,7 +62,10 @@ class Standalone:
         try:
             answer = httpx.get(f"http://{HOST}:{self._page}/json/", timeout=2, trust_env=False)
             state = answer.raise_for_status().json()
-        except httpx.HTTPError as error:
+        except (
+            httpx.HTTPError,
+            ValueError,
+        ) as error:  # another page answers at first
             return f"GET /json/: {error}"
         found = state["aliveworkers"]
         return None if found == expected else f"workers alive: {found}"
