@@ -13,6 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from rtolap.base.errors import Unavailable
+from rtolap.base.pids import lives
 from rtolap.stack.ports import free_port
 from rtolap.testing.scrape import scrape
 from rtolap.testing.waiting import until
@@ -74,14 +75,6 @@ class Agent:
                 self.client.shutdown(stop_processes=True)
                 process.communicate(timeout=DEADLINE_S)
         self.client.close()
-
-
-def lives(process: psutil.Process) -> bool:
-    """A zombie does not: whoever inherited it may never collect it."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 from rtolap.agent.commands import Commands
 from rtolap.agent.host import Host
@@ -18,6 +17,7 @@ from rtolap.agent.records import StateFile
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.clock import Clock, ManualClock
 from rtolap.base.errors import DefinitionError, NotFound, Refused
+from rtolap.base.pids import pid_lives
 from rtolap.testing.agent_harness import shell
 from rtolap.testing.waiting import until as wait_until
 from rtolap.wire.agent import ProcessSpec, ProcessStatus, RestartPolicy
@@ -71,13 +71,6 @@ def running_pid(status: ProcessStatus) -> int:
     return status.pid
 
 
-def lives(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def test_same_generation_is_the_same_process(tmp_path: Path) -> None:
     async def scenario(agent: Supervisor) -> None:
         first = await agent.ensure("r0", spec(1, "sleep 60"))
@@ -97,7 +90,7 @@ def test_a_higher_generation_starts_after_the_old_one_is_gone(tmp_path: Path) ->
         while not (tmp_path / "held").exists():
             await asyncio.sleep(0.01)
         new = await agent.ensure("r0", spec(2, script, restart=RestartPolicy(max=0)))
-        assert not lives(running_pid(old))
+        assert not pid_lives(running_pid(old))
         assert new.pid != old.pid
         while not (tmp_path / "held").exists():
             await asyncio.sleep(0.01)
@@ -138,8 +131,8 @@ def test_stop_kills_the_whole_session_of_a_deaf_process(tmp_path: Path) -> None:
             await asyncio.sleep(0.01)
         child = int((tmp_path / "child").read_text())
         assert (await agent.stop("r0", 1)).state == "STOPPED"
-        assert not lives(running_pid(status))
-        assert not lives(child)
+        assert not pid_lives(running_pid(status))
+        assert not pid_lives(child)
 
     run(tmp_path, scenario)
 
@@ -226,7 +219,7 @@ def test_a_restarted_agent_adopts_what_runs(tmp_path: Path) -> None:
         assert agent.get("r0").pid == pids[0]
         assert (await agent.ensure("r0", spec(1, "sleep 60"))).pid == pids[0]
         assert (await agent.stop("r0", 1)).state == "STOPPED"
-        assert not lives(pids[0])
+        assert not pid_lives(pids[0])
 
     run(tmp_path, first_life, stop=False)
     run(tmp_path, second_life)
@@ -334,5 +327,5 @@ def test_a_final_exit_code_is_known_to_the_agent_that_comes_after(tmp_path: Path
 
     run(tmp_path, first, stop=False)
     (tmp_path / "go").touch()
-    wait_until(lambda: not lives(pid))
+    wait_until(lambda: not pid_lives(pid))
     run(tmp_path, second)

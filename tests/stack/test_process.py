@@ -11,6 +11,7 @@ import msgspec
 import psutil
 import pytest
 from rtolap.base.errors import ProcessFailed
+from rtolap.base.pids import lives
 from rtolap.stack.process import ManagedProcess, PidRecord, ProcessSpec, ProcessState
 from rtolap.testing.waiting import until
 
@@ -93,7 +94,7 @@ def test_stop_ends_a_process_that_ignores_sigterm_and_its_children(make: Make, t
     process.start()
     child = psutil.Process(int(child_file.read_text()))
     process.stop()
-    until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, "child ends")
+    until(lambda: not lives(child), "child ends")
     assert process.state() is ProcessState.STOPPED
 
 

@@ -19,6 +19,7 @@ import psutil
 
 from rtolap.agent.records import Handle
 from rtolap.base.errors import ProcessFailed
+from rtolap.base.pids import lives, pid_lives
 from rtolap.wire.agent import FILES_MARK, LOG_TAIL_LINES
 
 KEY_VARIABLE = "RTOLAP_AGENT_KEY"
@@ -89,16 +90,13 @@ class Processes:
         return Handle(child.pid, psutil.Process(child.pid).create_time())
 
     def alive(self, handle: Handle) -> bool:
-        """Is that very process running? A zombie, or another with its pid, is not."""
+        """Is that very process running? Another with its pid is not."""
         child = self._children.get(handle.pid)
-        if child is not None and child.poll() is not None:
-            return False
+        if child is not None:
+            return child.poll() is None
         try:
             process = psutil.Process(handle.pid)
-            return (
-                abs(process.create_time() - handle.create_time_s) < _SAME_START_S
-                and process.status() != psutil.STATUS_ZOMBIE
-            )
+            return abs(process.create_time() - handle.create_time_s) < _SAME_START_S and lives(process)
         except psutil.NoSuchProcess:
             return False
 
@@ -138,9 +136,9 @@ class Processes:
         members = []
         for other in psutil.pids():
             try:
-                if os.getsid(other) == leader.pid and psutil.Process(other).status() != psutil.STATUS_ZOMBIE:
+                if os.getsid(other) == leader.pid and pid_lives(other):
                     members.append(other)
-            except (psutil.NoSuchProcess, ProcessLookupError, PermissionError):
+            except (ProcessLookupError, PermissionError):
                 continue
         return members
 

@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 import psutil
 
+from rtolap.base.pids import lives, pid_lives
+
 # psutil derives the start time from the boot time, which clock corrections move a little; a pid is not
 # given away again that fast.
 _SAME_START_S = 2.0
@@ -48,10 +50,7 @@ def is_same_process(pid: int, started_s: float) -> bool:
     """Whether the process that was started then still lives; a zombie does not."""
     try:
         process = psutil.Process(pid)
-        return (
-            abs(process.create_time() - started_s) < _SAME_START_S
-            and process.status() != psutil.STATUS_ZOMBIE
-        )
+        return abs(process.create_time() - started_s) < _SAME_START_S and lives(process)
     except psutil.NoSuchProcess:
         return False
 
@@ -62,12 +61,8 @@ def session_members(record: PidRecord) -> list[int]:
     The kernel gives a pid away again only when neither a process nor a session has it. So if the pid now
     belongs to another process, the old session is gone and nothing is returned.
     """
-    if psutil.pid_exists(record.pid) and not is_same_process(record.pid, record.started_s):
-        try:
-            if psutil.Process(record.pid).status() != psutil.STATUS_ZOMBIE:
-                return []
-        except psutil.NoSuchProcess:
-            pass
+    if pid_lives(record.pid) and not is_same_process(record.pid, record.started_s):
+        return []
     members = []
     for pid in psutil.pids():
         try:

@@ -27,6 +27,7 @@ import psutil
 
 from rtolap.agent.processes import KEY_VARIABLE
 from rtolap.base.errors import NotFound
+from rtolap.base.pids import lives
 from rtolap.stack.components import COMPONENTS, DEFAULT_PORTS, Surroundings
 from rtolap.stack.environment import HOST, airflow_url, rtolap_settings
 from rtolap.stack.layout import StackLayout
@@ -249,7 +250,7 @@ class AirflowStack:
         parents: dict[int, int] = {}
         for process in psutil.process_iter():
             try:
-                if process.status() != psutil.STATUS_ZOMBIE and mine.items() <= process.environ().items():
+                if lives(process) and mine.items() <= process.environ().items():
                     parents[process.pid] = process.ppid()
             except psutil.Error:
                 continue  # it has just ended, or is nobody we started

@@ -10,8 +10,8 @@ import os
 import signal
 from typing import Any
 
-import psutil
 import pytest
+from rtolap.base.pids import pid_lives
 from rtolap.testing.airflow_stack import AirflowStack
 from rtolap.testing.day_stream import DayStream
 from rtolap.wire.agent import ProcessStatus
@@ -100,7 +100,7 @@ def test_clearing_a_receiver_leaves_one_process_that_answers_exactly(
     airflow.clear(RECEIVERS, task["dag_run_id"], ("receiver", task["map_index"]))
     stream.send(1)
     new = airflow.until_running(RECEIVER, old.generation + 1)
-    assert not psutil.pid_exists(old.pid)
+    assert not pid_lives(old.pid)
     assert airflow.started_for(RECEIVER) == [new.pid]
     stream.send(1)
     assert answers_exactly(airflow, stream)
@@ -131,7 +131,7 @@ def test_marking_a_task_failed_stops_its_process(airflow: AirflowStack) -> None:
     airflow.until_renewed("it_marked")
     airflow.mark("it_marked", run, "failed")
     assert airflow.until_process("it_marked", "STOPPED").reason == "stopped by request"
-    assert not psutil.pid_exists(process.pid)
+    assert not pid_lives(process.pid)
     assert airflow.task("it_marked", run)["state"] == "failed"
 
 
@@ -150,4 +150,4 @@ def test_a_cleared_one_shot_is_adopted_and_not_run_twice(airflow: AirflowStack) 
     task = airflow.until_task("it_adopted", run, "success", "failed")
     assert (task["state"], task["try_number"]) == ("success", 2)
     assert airflow.agent.generation("it_adopted") == 1
-    assert not psutil.pid_exists(process.pid)
+    assert not pid_lives(process.pid)

@@ -1,0 +1,25 @@
+"""Whether a process lives."""
+
+from __future__ import annotations
+
+import psutil
+
+
+def lives(process: psutil.Process) -> bool:
+    """A zombie does not, unless threads of it still end: it holds its files and sockets as long as they do.
+
+    Whoever inherited a zombie may never collect it, so that its pid alone says nothing.
+    """
+    try:
+        return process.is_running() and (
+            process.status() != psutil.STATUS_ZOMBIE or process.num_threads() > 1
+        )
+    except psutil.NoSuchProcess:
+        return False
+
+
+def pid_lives(pid: int) -> bool:
+    try:
+        return lives(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return False
