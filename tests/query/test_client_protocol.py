@@ -103,6 +103,26 @@ def test_nulls_alone_need_no_types() -> None:
         decode_parameters(Fields(b"\x01\0"), 2, [], {})
 
 
+@pytest.mark.parametrize(
+    ("code", "data"),
+    [
+        (codes.DATETIME, b"\x04\xff\xff\x0d\x20"),
+        (codes.DATETIME, b"\x0b\xe8\x07\x01\x01\0\0\0\xff\xff\xff\xff"),
+        (codes.DATE, b"\x04\0\0\0\0"),
+        (codes.TIME, b"\x08\0\xff\xff\xff\xff\0\0\0"),
+        (codes.NEWDECIMAL, b"\x03abc"),
+        (codes.NEWDECIMAL, b"\x02\xff\xfe"),
+        (codes.NEWDECIMAL, b"\x04sNaN"),
+        (codes.NEWDECIMAL, b"\x08Infinity"),
+    ],
+)
+def test_a_parameter_that_is_no_value_of_its_type_is_an_error_of_the_statement(
+    code: int, data: bytes
+) -> None:
+    with pytest.raises(QueryError, match="bad value of parameter 1"):
+        decode_parameters(Fields(b"\0\x01" + bytes((code, 0)) + data), 1, [], {})
+
+
 def test_too_long_a_parameter_is_refused_and_never_cut() -> None:
     prepared, identity = statement("p1")
     head = identity.to_bytes(4, "little") + b"\0\0"

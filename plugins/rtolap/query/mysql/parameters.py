@@ -17,7 +17,10 @@ _WIDTHS = {codes.TINY: 1, codes.SHORT: 2, codes.LONG: 4, codes.INT24: 4, codes.L
 def decode_parameters(
     fields: Fields, count: int, known: list[tuple[int, int]], long_data: dict[int, bytes]
 ) -> tuple[list[object], list[tuple[int, int]]]:
-    """Values and their types; the types of the last execution hold where none are sent."""
+    """Values and their types; the types of the last execution hold where none are sent.
+
+    Raises QueryError for what is no value of its type, ConnectionClosed where the packet ends too early.
+    """
     if count == 0:
         return [], known
     bitmap = fields.take((count + 7) // 8)
@@ -31,10 +34,21 @@ def decode_parameters(
     for position, (type_code, flags) in enumerate(known):
         if bitmap[position // 8] >> (position % 8) & 1:
             values.append(None)
-        elif position in long_data:
-            values.append(_text(long_data[position], type_code))
-        else:
-            values.append(_decode(fields, type_code, bool(flags & _UNSIGNED)))
+            continue
+        try:
+            if position in long_data:
+                values.append(_text(long_data[position], type_code))
+            else:
+                values.append(_decode(fields, type_code, bool(flags & _UNSIGNED)))
+        except (
+            ValueError,
+            ArithmeticError,
+        ) as error:  # a month 13, a number that is none, days beyond counting
+            raise QueryError(
+                f"bad value of parameter {position + 1}",
+                expected=f"one of type {type_code}",
+                found=str(error)[:100],
+            ) from error
     return values, known
 
 
@@ -60,7 +74,10 @@ def _decode(fields: Fields, type_code: int, unsigned: bool) -> object:
 
 def _text(data: bytes, type_code: int) -> object:
     if type_code in (0, codes.NEWDECIMAL):
-        return Decimal(data.decode())
+        value = Decimal(data.decode())
+        if not value.is_finite():
+            raise ValueError("a DECIMAL is a number")
+        return value
     if type_code in (249, 250, 251, codes.BLOB):
         try:
             return data.decode()  # clients send strings as BLOB too

@@ -1,0 +1,61 @@
+"""Whatever a MySQL client sends, before its login and after it, costs little; everybody else is answered."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+from rtolap.testing.hostile_mysql import Account, HostileMySql
+from rtolap.testing.query_doors import OTHER_USER, PASSWORD, USER, Doors, open_doors
+from rtolap.testing.query_world import QueryWorld
+from rtolap.testing.unhandled import unhandled_errors
+
+LOGINS, SESSIONS, COMMANDS = 3_000, 480, 25
+CPU_S_MAX = 5.0  # of one connection: some 10 ms, and seconds for what takes more than its length allows
+
+
+@pytest.fixture(scope="module")
+def doors(world: QueryWorld) -> Iterator[Doors]:
+    with open_doors(world) as opened:
+        yield opened
+
+
+def answered_rightly(doors: Doors) -> None:
+    with doors.connect(user=OTHER_USER) as connection, connection.cursor() as cursor:
+        cursor.execute("select count(*) from flights")
+        assert cursor.fetchall() == ((800,),)
+
+
+@pytest.fixture
+def unhandled() -> Iterator[list[str]]:
+    with unhandled_errors() as found:
+        yield found
+
+
+def test_no_login_costs_more_than_a_little(doors: Doors, unhandled: list[str]) -> None:
+    rng = random.Random(11)
+    hostile = HostileMySql("127.0.0.1", doors.mysql_port, "flights")
+    for number in range(LOGINS):
+        began_s = time.process_time()
+        hostile.before_login(rng)
+        assert time.process_time() - began_s < CPU_S_MAX, number
+        assert not unhandled, f"login {number}: {unhandled[0]}"
+        if number % 300 == 0:
+            answered_rightly(doors)
+
+
+def test_no_command_costs_more_than_a_little(doors: Doors, unhandled: list[str]) -> None:
+    rng, taken = random.Random(11), 0
+    hostile = HostileMySql("127.0.0.1", doors.mysql_port, "flights")
+    for number in range(SESSIONS):
+        began_s = time.process_time()
+        taken += hostile.after_login(rng, Account(USER, PASSWORD), COMMANDS)
+        assert time.process_time() - began_s < CPU_S_MAX, number
+        assert not unhandled, f"session {number}: {unhandled[0]}"
+        if number % 20 == 0:
+            answered_rightly(doors)
+    assert taken + LOGINS >= 10_000, (
+        f"of {taken} commands only, the servers' answers show that they were taken"
+    )
