@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fastapi import HTTPException
+from fastapi import FastAPI, HTTPException
+from fastapi.middleware import Middleware
 from fastapi.routing import APIRoute
 from fastapi.testclient import TestClient
 from rtolap.airflow.links import URL_PREFIX
-from rtolap.airflow.plugin import RtolapPlugin
+from rtolap.airflow.plugin import RtolapPlugin, host_checks
 from rtolap.airflow.routes import app
 
 PLUGINS = Path(__file__).resolve().parents[2] / "plugins"
@@ -41,6 +42,15 @@ def test_a_refused_reader_gets_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_plugin_mounts_its_routes_where_the_links_lead() -> None:
     assert [mounted["url_prefix"] for mounted in RtolapPlugin.fastapi_apps] == [URL_PREFIX]
+
+
+def test_only_named_hosts_are_answered_where_some_are_named() -> None:
+    (check,) = host_checks("127.0.0.1, localhost")
+    asked = FastAPI(middleware=[Middleware(check["middleware"], **check["kwargs"])])
+    asked.get("/")(lambda: "here")
+    for host, code in (("localhost:8080", 200), ("127.0.0.1", 200), ("elsewhere.example", 400), ("", 400)):
+        assert TestClient(asked).get("/", headers={"host": host}).status_code == code, host
+    assert host_checks("") == host_checks(" , ") == []
 
 
 def test_airflow_would_run_one_file_of_the_plugins_folder() -> None:

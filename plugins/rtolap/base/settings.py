@@ -86,6 +86,10 @@ class Settings(BaseSettings):
     )
     spark_jobs_dir: Path = Field(default_factory=lambda: shipped("spark_jobs"))
     spark_master: str = "local[2]"
+    airflow_hosts: str = Field(
+        default="",
+        description="names by which Airflow's pages may be asked for, comma-separated; empty: any",
+    )
     log_level: str = "INFO"
 
     def coordinator_urls(self) -> tuple[str, ...]:

@@ -15,15 +15,17 @@ from rtolap.base.settings import Settings
 from rtolap.cli.demo_report import report
 from rtolap.cli.output import JsonOption, console, error_console, print_json
 from rtolap.cli.stack import ProgressView
+from rtolap.demo.airflow_api import AirflowApi
 from rtolap.demo.flights import DAYS_MAX, ReplayPlan
 from rtolap.demo.journal import Journal
 from rtolap.demo.moments import Moment
 from rtolap.demo.outcome import outcome
 from rtolap.demo.run import Demo, DemoPlan
 from rtolap.demo.screen import Screen, answers_table
-from rtolap.stack.environment import airflow_url, mysql_line
+from rtolap.stack.environment import airflow_line, airflow_url, mysql_line
 from rtolap.stack.layout import DEFAULT_DIR, StackLayout
 from rtolap.stack.lifecycle import Stack
+from rtolap.stack.secrets import AIRFLOW_PASSWORD, AIRFLOW_USER, read_secret
 from rtolap.stack.state import StackState
 
 app = typer.Typer(help="Replay real events and compare every answer with a recount.")
@@ -65,7 +67,9 @@ def demo(
                 _throw_away(stack, progress)
             state = stack.up((), {}, progress)
         os.environ.update(state.settings)
-        _run(plan, airflow_url(state.ports), journal, error_console if as_json else console)
+        password = read_secret(stack.layout, AIRFLOW_PASSWORD)
+        airflow = AirflowApi(airflow_url(state.ports), AIRFLOW_USER, password)
+        _run(plan, airflow, journal, error_console if as_json else console)
         found = outcome(journal, frozenset(Moment) if is_whole else _MOMENTS_OF_A_CUT)
         if as_json:
             print_json(found)
@@ -81,9 +85,9 @@ def demo(
         raise typer.Exit(EXIT_UNEQUAL)
 
 
-def _run(plan: DemoPlan, url: str, journal: Journal, shown_on: Console) -> None:
+def _run(plan: DemoPlan, airflow: AirflowApi, journal: Journal, shown_on: Console) -> None:
     with Screen(shown_on, journal) as screen:
-        demo_run = Demo(plan, Settings(), url, screen)
+        demo_run = Demo(plan, Settings(), airflow, screen)
         try:
             demo_run.run(journal)
         except RtolapError:
@@ -101,6 +105,6 @@ def _throw_away(stack: Stack, progress: ProgressView) -> None:
 
 
 def _what_next(stack: Stack, state: StackState) -> None:
-    console.print(f"\nAirflow   {airflow_url(state.ports)}", highlight=False, soft_wrap=True)
+    console.print(f"\nAirflow   {airflow_line(stack.layout, state.ports)}", highlight=False, soft_wrap=True)
     console.print(f"SQL       {mysql_line(stack.layout, state.ports)}", highlight=False, soft_wrap=True)
     console.print(f"Stop      rtolap stack down --dir {stack.layout.root}", highlight=False, soft_wrap=True)

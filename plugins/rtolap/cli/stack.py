@@ -15,7 +15,7 @@ from rich.table import Table
 
 from rtolap.base.errors import DefinitionError
 from rtolap.cli.output import JsonOption, console, error_console, print_json, print_table, success, warn
-from rtolap.stack.environment import airflow_url, load_line, mysql_line
+from rtolap.stack.environment import airflow_line, load_line, mysql_line
 from rtolap.stack.layout import DEFAULT_DIR, StackLayout
 from rtolap.stack.lifecycle import Stack
 from rtolap.stack.log_files import Follower, last_lines
@@ -132,7 +132,9 @@ def up(
     for name, port_number in started_ports(state).items():
         console.print(f"  {name:20} 127.0.0.1:{port_number}", highlight=False)
     if "airflow-api" in state.components:
-        console.print(f"\nAirflow   {airflow_url(state.ports)}", highlight=False, soft_wrap=True)
+        console.print(
+            f"\nAirflow   {airflow_line(stack.layout, state.ports)}", highlight=False, soft_wrap=True
+        )
     if "query" in state.components:
         console.print(f"SQL       {mysql_line(stack.layout, state.ports)}", highlight=False, soft_wrap=True)
     if "stream-load" in state.components:

@@ -14,14 +14,15 @@ _POLL_S = 1.0
 
 
 class AirflowApi:
-    """Signs in as the local stack allows it: everybody who reaches the loopback address is an admin."""
+    """Signs in with a password, as `SimpleAuthManager` of the local stack takes it."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, user: str, password: str) -> None:
+        self._login = {"username": user, "password": password}
         self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S)
 
     def __enter__(self) -> AirflowApi:
         try:
-            token = self._http.get("/auth/token").raise_for_status().json()["access_token"]
+            token = self._http.post("/auth/token", json=self._login).raise_for_status().json()["access_token"]
         except httpx.HTTPError as error:
             raise Unavailable("Airflow does not sign us in", found=str(error)) from error
         self._http.headers["Authorization"] = f"Bearer {token}"

@@ -53,10 +53,10 @@ class DemoPlan(NamedTuple):
 class Demo:
     """One run on a stack that answers. `run` returns the journal; it raises when something never happens."""
 
-    def __init__(self, plan: DemoPlan, settings: Settings, airflow_url: str, screen: Screen) -> None:
+    def __init__(self, plan: DemoPlan, settings: Settings, airflow: AirflowApi, screen: Screen) -> None:
         self._plan = plan
         self._settings = settings
-        self._airflow_url = airflow_url
+        self._airflow = airflow
         self._screen = screen
         self._admin = KafkaAdmin(settings.kafka)
         self._coordinator = CoordinatorClient(settings.coordinator_urls(), settings.token())
@@ -72,7 +72,7 @@ class Demo:
         screen.progress.total = replay.records
         self._create_topics()
         screen.step("Airflow starts the receivers")
-        with AirflowApi(self._airflow_url) as airflow:
+        with self._airflow as airflow:
             for dag_id in DAGS:
                 airflow.unpause(dag_id)
         _wait_for("two receivers that are up", _RECEIVERS_TIMEOUT_S, self._receivers_are_up)

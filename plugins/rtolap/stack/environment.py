@@ -12,7 +12,7 @@ from pathlib import Path
 from rtolap.base.files import write_atomic
 from rtolap.base.shipped import checkout, shipped
 from rtolap.stack.layout import StackLayout
-from rtolap.stack.secrets import SQL_USER, read_secret
+from rtolap.stack.secrets import AIRFLOW_PASSWORD, AIRFLOW_PASSWORDS, AIRFLOW_USER, SQL_USER, read_secret
 
 # In the environment of everything the stack starts, and so of what those start: `down` finds them by it.
 STACK_MARK = "RTOLAP_STACK_ID"
@@ -89,8 +89,10 @@ def airflow_env(layout: StackLayout, settings: Mapping[str, str], ports: Mapping
         "AIRFLOW__CORE__PARALLELISM": "4",
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{airflow_execution_url(ports)}/execution/",
         "AIRFLOW__CORE__FERNET_KEY": read_secret(layout, "airflow-fernet"),
-        # everybody who reaches the page is an admin: it listens on loopback only
-        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "True",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": "False",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": f"{AIRFLOW_USER}:admin",
+        "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(layout.secret(AIRFLOW_PASSWORDS)),
+        "RTOLAP_AIRFLOW_HOSTS": f"{HOST},localhost",
         "AIRFLOW__API__HOST": HOST,
         "AIRFLOW__API__PORT": str(ports["airflow"]),
         "AIRFLOW__API__BASE_URL": url,
@@ -140,6 +142,12 @@ def mysql_line(layout: StackLayout, ports: Mapping[str, int]) -> str:
     """Ready to paste; the shell reads the password from its file, the line itself holds none."""
     password = shlex.quote(str(layout.secret("sql-password")))
     return f'MYSQL_PWD="$(cat {password})" mysql -h {HOST} -P {ports["query-mysql"]} -u {SQL_USER}'
+
+
+def airflow_line(layout: StackLayout, ports: Mapping[str, int]) -> str:
+    """Where Airflow's page is, and who its administrator is: a browser reads no file of passwords."""
+    password = read_secret(layout, AIRFLOW_PASSWORD)
+    return f"{airflow_url(ports)}  user {AIRFLOW_USER}, password {password}"
 
 
 def load_line(layout: StackLayout, ports: Mapping[str, int]) -> str:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import secrets
 
 from rtolap.base.files import write_atomic
 from rtolap.stack.layout import StackLayout
 
 SQL_USER = "rtolap"
+AIRFLOW_USER = "admin"
+AIRFLOW_PASSWORD, AIRFLOW_PASSWORDS = "airflow-password", "airflow-passwords.json"
 _DOORS = "127.0.0.1"  # where all doors of a stack listen
 
 
 def ensure_secrets(layout: StackLayout) -> None:
-    """Make what is missing. The files of users and for curl follow the SQL password, so it can be changed by
-    hand."""
+    """Make what is missing. What servers and curl read is made from the passwords: so one that was changed by
+    hand takes effect when `users`, `netrc` or `airflow-passwords.json` was deleted."""
     layout.secrets.mkdir(parents=True, exist_ok=True)
     layout.secrets.chmod(0o700)
     _ensure(layout, "token", secrets.token_urlsafe(32))
@@ -24,6 +27,8 @@ def ensure_secrets(layout: StackLayout) -> None:
     _ensure(layout, "airflow-jwt", secrets.token_hex(64))  # Airflow asks for at least 64 bytes
     _ensure(layout, "airflow-api", secrets.token_hex(32))
     _ensure(layout, "airflow-fernet", base64.urlsafe_b64encode(secrets.token_bytes(32)).decode())
+    _ensure(layout, AIRFLOW_PASSWORD, secrets.token_urlsafe(18))
+    _ensure(layout, AIRFLOW_PASSWORDS, json.dumps({AIRFLOW_USER: read_secret(layout, AIRFLOW_PASSWORD)}))
     password = read_secret(layout, "sql-password")
     _ensure(layout, "users", f"{SQL_USER}:{password_hash(password)}:define")
     _ensure(layout, "netrc", f"machine {_DOORS} login {SQL_USER} password {password}")

@@ -21,7 +21,7 @@ from rtolap.stack.layout import StackLayout
 from rtolap.stack.names import PORT_OWNERS
 from rtolap.stack.pids import PidRecord, is_same_process, read_record, session_members
 from rtolap.stack.ports import free_port
-from rtolap.stack.secrets import SQL_USER, read_secret
+from rtolap.stack.secrets import AIRFLOW_PASSWORD, AIRFLOW_USER, SQL_USER, read_secret
 from rtolap.stack.sweep import marked_processes
 
 pytestmark = [pytest.mark.integration]
@@ -81,13 +81,38 @@ def unusable(layout: StackLayout, ports: dict[str, int]) -> str | None:
             cursor.execute("SELECT 1 + 1")
             assert cursor.fetchall() == ((2,),)
         with httpx.Client(base_url=airflow, timeout=5, trust_env=False) as api:
-            token = api.get("/auth/token").raise_for_status().json()["access_token"]
-            headers = {"authorization": f"Bearer {token}"}
+            login = {"username": AIRFLOW_USER, "password": read_secret(layout, AIRFLOW_PASSWORD)}
+            answer = api.post("/auth/token", json=login).raise_for_status()
+            headers = {"authorization": f"Bearer {answer.json()['access_token']}"}
             dags = api.get("/api/v2/dags", headers=headers).raise_for_status().json()["dags"]
             found = {dag["dag_id"] for dag in dags}
             return None if "rtolap_receivers" in found else f"Airflow knows only the DAGs {found}"
     except (pymysql.MySQLError, OSError, httpx.HTTPError) as error:
         return f"{type(error).__name__}: {error}"
+
+
+def listening(process: psutil.Process) -> set[str]:
+    try:
+        connections = process.net_connections("tcp")
+    except psutil.NoSuchProcess:
+        return set()
+    return {one.laddr.ip.removeprefix("::ffff:") for one in connections if one.status == psutil.CONN_LISTEN}
+
+
+def refused_by_airflow(port: int) -> list[str]:
+    """What should be refused on its page, and is not."""
+    with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=30, trust_env=False) as api:
+        wrong = {"username": AIRFLOW_USER, "password": "a guess"}
+        elsewhere = {"host": f"elsewhere.example:{port}"}
+        refused = {
+            "DAGs without a token": api.get("/api/v2/dags").status_code == 401,
+            "a token without a password": api.get("/auth/token").status_code == 403,
+            "a login without a password": api.get("/auth/token/login").status_code == 403,
+            "a wrong password": api.post("/auth/token", json=wrong).status_code == 401,
+            "another name": api.get("/api/v2/version", headers=elsewhere).status_code == 400,
+        }
+        assert api.get("/api/v2/version", headers={"host": f"localhost:{port}"}).is_success
+    return [what for what, is_refused in refused.items() if not is_refused]
 
 
 @pytest.fixture
@@ -115,6 +140,8 @@ def test_the_second_start_is_usable_in_time_and_the_first_left_nothing_running(
     assert len(records) == len(usual)
     members = {psutil.Process(pid) for record in records for pid in session_members(record)}
     assert len(members) > len(usual)  # Airflow's parts have children
+    assert {address for member in members for address in listening(member)} <= {"127.0.0.1", "::1"}
+    assert refused_by_airflow(first["ports"]["airflow"]) == []
     assert stack.run("down") == {"swept": 0}
     assert marked_processes(stack.layout) == []
     pumps = [record.pump for record in records if record.pump]
