@@ -81,7 +81,8 @@ class OrcStripes:
         size = int.from_bytes(stream.read(8), "little")
         message = stream.read(size) if 0 < size <= _SCHEMA_BYTES_MAX else b""
         if not message or len(message) < size:
-            self._process.kill() if size > _SCHEMA_BYTES_MAX else None
+            if size > _SCHEMA_BYTES_MAX:
+                self._process.kill()
             self._check_end()
             raise OSError("the schema of the file cannot be read")
         return pa.ipc.read_schema(pa.py_buffer(message))
