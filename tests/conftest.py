@@ -56,5 +56,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScope
     return _ByServers(config, log)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """How those failed that passed when they were run once more (`.ci/run` has it so): each is a fault."""
+    first_tries = terminalreporter.getreports("rerun")
+    if first_tries:
+        terminalreporter.section("FAILED ONCE")
+    for report in first_tries:
+        terminalreporter.section(f"{report.nodeid}, {report.when}", "_")
+        terminalreporter.line(report.longreprtext)
+
+
 def pytest_unconfigure(config: pytest.Config) -> None:
     shutil.rmtree(os.environ["AIRFLOW_HOME"], ignore_errors=True)

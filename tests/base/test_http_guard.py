@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import socket
 import threading
@@ -20,6 +19,7 @@ from rtolap.base.http_limits import HttpLimits
 from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.metrics import Metrics
 from rtolap.base.users import Users, password_hash
+from rtolap.testing.exhausted_listener import ExhaustedListener
 from rtolap.testing.scrape import Scrape
 
 TOKEN, USER, PASSWORD = "a token", "ann", "s3cret"
@@ -342,20 +342,8 @@ def test_one_caller_has_not_all_turns() -> None:
         door.go_on.set()
 
 
-class Exhausted(socket.socket):
-    """A listener of a process that has no descriptors left, for a while."""
-
-    failures = 3
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        if self.failures:
-            self.failures -= 1
-            raise OSError(errno.EMFILE, "Too many open files")
-        return super().accept()
-
-
 def test_accepting_goes_on_when_there_are_descriptors_again(caplog: pytest.LogCaptureFixture) -> None:
-    listening = Exhausted()
+    listening = ExhaustedListener()
     listening.bind(("127.0.0.1", 0))
     with caplog.at_level(logging.WARNING), opened(listening) as door:
         assert httpx.get(f"{door.url}/health", timeout=DEADLINE_S).status_code == 200

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
 import socket
 import threading
@@ -18,6 +17,7 @@ from rtolap.query.mysql import server as mysql_server
 from rtolap.query.mysql.server import MySqlLimits
 from rtolap.query.service import Limits
 from rtolap.query.turns import Turns
+from rtolap.testing.exhausted_listener import ExhaustedListener
 from rtolap.testing.query_doors import OTHER_USER, PASSWORD, USER, Doors, open_doors
 from rtolap.testing.query_world import QueryWorld
 from rtolap.testing.scrape import Scrape
@@ -146,23 +146,11 @@ def test_a_client_that_reads_slowly_gets_all_its_rows(world: QueryWorld) -> None
         assert rows == 3**9
 
 
-class Exhausted(socket.socket):
-    """A listener of a process that has no descriptors left, for a while."""
-
-    failures = 3
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        if self.failures:
-            self.failures -= 1
-            raise OSError(errno.EMFILE, "Too many open files")
-        return super().accept()
-
-
 def test_accepting_goes_on_when_there_are_descriptors_again(
     world: QueryWorld, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def create_server(address: tuple[str, int], backlog: int) -> socket.socket:
-        listening = Exhausted()
+        listening = ExhaustedListener()
         listening.bind(address)
         listening.listen(backlog)
         return listening
