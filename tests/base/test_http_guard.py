@@ -21,6 +21,7 @@ from rtolap.base.metrics import Metrics
 from rtolap.base.users import Users, password_hash
 from rtolap.testing.exhausted_listener import ExhaustedListener
 from rtolap.testing.scrape import Scrape
+from rtolap.testing.unhandled import unhandled_errors
 
 TOKEN, USER, PASSWORD = "a token", "ann", "s3cret"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -294,6 +295,39 @@ def test_who_does_not_read_the_answer_is_cut_off() -> None:
         connection.sendall(head("/endless", f"Authorization: Bearer {TOKEN}", method="GET"))
         eventually(lambda: door.ended("slow_reader") == 1, "it is cut off")
         to_the_end(connection)
+
+
+def test_a_request_that_runs_hears_that_its_connection_was_ended_for_what_came_behind() -> None:
+    with opened() as door, unhandled_errors() as unhandled:
+        with door.connect() as connection:
+            one = head("/wait", f"Authorization: Bearer {TOKEN}", method="GET")
+            connection.sendall(one + one + b"no request\r\n\r\n")
+            assert to_the_end(connection).startswith(b"HTTP/1.1 400 ")
+        eventually(lambda: door.waiting == 1, "the first is at work")
+        eventually(lambda: not len(door.server._connections.open), "the connection is gone")
+        door.go_on.set()
+        eventually(lambda: not door.server.server_state.tasks, "its request is over")
+        assert door.waiting == 1, "the second was begun for nobody"
+    assert not unhandled, unhandled[0]
+
+
+@pytest.mark.parametrize("body", [b'{"a": \xb2', b"[1e999]", b'"\\ud800"', b"[" * 50_000])
+def test_what_is_no_body_of_a_route_is_answered_without_its_bytes(door: Door, body: bytes) -> None:
+    for kind in ("application/json", "text/plain"):
+        answer = httpx.post(f"{door.url}/json", content=body, headers={**BEARER, "Content-Type": kind})
+        assert answer.status_code in (400, 422), answer.text
+        assert len(answer.content) < 500
+
+
+def test_who_goes_away_in_the_middle_of_a_body_leaves_no_traceback() -> None:
+    with opened() as door, unhandled_errors() as unhandled:
+        with door.connect() as connection:
+            connection.sendall(
+                head("/bytes", "Content-Length: 10", f"Authorization: Bearer {TOKEN}") + b"12345"
+            )
+            eventually(lambda: door.taken_bytes == 5, "it is read")
+        eventually(lambda: not door.server.server_state.tasks, "its request is over")
+    assert not unhandled, unhandled[0]
 
 
 def test_a_slow_reader_gets_its_answer() -> None:

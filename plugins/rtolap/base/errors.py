@@ -61,8 +61,8 @@ class RtolapError(Exception):
         super().__init__(text)
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as it travels over REST and Flight."""
-        return {"code": self.code, "message": str(self)}
+        """The error as it travels over REST and Flight: in characters, whatever it repeats of a request."""
+        return {"code": self.code, "message": str(self).encode(errors="replace").decode()}
 
 
 class DefinitionError(RtolapError):

@@ -19,10 +19,12 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from rtolap.base.errors import RtolapError, TooLarge, TooSlow, Unauthorized, Unavailable
+from rtolap.base.errors import DefinitionError, RtolapError, TooLarge, TooSlow, Unauthorized, Unavailable
 from rtolap.base.http_limits import HttpLimits
 from rtolap.base.login_delays import LoginDelays
 from rtolap.base.metrics import Metrics
@@ -34,6 +36,7 @@ BODY_BYTES_MAX = 8 << 20
 RETRY_AFTER_S = 1
 DRAIN_BYTES_MAX = 1 << 20
 DRAIN_S = 2.0
+PROBLEMS_MAX = 20  # that are told of one request
 
 _CALLER = "rtolap.caller"
 
@@ -76,8 +79,19 @@ def guard(
     """Guard all of `app`, count its requests and serve `/metrics`; before it serves.
 
     Everybody has to have the cluster's token, or a password where there are `users`; what a route asks beyond
-    that it finds in `caller_of`.
+    that it finds in `caller_of`. A request that is not what its route takes is answered as a DefinitionError,
+    which says where it is wrong, and never repeats its values: no answer may be built of any bytes.
     """
+
+    async def malformed(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        problems = [
+            f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors()[:PROBLEMS_MAX]
+        ]
+        what = f"{request.method} {request.url.path} is malformed"
+        return answer(request, DefinitionError(what, found="; ".join(problems)))
+
+    app.add_exception_handler(RequestValidationError, malformed)
     app.add_middleware(
         HttpGuard,
         credentials=_Credentials(token, users),
@@ -156,6 +170,8 @@ class HttpGuard:
 
         try:
             await self._app(request.scope, body.receive, answered)
+        except ClientDisconnect:  # in the middle of its body: there is nobody to answer
+            return
         except Exception:
             if body.error is None or started:
                 raise

@@ -4,16 +4,18 @@ the head of a request      at most `head_bytes_max`, trailers and chunks' extens
                            `head_timeout_s` of the connection's beginning or of its first byte: 408
 a body that nobody reads   thrown away for at most `linger_s` after the answer
 an answer                  PROGRESS_BYTES of it are taken within each `write_timeout_s`, or it is cut off
+a client that goes away    the request that is worked on hears of it, and those behind it are not begun
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from rtolap.base.connections import Place
@@ -52,6 +54,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._linger_timer: asyncio.TimerHandle | None = None
         self._write_timer: asyncio.TimerHandle | None = None
         self._unsent_bytes = 0
+        self._cycles: deque[RequestResponseCycle] = deque()  # of requests whose answers are not complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -62,6 +65,10 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
+        self.pipeline.clear()
+        for cycle in self._cycles:  # uvicorn tells the newest alone
+            cycle.disconnected = not cycle.response_complete
+            cycle.message_event.set()
         self._place.leave()
         for timer in (self._head_timer, self._linger_timer, self._write_timer):
             if timer is not None:
@@ -104,6 +111,9 @@ class BoundedProtocol(HttpToolsProtocol):
             self._head_timer.cancel()
             self._head_timer = None
         super().on_headers_complete()
+        while self._cycles and self._cycles[0].response_complete:
+            self._cycles.popleft()
+        self._cycles.append(self.cycle)
 
     def on_body(self, body: bytes) -> None:
         self._loose_bytes = 0

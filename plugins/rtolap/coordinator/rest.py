@@ -6,11 +6,10 @@ import logging
 from typing import Any
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.security import HTTPBearer
 
-from rtolap.base.errors import DefinitionError, NotLeader, RtolapError
+from rtolap.base.errors import NotLeader, RtolapError
 from rtolap.base.http_guard import guard, json_answer
 from rtolap.base.http_limits import HttpLimits
 from rtolap.coordinator.applications.routes import add_application_routes
@@ -82,12 +81,6 @@ def build_app(coordinator: Coordinator, token: str, limits: HttpLimits = HttpLim
         if error.http_status >= 500:
             log.warning("%s %s: %s", request.method, request.url.path, error)
         return json_answer(request, error)
-
-    @app.exception_handler(RequestValidationError)
-    def invalid(request: Request, error: RequestValidationError) -> Response:
-        problems = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
-        wrong = DefinitionError(f"{request.method} {request.url.path} is malformed", found=problems)
-        return JSONResponse(wrong.to_dict(), wrong.http_status)
 
     return app
 

@@ -9,16 +9,14 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import random
-import select
 import socket
 import struct
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from rtolap.testing.hostile_sockets import ANSWER_TIMEOUT_S, sent_and_answered
 from rtolap.testing.hostile_texts import statement
 
-ANSWER_TIMEOUT_S = 120.0
-_ANSWER_BYTES_MAX = 64 << 20
 _CAPABILITIES = 1 | 1 << 3 | 1 << 9 | 1 << 13 | 1 << 15 | 1 << 17 | 1 << 19 | 1 << 21 | 1 << 24
 _CONNECT_WITH_DB, _TLS = 1 << 3, 1 << 11
 _PLUGINS = (
@@ -112,7 +110,7 @@ class HostileMySql:
             sent = [
                 _frame(self._command(rng, number, account)) + _frame(_MARKER) for number in range(commands)
             ]
-            answers = _sent_and_answered(connection, b"".join(sent) + _last(rng))
+            answers = sent_and_answered(connection, b"".join(sent) + _last(rng))
         taken = answers.count(_MARKED)
         return taken if taken == commands else taken + 1
 
@@ -267,34 +265,6 @@ def _changed_user(rng: random.Random, account: Account) -> bytes:
 def _last(rng: random.Random) -> bytes:
     """What ends a connection: QUIT, an empty frame, or one that is cut behind it."""
     return rng.choice((_frame(b"\x01"), _frame(b""), _frame(b"\x01") + rng.randbytes(7)))
-
-
-def _sent_and_answered(connection: socket.socket, data: bytes) -> bytes:
-    """All that is answered. Reads while it sends: the server waits for who does not."""
-    answers, out = bytearray(), memoryview(data)
-    connection.setblocking(False)
-    with contextlib.suppress(ConnectionError):
-        while True:
-            ready_to_read, ready_to_write = _ready(connection, bool(out))
-            assert ready_to_read or ready_to_write, "the server neither reads nor answers"
-            if ready_to_write and out:
-                with contextlib.suppress(BlockingIOError):
-                    out = out[connection.send(out[: 1 << 16]) :]
-            if ready_to_read:
-                piece = connection.recv(1 << 18)
-                if not piece:
-                    break
-                answers += piece
-                assert len(answers) < _ANSWER_BYTES_MAX, "an answer without an end"
-    return bytes(answers)
-
-
-def _ready(connection: socket.socket, is_sending: bool) -> tuple[bool, bool]:
-    poll = select.poll()
-    poll.register(connection, select.POLLIN | (select.POLLOUT if is_sending else 0))
-    found = poll.poll(ANSWER_TIMEOUT_S * 1000)
-    events = found[0][1] if found else 0
-    return bool(events & ~select.POLLOUT), bool(events & select.POLLOUT)
 
 
 def _to_the_end(connection: socket.socket) -> None:

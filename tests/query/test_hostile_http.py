@@ -1,0 +1,49 @@
+"""Whatever is sent to the query service over HTTP costs little; everybody else is answered."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from rtolap.testing.hostile_http import HostileHttp, basic, json_body
+from rtolap.testing.query_doors import OTHER_USER, PASSWORD, TOKEN, USER, Doors, open_doors
+from rtolap.testing.query_world import QueryWorld
+from rtolap.testing.unhandled import unhandled_errors
+
+REQUESTS = 30
+CPU_S_MAX = 5.0  # of one connection
+
+
+@pytest.fixture(scope="module")
+def doors(world: QueryWorld) -> Iterator[Doors]:
+    with open_doors(world) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("credentials", "body_share", "least"),
+    [
+        pytest.param(None, 0.02, 6_000, id="nobody"),
+        pytest.param(basic(USER, PASSWORD), 0.15, 2_500, id="a-user"),
+        pytest.param(b"Bearer " + TOKEN.encode(), 0.15, 2_500, id="the-token"),
+    ],
+)
+def test_no_request_costs_more_than_a_little(
+    doors: Doors, credentials: bytes | None, body_share: float, least: int
+) -> None:
+    rng, answered = random.Random(21), 0
+    hostile = HostileHttp(
+        "127.0.0.1", doors.http_port, (b"POST /api/v1/query",), json_body("flights"), body_share
+    )
+    with unhandled_errors() as unhandled:
+        while answered < least:
+            began_s = time.process_time()
+            answered += hostile.ask(rng, credentials, REQUESTS)
+            assert time.process_time() - began_s < CPU_S_MAX
+            assert not unhandled, unhandled[0]
+    with httpx.Client(base_url=doors.http_url, auth=(OTHER_USER, PASSWORD), timeout=60) as client:
+        answer = client.post("/api/v1/query", json={"sql": "select count(*) from flights"})
+    assert answer.json()["rows"] == [[800]]
