@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import pytest
-from rtolap.agent.states import FINAL, TRANSITIONS, ProcessAction, ProcessEvent, ProcessState, transition
+from rtolap.agent.states import FINAL, TRANSITIONS, ProcessEvent, ProcessState, transition
 from rtolap.base.errors import IllegalTransition
 from rtolap.wire.agent import FINAL_STATES, LIVE_STATES
 
 
 def test_every_state_can_be_stopped_and_ends_in_a_final_state() -> None:
     for state in ProcessState:
-        after, _ = transition(state, ProcessEvent.STOP)
+        after = transition(state, ProcessEvent.STOP)
         assert after in FINAL or after is ProcessState.STOPPING
 
 
 def test_final_states_have_no_way_out() -> None:
-    for (state, event), (after, actions) in TRANSITIONS.items():
+    for (state, event), after in TRANSITIONS.items():
         if state in FINAL:
-            assert (event, after, actions) == (ProcessEvent.STOP, state, ())
+            assert (event, after) == (ProcessEvent.STOP, state)
 
 
 def test_only_pending_and_backoff_lead_to_a_start() -> None:
-    starts = {state for (state, _), (_, actions) in TRANSITIONS.items() if ProcessAction.SPAWN in actions}
-    assert starts == {ProcessState.BACKOFF}
+    pending = {state for (state, _), after in TRANSITIONS.items() if after is ProcessState.PENDING}
+    assert pending == {ProcessState.BACKOFF}
     assert {state for (state, event) in TRANSITIONS if event is ProcessEvent.SPAWNED} == {
         ProcessState.PENDING
     }

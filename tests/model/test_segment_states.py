@@ -10,13 +10,12 @@ from rtolap.base.errors import IllegalTransition
 from rtolap.model import segment_states
 from rtolap.model.segment_states import (
     TRANSITIONS,
-    SegmentAction,
     SegmentEvent,
     SegmentState,
     transition,
 )
 
-_A, _E, _S = SegmentAction, SegmentEvent, SegmentState
+_E, _S = SegmentEvent, SegmentState
 
 
 @pytest.mark.parametrize(("state", "event"), itertools.product(SegmentState, SegmentEvent))
@@ -34,16 +33,10 @@ def test_every_state_is_reached_from_active_and_purged_is_for_ever() -> None:
     reached, before = {_S.ACTIVE}, set[SegmentState]()
     while reached != before:
         before = set(reached)
-        reached |= {after for (state, _), (after, _) in TRANSITIONS.items() if state in reached}
+        reached |= {after for (state, _), after in TRANSITIONS.items() if state in reached}
     assert reached == set(SegmentState)
     assert not [state for state, _ in TRANSITIONS if state is _S.PURGED]
     assert {state for state, event in TRANSITIONS if event is _E.PURGE} == set(SegmentState) - {_S.PURGED}
-
-
-def test_only_a_promotion_and_a_purge_drop_what_receivers_hold() -> None:
-    dropping = {event for (_, event), (_, actions) in TRANSITIONS.items() if _A.DROP_LOCAL in actions}
-    assert dropping == {_E.PROMOTE, _E.PURGE}
-    assert _A.DELETE_STAGED in TRANSITIONS[_S.REMOTE_PERSISTED, _E.PROMOTE][1]
 
 
 def test_the_drawing_names_the_states_and_events_of_the_table() -> None:

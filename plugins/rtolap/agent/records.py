@@ -50,7 +50,7 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     def after(self, event: ProcessEvent, *, reason: str, now_ms: int) -> ProcessRecord:
         """The record after one step of the lifecycle; raises IllegalTransition."""
-        state, _ = transition(
+        state = transition(
             self.state, event, subject=f"{self.key} generation {self.generation}", history=self.story
         )
         line = f"{now_ms} {event} {self.state}->{state} {reason}"

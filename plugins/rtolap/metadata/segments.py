@@ -288,7 +288,7 @@ def purge(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
 
 
 def _take(record: SegmentRecord, event: SegmentEvent, now_ms: int, note: str) -> SegmentRecord:
-    state, _ = transition(
+    state = transition(
         record.state, event, subject=f"segment {record.cube}/{record.name}", history=record.story
     )
     line = StoryLine(now_ms, event.value, state.value, note)

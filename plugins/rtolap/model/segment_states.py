@@ -17,6 +17,9 @@ which hold a version until it is READY, upload it again.
 BASE_LOST leads to IMMUTABLE too: the READY version has lost what builds start from, and the parts of the next
 one hold all of the segment, read again from Kafka. BASE_RESTORED takes that back: its files are there again.
 PURGED is for ever: a replay does not bring such a segment back.
+
+The table orders nothing to be done. Every service acts on the state that it reads in the record: an order
+that is given with a transition would be lost with the process that has committed it.
 """
 
 from __future__ import annotations
@@ -45,41 +48,31 @@ class SegmentEvent(StrEnum):
     PURGE = "PURGE"
 
 
-class SegmentAction(StrEnum):
-    """What a service does about a transition, after it is committed."""
+_S, _E = SegmentState, SegmentEvent
 
-    UPLOAD_PARTS = "UPLOAD_PARTS"
-    START_BUILD = "START_BUILD"
-    DROP_LOCAL = "DROP_LOCAL"
-    DELETE_STAGED = "DELETE_STAGED"
-    DELETE_HISTORY = "DELETE_HISTORY"
-
-
-_S, _E, _A = SegmentState, SegmentEvent, SegmentAction
-
-TRANSITIONS: dict[tuple[SegmentState, SegmentEvent], tuple[SegmentState, tuple[SegmentAction, ...]]] = {
-    (_S.ACTIVE, _E.CLOSE): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),
-    (_S.IMMUTABLE, _E.CLOSE): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),  # another replica set closes its share
-    (_S.READY, _E.CLOSE): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),  # a late delta
-    (_S.IMMUTABLE, _E.PARTS_JOINED): (_S.REMOTE_PERSISTED, (_A.START_BUILD,)),
-    (_S.IMMUTABLE, _E.PARTS_LOST): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),
-    (_S.REMOTE_PERSISTED, _E.PARTS_LOST): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),
-    (_S.READY, _E.BASE_LOST): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),
-    (_S.IMMUTABLE, _E.BASE_LOST): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),
-    (_S.REMOTE_PERSISTED, _E.BASE_LOST): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),
-    (_S.IMMUTABLE, _E.BASE_RESTORED): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),
-    (_S.REMOTE_PERSISTED, _E.BASE_RESTORED): (_S.IMMUTABLE, (_A.UPLOAD_PARTS,)),
-    (_S.READY, _E.REQUEUE): (_S.REMOTE_PERSISTED, (_A.START_BUILD,)),
-    (_S.REMOTE_PERSISTED, _E.PROMOTE): (_S.READY, (_A.DROP_LOCAL, _A.DELETE_STAGED)),
-    (_S.ACTIVE, _E.PURGE): (_S.PURGED, (_A.DROP_LOCAL,)),
-    (_S.IMMUTABLE, _E.PURGE): (_S.PURGED, (_A.DROP_LOCAL, _A.DELETE_STAGED, _A.DELETE_HISTORY)),
-    (_S.REMOTE_PERSISTED, _E.PURGE): (_S.PURGED, (_A.DROP_LOCAL, _A.DELETE_STAGED, _A.DELETE_HISTORY)),
-    (_S.READY, _E.PURGE): (_S.PURGED, (_A.DROP_LOCAL, _A.DELETE_HISTORY)),
+TRANSITIONS: dict[tuple[SegmentState, SegmentEvent], SegmentState] = {
+    (_S.ACTIVE, _E.CLOSE): _S.IMMUTABLE,
+    (_S.IMMUTABLE, _E.CLOSE): _S.IMMUTABLE,  # another replica set closes its share
+    (_S.READY, _E.CLOSE): _S.IMMUTABLE,  # a late delta
+    (_S.IMMUTABLE, _E.PARTS_JOINED): _S.REMOTE_PERSISTED,
+    (_S.IMMUTABLE, _E.PARTS_LOST): _S.IMMUTABLE,
+    (_S.REMOTE_PERSISTED, _E.PARTS_LOST): _S.IMMUTABLE,
+    (_S.READY, _E.BASE_LOST): _S.IMMUTABLE,
+    (_S.IMMUTABLE, _E.BASE_LOST): _S.IMMUTABLE,
+    (_S.REMOTE_PERSISTED, _E.BASE_LOST): _S.IMMUTABLE,
+    (_S.IMMUTABLE, _E.BASE_RESTORED): _S.IMMUTABLE,
+    (_S.REMOTE_PERSISTED, _E.BASE_RESTORED): _S.IMMUTABLE,
+    (_S.READY, _E.REQUEUE): _S.REMOTE_PERSISTED,
+    (_S.REMOTE_PERSISTED, _E.PROMOTE): _S.READY,
+    (_S.ACTIVE, _E.PURGE): _S.PURGED,
+    (_S.IMMUTABLE, _E.PURGE): _S.PURGED,
+    (_S.REMOTE_PERSISTED, _E.PURGE): _S.PURGED,
+    (_S.READY, _E.PURGE): _S.PURGED,
 }
 
 
 def transition(
     state: SegmentState, event: SegmentEvent, *, subject: str = "segment", history: object = ()
-) -> tuple[SegmentState, tuple[SegmentAction, ...]]:
-    """The next state and what to do. Raises IllegalTransition with the segment's story."""
+) -> SegmentState:
+    """The next state. Raises IllegalTransition with the segment's story."""
     return step(TRANSITIONS, state, event, subject=subject, history=history)

@@ -44,7 +44,7 @@ class Lifecycle:
         """Whether it had failed, and may start again."""
         if self.state is not ConsumerState.FAILED:
             return False
-        self.state = ConsumerState.STOPPED
+        self.take(ConsumerEvent.STOP)
         self.reason = ""
         return True
 
