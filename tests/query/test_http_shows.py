@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import UnknownTable
 from rtolap.base.users import Users
 from rtolap.query.http import make_app
 from rtolap.query.service import QueryService
@@ -36,7 +36,7 @@ def test_tables_and_columns_are_shown_as_to_mysql_clients(client: TestClient) ->
 
 
 def test_what_is_wrong_is_said(client: TestClient) -> None:
-    assert ask(client, "DESCRIBE nothing_here")["code"] == QueryError.code
+    assert ask(client, "DESCRIBE nothing_here")["code"] == UnknownTable.code
     assert "unsupported SHOW" in ask(client, "SHOW NONSENSE")["message"]
 
 

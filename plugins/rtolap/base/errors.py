@@ -3,9 +3,12 @@
 RtolapError
 ├── DefinitionError        a table, cube or setting is wrong: mend the file
 ├── NotFound               a named thing does not exist
+│   └── PartitionNotFound  nor does a partition of a table that does
 ├── Refused                a legal request that the present state forbids (HTTP 409)
 │   ├── IllegalTransition  a lifecycle has no such step
 │   ├── NotYet             it will be allowed later: wait and ask again
+│   ├── AlreadyExists      another thing has the name
+│   │   └── PartitionExists
 │   ├── LabelUsed          a load with this label is there: `existing_job_status` says how far it is
 │   ├── TooLarge           more bytes than are taken: send less
 │   └── TooSlow            bytes that did not come in time: send them faster
@@ -15,10 +18,17 @@ RtolapError
 ├── CommitUnknown          the connection broke during a commit: read back before acting
 ├── SessionLost            the ZooKeeper session is gone: leadership and ephemerals with it
 ├── Unavailable            a peer did not answer in time: try another, or later
-│   └── NotLeader          ask the leader that `leader_url` names
+│   ├── NotLeader          ask the leader that `leader_url` names
+│   └── TooManyAtOnce      others are at work, as many as the service or the user may: ask again
 ├── StaleSnapshot          the receiver no longer holds what the snapshot asks for: take a new one
 ├── Corrupted              bytes fail their checksum or structure
 ├── QueryError             SQL that is wrong, or that a cube cannot answer
+│   ├── SqlSyntaxError     no statement at all, or one with wrong arguments
+│   ├── UnsupportedSql     a statement, or part of one, that others may know
+│   ├── UnknownTable
+│   ├── UnknownColumn
+│   ├── UnknownDatabase
+│   ├── QueryInterrupted   ended by a user, or with its client
 │   ├── QueryTimeout
 │   ├── OutOfRange         a computed value that its type cannot hold
 │   └── UnknownFunction
@@ -75,6 +85,10 @@ class NotFound(RtolapError):
     http_status = 404
 
 
+class PartitionNotFound(NotFound):
+    code = "partition_not_found"
+
+
 class Refused(RtolapError):
     code = "refused"
     http_status = 409
@@ -86,6 +100,14 @@ class IllegalTransition(Refused):
 
 class NotYet(Refused):
     code = "not_yet"
+
+
+class AlreadyExists(Refused):
+    code = "already_exists"
+
+
+class PartitionExists(AlreadyExists):
+    code = "partition_exists"
 
 
 class LabelUsed(Refused):
@@ -148,6 +170,10 @@ class NotLeader(Unavailable):
         self.leader_url = leader_url
 
 
+class TooManyAtOnce(Unavailable):
+    code = "too_many_at_once"
+
+
 class StaleSnapshot(RtolapError):
     code = "stale_snapshot"
     http_status = 409
@@ -160,6 +186,30 @@ class Corrupted(RtolapError):
 class QueryError(RtolapError):
     code = "query"
     http_status = 400
+
+
+class SqlSyntaxError(QueryError):
+    code = "sql_syntax"
+
+
+class UnsupportedSql(QueryError):
+    code = "unsupported_sql"
+
+
+class UnknownTable(QueryError):
+    code = "unknown_table"
+
+
+class UnknownColumn(QueryError):
+    code = "unknown_column"
+
+
+class UnknownDatabase(QueryError):
+    code = "unknown_database"
+
+
+class QueryInterrupted(QueryError):
+    code = "query_interrupted"
 
 
 class QueryTimeout(QueryError):

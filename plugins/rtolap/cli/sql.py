@@ -12,7 +12,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
-from rtolap.base.errors import QueryError, RtolapError
+from rtolap.base.errors import RtolapError, SqlSyntaxError
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, print_json, print_table, warn
 from rtolap.cli.script import read_script
@@ -56,7 +56,7 @@ def sql(
             return
         script = read_script(execute if execute is not None else sys.stdin.read())
         if script.unfinished is not None:
-            raise QueryError("bad SQL: a quote or a comment is not closed", found=script.unfinished[:80])
+            raise SqlSyntaxError("bad SQL: a quote or a comment is not closed", found=script.unfinished[:80])
         for statement in script.statements:
             _show(client.query(statement), as_json)
 

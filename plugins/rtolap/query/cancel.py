@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import QueryError, QueryTimeout
+from rtolap.base.errors import QueryError, QueryInterrupted, QueryTimeout
 
 log = logging.getLogger(__name__)
 
@@ -101,7 +101,7 @@ class Cancellation:
         return max(0, int((self._deadline_s - self.clock.monotonic_s()) * 1000))
 
     def cancel(self, reason: str) -> None:
-        self._end(QueryError(f"the query was interrupted: {reason}"))
+        self._end(QueryInterrupted(f"the query was interrupted: {reason}"))
 
     def on_cancel(self, callback: Callable[[], None], *, until_over: bool = False) -> None:
         with self._lock:

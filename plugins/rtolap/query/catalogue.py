@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import QueryError, UnknownColumn, UnknownTable
 from rtolap.model.cube import Schema
 from rtolap.model.table import Lookup
 from rtolap.model.types import TIMESTAMP, ColumnType
@@ -129,14 +129,14 @@ def unknown_table(name: str, catalogue: Catalogue) -> QueryError:
         *catalogue.relation_names(),
         *sorted(table.qualified_name for table in catalogue.stored.values()),
     )
-    return QueryError(
+    return UnknownTable(
         f"unknown table {name!r}",
         expected=f"one of {', '.join(known)}" if known else "a table to be created first: there is none yet",
     )
 
 
 def unknown_column(name: str, owner: str, columns: Mapping[str, object]) -> QueryError:
-    return QueryError(f"unknown column {name!r} in {owner}", expected=f"one of {', '.join(columns)}")
+    return UnknownColumn(f"unknown column {name!r} in {owner}", expected=f"one of {', '.join(columns)}")
 
 
 def not_a_dimension(name: str, schema: Schema) -> QueryError:

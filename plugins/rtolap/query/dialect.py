@@ -14,7 +14,7 @@ from sqlglot.dialects.mysql import MySQL
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import SqlSyntaxError
 
 
 class RtolapSql(MySQL):
@@ -54,7 +54,7 @@ def quoted_with_backticks(sql: str) -> str:
     try:
         tokens = _AnsiQuotes().tokenize(sql)
     except TokenError as error:
-        raise QueryError(f"bad SQL: {str(error).splitlines()[0]}") from error
+        raise SqlSyntaxError(f"bad SQL: {str(error).splitlines()[0]}") from error
     pieces, at = [], 0
     for token in tokens:
         if token.token_type is TokenType.IDENTIFIER and sql[token.start] == '"':

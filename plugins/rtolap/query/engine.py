@@ -22,7 +22,7 @@ from duckdb import sqltypes
 from duckdb.func import FunctionNullHandling, PythonUDFType
 from sqlglot import exp
 
-from rtolap.base.errors import Corrupted, OutOfRange, QueryError, Unavailable
+from rtolap.base.errors import Corrupted, OutOfRange, QueryError, QueryInterrupted, Unavailable, UnknownTable
 from rtolap.query import macros
 from rtolap.query.approval.engine_tree import EngineTexts
 from rtolap.query.dialect import engine_sql
@@ -170,7 +170,7 @@ class EngineSession:
     def _approved(self, sql: str) -> str:
         strange = self._texts.approve(sql) - self._relations
         if strange:
-            raise QueryError("unknown table", found=", ".join(sorted(strange)))
+            raise UnknownTable("unknown table", found=", ".join(sorted(strange)))
         return sql
 
     def _call(self, work: Callable[[], T]) -> T:
@@ -193,7 +193,7 @@ def _translated(error: Exception) -> Exception:
     text = str(error).strip()
     text = text.splitlines()[0] if text else type(error).__name__
     if isinstance(error, duckdb.InterruptException) or "INTERRUPT" in text:
-        return QueryError("the query was interrupted")
+        return QueryInterrupted("the query was interrupted")
     if isinstance(error, duckdb.OutOfMemoryException) or "Out of Memory" in text:
         return Unavailable("the query needs more memory than it may have", found=text, action="group by less")
     if isinstance(error, duckdb.InternalException | duckdb.FatalException):

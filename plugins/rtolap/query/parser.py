@@ -13,7 +13,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.scope import traverse_scope
 from sqlglot.tokenizer_core import TokenType
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import QueryError, SqlSyntaxError, UnsupportedSql
 from rtolap.query.approval import bounds, nodes
 from rtolap.query.dialect import RtolapSql
 
@@ -67,18 +67,18 @@ def parse(sql: str, database: str | None = None) -> Statement:
         body, positional = _name_question_marks(body)
         trees = [tree for tree in sqlglot.parse(body, dialect=RtolapSql) if tree is not None]
     except SqlglotError as error:
-        raise QueryError(f"bad SQL: {_MARKUP.sub('', str(error).splitlines()[0])}") from error
+        raise SqlSyntaxError(f"bad SQL: {_MARKUP.sub('', str(error).splitlines()[0])}") from error
     except RecursionError as error:
         raise too_deep() from error
     except PARSERS_OWN as error:
-        raise QueryError("bad SQL: a function has too few arguments, or wrong ones") from error
+        raise SqlSyntaxError("bad SQL: a function has too few arguments, or wrong ones") from error
     if len(trees) != 1:
-        raise QueryError("bad SQL", expected="one statement", found=f"{len(trees)} statements")
+        raise SqlSyntaxError("bad SQL", expected="one statement", found=f"{len(trees)} statements")
     tree = trees[0]
     if isinstance(tree, exp.Condition | exp.Alias):  # some words that begin no statement
-        raise QueryError(f"bad SQL: {sql.strip()[:100]!r} is no statement")
+        raise SqlSyntaxError(f"bad SQL: {sql.strip()[:100]!r} is no statement")
     if not isinstance(tree, exp.Query) or isinstance(tree, exp.Table):
-        raise QueryError(
+        raise UnsupportedSql(
             "unsupported statement", expected="SELECT, WITH, UNION or EXPLAIN SELECT", found=tree.key.upper()
         )
     _drop_hints(tree)
@@ -90,7 +90,7 @@ def parse(sql: str, database: str | None = None) -> Statement:
 
 
 def too_deep() -> QueryError:
-    return QueryError("bad SQL: the statement is too deeply nested", action="nest less, or write IN (…)")
+    return SqlSyntaxError("bad SQL: the statement is too deeply nested", action="nest less, or write IN (…)")
 
 
 def _drop_hints(tree: exp.Expr) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import QueryError, Unavailable
+from rtolap.base.errors import QueryError, TooManyAtOnce, Unavailable
 from rtolap.query import explain
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.catalogue import DATABASE, Catalogue
@@ -165,7 +165,7 @@ class QueryService:
         if not self._turns.acquire(ending.user, self._limits.queue_wait_s):
             ending.close()
             limits = self._limits
-            raise Unavailable(
+            raise TooManyAtOnce(
                 "too many queries",
                 expected=f"at most {limits.queries_max} at a time, {limits.turns_per_user} of one user",
                 action="ask again later",

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 import msgspec
 
-from rtolap.base.errors import DefinitionError, NotFound, NotYet, Refused
+from rtolap.base.errors import AlreadyExists, DefinitionError, NotFound, NotYet, Refused
 from rtolap.ledger import partitions as partition_rows
 from rtolap.ledger import tables as rows
 from rtolap.ledger import tablet_debts as debts
@@ -151,7 +151,7 @@ class Catalogue:
             if name not in rows.databases(connection):
                 rows.insert_database(connection, name, now_ms)
             elif not if_not_exists:
-                raise Refused(f"database {name} is there already")
+                raise AlreadyExists(f"database {name} is there already")
             return Made()
 
         asked = ChangeRequest.of(request_id, "create database", name, if_not_exists)
@@ -187,7 +187,7 @@ class Catalogue:
             found = rows.find(connection, definition.database, definition.name)
             if found is not None:
                 if found.definition != definition and not if_not_exists:
-                    raise Refused(
+                    raise AlreadyExists(
                         f"table {definition.qualified_name} is there already with another definition",
                         action="drop it first, or change its columns",
                     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
-from rtolap.base.errors import DefinitionError, NotFound, Refused
+from rtolap.base.errors import DefinitionError, PartitionNotFound, Refused
 from rtolap.model.stored_partitions import PartitionRange, partition_of
 from rtolap.model.stored_table import StoredTable
 from rtolap.wire.stored_tables import AddPartition
@@ -52,7 +52,7 @@ def named_partition(table: StoredTable, existing: Iterable[PartitionRange], name
     for part in existing:
         if part.name == name:
             return part
-    raise NotFound(f"no partition {name} in {table.qualified_name}")
+    raise PartitionNotFound(f"no partition {name} in {table.qualified_name}")
 
 
 def _unpartitioned(table: StoredTable, what: str) -> DefinitionError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Sequence
 
-from rtolap.base.errors import CommitConflict, NotFound, NotYet, Refused
+from rtolap.base.errors import CommitConflict, NotFound, NotYet, PartitionExists
 from rtolap.ledger import tables as rows
 from rtolap.ledger import tablet_debts as debts
 from rtolap.ledger.database import Connection, Ledger
@@ -92,7 +92,7 @@ class Partitions:
                 return []
             found = asked_partition(table.definition, existing, asked)
             if found.name in known:
-                raise Refused(f"partition {found.name} of {db}.{name} is there already")
+                raise PartitionExists(f"partition {found.name} of {db}.{name} is there already")
             return [found]
 
         table, _ = self._place_missing(connection, now_ms, db, name, wanted)

@@ -13,7 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rtolap.base.closing import Closing
-from rtolap.base.errors import RtolapError
+from rtolap.base.errors import (
+    NotFound,
+    OutOfRange,
+    QueryError,
+    QueryInterrupted,
+    QueryTimeout,
+    RtolapError,
+    Unavailable,
+    UnsupportedSql,
+)
 from rtolap.wire.query_client import QueryAnswer, QueryClient
 from rtolap.wire.query_warning import QueryWarning
 
@@ -52,6 +61,26 @@ class OperationalError(DatabaseError):
 
 class ProgrammingError(DatabaseError):
     """The SQL is wrong, or a cube cannot answer it."""
+
+
+class DataError(DatabaseError):
+    """A value that its type cannot hold was computed."""
+
+
+class NotSupportedError(DatabaseError):
+    """SQL that others may know."""
+
+
+# Of a class and those below it; the first that fits counts.
+_KINDS: tuple[tuple[type[RtolapError], type[DatabaseError]], ...] = (
+    (QueryTimeout, OperationalError),
+    (QueryInterrupted, OperationalError),
+    (OutOfRange, DataError),
+    (UnsupportedSql, NotSupportedError),
+    (QueryError, ProgrammingError),
+    (NotFound, ProgrammingError),
+    (Unavailable, OperationalError),
+)
 
 
 def connect(url: str, **credentials: Any) -> Connection:
@@ -112,8 +141,8 @@ class Cursor:
         try:
             self._answer = self._client.query(sql, parameters)
         except RtolapError as error:
-            kind = {"query": ProgrammingError, "not_found": ProgrammingError, "unavailable": OperationalError}
-            raise kind.get(error.code, DatabaseError)(str(error), error.code) from error
+            kind = next((kind for of, kind in _KINDS if isinstance(error, of)), DatabaseError)
+            raise kind(str(error), error.code) from error
         self.messages += [(Warning, Warning(warning)) for warning in self._answer.warnings]
         return self
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 from sqlglot.tokenizer_core import Token, TokenType
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import QueryError, SqlSyntaxError
 
 STATEMENT_BYTES_MAX = 1 << 20  # a longer text is a mistake
 PARTS_MAX = 60_000  # runs of letters and digits, marks: ten thousand quoted texts in an IN (…) have 40 000
@@ -52,7 +52,9 @@ def check_tokens(tokens: Iterable[Token]) -> None:
         words += kind not in _VALUES
         nesting += (kind in _OPENING) - (kind in _CLOSING)
         if nesting > NESTING_MAX:
-            raise QueryError("bad SQL: the statement is too deeply nested", expected=f"at most {NESTING_MAX}")
+            raise SqlSyntaxError(
+                "bad SQL: the statement is too deeply nested", expected=f"at most {NESTING_MAX}"
+            )
         if words > WORDS_MAX:
             raise QueryError(
                 "the statement has too many parts",

@@ -15,7 +15,7 @@ from typing import Any
 import duckdb
 import msgspec
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import SqlSyntaxError, UnknownTable, UnsupportedSql
 from rtolap.query.approval.engine_names import ENGINE_FUNCTIONS, ENGINE_TYPES
 from rtolap.query.function_names import unknown_function
 
@@ -75,16 +75,18 @@ class EngineTexts:
             with self._lock:
                 (text,) = self._parser.execute("SELECT json_serialize_sql($1)", [sql]).fetchall()[0]
         except duckdb.Error as error:
-            raise QueryError(f"bad SQL: {str(error).splitlines()[0]}") from error
+            raise SqlSyntaxError(f"bad SQL: {str(error).splitlines()[0]}") from error
         read: Mapping[str, Any] = msgspec.json.decode(text)
         if read["error"]:
-            raise QueryError(f"bad SQL: {str(read['error_message']).splitlines()[0]}")
+            raise SqlSyntaxError(f"bad SQL: {str(read['error_message']).splitlines()[0]}")
         return read
 
 
 def _checked(read: Mapping[str, Any], views: frozenset[str]) -> frozenset[str]:
     if len(read["statements"]) != 1:
-        raise QueryError("bad SQL", expected="one statement", found=f"{len(read['statements'])} statements")
+        raise SqlSyntaxError(
+            "bad SQL", expected="one statement", found=f"{len(read['statements'])} statements"
+        )
     relations: set[str] = set()
     tables: set[str] = set()
     for node in _nodes(read["statements"]):
@@ -98,12 +100,12 @@ def _checked(read: Mapping[str, Any], views: frozenset[str]) -> frozenset[str]:
                 if (
                     name.lower() in views
                 ):  # also under a common table expression's name, which hides it in part
-                    raise QueryError(f"unknown table {name!r}")
+                    raise UnknownTable(f"unknown table {name!r}")
                 relations.add(name)
         if "cte_map" in node:
             tables |= {str(entry["key"]).lower() for entry in node["cte_map"]["map"]}
         if node.get("sample") is not None or node.get("at_clause") is not None:
-            raise QueryError("unsupported SQL: a sample or a version of a table")
+            raise UnsupportedSql("unsupported SQL: a sample or a version of a table")
     return frozenset(name for name in relations if name.lower() not in tables)
 
 
@@ -122,7 +124,7 @@ def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
 def _check_expression(node: Mapping[str, Any]) -> None:
     kind = node["class"]
     if kind not in _EXPRESSIONS:
-        raise QueryError(f"unsupported SQL: {str(kind).lower()}")
+        raise UnsupportedSql(f"unsupported SQL: {str(kind).lower()}")
     if kind in ("FUNCTION", "WINDOW"):
         _check_unqualified(node, "catalog", "schema")
         name = str(node["function_name"])
@@ -131,16 +133,16 @@ def _check_expression(node: Mapping[str, Any]) -> None:
     elif kind == "TYPE":
         _check_unqualified(node, "catalog", "schema")
         if str(node["type_name"]).upper() not in ENGINE_TYPES:
-            raise QueryError(f"unsupported SQL: the type {node['type_name']}")
+            raise UnsupportedSql(f"unsupported SQL: the type {node['type_name']}")
     elif kind == "STAR" and (node.get("columns") or node.get("expr") is not None):
-        raise QueryError("unsupported SQL: COLUMNS(…)")
+        raise UnsupportedSql("unsupported SQL: COLUMNS(…)")
 
 
 def _check_kind(node: Mapping[str, Any]) -> None:
     if node["type"] not in _KINDS:
-        raise QueryError(f"unsupported SQL: {str(node['type']).lower().replace('_', ' ')}")
+        raise UnsupportedSql(f"unsupported SQL: {str(node['type']).lower().replace('_', ' ')}")
 
 
 def _check_unqualified(node: Mapping[str, Any], *parts: str) -> None:
     if any(node.get(part) for part in parts) or len((node.get("qualified_name") or {}).get("path", "1")) != 1:
-        raise QueryError("unsupported SQL: a name of the engine's own catalogue")
+        raise UnsupportedSql("unsupported SQL: a name of the engine's own catalogue")

@@ -10,7 +10,7 @@ import re
 
 from sqlglot import exp
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import QueryError, SqlSyntaxError, UnsupportedSql
 from rtolap.query.function_names import FUNCTIONS, SESSION_FUNCTIONS, SKETCH_FUNCTIONS, unknown_function
 
 NODES_MAX = 60_000
@@ -97,14 +97,14 @@ def approve(tree: exp.Expr) -> None:
             raise unknown_function(str(node.name))
         missing = next((name for name in _NEEDED.get(type(node), ()) if node.args.get(name) is None), None)
         if missing is not None:
-            raise QueryError(f"bad SQL: too few arguments of {node.key.upper()}", expected=missing)
+            raise SqlSyntaxError(f"bad SQL: too few arguments of {node.key.upper()}", expected=missing)
         if not isinstance(node, _QUOTED):
             _check_words(node)
 
 
 def _check_depth(nesting: int, links: int) -> None:
     if nesting > NESTING_MAX:
-        raise QueryError(
+        raise SqlSyntaxError(
             "bad SQL: the statement is too deeply nested",
             expected=f"at most {NESTING_MAX} operators and functions within each other",
         )
@@ -119,7 +119,7 @@ def _check_depth(nesting: int, links: int) -> None:
 def _check_words(node: exp.Expr) -> None:
     for value in node.args.values():
         if isinstance(value, str) and _WORDS.fullmatch(value) is None:
-            raise QueryError(
+            raise SqlSyntaxError(
                 f"bad SQL: {value[:80]!r} is no word", expected="letters, digits and underscores"
             )
 
@@ -127,4 +127,4 @@ def _check_words(node: exp.Expr) -> None:
 def _refused(node: exp.Expr) -> QueryError:
     if isinstance(node, exp.Func):
         return unknown_function(node.sql_name())
-    return QueryError(f"unsupported SQL: {node.key.replace('_', ' ').upper()}")
+    return UnsupportedSql(f"unsupported SQL: {node.key.replace('_', ' ').upper()}")

@@ -11,7 +11,7 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError, TokenError
 from sqlglot.tokenizer_core import TokenType
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import QueryError, SqlSyntaxError, UnsupportedSql
 from rtolap.query.dialect import RtolapSql
 
 Value = str | int
@@ -48,7 +48,7 @@ def assigned(
     """
     variables, users = dict(variables), dict(users)
     if re.match(r"\s*statement\b", text, re.IGNORECASE):
-        raise QueryError("unsupported SET STATEMENT … FOR", action="SET the variable, then ask")
+        raise UnsupportedSql("unsupported SET STATEMENT … FOR", action="SET the variable, then ask")
     for scope, name, expression in _read(text):
         if name.startswith("@"):
             kept = _user_value(expression, variables, users)
@@ -57,7 +57,7 @@ def assigned(
                 users[name] = kept
         elif name in _CHECKED:
             if scope in ("global", "persist", "persist_only"):
-                raise QueryError(
+                raise UnsupportedSql(
                     f"unsupported SET {scope.upper()} {name}", action=f"set it of the session: SET {name} = …"
                 )
             is_default = expression.upper() == "DEFAULT"
@@ -71,7 +71,7 @@ def _read(text: str) -> Iterator[tuple[str, str, str]]:
     try:
         tokens = RtolapSql().tokenize(text)
     except TokenError as error:
-        raise QueryError("bad SQL: a quote or a comment is not closed") from error
+        raise SqlSyntaxError("bad SQL: a quote or a comment is not closed") from error
     ends = [(token.token_type, token.start, token.end + 1) for token in tokens]
     depth, start, middle = 0, 0, None
     for kind, at, behind in [*ends, (None, len(text), len(text))]:
@@ -92,7 +92,7 @@ def _parsed(expression: str) -> exp.Expr:
     try:
         return sqlglot.parse_one(expression, dialect=RtolapSql)
     except (SqlglotError, RecursionError) as error:
-        raise QueryError(f"bad SQL: SET … = {expression[:100]}") from error
+        raise SqlSyntaxError(f"bad SQL: SET … = {expression[:100]}") from error
 
 
 def _user_value(expression: str, variables: Mapping[str, Value], users: Mapping[str, Value]) -> Value | None:
@@ -120,7 +120,7 @@ def _value(node: exp.Expr, variables: Mapping[str, Value], users: Mapping[str, V
             name = f"@{node.name}".lower()
             if name in users:
                 return users[name]
-            raise QueryError(f"unsupported value of SET: {name} holds nothing that was kept")
+            raise UnsupportedSql(f"unsupported value of SET: {name} holds nothing that was kept")
         case exp.Concat():
             return "".join(map(text, node.expressions))
         case exp.Replace():
@@ -133,7 +133,7 @@ def _value(node: exp.Expr, variables: Mapping[str, Value], users: Mapping[str, V
             return _value(node.this, variables, users)
         case exp.Select() if len(node.expressions) == 1 and node.args.get("from_") is None:
             return _value(node.expressions[0], variables, users)
-    raise QueryError(
+    raise UnsupportedSql(
         f"unsupported value of SET: {node.sql(dialect=RtolapSql)[:100]}",
         expected="a constant, a variable, or CONCAT and REPLACE of these",
     )
@@ -148,7 +148,7 @@ def _checked_modes(value: Value) -> Value:
     modes: list[str] = []
     for mode in filter(None, (word.strip() for word in str(value).upper().split(","))):
         if mode not in _HARMLESS_MODES:
-            raise QueryError(
+            raise UnsupportedSql(
                 f"unsupported sql_mode {mode}",
                 expected="a backslash that escapes, REAL as a double, and otherwise MySQL's defaults; or "
                 "ANSI_QUOTES",
@@ -160,7 +160,7 @@ def _checked_modes(value: Value) -> Value:
 
 def _checked_zone(value: Value) -> Value:
     if str(value).upper() not in _ZONES_OF_UTC:
-        raise QueryError(
+        raise UnsupportedSql(
             f"unsupported time_zone {str(value)[:100]!r}",
             expected="'+00:00', 'UTC' or 'SYSTEM': NOW() and its like are in UTC",
             action="convert with CONVERT_TZ(…, 'UTC', zone) where local time is wanted",

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 from rtolap.base.errors import (
+    AlreadyExists,
     Corrupted,
     Forbidden,
     NotFound,
     NotYet,
     OutOfRange,
-    QueryError,
+    PartitionExists,
+    PartitionNotFound,
+    QueryInterrupted,
     QueryTimeout,
     Refused,
     RtolapError,
+    SqlSyntaxError,
+    TooManyAtOnce,
     Unauthorized,
     Unavailable,
+    UnknownColumn,
+    UnknownDatabase,
     UnknownFunction,
+    UnknownTable,
+    UnsupportedSql,
 )
 from rtolap.wire.query_warning import WarningCode
 
@@ -69,52 +78,33 @@ WARNING_NUMBERS: dict[WarningCode, int] = {
 }
 
 
+# Of a class and those below it; the first that fits counts. What is not here is an unknown error of MySQL's.
+_NUMBERS: tuple[tuple[type[RtolapError], tuple[int, str]], ...] = (
+    (QueryTimeout, (3024, "HY000")),
+    (QueryInterrupted, (1317, "70100")),
+    (OutOfRange, (1690, "22003")),
+    (UnknownFunction, (1305, "42000")),
+    (UnknownTable, (1146, "42S02")),
+    (UnknownColumn, (1054, "42S22")),
+    (UnknownDatabase, (ER_BAD_DB, "42000")),
+    (SqlSyntaxError, (1064, "42000")),
+    (UnsupportedSql, (ER_UNSUPPORTED, "42000")),
+    (TlsRequired, (3159, "HY000")),
+    (Unauthorized, (ER_ACCESS_DENIED, "28000")),
+    (Forbidden, (1142, "42000")),
+    (NotYet, (1205, "HY000")),
+    (PacketTooLarge, (1153, "08S01")),
+    (PartitionExists, (1517, "HY000")),
+    (AlreadyExists, (1050, "42S01")),
+    (PartitionNotFound, (1507, "HY000")),
+    (NotFound, (1146, "42S02")),
+    (TooManyAtOnce, (ER_TOO_MANY, "08004")),
+    (Unavailable, (1205, "HY000")),
+    (Corrupted, (1194, "HY000")),
+)
+_OTHER = (1105, "HY000")
+
+
 def error_code(error: RtolapError) -> tuple[int, str]:
     """(error number, SQL state) by which clients choose an exception."""
-    text = error.message
-    match error:
-        case QueryTimeout():
-            return 3024, "HY000"
-        case OutOfRange():
-            return 1690, "22003"
-        case UnknownFunction():
-            return 1305, "42000"
-        case QueryError() if "interrupted" in text:
-            return 1317, "70100"
-        case QueryError() if text.startswith("unknown table"):
-            return 1146, "42S02"
-        case QueryError() if text.startswith("unknown column"):
-            return 1054, "42S22"
-        case QueryError() if text.startswith("unknown database"):
-            return 1049, "42000"
-        case QueryError() if text.startswith("bad SQL"):
-            return 1064, "42000"
-        case QueryError() if text.startswith("unsupported"):
-            return 1235, "42000"
-        case QueryError():
-            return 1105, "HY000"
-        case TlsRequired():
-            return 3159, "HY000"
-        case Unauthorized():
-            return ER_ACCESS_DENIED, "28000"
-        case Forbidden():
-            return 1142, "42000"
-        case NotYet():
-            return 1205, "HY000"
-        case PacketTooLarge():
-            return 1153, "08S01"
-        case Refused() if text.startswith("partition") and "is there already" in text:
-            return 1517, "HY000"
-        case Refused() if "is there already" in text:
-            return 1050, "42S01"
-        case NotFound() if text.startswith("no partition"):
-            return 1507, "HY000"
-        case NotFound():
-            return 1146, "42S02"
-        case Unavailable() if "too many" in text:
-            return 1040, "08004"
-        case Unavailable():
-            return 1205, "HY000"
-        case Corrupted():
-            return 1194, "HY000"
-    return 1105, "HY000"
+    return next((number for kind, number in _NUMBERS if isinstance(error, kind)), _OTHER)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from rtolap.base.errors import QueryError, RtolapError, Unauthorized
+from rtolap.base.errors import RtolapError, SqlSyntaxError, Unauthorized, UnsupportedSql
 from rtolap.base.users import Users
 from rtolap.query.cancel import Cancellation
 from rtolap.query.mysql import codes, statements
@@ -123,7 +123,7 @@ class Connection:
                 self._prepared.reset(fields)
                 self._answers.ok()
             case _:
-                raise QueryError(f"unsupported command {command}")
+                raise UnsupportedSql(f"unsupported command {command}")
 
     def _change_user(self, payload: bytes) -> None:
         self.session.user, database = change_user(self._stream, payload, self._verify)
@@ -166,7 +166,7 @@ class Connection:
         """Statements that answer nothing but OK."""
         if not text.strip(" ;\n\t"):
             if not text.strip():
-                raise QueryError("bad SQL: the statement is empty")
+                raise SqlSyntaxError("bad SQL: the statement is empty")
             return True
         if (assignments := statements.set_of(text)) is not None:
             self.session.set(assignments)

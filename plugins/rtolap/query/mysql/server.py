@@ -13,7 +13,7 @@ import threading
 from dataclasses import dataclass
 
 from rtolap.base.connections import Connections, Place
-from rtolap.base.errors import QueryError, Refused, RtolapError, Unauthorized, Unavailable
+from rtolap.base.errors import QueryError, Refused, RtolapError, TooManyAtOnce, Unauthorized, Unavailable
 from rtolap.base.http_server import ACCEPT_AGAIN_S, EXHAUSTED
 from rtolap.base.login_delays import LoginDelays
 from rtolap.base.users import Users
@@ -174,7 +174,7 @@ class MySqlServer:
                 return
         self._service.metrics.logins.labels("full").inc()
         log.warning("a connection of %s was refused: %d are open", user, len(inside))
-        raise Unavailable(
+        raise TooManyAtOnce(
             "too many connections",
             expected=f"at most {limits.connections_max}, {limits.per_user} of one user",
             found=f"{len(inside)}, {inside.count(user)} of {user}",

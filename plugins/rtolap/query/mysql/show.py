@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 import pyarrow as pa
 from sqlglot import exp
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import QueryError, UnknownDatabase, UnsupportedSql
 from rtolap.model.stored_table_text import create_table_text
 from rtolap.query.cancel import Cancellation
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, Catalogue, unknown_table
@@ -101,7 +101,7 @@ class Shows:
             names, rows = build(match, session)
             return self._filtered(_table(names, rows), rest, ending or self._unwatched)
         if re.match(r"show\b", text, re.IGNORECASE):
-            raise QueryError(f"unsupported SHOW: {text[:80]}", expected="TABLES, COLUMNS, VARIABLES, …")
+            raise UnsupportedSql(f"unsupported SHOW: {text[:80]}", expected="TABLES, COLUMNS, VARIABLES, …")
         return None
 
     def _filtered(self, table: pa.Table, rest: str, ending: Ending) -> pa.Table:
@@ -113,7 +113,7 @@ class Shows:
         tree = parse(f"select * from shown {condition}").tree
         tables = [node.name for node in tree.find_all(exp.Table)]
         if tables != ["shown"] or tree.find(exp.Anonymous, exp.Parameter) or not isinstance(tree, exp.Select):
-            raise QueryError(f"unsupported SHOW filter: {condition[:80]}")
+            raise UnsupportedSql(f"unsupported SHOW filter: {condition[:80]}")
         for literal in list(tree.find_all(exp.Like)):
             pattern = literal.expression
             text = pattern.find(exp.Literal)
@@ -152,7 +152,7 @@ class Shows:
         catalogue = self._catalogue()
         if database not in catalogue.databases():
             known = ", ".join(catalogue.databases())
-            raise QueryError(f"unknown database {database!r}", expected=f"one of {known}")
+            raise UnknownDatabase(f"unknown database {database!r}", expected=f"one of {known}")
         return database, catalogue.in_database(database)
 
     def _tables(self, match: re.Match[str], session: Session) -> Rows:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import QueryError, UnknownDatabase
 from rtolap.query.approval.bounds import STATEMENT_BYTES_MAX
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
 from rtolap.query.dialect import user_sql
@@ -109,7 +109,7 @@ class Session:
         name = database.strip().strip("`").lower()
         if name not in (DATABASE, INFORMATION_SCHEMA) and name not in self.databases():
             known = ", ".join(self.databases())
-            raise QueryError(f"unknown database {database!r}", expected=f"one of {known}")
+            raise UnknownDatabase(f"unknown database {database!r}", expected=f"one of {known}")
         self.database = name
 
     def set(self, assignments: str) -> None:

@@ -26,7 +26,7 @@ import logging
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import UnsupportedSql
 from rtolap.query.dialect import engine_sql
 from rtolap.query.parser import PARSERS_OWN, too_deep
 from rtolap.query.plan import Rewritten
@@ -69,7 +69,7 @@ def rewrite(tree: exp.Expr, context: Context) -> Rewritten:
         raise too_deep() from error
     except (*PARSERS_OWN, SqlglotError) as error:  # of a tree that misses what its kind of node always has
         log.warning("a statement could not be rewritten", exc_info=True)
-        raise QueryError("unsupported SQL: the statement cannot be planned") from error
+        raise UnsupportedSql("unsupported SQL: the statement cannot be planned") from error
 
 
 def _rewrite(tree: exp.Expr, context: Context) -> Rewritten:

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from sqlglot import exp
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import QueryError, UnsupportedSql
 from rtolap.query.dialect import user_sql
 from rtolap.query.rules.context import Context
 from rtolap.query.rules.expression_types import Typed
@@ -112,7 +112,7 @@ def _tuples(
     if all(each is None for each in found):
         return None
     if kind is not exp.EQ or len(left.expressions) != len(right.expressions):
-        raise QueryError(
+        raise UnsupportedSql(
             f"unsupported SQL: {user_sql(left)[:100]} beside {user_sql(right)[:100]}",
             expected="operands of like types, or = between as many members",
         )
@@ -139,7 +139,7 @@ def _check_alike(node: exp.Expr, one: SqlType | None, other: SqlType | None) -> 
     if one in (None, NULL) or other in (None, NULL):
         return
     if (one == STRING) != (other == STRING):
-        raise QueryError(
+        raise UnsupportedSql(
             f"unsupported SQL: {user_sql(node)[:200]} looks for one type among another",
             expected="operands of like types",
             action="cast one of them",

@@ -29,7 +29,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import SqlSyntaxError, UnsupportedSql
 from rtolap.query.rules.context import Context
 from rtolap.query.rules.mysql_functions import (
     adddate,
@@ -84,7 +84,7 @@ def _week(node: exp.Expr) -> exp.Expr:
 
 def _week_of(day: exp.Expr, mode: str) -> exp.Expr:
     if mode not in _WEEK_FORMATS:
-        raise QueryError(
+        raise UnsupportedSql(
             f"unsupported SQL: WEEK with mode {mode}", expected="mode 0, 3 (ISO weeks, as WEEKOFYEAR) or 5"
         )
     if not isinstance(day, exp.TsOrDsToDate):
@@ -119,7 +119,7 @@ def _difference(node: exp.Expr) -> exp.Expr:
     if unit in _WHOLE_UNITS:
         return exp.func("DATESUB", exp.Literal.string(unit.lower()), start, end)
     if unit not in _MONTHS:
-        raise QueryError(
+        raise UnsupportedSql(
             f"unsupported SQL: TIMESTAMPDIFF by {unit}",
             expected=f"one of {', '.join((*sorted(_WHOLE_UNITS), *_MONTHS))}",
         )
@@ -184,14 +184,14 @@ def _date_format(node: exp.Expr) -> exp.Expr:
     """The parser has written %u as %W, and left %V, %v, %X and %D."""
     pattern = node.args["format"]
     if not isinstance(pattern, exp.Literal):
-        raise QueryError(
+        raise UnsupportedSql(
             "unsupported SQL: DATE_FORMAT with a format that is not written in the statement",
             expected="a text such as '%Y-%m-%d'",
         )
     pieces = [piece for piece in _FORMAT_PIECES.split(str(pattern.this)) if piece]
     for letter, meant in (("%W", "%u"), ("%V", "%V"), ("%X", "%X")):
         if any(letter in piece for piece in pieces):
-            raise QueryError(
+            raise UnsupportedSql(
                 f"unsupported SQL: DATE_FORMAT with {meant}",
                 expected="%U (weeks begin on Sunday) or %v (ISO weeks, of the year %x)",
             )
@@ -255,7 +255,7 @@ def _format(node: exp.Expr) -> exp.Expr | None:
     digits = node.args.get("format")
     written = digits.unnest() if isinstance(digits, exp.Expr) else None
     if not isinstance(written, exp.Literal) or written.is_string or not str(written.this).isdigit():
-        raise QueryError(
+        raise UnsupportedSql(
             "unsupported SQL: FORMAT with digits that are not written in the statement",
             expected="FORMAT(x, 2)",
         )
@@ -272,7 +272,7 @@ def _macro_of(name: str) -> _Rewrite:
 
 def _only(node: exp.Expr) -> exp.Expr:
     if len(node.expressions) != 1:
-        raise QueryError(f"bad SQL: {node.this} takes one argument", found=len(node.expressions))
+        raise SqlSyntaxError(f"bad SQL: {node.this} takes one argument", found=len(node.expressions))
     argument: exp.Expr = node.expressions[0].copy()
     return argument
 

@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import SqlSyntaxError, UnsupportedSql
 from rtolap.query.rules.comparisons import equals
 from rtolap.query.rules.context import Context
 from rtolap.query.rules.expression_types import Typed
@@ -41,7 +41,7 @@ def exactly(node: exp.Expr, *counts: int) -> list[exp.Expr]:
     """The function's arguments. Raises QueryError if they are not as many."""
     if len(node.expressions) not in counts:
         expected = " or ".join(map(str, counts))
-        raise QueryError(
+        raise SqlSyntaxError(
             f"bad SQL: wrong number of arguments of {str(node.this).upper()}",
             expected=expected,
             found=len(node.expressions),
@@ -104,7 +104,7 @@ def by_types(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
 
 def _field(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
     if len(node.expressions) < 2:
-        raise QueryError(
+        raise SqlSyntaxError(
             "bad SQL: wrong number of arguments of FIELD",
             expected="2 or more",
             found=len(node.expressions),
@@ -112,7 +112,7 @@ def _field(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
     asked, *others = node.expressions
     kinds = {kind.kind for kind in map(typed.of, node.expressions) if kind is not None} - {"null"}
     if "string" in kinds and len(kinds) > 1:
-        raise QueryError(
+        raise UnsupportedSql(
             "unsupported SQL: FIELD compares text with something else", action="cast one of them"
         )
     found = exp.case()

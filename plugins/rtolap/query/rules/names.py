@@ -10,7 +10,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.qualify import qualify as resolve
 from sqlglot.optimizer.scope import traverse_scope
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import QueryError, SqlSyntaxError, UnknownColumn, UnknownDatabase, UnsupportedSql
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, unknown_column, unknown_table
 from rtolap.query.dialect import RtolapSql, user_sql
 from rtolap.query.information_schema import INFORMATION_PREFIX, information_columns
@@ -29,7 +29,7 @@ def names(tree: exp.Expr, context: Context) -> exp.Expr:
     _check_tables(tree, context)
     _spell_columns(tree, context)
     if any(tree.find_all(exp.Into, exp.Placeholder)):
-        raise QueryError("unsupported SQL", found="INTO" if tree.find(exp.Into) else "a bare placeholder")
+        raise UnsupportedSql("unsupported SQL", found="INTO" if tree.find(exp.Into) else "a bare placeholder")
     for kind in tree.find_all(exp.DataType):
         if kind.this.name in _ZONED:
             kind.set("this", exp.DataType.Type.TIMESTAMP)
@@ -69,7 +69,9 @@ def qualify(tree: exp.Expr, context: Context) -> exp.Expr:
     except SqlglotError as error:
         text = str(error).splitlines()[0]
         unknown = _UNKNOWN_COLUMN.match(text)
-        raise QueryError(f"unknown column {unknown[1]!r}" if unknown else f"bad SQL: {text}") from error
+        if unknown:
+            raise UnknownColumn(f"unknown column {unknown[1]!r}") from error
+        raise SqlSyntaxError(f"bad SQL: {text}") from error
     for cube in cube_scopes(tree, context):
         known = context.catalogue.columns(cube.schema.cube.name)
         for column in cube.columns():
@@ -112,7 +114,7 @@ def _stored(node: exp.Table, context: Context) -> str:
     """The key of the stored table that is meant; case does not matter, unless two differ only by it."""
     databases = context.catalogue.databases()
     if node.db not in databases and node.db.lower() not in databases:
-        raise QueryError(f"unknown database {node.db!r}", expected=f"one of {', '.join(databases)}")
+        raise UnknownDatabase(f"unknown database {node.db!r}", expected=f"one of {', '.join(databases)}")
     key = context.catalogue.spelled_stored(node.db, node.name)
     if key is None:
         raise unknown_table(f"{node.db}.{node.name}", context.catalogue)
@@ -168,7 +170,7 @@ def _drop_exact_collations(tree: exp.Expr) -> None:
     for node in list(tree.find_all(exp.Collate)):
         name = str(node.expression.name).lower()
         if name != "binary" and not name.endswith("_bin"):
-            raise QueryError(
+            raise UnsupportedSql(
                 f"unsupported SQL: COLLATE {name}", expected="utf8mb4_bin, by which all texts are compared"
             )
         node.replace(node.this)
@@ -178,7 +180,7 @@ def _drop_modifiers(select: exp.Select) -> None:
     """SQL_NO_CACHE and its like tell MySQL's server how to work, not what to answer."""
     for modifier in select.args.get("operation_modifiers") or ():
         if str(modifier.name).upper() == "SQL_CALC_FOUND_ROWS":
-            raise QueryError(
+            raise UnsupportedSql(
                 "unsupported SQL: SQL_CALC_FOUND_ROWS", action="ask for COUNT(*) in a statement of its own"
             )
     select.set("operation_modifiers", None)

@@ -21,7 +21,7 @@ from collections.abc import Callable
 
 from sqlglot import exp
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import UnsupportedSql
 from rtolap.query.dialect import user_sql
 from rtolap.query.rules.comparisons import (
     compare_case,
@@ -117,7 +117,7 @@ def _refuse_moments(node: exp.Expr, operands: list[exp.Expr], typed: Typed) -> N
         kind is not None and (kind.is_moment or kind.is_number or kind.kind in ("boolean", "string"))
         for kind in kinds
     ):
-        raise QueryError(
+        raise UnsupportedSql(
             f"unsupported SQL: {user_sql(node)[:200]} counts with a date as with a number",
             expected="an INTERVAL, DATEDIFF or TIMESTAMPDIFF",
         )
@@ -146,7 +146,7 @@ def _choice(node: exp.Expr, typed: Typed, context: Context) -> _Found:
             continue
         if kind.kind == "string":
             if isinstance(node, exp.Greatest | exp.Least):
-                raise QueryError(
+                raise UnsupportedSql(
                     f"unsupported SQL: {user_sql(node)[:200]} compares text with something else",
                     action="cast one of them",
                 )

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import QueryError, UnsupportedSql
 from rtolap.model.cube import Measure
 from rtolap.query.dialect import user_sql
 from rtolap.query.rules.context import Context, CubeScope, cube_scopes, is_aggregated
@@ -70,7 +70,7 @@ def _expand(cube: CubeScope) -> None:
     for projection in select.expressions:
         if isinstance(projection, exp.Star):
             if any(join.args.get("using") for join in select.args.get("joins") or ()):
-                raise QueryError(
+                raise UnsupportedSql(
                     "unsupported SQL: * over a join with USING", action="name the columns, or join with ON"
                 )
             for alias in cube.scope.selected_sources:
@@ -103,7 +103,7 @@ def _group(cube: CubeScope) -> None:
     for projection in select.expressions:
         value = projection.unalias()
         if value.find(exp.Query):
-            raise QueryError(
+            raise UnsupportedSql(
                 f"unsupported SQL: a subquery beside roll-up rows: {user_sql(projection)[:200]}",
                 action="aggregate the cube in a subquery of its own and join",
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import UnsupportedSql
 from rtolap.query.dialect import user_sql
 from rtolap.query.rules.context import Context
 from rtolap.query.rules.expression_types import Typed
@@ -35,7 +35,7 @@ def texts(node: exp.Expr, typed: Typed) -> None:
 def cast_text(node: exp.Expr, kind: SqlType) -> exp.Expr:
     value = node.copy()
     if kind == QUOTIENT:
-        raise QueryError(
+        raise UnsupportedSql(
             f"unsupported SQL: the text of the quotient {user_sql(node)[:200]}",
             expected="as many digits as are wanted",
             action="use CAST(… AS DECIMAL(p, s)) first",

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import UnsupportedSql
 from rtolap.model.stored_table import AggregateFunction, StoredColumn
 from rtolap.query.stored.words import Words
 
@@ -78,7 +78,7 @@ def _type(words: Words, name: str) -> str:
         return f"decimal({precision},{scale})"
     if written not in _TYPES:
         known = ", ".join((*_TYPES, "DECIMAL(p,s)"))
-        raise QueryError(f"unsupported type {written} of column {name}", expected=f"one of {known}")
+        raise UnsupportedSql(f"unsupported type {written} of column {name}", expected=f"one of {known}")
     if written in _WITH_LENGTH and words.take("("):
         words.number("a length")
         words.expect(")")

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import QueryError, SqlSyntaxError
 from rtolap.query.stored.ddl_table import notes_on, properties
 from rtolap.query.stored.words import Words
 from rtolap.wire.stored_tables import AddPartition, TableName
@@ -84,6 +84,6 @@ def _bound(words: Words) -> int:
 
 
 def _no_bound(text: str) -> QueryError:
-    return QueryError(
+    return SqlSyntaxError(
         "bad SQL: a bound of a partition", expected="'2026-11-21' or '2026-11-21 00:00:00'", found=repr(text)
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import cast
 
-from rtolap.base.errors import DefinitionError, QueryError
+from rtolap.base.errors import DefinitionError, QueryError, UnsupportedSql
 from rtolap.model.durations import parse_duration_ms
 from rtolap.model.stored_table import (
     Buckets,
@@ -90,7 +90,7 @@ def notes_on(found: Mapping[str, str], what: str) -> list[str]:
     """Of properties that may be said and have no effect. Raises QueryError for any other."""
     for key, value in found.items():
         if key not in _NOTED:
-            raise QueryError(f"unsupported property {key!r} of {what}", found=repr(value))
+            raise UnsupportedSql(f"unsupported property {key!r} of {what}", found=repr(value))
     return [f"{key} has no effect: {_NOTED[key]}" for key in found]
 
 
@@ -164,7 +164,7 @@ def _distributed(words: Words, clauses: _Clauses) -> Buckets:
         else:
             count = words.number("a number of buckets")
     if is_random and count > 1:
-        raise QueryError("unsupported SQL: several buckets at RANDOM", expected="DISTRIBUTED BY HASH (…)")
+        raise UnsupportedSql("unsupported SQL: several buckets at RANDOM", expected="DISTRIBUTED BY HASH (…)")
     return Buckets(count, columns)
 
 
@@ -224,9 +224,9 @@ def _partitions(clauses: _Clauses) -> RangePartitions | None:
 def _sequence_column(clauses: _Clauses) -> str | None:
     on_write = _taken(clauses, "enable_unique_key_merge_on_write")
     if on_write is not None and not _boolean("enable_unique_key_merge_on_write", on_write):
-        raise QueryError("unsupported SQL: merge on read", expected="rows are merged as they are written")
+        raise UnsupportedSql("unsupported SQL: merge on read", expected="rows are merged as they are written")
     if _taken(clauses, "function_column.sequence_type") is not None:
-        raise QueryError(
+        raise UnsupportedSql(
             "unsupported property 'function_column.sequence_type'",
             expected="function_column.sequence_col, which names a column of the table",
         )
@@ -240,7 +240,9 @@ def _taken(clauses: _Clauses, key: str) -> str | None:
 def _unit(text: str) -> PartitionUnit:
     unit = text.strip().lower()
     if unit not in _UNIT_MS:
-        raise QueryError(f"unsupported unit of partitions {text!r}", expected=f"one of {', '.join(_UNIT_MS)}")
+        raise UnsupportedSql(
+            f"unsupported unit of partitions {text!r}", expected=f"one of {', '.join(_UNIT_MS)}"
+        )
     return cast("PartitionUnit", unit)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext, suppress
 
-from rtolap.base.errors import NotFound, QueryError
+from rtolap.base.errors import NotFound, UnsupportedSql
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
 from rtolap.query.cluster import Cluster
 from rtolap.query.stored.ddl import (
@@ -80,7 +80,7 @@ class StoredDefinitions:
 
 def _check_database(name: str) -> None:
     if name in (DATABASE, INFORMATION_SCHEMA):
-        raise QueryError(
+        raise UnsupportedSql(
             f"unsupported statement: nothing can be defined in database {name}",
             expected="a stored table in another database",
             action="cubes and lookups are defined by `rtolap create`",

@@ -24,6 +24,7 @@ from rtolap.base.errors import (
     RtolapError,
     StaleSnapshot,
     Unavailable,
+    UnknownColumn,
 )
 from rtolap.model.predicate import columns_of
 from rtolap.model.stored_schema import StoredSchema
@@ -230,7 +231,9 @@ def _columns_now(read: TableRead, table: TableView) -> tuple[str, ...]:
         wanted = tuple(names.get(_column_id(read.table.schema, name), "") for name in read.columns)
     for name, now in zip(read.columns, wanted, strict=True):
         if now not in table.schema.names:
-            raise QueryError(f"unknown column {name!r} in {read.table.qualified_name}: it was just dropped")
+            raise UnknownColumn(
+                f"unknown column {name!r} in {read.table.qualified_name}: it was just dropped"
+            )
     return wanted
 
 

@@ -9,7 +9,7 @@ import sqlglot
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
-from rtolap.base.errors import QueryError
+from rtolap.base.errors import QueryError, SqlSyntaxError, UnsupportedSql
 
 Kind = Literal["word", "name", "text", "number", "mark", "end"]
 _KINDS: dict[TokenType, Kind] = {
@@ -78,7 +78,7 @@ class Words:
     def number(self, what: str) -> int:
         digits = self._of("number", what)
         if not digits.isdigit():
-            raise QueryError(f"bad SQL: {what}", expected="a whole number", found=digits)
+            raise SqlSyntaxError(f"bad SQL: {what}", expected="a whole number", found=digits)
         return int(digits)
 
     def literal(self, what: str) -> str:
@@ -109,10 +109,10 @@ class Words:
             raise self.unsupported()
 
     def wrong(self, expected: str) -> QueryError:
-        return QueryError(f"bad SQL: {expected} is missing", found=self._coming())
+        return SqlSyntaxError(f"bad SQL: {expected} is missing", found=self._coming())
 
     def unsupported(self, expected: str | None = None) -> QueryError:
-        return QueryError(f"unsupported SQL: {self._coming()}", expected=expected)
+        return UnsupportedSql(f"unsupported SQL: {self._coming()}", expected=expected)
 
     def _of(self, kind: Kind, what: str) -> str:
         found = self._words[self._next]
@@ -130,7 +130,7 @@ def _split(sql: str) -> list[Word]:
     try:
         tokens = sqlglot.tokenize(sql, dialect="doris")
     except SqlglotError as error:
-        raise QueryError(f"bad SQL: {str(error).splitlines()[0]}") from error
+        raise SqlSyntaxError(f"bad SQL: {str(error).splitlines()[0]}") from error
     found: list[Word] = []
     for token in tokens:
         kind = _KINDS.get(token.token_type)
