@@ -5,7 +5,9 @@ BIN := .venv/bin
 # Two processes: most tests on real servers wait, and each process starts servers of its own.
 PYTEST_FLAGS ?= --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
-.PHONY: help setup demo test test-unit test-integration lint format lock bench wheel clean
+SEEDS ?= 10
+
+.PHONY: help setup demo test test-unit test-integration soak lint format lock bench wheel clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,6 +26,11 @@ test-unit: setup ## The quick part, without servers
 
 test-integration: setup ## The part on the real servers
 	@$(BIN)/pytest -m "integration or e2e" $(PYTEST_FLAGS) tests
+
+soak: setup ## Runs under faults on the real servers with more seeds than `test` has (SEEDS=10), for hours
+	@RTOLAP_E2E_SEEDS=$(SEEDS) RTOLAP_STORAGE_SEEDS=$(SEEDS) RTOLAP_LOADER_KILL_SEEDS=$(SEEDS) $(BIN)/pytest \
+	    tests/integration/e2e/test_exact_under_faults.py tests/integration/storage/test_replicas.py \
+	    tests/integration/loader/test_kills.py
 
 lint: setup ## Format, style, types and the arrows between the rooms
 	$(BIN)/ruff format --check .
