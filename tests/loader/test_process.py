@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from rtolap.base.errors import Unauthorized
-from rtolap.ledger.load_jobs import LoadJobState
+from rtolap.ledger.load_job_states import LoadJobState
 from rtolap.loader.states import StopCause, Stopped
 from rtolap.model.loader import LoaderRejects
 from rtolap.stream.consumer import OutRecord
@@ -79,7 +79,7 @@ def test_a_stopped_loader_gives_the_job_back(running: Running) -> None:
     assert running.post("stop").json()["state"] == "STOPPED"
     assert running.ended() == EXIT_STOPPED
     job = running.jobs.get("j")
-    assert (job.state, job.reason, job.lease_until_ms) == (LoadJobState.STOPPED, "by the door", 0)
+    assert (job.state, job.reason, job.lease_until_ms) == (LoadJobState.STOPPED, "asked to stop", 0)
 
 
 def test_a_look_at_the_columns_that_is_refused_ends_nothing(running: Running) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from rtolap.base.errors import NotLeader, NotYet, Refused, RtolapError, Unauthorized, Unavailable
-from rtolap.ledger.load_jobs import LoadJobState
+from rtolap.ledger.load_job_states import LoadJobState
 from rtolap.loader.commit import CLOCKS_APART_MS_MAX
 from rtolap.loader.job import JobConfig, write_config
 from rtolap.loader.memory_sink import MemorySink

@@ -20,7 +20,7 @@ from rtolap.base.settings import Settings
 from rtolap.cli.loader_access import JobAccess, job_access, partition_door, reject_box, sink_of
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.serving import service_settings
-from rtolap.ledger.load_jobs import LoadJobState
+from rtolap.ledger.load_job_states import LoadJobEvent, LoadJobState
 from rtolap.loader.job import read_config
 from rtolap.loader.runner import run as run_job
 from rtolap.loader.states import RECREATED_ACTION, StopCause
@@ -109,7 +109,7 @@ def start(job: JobArgument, wait_s: WaitOption = 0.0, as_json: JsonOption = Fals
 def stop(job: JobArgument, wait_s: WaitOption = 60.0, as_json: JsonOption = False) -> None:
     """End it; what is under way is finished, and nothing is forgotten."""
     with job_access(Settings()) as access:
-        _want(access, job, LoadJobState.STOPPED, "stopped by command")
+        access.jobs.change_state(job, LoadJobEvent.STOP, "stopped by command")
         _told(access, job, wait_s, lambda it: not it.alive, "is stopped", as_json=as_json)
 
 
@@ -117,7 +117,7 @@ def stop(job: JobArgument, wait_s: WaitOption = 60.0, as_json: JsonOption = Fals
 def pause(job: JobArgument, as_json: JsonOption = False) -> None:
     """Read no more; its process keeps the job."""
     with job_access(Settings()) as access:
-        _want(access, job, LoadJobState.PAUSED, "paused by command")
+        access.jobs.change_state(job, LoadJobEvent.PAUSE, "paused by command")
         _told(access, job, 0.0, lambda it: True, "is paused", as_json=as_json)
 
 
@@ -125,7 +125,7 @@ def pause(job: JobArgument, as_json: JsonOption = False) -> None:
 def resume(job: JobArgument, as_json: JsonOption = False) -> None:
     """Go on after a pause."""
     with job_access(Settings()) as access:
-        _want(access, job, LoadJobState.RUNNING, "")
+        access.jobs.change_state(job, LoadJobEvent.RESUME, "")
         _told(access, job, 0.0, lambda it: True, "goes on", as_json=as_json)
 
 
@@ -133,7 +133,7 @@ def resume(job: JobArgument, as_json: JsonOption = False) -> None:
 def restart(job: JobArgument, wait_s: WaitOption = 60.0, as_json: JsonOption = False) -> None:
     """Stop it, and start it again."""
     with job_access(Settings()) as access:
-        _want(access, job, LoadJobState.STOPPED, "restarted by command")
+        access.jobs.change_state(job, LoadJobEvent.STOP, "restarted by command")
         _await(access, job, wait_s, lambda it: not it.alive)
         _start(access, job)
         _told(access, job, wait_s, lambda it: it.alive, "runs", as_json=as_json)
@@ -243,8 +243,7 @@ def _troubles(status: LoaderStatus) -> Iterator[str]:
 
 
 def _start(access: JobAccess, job: str) -> None:
-    if access.jobs.get(job).state is not LoadJobState.RUNNING:
-        access.jobs.set_state(job, LoadJobState.RUNNING, "")
+    access.jobs.change_state(job, LoadJobEvent.START, "")
     try:
         access.start_by_agent(job)
     except Unavailable as error:
@@ -253,13 +252,6 @@ def _start(access: JobAccess, job: str) -> None:
             found=str(error),
             action=f"run `rtolap agent serve`, or `rtolap loader run {job}` yourself",
         ) from error
-
-
-def _want(access: JobAccess, job: str, state: LoadJobState, reason: str) -> None:
-    present = access.jobs.get(job).state
-    if present is LoadJobState.FAILED and state is not LoadJobState.STOPPED:
-        raise DefinitionError(f"loader {job} has failed", action="mend the reason, then start it")
-    access.jobs.set_state(job, state, reason)
 
 
 def _await(access: JobAccess, job: str, wait_s: float, is_so: Callable[[LoaderStatus], bool]) -> LoaderStatus:

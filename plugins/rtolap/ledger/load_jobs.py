@@ -1,5 +1,7 @@
 """Jobs of loaders. A job is owned by a lease in its own row (`Leases(ledger, schema.load_job)`); whoever owns
-it writes by its epoch, and whoever manages jobs changes what is wanted of it.
+it writes by its epoch, and whoever manages jobs changes what is wanted of it. Every change of its state
+follows the table in `load_job_states`, by compare and set: of two at once, the second is judged anew, by what
+the first has left.
 
 A job that is defined anew gets the next incarnation, which is part of its labels: they are not those of the
 rows that an earlier one has loaded.
@@ -8,26 +10,21 @@ rows that an earlier one has loaded.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 
 import msgspec
 import sqlalchemy as sa
 
-from rtolap.base.errors import NotFound, Refused
+from rtolap.base.errors import CommitConflict, NotFound, Refused
 from rtolap.ledger import schema
 from rtolap.ledger.database import Ledger
 from rtolap.ledger.leases import Lease, Leases
+from rtolap.ledger.load_job_states import LoadJobEvent, LoadJobState, transition
 from rtolap.ledger.names import checked_name
 from rtolap.ledger.offsets import OffsetsRecord, records_of
 from rtolap.ledger.schema import load_job as _j
 from rtolap.ledger.schema import offsets_record as _o
 
-
-class LoadJobState(StrEnum):
-    RUNNING = "RUNNING"
-    PAUSED = "PAUSED"
-    STOPPED = "STOPPED"
-    FAILED = "FAILED"
+CHANGES_TRIED_MAX = 10  # others change a job a few times in its life, not ten times within one change
 
 
 class LoadJob(msgspec.Struct, frozen=True):
@@ -86,25 +83,30 @@ class LoadJobs:
 
         return self._ledger.read("read the jobs", work)
 
-    def set_state(self, job_id: str, state: LoadJobState, reason: str) -> LoadJob:
-        """What is wanted of it, by whoever manages it: not fenced; its owner sees it when it reads next."""
+    def change_state(self, job_id: str, event: LoadJobEvent, reason: str) -> LoadJob:
+        """What is wanted of it, by whoever manages it: not fenced; its owner sees it when it reads next.
 
-        def work(connection: sa.Connection) -> LoadJob:
-            mine = sa.update(_j).where(_j.c.job_id == job_id)
-            connection.execute(mine.values(state=state.value, reason=reason))
-            return _get(connection, job_id)
+        Raises IllegalTransition, which names the legal steps; CommitConflict where others change it all the
+        time.
+        """
+        for _ in range(CHANGES_TRIED_MAX - 1):
+            try:
+                return self._change_once(job_id, event, reason)
+            except CommitConflict:
+                continue
+        return self._change_once(job_id, event, reason)
 
-        return self._ledger.write(f"set job {job_id} to {state}", LoadJob, work)
-
-    def report(self, lease: Lease, state: LoadJobState, reason: str) -> None:
-        """What has become of it, by its owner. Raises NotLeader once somebody else owns it."""
+    def fail(self, lease: Lease, reason: str) -> None:
+        """Why it cannot go on, by its owner. Raises NotLeader once somebody else owns it."""
 
         def work(connection: sa.Connection) -> None:
-            self.leases.fence(connection, lease)
-            mine = sa.update(_j).where(_j.c.job_id == lease.name)
-            connection.execute(mine.values(state=state.value, reason=reason))
+            self.leases.fence(connection, lease)  # its row is locked from here on
+            present = _get(connection, lease.name)
+            after = transition(lease.name, present.state, LoadJobEvent.FAIL, reason=present.reason)
+            if after is not present.state:
+                _compare_and_set(connection, present, after, reason)
 
-        self._ledger.write(f"report job {lease.name}", type(None), work)
+        self._ledger.write(f"fail job {lease.name}", type(None), work)
 
     def reconfigure(self, job_id: str, config: str) -> LoadJob:
         """Another configuration for what is loaded from now on. Refused while its lease runs."""
@@ -143,6 +145,7 @@ class LoadJobs:
                     action="start it again, which settles them; or abandon them: their rows may be in the "
                     "table, or come yet",
                 )
+            after = transition(job_id, job.state, LoadJobEvent.RESET, reason=job.reason)
             mine = sa.update(_j).where(_j.c.job_id == job_id)
             connection.execute(
                 mine.values(
@@ -150,7 +153,7 @@ class LoadJobs:
                     config=config(records),
                     epoch=job.epoch + 1,
                     owner="",
-                    state=LoadJobState.STOPPED.value,
+                    state=after.value,
                     reason="",
                 )
             )
@@ -158,6 +161,28 @@ class LoadJobs:
             return _get(connection, job_id)
 
         return self._ledger.write(f"define job {job_id} anew", LoadJob, work)
+
+    def _change_once(self, job_id: str, event: LoadJobEvent, reason: str) -> LoadJob:
+        present = self.get(job_id)
+        after = transition(job_id, present.state, event, reason=present.reason)
+        if after is present.state:
+            return present
+
+        def work(connection: sa.Connection) -> LoadJob:
+            _compare_and_set(connection, present, after, reason)
+            return _get(connection, job_id)
+
+        return self._ledger.write(f"{event.lower()} job {job_id}", LoadJob, work)
+
+
+def _compare_and_set(connection: sa.Connection, present: LoadJob, after: LoadJobState, reason: str) -> None:
+    """Raises CommitConflict where it is in another state by now."""
+    before = present.state
+    if before is LoadJobState.FAILED and after is LoadJobState.STOPPED:
+        reason = f"{reason}; it had failed: {present.reason}"
+    mine = sa.update(_j).where(_j.c.job_id == present.job_id, _j.c.state == before.value)
+    if connection.execute(mine.values(state=after.value, reason=reason)).rowcount != 1:
+        raise CommitConflict(f"job {present.job_id} has changed meanwhile", expected=before.value)
 
 
 def _of(job_id: str) -> sa.Select[tuple[object, ...]]:

@@ -10,15 +10,11 @@ from fastapi import FastAPI, Request, Response
 from rtolap.base.errors import RtolapError
 from rtolap.base.http_guard import guard
 from rtolap.base.metrics import Metrics
-from rtolap.ledger.load_jobs import LoadJobState
+from rtolap.ledger.load_job_states import LoadJobEvent
 from rtolap.wire.loader import API, LoaderStatus
 
 BODY_BYTES_MAX = 64 << 10  # no route has one
-_WANTED = {
-    "pause": LoadJobState.PAUSED,
-    "resume": LoadJobState.RUNNING,
-    "stop": LoadJobState.STOPPED,
-}
+_WANTED = {"pause": LoadJobEvent.PAUSE, "resume": LoadJobEvent.RESUME, "stop": LoadJobEvent.STOP}
 
 
 def make_app(
@@ -26,7 +22,7 @@ def make_app(
     token: str,
     metrics: Metrics,
     status: Callable[[], LoaderStatus],
-    want: Callable[[LoadJobState], None],
+    want: Callable[[LoadJobEvent], None],
 ) -> FastAPI:
     """`want` notes in the ledger what is wanted, and has the process follow it."""
 
@@ -45,7 +41,7 @@ def make_app(
     def show() -> Response:
         return _json(status())
 
-    def changing(wanted: LoadJobState) -> Callable[[], Response]:
+    def changing(wanted: LoadJobEvent) -> Callable[[], Response]:
         def change() -> Response:
             want(wanted)
             return _json(status())

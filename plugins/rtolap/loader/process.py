@@ -25,7 +25,7 @@ from tenacity import (
 
 from rtolap.base.errors import CommitUnknown, NotLeader, RtolapError, Unavailable
 from rtolap.base.stopping import wait_awake
-from rtolap.ledger.load_jobs import LoadJobState
+from rtolap.ledger.load_job_states import LoadJobEvent, LoadJobState
 from rtolap.loader.operator import Operator
 from rtolap.loader.ownership import LEASE_MS
 from rtolap.loader.partition_role import PartitionKeeper
@@ -103,6 +103,11 @@ class LoaderProcess:
     def stop(self) -> None:
         """End; what is under way is finished or left to recovery. The job stays as it is wanted."""
         self._end(EXIT_STOPPED)
+
+    def want(self, event: LoadJobEvent) -> None:
+        """Note in the ledger what is wanted of the job, and do it. Raises IllegalTransition."""
+        self.work.change_state(event, f"asked to {event.lower()}")
+        self.follow()
 
     def run(self) -> int:
         roles: list[tuple[str, Callable[[], None]]] = [

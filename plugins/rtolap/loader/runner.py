@@ -16,7 +16,8 @@ from rtolap.base.errors import NotYet
 from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.metrics import Metrics
 from rtolap.base.stopping import stop_event
-from rtolap.ledger.load_jobs import LoadJobs, LoadJobState
+from rtolap.ledger.load_job_states import LoadJobEvent, LoadJobState
+from rtolap.ledger.load_jobs import LoadJobs
 from rtolap.ledger.offsets import OffsetsRecords
 from rtolap.loader.http import make_app
 from rtolap.loader.loader_metrics import measure
@@ -69,7 +70,7 @@ def run(
         if not wanted:
             log.info("%s was ended while its process was gone", job_id)
             return ended
-        jobs.set_state(job_id, LoadJobState.RUNNING, "")
+        jobs.change_state(job_id, LoadJobEvent.START, "")
     with closing(_bound(host, port)) as listening:
         address = f"{host}:{listening.getsockname()[1]}"
         owner = f"{address}/{os.getpid()}-{uuid.uuid4().hex[:8]}"
@@ -95,13 +96,11 @@ def run(
             asked_ms, log_now = clock.now_ms(), work.log()
             return status_of(jobs.get(job_id), records.all(job_id), log_now, process, asked_ms)
 
-        def want(state: LoadJobState) -> None:
-            jobs.set_state(job_id, state, f"asked to {state.lower()}")
-            process.follow()
-
         metrics = Metrics("loader")
         measure(metrics, process, status)
-        door = _served(make_app(job_id, token, metrics, status, want), HttpConnections(metrics), listening)
+        door = _served(
+            make_app(job_id, token, metrics, status, process.want), HttpConnections(metrics), listening
+        )
         log.info("loading %s into %s.%s; door at %s", work.loader.topic, work.loader.database,
                  work.loader.table, address)  # fmt: skip
         threading.Thread(target=_stop_on, args=(stopping, process), name="signals", daemon=True).start()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rtolap.ledger.load_jobs import LoadJob, LoadJobState
+from rtolap.ledger.load_job_states import LoadJobState
+from rtolap.ledger.load_jobs import LoadJob
 from rtolap.ledger.offsets import OffsetsRecord
 from rtolap.loader.process import LoaderProcess
 from rtolap.loader.states import StopCause

@@ -17,7 +17,8 @@ from typing import TypeVar
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import CommitConflict, CommitUnknown, NotFound, RtolapError, Unavailable
-from rtolap.ledger.load_jobs import LoadJob, LoadJobs, LoadJobState
+from rtolap.ledger.load_job_states import LoadJobEvent, LoadJobState
+from rtolap.ledger.load_jobs import LoadJob, LoadJobs
 from rtolap.ledger.offsets import Loaded, OffsetsRecord, OffsetsRecords
 from rtolap.loader.columns import Columns
 from rtolap.loader.commit import Committer
@@ -128,8 +129,12 @@ class Work:
     def wanted(self) -> LoadJobState:
         return self._jobs.get(self.job.job_id).state
 
+    def change_state(self, event: LoadJobEvent, reason: str) -> None:
+        """What is wanted of the job from now on. Raises IllegalTransition."""
+        self._jobs.change_state(self.job.job_id, event, reason)
+
     def fail(self, reason: Stopped) -> None:
-        self._jobs.report(self.ownership.lease, LoadJobState.FAILED, str(reason))
+        self._jobs.fail(self.ownership.lease, str(reason))
 
     def log(self) -> TopicLog | None:
         return self.source.log()
@@ -224,7 +229,7 @@ def begin(
         raise
     except RtolapError as error:
         reason = error if isinstance(error, Stopped) else Stopped(StopCause.BROKEN, str(error))
-        jobs.report(ownership.lease, LoadJobState.FAILED, str(reason))
+        jobs.fail(ownership.lease, str(reason))
         if reason is error:
             raise
         raise reason from error

@@ -7,16 +7,26 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import product
 from typing import TypeVar
 
 import pytest
 import sqlalchemy as sa
 
-from rtolap.base.errors import CommitConflict, DefinitionError, NotFound, NotLeader, NotYet, Refused
+from rtolap.base.errors import (
+    CommitConflict,
+    DefinitionError,
+    IllegalTransition,
+    NotFound,
+    NotLeader,
+    NotYet,
+    Refused,
+)
 from rtolap.ledger import partitions, schema, table_changes, tables, tablet_debts, transactions
 from rtolap.ledger.database import Ledger
 from rtolap.ledger.leases import Lease, Leases
-from rtolap.ledger.load_jobs import LoadJobs, LoadJobState
+from rtolap.ledger.load_job_states import TRANSITIONS, LoadJobEvent, LoadJobState
+from rtolap.ledger.load_jobs import LoadJob, LoadJobs
 from rtolap.ledger.migrations import MIGRATIONS, Migration
 from rtolap.ledger.offsets import Loaded, OffsetsRecords
 from rtolap.ledger.records import (
@@ -427,25 +437,115 @@ class LedgerContract:
         jobs.create("j", "d", "t", "topic", '{"batch_rows": 1}')
         with pytest.raises(CommitConflict):
             jobs.create("j", "d", "t", "topic", "{}")
-        jobs.set_state("j", LoadJobState.RUNNING, "started")
+        jobs.change_state("j", LoadJobEvent.START, "started")
         lease = jobs.leases.acquire("j", "host", HOUR_MS)
-        jobs.report(lease, LoadJobState.FAILED, "the topic is gone")
+        jobs.fail(lease, "the topic is gone")
         job = jobs.get("j")
         assert (job.state, job.reason, job.owner, job.epoch) == ("FAILED", "the topic is gone", "host", 1)
         assert jobs.all() == (job,)
         jobs.leases.acquire("j", "host", HOUR_MS)
         with pytest.raises(NotLeader):
-            jobs.report(lease, LoadJobState.RUNNING, "")
+            jobs.fail(lease, "")
         with pytest.raises(NotFound):
             jobs.leases.acquire("nobody", "host", HOUR_MS)
+
+    def test_a_job_takes_the_steps_of_its_table_and_no_others(self, ledger: Ledger) -> None:
+        jobs = LoadJobs(ledger)
+        for number, (state, event) in enumerate(product(LoadJobState, LoadJobEvent)):
+            job_id = f"j{number}"
+            before, lease = self._job_in(jobs, job_id, state)
+            after = TRANSITIONS.get((state, event))
+            if after is None:
+                legal = ", ".join(sorted(known for at, known in TRANSITIONS if at is state))
+                with pytest.raises(
+                    IllegalTransition, match=f"{job_id} cannot take {event}.*{legal} in {state}"
+                ):
+                    jobs.change_state(job_id, event, "new")
+                assert jobs.get(job_id) == before
+                continue
+            if event is LoadJobEvent.FAIL:
+                jobs.fail(lease, "new")
+            elif event is LoadJobEvent.RESET:
+                jobs.leases.release(lease)
+                jobs.define_anew(job_id, lambda _: "{}")
+            else:
+                assert jobs.change_state(job_id, event, "new") == jobs.get(job_id)
+            job = jobs.get(job_id)
+            assert job.state is after
+            if event is LoadJobEvent.RESET:
+                assert job.reason == ""
+            elif after is state:
+                assert job.reason == before.reason
+            elif (state, after) == (LoadJobState.FAILED, LoadJobState.STOPPED):
+                assert job.reason == "new; it had failed: as it was"
+            else:
+                assert job.reason == "new"
+
+    @pytest.mark.parametrize("event", [LoadJobEvent.PAUSE, LoadJobEvent.RESUME])
+    def test_a_change_of_a_job_is_judged_anew_when_it_fails_meanwhile(
+        self, ledger: Ledger, event: LoadJobEvent
+    ) -> None:
+        jobs = LoadJobs(ledger)
+        state = LoadJobState.RUNNING if event is LoadJobEvent.PAUSE else LoadJobState.PAUSED
+        _, lease = self._job_in(jobs, "j", state)
+
+        class FailsOnceRead(LoadJobs):
+            def get(self, job_id: str) -> LoadJob:
+                job = super().get(job_id)
+                jobs.fail(lease, "the topic is gone")
+                return job
+
+        with pytest.raises(IllegalTransition, match="in FAILED; found history the topic is gone"):
+            FailsOnceRead(ledger).change_state("j", event, "by hand")
+        job = jobs.get("j")
+        assert (job.state, job.reason) == (LoadJobState.FAILED, "the topic is gone")
+
+    def test_a_change_of_a_job_that_others_change_all_the_time_is_given_up(self, ledger: Ledger) -> None:
+        jobs = LoadJobs(ledger)
+        self._job_in(jobs, "j", LoadJobState.RUNNING)
+
+        class NeverInTime(LoadJobs):
+            def get(self, job_id: str) -> LoadJob:
+                job = super().get(job_id)
+                paused = job.state is LoadJobState.PAUSED
+                jobs.change_state(job_id, LoadJobEvent.RESUME if paused else LoadJobEvent.PAUSE, "others")
+                return job
+
+        with pytest.raises(CommitConflict):
+            NeverInTime(ledger).change_state("j", LoadJobEvent.STOP, "by hand")
+        assert jobs.get("j").reason == "others"
+
+    def test_a_job_that_fails_while_many_change_it_stays_failed(self, databases: Databases) -> None:
+        with databases.open() as ledger:
+            jobs = LoadJobs(ledger)
+            _, lease = self._job_in(jobs, "j", LoadJobState.RUNNING)
+            ready = threading.Barrier(4)
+
+            def pause_and_resume() -> None:
+                ready.wait(30)
+                try:
+                    for _ in range(10):
+                        jobs.change_state("j", LoadJobEvent.PAUSE, "by hand")
+                        jobs.change_state("j", LoadJobEvent.RESUME, "by hand")
+                except (IllegalTransition, CommitConflict):
+                    return
+
+            with ThreadPoolExecutor(4) as pool:
+                changes = [pool.submit(pause_and_resume) for _ in range(3)]
+                ready.wait(30)
+                jobs.fail(lease, "the topic is gone")
+                for change in changes:
+                    change.result(60)
+            job = jobs.get("j")
+            assert (job.state, job.reason) == (LoadJobState.FAILED, "the topic is gone")
 
     def test_a_job_is_removed_only_as_it_was_made(self, ledger: Ledger) -> None:
         jobs = LoadJobs(ledger)
         made = jobs.create("j", "d", "t", "topic", "{}")
-        jobs.set_state("j", LoadJobState.RUNNING, "started")
+        jobs.change_state("j", LoadJobEvent.START, "started")
         with pytest.raises(Refused, match="changed or run since"):
             jobs.remove(made)
-        jobs.set_state("j", made.state, made.reason)
+        jobs.change_state("j", LoadJobEvent.STOP, made.reason)
         jobs.remove(made)
         assert jobs.all() == ()
         with pytest.raises(NotFound):
@@ -546,6 +646,17 @@ class LedgerContract:
 
     def _reached(self, ledger: Ledger, part: Partition, version: int) -> None:
         ledger.write("w", type(None), lambda it: partitions.reached(it, "n", part, [0], version))
+
+    def _job_in(self, jobs: LoadJobs, job_id: str, state: LoadJobState) -> tuple[LoadJob, Lease]:
+        jobs.create(job_id, "d", "t", "topic", "{}")
+        lease = jobs.leases.acquire(job_id, "host", HOUR_MS)
+        jobs.change_state(job_id, LoadJobEvent.START, "as it was")
+        if state is LoadJobState.FAILED:
+            jobs.fail(lease, "as it was")
+        elif state is not LoadJobState.RUNNING:
+            event = LoadJobEvent.PAUSE if state is LoadJobState.PAUSED else LoadJobEvent.STOP
+            jobs.change_state(job_id, event, "as it was")
+        return jobs.get(job_id), lease
 
     def _job(self, ledger: Ledger) -> tuple[Lease, OffsetsRecords]:
         jobs = LoadJobs(ledger)

@@ -21,7 +21,8 @@ import msgspec
 
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import CommitUnknown, NotLeader, NotYet, Unavailable
-from rtolap.ledger.load_jobs import LoadJobs, LoadJobState
+from rtolap.ledger.load_job_states import LoadJobEvent
+from rtolap.ledger.load_jobs import LoadJobs
 from rtolap.ledger.offsets import OffsetsRecord, OffsetsRecords
 from rtolap.loader.commit import CLOCKS_APART_MS_MAX
 from rtolap.loader.job import JobConfig, write_config
@@ -207,7 +208,7 @@ class Run:
         world.ledger.fault = lambda: None
         config = write_config(JobConfig(self.loader))
         self.jobs.create(self.job, "d", self.job, self.topic, config)
-        self.jobs.set_state(self.job, LoadJobState.RUNNING, "")
+        self.jobs.change_state(self.job, LoadJobEvent.START, "")
         world.ledger.fault = self._ledger_fault
         self.produced: list[Row] = []
         self.bad: set[tuple[int, int, int]] = set()  # the topic's number, partition, offset

@@ -20,7 +20,7 @@ import msgspec
 
 from rtolap.base.closing import Closing
 from rtolap.base.errors import RtolapError, Unavailable
-from rtolap.ledger.load_jobs import LoadJobState
+from rtolap.ledger.load_job_states import LoadJobEvent
 from rtolap.ledger.offsets import OffsetsRecord
 from rtolap.loader.anew import left_labels
 from rtolap.loader.job import JobConfig, write_config
@@ -216,7 +216,7 @@ class StoredRun(Run, Closing):
             return write_config(JobConfig(self.loader, None, left_labels(records, job.incarnation)))
 
         self.jobs.define_anew(self.job, config)
-        self.jobs.set_state(self.job, LoadJobState.RUNNING, "")
+        self.jobs.change_state(self.job, LoadJobEvent.START, "")
         self.faulty = faulty
         self.counts["topic recreated"] += 1
 

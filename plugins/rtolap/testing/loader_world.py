@@ -18,7 +18,7 @@ import msgspec
 from rtolap.base.settings import Settings
 from rtolap.cli.loader_access import JobAccess
 from rtolap.ledger.database import Ledger
-from rtolap.ledger.load_jobs import LoadJobState
+from rtolap.ledger.load_job_states import LoadJobEvent
 from rtolap.loader.job import JobConfig, write_config
 from rtolap.loader.memory_sink import Row
 from rtolap.model.loader import (
@@ -127,7 +127,7 @@ class LoaderWorld:
         settings = Settings(kafka=kafka, token_file=cluster.folder / "token", data_dir=folder, host=HOST)
         self.access = JobAccess(around.ledger, settings)
         self.access.jobs.create(name, DATABASE, name, name, write_config(JobConfig(self.loader)))
-        self.access.jobs.set_state(name, LoadJobState.RUNNING, "")
+        self.access.jobs.change_state(name, LoadJobEvent.START, "")
         port = free_port()
         self.process = ManagedProcess(
             ProcessSpec(

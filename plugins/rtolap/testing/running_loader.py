@@ -12,7 +12,8 @@ from fastapi.testclient import TestClient
 from rtolap.base.clock import SystemClock
 from rtolap.base.metrics import Metrics
 from rtolap.ledger.database import Ledger
-from rtolap.ledger.load_jobs import LoadJobs, LoadJobState
+from rtolap.ledger.load_job_states import LoadJobEvent
+from rtolap.ledger.load_jobs import LoadJobs
 from rtolap.ledger.offsets import OffsetsRecords
 from rtolap.loader.http import make_app
 from rtolap.loader.job import JobConfig, write_config
@@ -56,7 +57,7 @@ class Running:
             **changes,
         )
         self.jobs.create("j", "d", "t", "t", write_config(JobConfig(loader)))
-        self.jobs.set_state("j", LoadJobState.RUNNING, "")
+        self.jobs.change_state("j", LoadJobEvent.START, "")
         self.box = FileBox(folder / "rejects.jsonl")
         work = begin(
             "j",
@@ -75,7 +76,7 @@ class Running:
         self.thread.start()
         metrics = Metrics("loader")
         measure(metrics, self.process, self.status)
-        self.door = TestClient(make_app("j", TOKEN, metrics, self.status, self.want))
+        self.door = TestClient(make_app("j", TOKEN, metrics, self.status, self.process.want))
         self.headers = {"Authorization": f"Bearer {TOKEN}"}
 
     def _run(self) -> None:
@@ -84,10 +85,6 @@ class Running:
     def status(self) -> LoaderStatus:
         asked_ms, log = self.process.work.clock.now_ms(), self.process.work.log()
         return status_of(self.jobs.get("j"), self.records.all("j"), log, self.process, asked_ms)
-
-    def want(self, state: LoadJobState) -> None:
-        self.jobs.set_state("j", state, "by the door")
-        self.process.follow()
 
     def post(self, change: str) -> httpx.Response:
         answer: httpx.Response = self.door.post(f"{API}/{change}", headers=self.headers)

@@ -11,7 +11,8 @@ import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Unavailable
 from rtolap.ledger.database import Ledger
-from rtolap.ledger.load_jobs import LoadJobs, LoadJobState
+from rtolap.ledger.load_job_states import LoadJobEvent
+from rtolap.ledger.load_jobs import LoadJobs
 from rtolap.ledger.offsets import OffsetsRecords
 from rtolap.loader.job import JobConfig, write_config
 from rtolap.loader.memory_sink import MemorySink
@@ -60,7 +61,7 @@ class World:
         plain = Loader(name="j", topic="t", database="d", table="t", batch=LoaderBatch(rows=2))
         loader = msgspec.structs.replace(plain, **changes)
         self.jobs.create("j", "d", "t", "t", write_config(JobConfig(loader)))
-        self.jobs.set_state("j", LoadJobState.RUNNING, "")
+        self.jobs.change_state("j", LoadJobEvent.START, "")
 
     def start(self) -> Work:
         """A new process, after the one before is surely gone."""

@@ -2,7 +2,8 @@
 
     GET  /health                            no token: {"status", "role", "job"}
     GET  /api/v1/loader                     → LoaderStatus
-    POST /api/v1/loader/pause|resume|stop   → LoaderStatus, as it is then; the ledger keeps what is wanted
+    POST /api/v1/loader/pause|resume|stop   → LoaderStatus, as it is then; the ledger keeps what is wanted;
+                                              409 illegal_transition where the job's state forbids it
     GET  /metrics
 
 The process is `rtolap loader run JOB`. It ends with code 0 once the job is stopped, 3 when it has failed (why

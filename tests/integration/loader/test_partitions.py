@@ -14,7 +14,7 @@ import httpx
 import msgspec
 import pytest
 from rtolap.cli.main import app
-from rtolap.ledger.load_jobs import LoadJobState
+from rtolap.ledger.load_job_states import LoadJobEvent
 from rtolap.model.loader import SinkPartitions
 from rtolap.testing.loader_world import DATABASE, Around, LoaderWorld
 from rtolap.testing.stored_cluster import DEFINING_USER, StoredCluster
@@ -107,7 +107,7 @@ def test_rows_of_tomorrow_are_refused_without_the_role_and_loaded_with_it(
 
     world.declare(wanted(cluster, tmp_path / "password"))
     world.produce_day(0)
-    world.access.jobs.set_state(world.name, LoadJobState.RUNNING, "")
+    world.access.jobs.change_state(world.name, LoadJobEvent.START, "")
     world.process.start()
     world.wait_loaded()
     assert sorted(row["k"] for row in world.rows()) == [1, 2]

@@ -11,7 +11,8 @@ import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import NotFound, RtolapError
 from rtolap.ledger.database import Ledger
-from rtolap.ledger.load_jobs import LoadJobs, LoadJobState
+from rtolap.ledger.load_job_states import LoadJobEvent
+from rtolap.ledger.load_jobs import LoadJobs
 from rtolap.ledger.offsets import OffsetsRecords
 from rtolap.loader.job import JobConfig, write_config
 from rtolap.loader.memory_sink import MemorySink
@@ -79,7 +80,7 @@ def test_a_loader_stops_before_it_records_anything_of_the_new_topic(
     sink.tables["d", "t"] = TableSchema(properties=COLUMNS)
     loader = Loader(name="j", topic=topic.name, database="d", table="t", batch=LoaderBatch(rows=10))
     jobs.create("j", "d", "t", topic.name, write_config(JobConfig(loader)))
-    jobs.set_state("j", LoadJobState.RUNNING, "")
+    jobs.change_state("j", LoadJobEvent.START, "")
     opened: list[KafkaConsumer] = []
 
     def consumer(it: Loader) -> KafkaConsumer:
