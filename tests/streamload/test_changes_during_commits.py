@@ -60,7 +60,8 @@ def test_a_table_is_not_emptied_between_the_votes_and_the_first_phase(world: Rep
     transaction, writer = world.begin(1, two_phase=True)
     world.manager.precommit("shop", transaction.txn_id, writer.finish())
     assert len(told) == 1
-    assert world.manager.commit("shop", transaction.txn_id).state is TransactionState.COMMITTED
+    committed = world.manager.commit_precommitted("shop", transaction.txn_id)
+    assert committed.state is TransactionState.COMMITTED
     assert world.publisher.publish_committed() == (transaction.txn_id,)
     assert world.ids("a", 1) == [1]
 

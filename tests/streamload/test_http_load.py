@@ -429,6 +429,23 @@ def test_loading_wants_the_right_to_load(door: LoadDoor, label: str) -> None:
     assert 61 not in ids(door)
 
 
+def test_a_load_of_one_phase_is_not_committed_from_outside_while_it_runs(door: LoadDoor, label: str) -> None:
+    """It would be committed without its rows, and its own commit would find that done."""
+    manager = door.assembly.manager
+    running = manager.begin("web", ["hits"], label, "r", timeout_ms=60_000, user_name=USER)
+    answer = second_phase(door, label=label, txn_operation="commit")
+    assert answer["status"] == "Fail"
+    assert answer["msg"].endswith(f"transaction [{running.txn_id}] is prepare, not pre-committed.")
+    assert state(door, label) == "PREPARE"
+    assert second_phase(door, label=label, txn_operation="abort")["status"] == "Success"
+
+
+def test_what_was_loaded_in_one_phase_has_no_second_one(door: LoadDoor, label: str) -> None:
+    txn_id = put(door, b"62,a,1\n", label=label)["TxnId"]
+    answer = second_phase(door, label=label, txn_operation="commit")
+    assert answer["msg"].endswith(f"transaction [{txn_id}] is already visible, not pre-committed.")
+
+
 def test_own_paths_want_the_token(door: LoadDoor) -> None:
     url = f"{door.url}/api/v1/stored-tables"
     assert httpx.get(url, auth=AUTH).status_code == 401

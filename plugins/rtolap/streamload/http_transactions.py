@@ -60,7 +60,7 @@ def transaction_routes(
             # in the words for what was aborted already, which is no error for who repeats it here
             manager.abort(db, txn_id, "User Abort")
         else:
-            manager.commit(db, txn_id)
+            manager.commit_precommitted(db, txn_id)
             try:
                 visibility.wait(db, txn_id, publish_timeout_s)
             except RtolapError as error:

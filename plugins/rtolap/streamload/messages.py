@@ -56,6 +56,10 @@ def one_phase_only(txn_id: int) -> str:
     return f"transaction [{txn_id}] was not begun with two phases, so it cannot be pre-committed"
 
 
+def two_phases_only(txn_id: int) -> str:
+    return f"transaction [{txn_id}] was begun with two phases, so it is pre-committed before it is committed"
+
+
 def too_many_running(db: str, running: int, limit: int) -> str:
     return f"current running txns on db {db} is {running}, larger than limit {limit}"
 

@@ -159,7 +159,7 @@ class Publisher:
     ) -> bool:
         now_ms = self._mastership.fence(connection)
         present = rows.find(connection, transaction.db, transaction.txn_id)
-        if present is None or done_before(present.state, TransactionEvent.PUBLISH):
+        if present is None or done_before(present, TransactionEvent.PUBLISH):
             return False  # the master before had done it and was told so late
         after = transition(present, TransactionEvent.PUBLISH)
         for partition, version in plan.versions.items():

@@ -1,15 +1,20 @@
-"""The life of a transaction: one pure table.
+"""The life of a transaction: two pure tables, of those of one phase and of those of two.
 
-                 PRECOMMIT                   COMMIT                 PUBLISH
-       PREPARE ─────────────▶ PRECOMMITTED ───────────▶ COMMITTED ───────────▶ VISIBLE
-          │  │                     │                        ▲
-          │  └─────── COMMIT ──────┼────────────────────────┘
-          │       (one phase)      │
-          └───────── ABORT ────────┴─────────────────▶ ABORTED
+                 COMMIT               PUBLISH
+       PREPARE ──────────▶ COMMITTED ──────────▶ VISIBLE
+          │
+          └─ ABORT ──▶ ABORTED
 
-COMMITTED never becomes ABORTED: it has its versions, and somebody may have been told. A step that was done
-before is no error for who repeats it (`done_before`), except that a client that commits the second phase is
-told which state it found, because clients match that text.
+                PRECOMMIT               COMMIT_PRECOMMITTED              PUBLISH
+       PREPARE ──────────▶ PRECOMMITTED ──────────▶ COMMITTED ──────────▶ VISIBLE
+          │                     │
+          └───────── ABORT ─────┴──▶ ABORTED
+
+COMMIT is a load's own, COMMIT_PRECOMMITTED a client's second phase: one that came while a load of one phase
+is still under way would commit that without its rows. COMMITTED never becomes ABORTED: it has its versions,
+and somebody may have been told. A step that was done before is no error for who repeats it: it leads to where
+the transaction is already (`done_before`). But a client that commits the second phase again is told which
+state it found, because clients match that text.
 """
 
 from __future__ import annotations
@@ -24,54 +29,64 @@ from rtolap.streamload import messages
 class TransactionEvent(StrEnum):
     PRECOMMIT = "PRECOMMIT"
     COMMIT = "COMMIT"
+    COMMIT_PRECOMMITTED = "COMMIT_PRECOMMITTED"
     PUBLISH = "PUBLISH"
     ABORT = "ABORT"
 
 
 _S, _E = TransactionState, TransactionEvent
+_Table = dict[tuple[TransactionState, TransactionEvent], TransactionState]
 
-TRANSITIONS: dict[tuple[TransactionState, TransactionEvent], TransactionState] = {
-    (_S.PREPARE, _E.PRECOMMIT): _S.PRECOMMITTED,
-    (_S.PREPARE, _E.COMMIT): _S.COMMITTED,  # of one phase only
-    (_S.PRECOMMITTED, _E.COMMIT): _S.COMMITTED,
+_OF_BOTH: _Table = {
     (_S.COMMITTED, _E.PUBLISH): _S.VISIBLE,
+    (_S.VISIBLE, _E.PUBLISH): _S.VISIBLE,
     (_S.PREPARE, _E.ABORT): _S.ABORTED,
+    (_S.ABORTED, _E.ABORT): _S.ABORTED,
+}
+ONE_PHASE: _Table = {
+    **_OF_BOTH,
+    (_S.PREPARE, _E.COMMIT): _S.COMMITTED,
+    (_S.COMMITTED, _E.COMMIT): _S.COMMITTED,
+    (_S.VISIBLE, _E.COMMIT): _S.VISIBLE,
+}
+TWO_PHASES: _Table = {
+    **_OF_BOTH,
+    (_S.PREPARE, _E.PRECOMMIT): _S.PRECOMMITTED,
+    (_S.PRECOMMITTED, _E.PRECOMMIT): _S.PRECOMMITTED,
+    (_S.PRECOMMITTED, _E.COMMIT_PRECOMMITTED): _S.COMMITTED,
     (_S.PRECOMMITTED, _E.ABORT): _S.ABORTED,
 }
-
-# What an event leaves behind: who repeats it finds one of these.
-_DONE: dict[TransactionEvent, frozenset[TransactionState]] = {
-    _E.PRECOMMIT: frozenset({_S.PRECOMMITTED}),
-    _E.COMMIT: frozenset({_S.COMMITTED, _S.VISIBLE}),
-    _E.PUBLISH: frozenset({_S.VISIBLE}),
-    _E.ABORT: frozenset({_S.ABORTED}),
-}
-
-
-def done_before(state: TransactionState, event: TransactionEvent) -> bool:
-    return state in _DONE[event]
 
 
 def transition(transaction: Transaction, event: TransactionEvent) -> TransactionState:
     """The next state. Raises IllegalTransition with the text that clients match."""
-    after = TRANSITIONS.get((transaction.state, event))
-    two_steps = transaction.two_phase or event is not TransactionEvent.PRECOMMIT
-    skips = transaction.two_phase and event is _E.COMMIT and transaction.state is _S.PREPARE
-    if after is None or skips or not two_steps:
+    after = _table(transaction).get((transaction.state, event))
+    if after is None:
         raise IllegalTransition(_refusal(transaction, event))
     return after
 
 
+def done_before(transaction: Transaction, event: TransactionEvent) -> bool:
+    """Whether who repeats the event changes nothing."""
+    return _table(transaction).get((transaction.state, event)) is transaction.state
+
+
+def _table(transaction: Transaction) -> _Table:
+    return TWO_PHASES if transaction.two_phase else ONE_PHASE
+
+
 def _refusal(transaction: Transaction, event: TransactionEvent) -> str:
-    state = transaction.state
+    txn_id, state = transaction.txn_id, transaction.state
     if event is _E.ABORT:
-        return messages.cannot_abort(transaction.txn_id, state)
+        return messages.cannot_abort(txn_id, state)
     if state is _S.ABORTED:
-        return messages.already_aborted(transaction.txn_id, transaction.reason)
+        return messages.already_aborted(txn_id, transaction.reason)
+    if event is _E.COMMIT_PRECOMMITTED:
+        return messages.not_precommitted(txn_id, state)
     if event is _E.COMMIT:
-        return messages.not_precommitted(transaction.txn_id, state)
+        return messages.two_phases_only(txn_id)
     if event is _E.PRECOMMIT and not transaction.two_phase:
-        return messages.one_phase_only(transaction.txn_id)
+        return messages.one_phase_only(txn_id)
     if event is _E.PRECOMMIT:
-        return messages.cannot_precommit(transaction.txn_id, state)
-    return messages.cannot_publish(transaction.txn_id, state)
+        return messages.cannot_precommit(txn_id, state)
+    return messages.cannot_publish(txn_id, state)

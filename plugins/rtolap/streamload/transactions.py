@@ -115,7 +115,7 @@ class TransactionManager:
         majority it is aborted: Refused. Harmless when it was done before.
         """
         transaction = self.get(db, txn_id)
-        if done_before(transaction.state, TransactionEvent.PRECOMMIT):
+        if done_before(transaction, TransactionEvent.PRECOMMIT):
             return transaction
         transition(transaction, TransactionEvent.PRECOMMIT)
         self._prepared(transaction, partitions)
@@ -123,7 +123,7 @@ class TransactionManager:
         def work(connection: Connection) -> None:
             now_ms = self._mastership.fence(connection)
             present = self._found(connection, db, txn_id)
-            if done_before(present.state, TransactionEvent.PRECOMMIT):
+            if done_before(present, TransactionEvent.PRECOMMIT):
                 return
             deadline_ms = now_ms + self._precommitted_timeout_ms
             self._move(connection, present, TransactionEvent.PRECOMMIT, deadline_ms=deadline_ms)
@@ -131,32 +131,25 @@ class TransactionManager:
         self._ledger.write(f"pre-commit transaction {txn_id}", type(None), work)
         return self.get(db, txn_id)
 
-    def commit(self, db: str, txn_id: int, partitions: Collection[Partition] = ()) -> Transaction:
-        """COMMITTED, with the next version of each partition. It will become visible, whatever happens.
+    def commit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction:
+        """One of one phase: COMMITTED, with the next version of each of the partitions, which it has written
+        to. It will become visible, whatever happens.
 
-        partitions: those written to, of a transaction of one phase; one of two has named them before.
-        Of one phase it is harmless when it was done before; of two, IllegalTransition says the state. Where
-        there is no majority it is aborted: Refused.
+        Harmless when it was done before. Where there is no majority it is aborted: Refused.
         """
         transaction = self.get(db, txn_id)
-        if not transaction.two_phase:
-            if done_before(transaction.state, TransactionEvent.COMMIT):
-                return transaction
-            transition(transaction, TransactionEvent.COMMIT)
-            self._prepared(transaction, partitions)
+        if done_before(transaction, TransactionEvent.COMMIT):
+            return transaction
+        transition(transaction, TransactionEvent.COMMIT)
+        self._prepared(transaction, partitions)
+        return self._commit(db, txn_id, TransactionEvent.COMMIT)
 
-        def work(connection: Connection) -> None:
-            now_ms = self._mastership.fence(connection)
-            present = self._found(connection, db, txn_id)
-            if not present.two_phase and done_before(present.state, TransactionEvent.COMMIT):
-                return
-            self._move(connection, present, TransactionEvent.COMMIT, committed_at_ms=now_ms)
-            written = sorted(rows.touched(connection, txn_id))
-            versions = {partition: partition_rows.assign(connection, partition) for partition in written}
-            rows.set_versions(connection, txn_id, versions)
+    def commit_precommitted(self, db: str, txn_id: int) -> Transaction:
+        """The second phase, as `commit`: the first has named the partitions and asked their nodes.
 
-        self._ledger.write(f"commit transaction {txn_id}", type(None), work)
-        return self.get(db, txn_id)
+        In any other state, also where it was done before, IllegalTransition says which.
+        """
+        return self._commit(db, txn_id, TransactionEvent.COMMIT_PRECOMMITTED)
 
     def abort(self, db: str, txn_id: int, reason: str) -> Transaction:
         """ABORTED: its label is free again. Harmless when it is already; IllegalTransition from COMMITTED on.
@@ -213,13 +206,27 @@ class TransactionManager:
         def work(connection: Connection) -> bool:
             now_ms = self._mastership.fence(connection)
             present = self._found(connection, db, txn_id)
-            if done_before(present.state, TransactionEvent.ABORT) or not wanted(present, now_ms):
+            if done_before(present, TransactionEvent.ABORT) or not wanted(present, now_ms):
                 return False
             changes = {"finished_at_ms": now_ms, "reason": reason, "owes_abort": 1}
             self._move(connection, present, TransactionEvent.ABORT, **changes)
             return True
 
         return self._ledger.write(f"abort transaction {txn_id}", bool, work)
+
+    def _commit(self, db: str, txn_id: int, event: TransactionEvent) -> Transaction:
+        def work(connection: Connection) -> None:
+            now_ms = self._mastership.fence(connection)
+            present = self._found(connection, db, txn_id)
+            if done_before(present, event):
+                return
+            self._move(connection, present, event, committed_at_ms=now_ms)
+            written = sorted(rows.touched(connection, txn_id))
+            versions = {partition: partition_rows.assign(connection, partition) for partition in written}
+            rows.set_versions(connection, txn_id, versions)
+
+        self._ledger.write(f"commit transaction {txn_id}", type(None), work)
+        return self.get(db, txn_id)
 
     def _found(self, connection: Connection, db: str, txn_id: int) -> Transaction:
         transaction = rows.find(connection, db, txn_id)

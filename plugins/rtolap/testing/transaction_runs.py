@@ -206,8 +206,11 @@ class Run:
     def commit(self) -> None:
         if self.loads:
             load = self.random.choice(self.loads)
-            parts = () if load.transaction.two_phase else load.parts
-            self._told(load, self.ask(lambda it: it.manager.commit(self.db, load.transaction.txn_id, parts)))
+            txn_id = load.transaction.txn_id
+            if load.transaction.two_phase:
+                self._told(load, self.ask(lambda it: it.manager.commit_precommitted(self.db, txn_id)))
+            else:
+                self._told(load, self.ask(lambda it: it.manager.commit(self.db, txn_id, load.parts)))
 
     def abort(self) -> None:
         if self.loads:
