@@ -442,6 +442,7 @@ def test_a_load_of_one_phase_is_not_committed_from_outside_while_it_runs(door: L
 
 def test_what_was_loaded_in_one_phase_has_no_second_one(door: LoadDoor, label: str) -> None:
     txn_id = put(door, b"62,a,1\n", label=label)["TxnId"]
+    assert door.assembly.visibility.wait("web", txn_id, 60.0)
     answer = second_phase(door, label=label, txn_operation="commit")
     assert answer["msg"].endswith(f"transaction [{txn_id}] is already visible, not pre-committed.")
 
