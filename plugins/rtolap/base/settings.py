@@ -8,6 +8,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from rtolap.base.errors import DefinitionError
+from rtolap.base.flight_guard.limits import FlightLimits
 from rtolap.base.http_limits import HttpLimits
 from rtolap.base.shipped import shipped
 
@@ -75,6 +76,12 @@ class Settings(BaseSettings):
     http_connections_per_address_max: int = Field(default=500, ge=1)
     http_requests_max: int = Field(default=512, ge=1, description="at a time, of one service")
     http_requests_per_user_max: int = Field(default=384, ge=1)
+    flight_head_timeout_s: float = Field(
+        default=10.0, gt=0, description="a call with the token comes in this"
+    )
+    flight_write_timeout_s: float = Field(default=60.0, gt=0, description="who takes no answer is cut off")
+    flight_connections_max: int = Field(default=1000, ge=1, description="of one receiver or storage node")
+    flight_connections_per_address_max: int = Field(default=500, ge=1)
     include_dir: Path = Path("include")
     host_list_folders: str = Field(
         default="",
@@ -106,6 +113,14 @@ class Settings(BaseSettings):
             connections_per_address_max=self.http_connections_per_address_max,
             requests_max=self.http_requests_max,
             requests_per_user_max=self.http_requests_per_user_max,
+        )
+
+    def flight_limits(self) -> FlightLimits:
+        return FlightLimits(
+            head_timeout_s=self.flight_head_timeout_s,
+            write_timeout_s=self.flight_write_timeout_s,
+            connections_max=self.flight_connections_max,
+            connections_per_address_max=self.flight_connections_per_address_max,
         )
 
     def query_url(self) -> str:

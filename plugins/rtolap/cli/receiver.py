@@ -9,7 +9,7 @@ import typer
 
 from rtolap.base.clock import SystemClock
 from rtolap.base.stopping import stop_event, wait_awake
-from rtolap.cli.serving import end_now, service_settings
+from rtolap.cli.serving import end_now, service_settings, switch_often
 from rtolap.format.object_store import open_store
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.zookeeper import ZooKeeperStore
@@ -100,7 +100,9 @@ def serve(
         host=settings.host,
         port=settings.receiver_port if port is None else port,
         metrics_port=metrics_port,
+        flight_limits=settings.flight_limits(),
     )
+    switch_often()
     service.start()
     wait_awake(stopping)
     drained = service.stop()

@@ -10,6 +10,8 @@ from typing import NoReturn
 from rtolap.base.files import PRIVATE
 from rtolap.base.settings import Settings
 
+SWITCH_S = 0.0005
+
 
 def service_settings() -> Settings:
     """Those of the environment, and logging at their level. What the process writes is its user's alone."""
@@ -17,6 +19,12 @@ def service_settings() -> Settings:
     settings = Settings()
     logging.basicConfig(level=settings.log_level, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     return settings
+
+
+def switch_often() -> None:
+    """Let threads that answer have the interpreter soon while others compute: a small call over Flight waits
+    for it some six times, by default up to 5 ms each."""
+    sys.setswitchinterval(SWITCH_S)
 
 
 def end_now() -> NoReturn:

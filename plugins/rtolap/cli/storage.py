@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from rtolap.base.stopping import stop_event, wait_awake
-from rtolap.cli.serving import end_now, service_settings
+from rtolap.cli.serving import end_now, service_settings, switch_often
 from rtolap.storage.service import StorageService
 from rtolap.storage.settings import StorageSettings
 
@@ -62,7 +62,9 @@ def serve(
             heartbeat_every_s=heartbeat_every_s,
             drain_s=drain_s,
         ),
+        flight_limits=settings.flight_limits(),
     )
+    switch_often()
     with service:
         wait_awake(stopping)
     if not service.drained:

@@ -10,9 +10,11 @@ import pyarrow as pa
 from pyarrow import flight
 
 from rtolap.base.errors import QueryError
+from rtolap.base.flight_guard.limits import FlightLimits
 from rtolap.base.metrics import Metrics
-from rtolap.wire.flight_door import TokenFactory, body_of, guarded
+from rtolap.wire.flight_door import body_of, guarded
 from rtolap.wire.flight_metrics import FlightCalls
+from rtolap.wire.flight_server import GuardedFlightServer
 from rtolap.wire.receiver import PartialQuery, ReceiverStats
 
 
@@ -39,15 +41,27 @@ class _SegmentsBody(msgspec.Struct, frozen=True):
     segments: tuple[str, ...]
 
 
-class ReceiverFlightServer(flight.FlightServerBase):  # type: ignore[misc]
+class ReceiverFlightServer(GuardedFlightServer):
     """Serves as soon as it is made; `port` tells which one it got."""
 
-    def __init__(self, desk: Desk, *, host: str, port: int, token: str, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        *,
+        host: str,
+        port: int,
+        token: str,
+        metrics: Metrics,
+        limits: FlightLimits = FlightLimits(),
+    ) -> None:
         self._desk = desk
         super().__init__(
-            f"grpc://{host}:{port}",
-            auth_handler=None,
-            middleware={"token": TokenFactory(token), "metrics": FlightCalls(metrics)},
+            host=host,
+            port=port,
+            token=token,
+            metrics=metrics,
+            limits=limits,
+            middleware={"metrics": FlightCalls(metrics)},
         )
 
     def do_get(self, context: Any, ticket: Any) -> Any:

@@ -14,6 +14,7 @@ import uuid
 import pyarrow as pa
 
 from rtolap.base.errors import NotFound, RtolapError, Unavailable
+from rtolap.base.flight_guard.limits import FlightLimits
 from rtolap.base.metrics_server import MetricsServer
 from rtolap.metadata import paths
 from rtolap.metadata.records import ChangeLog, ReceiverRecord
@@ -37,7 +38,15 @@ BEGIN_WAIT_S = 2.0  # what a query waits for a cube that this receiver is just b
 
 
 class ReceiverService:
-    def __init__(self, cubes: CubeAssembly, *, host: str, port: int, metrics_port: int = 0) -> None:
+    def __init__(
+        self,
+        cubes: CubeAssembly,
+        *,
+        host: str,
+        port: int,
+        metrics_port: int = 0,
+        flight_limits: FlightLimits = FlightLimits(),
+    ) -> None:
         receiver_id, replica_set, token = cubes.receiver_id, cubes.replica_set, cubes.token
         metadata, clock = cubes.metadata, cubes.clock
         self.receiver_id = receiver_id
@@ -54,7 +63,9 @@ class ReceiverService:
         self._wake = threading.Event()
         self._stopping = threading.Event()
         metrics = ReceiverMetrics(self.stats).registry
-        self._server = ReceiverFlightServer(self, host=host, port=port, token=token, metrics=metrics)
+        self._server = ReceiverFlightServer(
+            self, host=host, port=port, token=token, metrics=metrics, limits=flight_limits
+        )
         self.port: int = self._server.port
         self._metrics = MetricsServer(metrics, host=host, port=metrics_port, token=token)
         self._election = metadata.store.elect(

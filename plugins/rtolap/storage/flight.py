@@ -10,24 +10,38 @@ import pyarrow as pa
 from pyarrow import flight
 
 from rtolap.base.errors import QueryError, Refused
+from rtolap.base.flight_guard.limits import FlightLimits
 from rtolap.base.metrics import Metrics
 from rtolap.storage.load import Load
 from rtolap.storage.node import LocalNode
 from rtolap.wire import storage as wire
-from rtolap.wire.flight_door import TokenFactory, body_of, guarded, guarded_batches
+from rtolap.wire.flight_door import body_of, guarded, guarded_batches
 from rtolap.wire.flight_metrics import FlightCalls
+from rtolap.wire.flight_server import GuardedFlightServer
 from rtolap.wire.storage_client import BatchStream
 
 
-class StorageFlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
+class StorageFlightServer(GuardedFlightServer):
     """Serves as soon as it is made; `port` tells which one it got."""
 
-    def __init__(self, node: LocalNode, *, host: str, port: int, token: str, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        node: LocalNode,
+        *,
+        host: str,
+        port: int,
+        token: str,
+        metrics: Metrics,
+        limits: FlightLimits = FlightLimits(),
+    ) -> None:
         self._node = node
         super().__init__(
-            f"grpc://{host}:{port}",
-            auth_handler=None,
-            middleware={"token": TokenFactory(token), "metrics": FlightCalls(metrics)},
+            host=host,
+            port=port,
+            token=token,
+            metrics=metrics,
+            limits=limits,
+            middleware={"metrics": FlightCalls(metrics)},
         )
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
+from rtolap.base.flight_guard.limits import FlightLimits
 from rtolap.base.metrics_server import MetricsServer
 from rtolap.storage.flight import StorageFlightServer
 from rtolap.storage.heartbeats import Heartbeats
@@ -24,6 +26,8 @@ from rtolap.wire.storage_client import StorageClients
 from rtolap.wire.storage_heartbeats import HeartbeatClient
 
 log = logging.getLogger(__name__)
+
+BATCH_OVERHEAD_BYTES_MAX = 16 << 20  # of a batch on its way: a little larger ones are refused by name
 
 
 class StorageService:
@@ -44,6 +48,7 @@ class StorageService:
         doors: tuple[str, ...],
         doors_ca: Path | None = None,
         settings: StorageSettings | None = None,
+        flight_limits: FlightLimits = FlightLimits(),
     ) -> None:
         """Recovers all tablets. `doors_ca`: PEM whom to trust for https doors; None: the system's.
 
@@ -55,7 +60,12 @@ class StorageService:
             closing.callback(clients.close)
             self.node = closing.enter_context(LocalNode(name, data, clients.at, self._settings))
             metrics = node_metrics(self.node)
-            self._server = StorageFlightServer(self.node, host=host, port=port, token=token, metrics=metrics)
+            limits = replace(
+                flight_limits, batch_bytes_max=self._settings.batch_bytes_max + BATCH_OVERHEAD_BYTES_MAX
+            )
+            self._server = StorageFlightServer(
+                self.node, host=host, port=port, token=token, metrics=metrics, limits=limits
+            )
             closing.callback(self._shut_down)
             self.address = f"{host}:{self._server.port}"
             self.metrics = MetricsServer(metrics, host=host, port=metrics_port, token=token)

@@ -32,7 +32,7 @@ class TokenFactory(flight.ServerMiddlewareFactory):  # type: ignore[misc]  # pya
         given = next((v for k, vs in headers.items() if k.lower() == "authorization" for v in vs), "")
         sent = given if isinstance(given, bytes) else given.encode()
         if not hmac.compare_digest(sent, self._expected):
-            raise flight.FlightUnauthenticatedError(_text(Unauthorized("the token is missing or wrong")))
+            raise flight.FlightUnauthenticatedError(error_text(Unauthorized("the token is missing or wrong")))
 
 
 def shut_down(server: flight.FlightServerBase, within_s: float = DRAIN_S) -> bool:
@@ -62,10 +62,10 @@ def guarded(call: Callable[[], T]) -> T:
     try:
         return call()
     except RtolapError as error:
-        raise flight.FlightServerError(_text(error)) from error
+        raise flight.FlightServerError(error_text(error)) from error
     except Exception as error:
         log.exception("a request failed")
-        raise flight.FlightServerError(_text(RtolapError(f"{type(error).__name__}: {error}"))) from error
+        raise flight.FlightServerError(error_text(RtolapError(f"{type(error).__name__}: {error}"))) from error
 
 
 def guarded_batches(batches: Iterator[T]) -> Iterator[T]:
@@ -81,5 +81,6 @@ def guarded_batches(batches: Iterator[T]) -> Iterator[T]:
         yield batch
 
 
-def _text(error: RtolapError) -> str:
+def error_text(error: RtolapError) -> str:
+    """An error as `flight_errors.named` reads it."""
     return ERROR_MARK + json.dumps(error.to_dict())

@@ -1,0 +1,359 @@
+"""What a client sends on one connection, looked through frame by frame before it goes on to the server.
+
+Nothing goes on before the head of a call has the token. Frames that are not DATA go on whole, DATA as it
+comes, once the length of its message is known and within bounds. Without sockets and without a clock of its
+own: bytes in, bytes and refusals out.
+
+A call that is refused ends for the client with a status of gRPC, and for the server, if it has seen it, as
+cancelled; its further DATA is thrown away. What breaks HTTP/2 or is restless ends the connection.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from hpack import Decoder, HPACKError
+
+from rtolap.base.errors import Refused, RtolapError, TooLarge, Unauthorized
+from rtolap.base.flight_guard import frames
+from rtolap.base.flight_guard.limits import FlightLimits
+
+_STREAMS_OF_ROWS = ("/DoPut", "/DoExchange")
+_REFUSED_MAX = 1000
+_LENGTHS = {frames.PRIORITY: 5, frames.RST_STREAM: 4, frames.PING: 8, frames.WINDOW_UPDATE: 4}
+
+
+class BrokenConnection(Exception):
+    """The connection has to end. `reason` counts it, `code` is HTTP/2's."""
+
+    def __init__(self, reason: str, code: int, text: str) -> None:
+        super().__init__(text)
+        self.reason = reason
+        self.code = code
+
+
+class Refusal(NamedTuple):
+    """Of a call; `status` is gRPC's, `reason` counts it, `begun`: the head of its answer is sent already."""
+
+    stream: int
+    status: int
+    reason: str
+    error: RtolapError
+    begun: bool
+
+
+class _Refuse(Exception):
+    def __init__(self, status: int, reason: str, error: RtolapError) -> None:
+        super().__init__(reason)
+        self.status, self.reason, self.error = status, reason, error
+
+
+@dataclass
+class _Messages:
+    """Where the messages of one call are."""
+
+    bytes_max: int
+    answer_begun: bool = False
+    left_bytes: int = 0
+    prefix: bytearray = field(default_factory=bytearray)
+
+    def advance(self, piece: memoryview) -> None:
+        """Raises _Refuse at the beginning of a message that is too long."""
+        at, size = 0, len(piece)
+        while at < size:
+            if self.left_bytes:
+                step = min(self.left_bytes, size - at)
+                self.left_bytes -= step
+                at += step
+                continue
+            step = min(frames.MESSAGE_PREFIX_BYTES - len(self.prefix), size - at)
+            self.prefix += piece[at : at + step]
+            at += step
+            if len(self.prefix) == frames.MESSAGE_PREFIX_BYTES:
+                self._begin(self.prefix[0], int.from_bytes(self.prefix[1:], "big"))
+                self.prefix.clear()
+
+    def _begin(self, compressed: int, size: int) -> None:
+        if compressed:
+            raise _Refuse(
+                frames.UNIMPLEMENTED,
+                "compressed",
+                Refused("a message is compressed", expected="messages as they are", action="send it so"),
+            )
+        if size > self.bytes_max:
+            raise _Refuse(
+                frames.RESOURCE_EXHAUSTED,
+                "too_large",
+                TooLarge("a message is too large", expected=f"at most {self.bytes_max} bytes", found=size),
+            )
+        self.left_bytes = size
+
+
+class Calls:
+    """Of one connection. `authorized` from the first call that had the token."""
+
+    def __init__(self, token: str, limits: FlightLimits, now_s: Callable[[], float]) -> None:
+        self.authorized = False
+        self.last_stream = 0
+        self.refusals: list[Refusal] = []
+        self.thrown_away_bytes = 0  # the client's window has to grow by them again
+        self._expected = f"Bearer {token}".encode()
+        self._limits = limits
+        self._now_s = now_s
+        self._decoder = Decoder(max_header_list_size=limits.head_bytes_max)
+        self._calls: dict[int, _Messages] = {}
+        self._refused: dict[int, None] = {}  # the last ones, for what their clients send on
+        self._out: list[bytes | memoryview] = []
+        self._held = bytearray()  # of a frame, or of the preface, that has not come whole
+        self._preface = True
+        self._own_settings = True  # not acknowledged yet
+        self._early_frames = 0
+        self._early_bytes = 0
+        self._block: bytearray | None = None  # a head that goes on in CONTINUATION, its frames as they came
+        self._fragments: list[bytes] = []
+        self._data_left = 0
+        self._data_stream = 0
+        self._data_thrown = False
+        self._data_refused = False
+        self._restless = float(limits.restless_frames_max)
+        self._restless_at_s = now_s()
+
+    def take(self, data: memoryview) -> list[bytes | memoryview]:
+        """What goes on to the server, in order; parts of `data` among it. Raises BrokenConnection.
+
+        `refusals` and `thrown_away_bytes` are the caller's to clear.
+        """
+        self._out = []
+        at, size = 0, len(data)
+        while at < size:
+            if self._data_left:
+                at = self._take_data(data, at)
+            elif self._preface:
+                at = self._take_preface(data, at)
+            else:
+                at = self._take_frame(data, at)
+        return self._out
+
+    def answer_begun(self, stream: int) -> None:
+        """The server has sent the head of its answer."""
+        call = self._calls.get(stream)
+        if call is not None:
+            call.answer_begun = True
+
+    def answer_ended(self, stream: int) -> None:
+        """The server has ended this call."""
+        self._calls.pop(stream, None)
+
+    def __len__(self) -> int:
+        """Calls under way."""
+        return len(self._calls)
+
+    # -- frames -----------------------------------------------------------------------------------------
+
+    def _take_preface(self, data: memoryview, at: int) -> int:
+        step = min(len(frames.PREFACE) - len(self._held), len(data) - at)
+        self._held += data[at : at + step]
+        if not frames.PREFACE.startswith(self._held):
+            raise BrokenConnection("protocol", frames.PROTOCOL_ERROR, "not HTTP/2")
+        if len(self._held) == len(frames.PREFACE):
+            self._out.append(bytes(self._held))
+            self._held.clear()
+            self._preface = False
+        return at + step
+
+    def _take_frame(self, data: memoryview, at: int) -> int:
+        """As much of a frame as there is; of DATA only the header."""
+        held = self._held
+        if not held and len(data) - at >= frames.HEADER_BYTES:
+            size, kind, flags, stream = frames.parse_header(data, at)
+            self._check_frame(size, kind, stream)
+            if kind == frames.DATA:
+                self._begin_data(size, flags, stream, data[at : at + frames.HEADER_BYTES])
+                return at + frames.HEADER_BYTES
+            end = at + frames.HEADER_BYTES + size
+            if end <= len(data):
+                self._take_control(kind, flags, stream, bytes(data[at:end]))
+                return end
+        if len(held) < frames.HEADER_BYTES:
+            step = min(frames.HEADER_BYTES - len(held), len(data) - at)
+            held += data[at : at + step]
+            at += step
+            if len(held) < frames.HEADER_BYTES:
+                return at
+        size, kind, flags, stream = frames.parse_header(held)
+        self._check_frame(size, kind, stream)
+        if kind == frames.DATA:
+            header = memoryview(bytes(held))
+            held.clear()
+            self._begin_data(size, flags, stream, header)
+            return at
+        step = min(frames.HEADER_BYTES + size - len(held), len(data) - at)
+        held += data[at : at + step]
+        if len(held) == frames.HEADER_BYTES + size:
+            whole = bytes(held)
+            held.clear()
+            self._take_control(kind, flags, stream, whole)
+        return at + step
+
+    def _check_frame(self, size: int, kind: int, stream: int) -> None:
+        if self._block is not None and kind != frames.CONTINUATION:
+            raise BrokenConnection("protocol", frames.PROTOCOL_ERROR, "a head was not ended")
+        if kind != frames.DATA and size > frames.CONTROL_BYTES_MAX:
+            raise BrokenConnection("protocol", frames.FRAME_SIZE_ERROR, "a frame is too long")
+        if size != _LENGTHS.get(kind, size):
+            raise BrokenConnection("protocol", frames.FRAME_SIZE_ERROR, "a frame has a wrong length")
+        if (kind in _OF_CONNECTION and stream) or (kind in _OF_STREAM and not stream):
+            raise BrokenConnection("protocol", frames.PROTOCOL_ERROR, "a frame is on a wrong stream")
+
+    def _take_control(self, kind: int, flags: int, stream: int, whole: bytes) -> None:
+        if not self.authorized:
+            self._early_frames += 1
+            self._early_bytes += len(whole)
+            if (
+                self._early_frames > self._limits.early_frames_max
+                or self._early_bytes > self._limits.head_bytes_max
+            ):
+                raise BrokenConnection("long_head", frames.ENHANCE_YOUR_CALM, "too much before a call")
+        if kind == frames.HEADERS:
+            self._begin_head(flags, stream, whole)
+        elif kind == frames.CONTINUATION:
+            self._go_on_with_head(flags, stream, whole)
+        elif kind == frames.SETTINGS and flags & frames.ACK and self._own_settings:
+            self._own_settings = False  # of the guard's own, which the server knows nothing of
+        elif kind == frames.PUSH_PROMISE:
+            raise BrokenConnection("protocol", frames.PROTOCOL_ERROR, "clients promise nothing")
+        else:
+            if kind == frames.RST_STREAM:
+                if stream > self.last_stream:
+                    raise BrokenConnection("protocol", frames.PROTOCOL_ERROR, "a call that was never begun")
+                self._calls.pop(stream, None)
+            if kind != frames.WINDOW_UPDATE and not flags & frames.ACK:
+                self._count_restless()
+            if stream not in self._refused:
+                self._out.append(whole)
+            elif kind == frames.RST_STREAM:
+                self._refused.pop(stream, None)
+
+    def _count_restless(self) -> None:
+        now_s = self._now_s()
+        grown = self._restless + (now_s - self._restless_at_s) * self._limits.restless_frames_per_s
+        self._restless_at_s = now_s
+        self._restless = min(grown, self._limits.restless_frames_max) - 1
+        if self._restless < 0:
+            raise BrokenConnection("restless", frames.ENHANCE_YOUR_CALM, "too many frames that bring nothing")
+
+    # -- heads ------------------------------------------------------------------------------------------
+
+    def _begin_head(self, flags: int, stream: int, whole: bytes) -> None:
+        payload = whole[frames.HEADER_BYTES :]
+        if flags & frames.PADDED:
+            padding = payload[0] if payload else 0
+            payload = payload[1 : len(payload) - padding] if padding < len(payload) else b""
+        if flags & frames.PRIORITY_FLAG:
+            payload = payload[5:]
+        self._block = bytearray(whole)
+        self._fragments = [payload]
+        self._data_stream = stream
+        if flags & frames.END_HEADERS:
+            self._end_head()
+
+    def _go_on_with_head(self, flags: int, stream: int, whole: bytes) -> None:
+        if self._block is None or stream != self._data_stream:
+            raise BrokenConnection("protocol", frames.PROTOCOL_ERROR, "a head goes on that was not begun")
+        self._block += whole
+        self._fragments.append(whole[frames.HEADER_BYTES :])
+        if len(self._block) > self._limits.head_bytes_max:
+            raise BrokenConnection("long_head", frames.ENHANCE_YOUR_CALM, "the head of a call is too long")
+        if flags & frames.END_HEADERS:
+            self._end_head()
+
+    def _end_head(self) -> None:
+        assert self._block is not None
+        stream, block, self._block = self._data_stream, bytes(self._block), None
+        try:
+            fields = self._decoder.decode(b"".join(self._fragments), raw=True)
+        except HPACKError as error:
+            code = frames.COMPRESSION_ERROR
+            raise BrokenConnection("long_head", code, "the head of a call cannot be unpacked") from error
+        self._fragments = []
+        if stream <= self.last_stream:  # what follows the messages of a call
+            self._count_restless()
+            if stream in self._refused:
+                raise BrokenConnection("protocol", frames.PROTOCOL_ERROR, "a refused call goes on")
+            self._out.append(block)
+            return
+        if not stream & 1:
+            raise BrokenConnection("protocol", frames.PROTOCOL_ERROR, "calls have odd numbers")
+        self.last_stream = stream
+        given = next((bytes(value) for name, value in fields if name == b"authorization"), b"")
+        if not hmac.compare_digest(given, self._expected):
+            why = Unauthorized("the token is missing or wrong")
+            self._refuse(stream, _Refuse(frames.UNAUTHENTICATED, "unauthorized", why))
+            if not self.authorized:
+                raise BrokenConnection("unauthorized", frames.NO_ERROR, "the token is missing or wrong")
+            # The server's table of headers has to know of it all the same.
+            self._out += [block, frames.reset(stream, frames.CANCEL)]
+            return
+        self.authorized = True
+        if len(self._calls) >= self._limits.calls_max:
+            raise BrokenConnection("restless", frames.ENHANCE_YOUR_CALM, "too many calls at a time")
+        path = next((bytes(value).decode("latin-1") for name, value in fields if name == b":path"), "")
+        bytes_max = self._limits.message_bytes_max
+        if self._limits.batch_bytes_max is not None and path.endswith(_STREAMS_OF_ROWS):
+            bytes_max = self._limits.batch_bytes_max
+        self._calls[stream] = _Messages(bytes_max)
+        self._out.append(block)
+
+    # -- messages ---------------------------------------------------------------------------------------
+
+    def _begin_data(self, size: int, flags: int, stream: int, header: memoryview) -> None:
+        if stream > self.last_stream:
+            raise BrokenConnection("protocol", frames.PROTOCOL_ERROR, "a call that was never begun")
+        if flags & frames.PADDED:
+            raise BrokenConnection("protocol", frames.PROTOCOL_ERROR, "padded messages are not taken")
+        if not size and not flags & frames.END_STREAM:
+            self._count_restless()
+        self._data_left = size
+        self._data_stream = stream
+        self._data_thrown = stream in self._refused
+        self._data_refused = False
+        if not self._data_thrown:
+            self._out.append(header)
+        elif flags & frames.END_STREAM:
+            self._refused.pop(stream, None)
+
+    def _take_data(self, data: memoryview, at: int) -> int:
+        """A frame that has begun to go on goes on to its end, also where its call is refused meanwhile."""
+        step = min(self._data_left, len(data) - at)
+        piece = data[at : at + step]
+        self._data_left -= step
+        if self._data_thrown:
+            self.thrown_away_bytes += step
+            return at + step
+        messages = self._calls.get(self._data_stream)
+        if messages is not None:
+            try:
+                messages.advance(piece)
+            except _Refuse as refuse:
+                self._refuse(self._data_stream, refuse)
+                self._data_refused = True
+        self._out.append(piece)
+        if not self._data_left and self._data_refused:
+            self._out.append(frames.reset(self._data_stream, frames.CANCEL))
+        return at + step
+
+    def _refuse(self, stream: int, refuse: _Refuse) -> None:
+        call = self._calls.pop(stream, None)
+        begun = call is not None and call.answer_begun
+        self._refused[stream] = None
+        if len(self._refused) > _REFUSED_MAX:
+            del self._refused[next(iter(self._refused))]  # the server throws away what still comes for it
+        self.refusals.append(Refusal(stream, refuse.status, refuse.reason, refuse.error, begun))
+        self._count_restless()
+
+
+_OF_CONNECTION = frozenset((frames.SETTINGS, frames.PING, frames.GOAWAY))
+_OF_STREAM = frozenset((frames.DATA, frames.HEADERS, frames.PRIORITY, frames.RST_STREAM, frames.CONTINUATION))
