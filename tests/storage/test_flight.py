@@ -7,7 +7,16 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from rtolap.base.errors import NotFound, NotYet, QueryError, Refused, Unauthorized, Unavailable
+from rtolap.base.errors import (
+    DefinitionError,
+    NotFound,
+    NotYet,
+    QueryError,
+    Refused,
+    TooLarge,
+    Unauthorized,
+    Unavailable,
+)
 from rtolap.storage.flight import StorageFlightServer
 from rtolap.storage.metrics import node_metrics
 from rtolap.storage.node import LocalNode
@@ -43,6 +52,32 @@ def test_rows_go_in_and_come_out(client: StorageClient) -> None:
     assert read(client, tablet(), 1) == [(1, "x"), (2, "x"), (3, "x")]
     (report,) = client.status().tablets
     assert (report.tablet, report.version, report.rows) == (tablet(), 1, 3)
+
+
+def test_a_stream_of_many_megabytes_arrives(client: StorageClient) -> None:
+    stream = client.put(wire.PutHead(7, SCHEMA), rows().schema)
+    for first in range(0, 30_000, 1000):
+        stream.write(tablet(), rows(*range(first, first + 1000), note="x" * 4000))
+    stream.finish(wire.PutEnd((wire.TabletRows(tablet(), 30_000),)))
+    client.publish(wire.Publish(7, ((tablet(), 1),)))
+    assert sum(batch.num_rows for batch in client.scan(wire.ScanRequest(tablet(), SCHEMA, 1))) == 30_000
+
+
+@pytest.mark.parametrize(("megabytes", "kind"), [(66, DefinitionError), (82, TooLarge)])
+def test_a_batch_that_is_too_large_is_refused_by_name(
+    client: StorageClient, megabytes: int, kind: type[Exception]
+) -> None:
+    """By the node where it is a little too large, else before gRPC takes it in."""
+    stream = client.put(wire.PutHead(7, SCHEMA), rows().schema)
+    large = rows(*range(megabytes), note="x" * (1 << 20))
+
+    def send() -> None:
+        stream.write(tablet(), large)
+        stream.finish(wire.PutEnd((wire.TabletRows(tablet(), megabytes),)))
+
+    with pytest.raises(kind, match="too large"):
+        send()
+    wait_for("the load to be given up", lambda: client.status().loading == ())
 
 
 def test_errors_keep_their_names(client: StorageClient) -> None:

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
 from rtolap.base.errors import RtolapError, Unavailable
-from rtolap.wire.flight_door import TokenFactory
+from rtolap.base.metrics import Metrics
+from rtolap.wire.flight_server import GuardedFlightServer
 from rtolap.wire.receiver import PartialQuery, Snapshot
 from rtolap.wire.receiver_client import ReceiverClient
 from rtolap.wire.storage_client import StorageClient
@@ -26,9 +27,9 @@ DEADLINE_S = 30.0
 LONG_S = 8.0  # of refusals
 
 
-class Peer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
+class Peer(GuardedFlightServer):
     def __init__(self, port: int) -> None:
-        super().__init__(f"grpc+tcp://127.0.0.1:{port}", middleware={"token": TokenFactory(TOKEN)})
+        super().__init__(host="127.0.0.1", port=port, token=TOKEN, metrics=Metrics("peer"))
 
     def list_actions(self, context: Any) -> Any:
         return []
@@ -101,11 +102,11 @@ def test_a_wrong_token_is_told_and_is_not_silence() -> None:
         client.close()
 
 
-class Dripping(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
+class Dripping(GuardedFlightServer):
     """Sends a batch and then nothing until `go_on` is set."""
 
     def __init__(self, port: int) -> None:
-        super().__init__(f"grpc+tcp://127.0.0.1:{port}")
+        super().__init__(host="127.0.0.1", port=port, token=TOKEN, metrics=Metrics("dripping"))
         self.go_on = threading.Event()
 
     def do_get(self, context: Any, ticket: Any) -> Any:

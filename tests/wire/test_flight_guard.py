@@ -45,7 +45,7 @@ BARE = flight.FlightCallOptions(timeout=DEADLINE_S)
 
 
 class Answering(GuardedFlightServer):
-    """Ticket `3` is answered by three batches, `hold` by batches until `go_on` is set, actions by themselves."""
+    """Ticket `3`: three batches; `hold`: batches until `go_on` is set. Actions are answered by themselves."""
 
     def __init__(self, limits: FlightLimits = LIMITS) -> None:
         self.metrics = Metrics("test")
@@ -434,14 +434,14 @@ def test_what_is_no_call_ends_the_connection(sent: bytes) -> None:
         assert memory.grown_bytes < 64 * MIB
 
 
-def mutated(rng: random.Random, client: RawFlight) -> bytes:
-    """Some frames, right ones among them, and then a few bytes changed, cut out or put in."""
+def mutated(rng: random.Random, client: RawFlight) -> tuple[bytes, int]:
+    """Some frames, right ones among them, and then a few bytes changed, cut out or put in; and how many."""
     pieces = [frames.PREFACE, frames.frame(frames.SETTINGS, 0, 0)]
     for stream in range(1, 1 + 2 * rng.randint(5, 15), 2):
         token = rng.choice([TOKEN, TOKEN, TOKEN, "no", None])
         choices = [
             client.head(stream, rng.choice(["DoGet", "DoAction", "DoPut", "Nothing"]), token),
-            client.message(stream, ticket(b"0"), compressed=int(rng.random() < 0.05), end=rng.random() < 0.7),
+            client.message(stream, ticket(b"0"), compressed=int(rng.random() < 0.2), end=rng.random() < 0.7),
             frames.frame(rng.randrange(12), rng.randrange(256), stream, rng.randbytes(rng.randrange(40))),
             frames.frame(frames.PING, rng.randrange(2), 0, rng.randbytes(8)),
             frames.reset(stream, rng.randrange(14)),
@@ -457,7 +457,7 @@ def mutated(rng: random.Random, client: RawFlight) -> bytes:
                 del data[at : at + rng.randrange(30)]
             case _:
                 data[at:at] = rng.randbytes(rng.randrange(30))
-    return bytes(data)
+    return bytes(data), len(pieces)
 
 
 def test_ten_thousand_mutated_frames_leave_the_server_as_it_was() -> None:
@@ -468,14 +468,20 @@ def test_ten_thousand_mutated_frames_leave_the_server_as_it_was() -> None:
             sent = 0
             while sent < 10_000:
                 with RawFlight(server.port, TOKEN) as hostile:
-                    data = mutated(rng, hostile)
+                    data, count = mutated(rng, hostile)
                     cut = rng.randrange(len(data))
-                    hostile.send(data[:cut]) and hostile.send(data[cut:])
-                    sent += 22
+                    if hostile.send(data[:cut]) and hostile.send(data[cut:]):
+                        with contextlib.suppress(OSError):
+                            hostile.sock.shutdown(socket.SHUT_WR)
+                    hostile.frames()  # until it is through with all
+                    sent += count
                 if rng.random() < 0.1:
                     body = rng.randbytes(100)
                     assert echo(client, body) == body
         assert memory.grown_bytes < 128 * MIB
+        assert server.ended("protocol") > 100
+        assert server.ended("unauthorized") > 20
+        assert server.refused("compressed") > 10
         check_good_client(server.port)
         until(lambda: server.open_connections() <= 1)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -19,6 +20,8 @@ from rtolap.wire.flight_door import body_of, guarded, guarded_batches
 from rtolap.wire.flight_metrics import FlightCalls
 from rtolap.wire.flight_server import GuardedFlightServer
 from rtolap.wire.storage_client import BatchStream
+
+BATCH_OVERHEAD_BYTES_MAX = 16 << 20  # of a batch on its way; one that is a little too large the node refuses
 
 
 class StorageFlightServer(GuardedFlightServer):
@@ -40,7 +43,7 @@ class StorageFlightServer(GuardedFlightServer):
             port=port,
             token=token,
             metrics=metrics,
-            limits=limits,
+            limits=replace(limits, batch_bytes_max=node.settings.batch_bytes_max + BATCH_OVERHEAD_BYTES_MAX),
             middleware={"metrics": FlightCalls(metrics)},
         )
 

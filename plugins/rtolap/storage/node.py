@@ -37,15 +37,15 @@ class LocalNode(Closing):
         disk: Disk | None = None,
     ) -> None:
         """Opens all tablets, as a crash has left them. Refused while another process serves the folder."""
-        self.name, self._settings = name, settings or StorageSettings()
+        self.name, self.settings = name, settings or StorageSettings()
         self.folder = DataFolder(data)
         try:
-            self._slots = Slots(self.folder, self._settings.tablet, disk)
+            self._slots = Slots(self.folder, self.settings.tablet, disk)
         except BaseException:
             self.folder.release()
             raise
-        self._loads = Loads(self._slots, self._settings, self.folder.free_bytes)
-        self.compactor = Compactor(self._slots, self._loads, self._settings.compact_every_s)
+        self._loads = Loads(self._slots, self.settings, self.folder.free_bytes)
+        self.compactor = Compactor(self._slots, self._loads, self.settings.compact_every_s)
         self._voting = Voting(self._slots, self._loads, self.compactor.notice)
         self._catching_up = CatchingUp(self._slots, self._loads, self._voting, node_at, self.compactor.notice)
 

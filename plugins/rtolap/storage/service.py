@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 
@@ -26,8 +25,6 @@ from rtolap.wire.storage_client import StorageClients
 from rtolap.wire.storage_heartbeats import HeartbeatClient
 
 log = logging.getLogger(__name__)
-
-BATCH_OVERHEAD_BYTES_MAX = 16 << 20  # of a batch on its way: a little larger ones are refused by name
 
 
 class StorageService:
@@ -60,11 +57,8 @@ class StorageService:
             closing.callback(clients.close)
             self.node = closing.enter_context(LocalNode(name, data, clients.at, self._settings))
             metrics = node_metrics(self.node)
-            limits = replace(
-                flight_limits, batch_bytes_max=self._settings.batch_bytes_max + BATCH_OVERHEAD_BYTES_MAX
-            )
             self._server = StorageFlightServer(
-                self.node, host=host, port=port, token=token, metrics=metrics, limits=limits
+                self.node, host=host, port=port, token=token, metrics=metrics, limits=flight_limits
             )
             closing.callback(self._shut_down)
             self.address = f"{host}:{self._server.port}"

@@ -87,7 +87,10 @@ class RawFlight:
         while (one := self.next_frame()) is not None:
             if one.kind != frames.HEADERS:
                 continue
-            fields = dict(self._decoder.decode(one.payload))
+            fields = {
+                bytes(name).decode(): bytes(value).decode()
+                for name, value in self._decoder.decode(one.payload, raw=True)
+            }
             if one.stream == stream and one.flags & frames.END_STREAM:
                 return fields["grpc-status"], unquote(fields.get("grpc-message", ""))
         raise ConnectionError("the connection has ended before the call")
