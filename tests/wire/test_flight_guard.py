@@ -213,20 +213,24 @@ def test_compressed_messages_are_refused() -> None:
         assert client.status(3)[0] == "0"
 
 
-def long_head(client: RawFlight, token: str | None) -> None:
+def long_head(client: RawFlight, token: str | None, stream: int) -> None:
     block = client.block("DoGet", token, [(f"x-{n}", "y" * 4000) for n in range(256)])
     pieces = [block[at : at + 16_000] for at in range(0, len(block), 16_000)]
-    client.begin()
-    client.send(frames.frame(frames.HEADERS, 0, 1, pieces[0]))
+    client.send(frames.frame(frames.HEADERS, 0, stream, pieces[0]))
     for piece in pieces[1:-1]:
-        client.send(frames.frame(frames.CONTINUATION, 0, 1, piece))
-    client.send(frames.frame(frames.CONTINUATION, frames.END_HEADERS, 1, pieces[-1]))
+        client.send(frames.frame(frames.CONTINUATION, 0, stream, piece))
+    client.send(frames.frame(frames.CONTINUATION, frames.END_HEADERS, stream, pieces[-1]))
 
 
 @pytest.mark.parametrize("token", [None, TOKEN])
-def test_a_head_of_a_megabyte_ends_the_connection(token: str | None) -> None:
+@pytest.mark.parametrize("stream", [1, 3], ids=["the first", "a later one"])
+def test_a_head_of_a_megabyte_ends_the_connection(token: str | None, stream: int) -> None:
     with Answering() as server, RawFlight(server.port, TOKEN) as client:
-        long_head(client, token)
+        client.begin()
+        if stream == 3:
+            client.send(client.head(1) + client.message(1, ticket(b"0")))
+            assert client.status(1)[0] == "0"
+        long_head(client, token, stream)
         assert client.frames()[-1].kind == frames.GOAWAY
         assert server.ended("long_head") == 1
         check_good_client(server.port)
@@ -235,7 +239,7 @@ def test_a_head_of_a_megabyte_ends_the_connection(token: str | None) -> None:
 def test_a_small_head_that_unpacks_to_much_ends_the_connection() -> None:
     with Answering() as server, RawFlight(server.port, TOKEN) as client:
         client.begin()
-        block = client.block("DoGet", None, [("x-long", "y" * 3000)]) + b"\xbe" * 10_000
+        block = client.block("DoGet", None, [("x-long", "y" * 3000)]) + b"\xbe" * 1000
         client.send(frames.frame(frames.HEADERS, frames.END_HEADERS, 1, block))
         assert client.frames()[-1].kind == frames.GOAWAY
         assert server.ended("long_head") == 1
@@ -330,6 +334,36 @@ def test_accepting_goes_on_when_there_are_descriptors_again(
         check_good_client(server.port)
         assert server.ended("no_descriptors") == 3
     assert "Too many open files" in caplog.text
+
+
+SERVE_WITH_FEW_DESCRIPTORS = """
+import os, resource, sys
+from rtolap.base.metrics import Metrics
+from rtolap.wire.flight_server import GuardedFlightServer
+
+class Empty(GuardedFlightServer):
+    def list_actions(self, context):
+        return [("only", "one")]
+
+server = Empty(host="127.0.0.1", port=0, token=sys.argv[1], metrics=Metrics("test"))
+used = len(os.listdir("/proc/self/fd"))
+resource.setrlimit(resource.RLIMIT_NOFILE, (used + 30, used + 30))
+print(server.port, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_silent_connections_that_take_all_descriptors_keep_nobody_out() -> None:
+    command = [sys.executable, "-c", SERVE_WITH_FEW_DESCRIPTORS, TOKEN]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        with contextlib.ExitStack() as silent, good_client(port) as client:
+            for _ in range(150):
+                silent.enter_context(socket.create_connection(("127.0.0.1", port), DEADLINE_S))
+            assert len(list(client.list_actions(OPTIONS))) == 1
+        process.kill()
 
 
 def test_a_client_that_takes_nothing_is_cut_off() -> None:

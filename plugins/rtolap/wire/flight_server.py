@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -103,12 +104,11 @@ class _PrivateFolder:
 def _remove_left(parent: Path) -> None:
     """Folders of processes that live no more. One that is being made, and is not locked yet, is left."""
     for left in parent.glob(f"{_FOLDERS}*"):
-        if not (left / SOCKET).exists():
-            continue
         with contextlib.suppress(OSError):
-            if left.stat().st_uid != os.getuid():
+            about = left.lstat()
+            if about.st_uid != os.getuid() or not stat.S_ISDIR(about.st_mode) or not (left / SOCKET).exists():
                 continue
-            lock = os.open(left, os.O_RDONLY | os.O_DIRECTORY)
+            lock = os.open(left, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(left, ignore_errors=True)

@@ -147,10 +147,6 @@ class Calls:
         """The server has ended this call."""
         self._calls.pop(stream, None)
 
-    def __len__(self) -> int:
-        """Calls under way."""
-        return len(self._calls)
-
     # -- frames -----------------------------------------------------------------------------------------
 
     def _take_preface(self, data: memoryview, at: int) -> int:
@@ -214,7 +210,7 @@ class Calls:
             self._early_bytes += len(whole)
             if (
                 self._early_frames > self._limits.early_frames_max
-                or self._early_bytes > self._limits.head_bytes_max
+                or self._early_bytes > self._limits.early_bytes_max
             ):
                 raise BrokenConnection("long_head", frames.ENHANCE_YOUR_CALM, "too much before a call")
         if kind == frames.HEADERS:

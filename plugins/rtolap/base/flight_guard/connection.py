@@ -75,7 +75,7 @@ class Surroundings(Protocol):
     watcher: selectors.BaseSelector
     buffer: memoryview  # one for all, as they run one after the other
 
-    def dial(self) -> socket.socket:
+    def dial(self, connection: Connection) -> socket.socket:
         """To the server. Raises OSError."""
         ...
 
@@ -199,7 +199,7 @@ class Connection:
 
     def _connect(self) -> bool:
         try:
-            sock = self._relay.dial()
+            sock = self._relay.dial(self)
         except OSError as error:
             log.warning("the Flight server itself cannot be reached: %s", error)
             self._relay.note("no_server")

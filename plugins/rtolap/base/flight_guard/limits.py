@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class FlightLimits:
     """
     head_timeout_s         from the connection's beginning until a call with the token has come
-    head_bytes_max         a call's header block, as it is sent and unpacked; all that comes before the first
-    early_frames_max       frames before the first call
+    head_bytes_max         a call's header block, as it is sent and unpacked: gRPC itself takes no more
+    early_bytes_max, early_frames_max   until the first call's head, and that: unpacking costs processor time
     message_bytes_max      one message from a client: tickets, actions and their like
     batch_bytes_max        one message of a stream of rows (DoPut, DoExchange); None: `message_bytes_max`
     calls_max              calls under way on one connection; it is announced, and clients hold more back
@@ -20,7 +20,8 @@ class FlightLimits:
     """
 
     head_timeout_s: float = 10.0
-    head_bytes_max: int = 64 << 10
+    head_bytes_max: int = 16 << 10
+    early_bytes_max: int = 4 << 10
     early_frames_max: int = 64
     message_bytes_max: int = 16 << 20
     batch_bytes_max: int | None = None

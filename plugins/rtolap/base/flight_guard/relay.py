@@ -25,6 +25,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
 
 from rtolap.base.closing import Closing
 from rtolap.base.connections import Connections
@@ -40,6 +41,8 @@ log = logging.getLogger(__name__)
 
 BUFFER_BYTES = 256 << 10
 ACCEPT_MAX = 32  # connections in a row, before the open ones have their turn
+FREED = 8  # descriptors at a time: a call takes three
+WARN_AGAIN_S = 1.0
 LINGER_S = 2.0
 CLOSE_S = 2.0  # what the server has answered is handed on for so long when it has ended
 _KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
@@ -90,6 +93,7 @@ class FlightRelay(Closing):
         self._open: set[Connection] = set()
         self._accepting = False
         self._accept_again_s = 0.0
+        self._warn_again_s = 0.0
         self._take_no_more = threading.Event()
         self._closing = threading.Event()
         self._wake_from, self._wake_to = socket.socketpair()
@@ -120,7 +124,15 @@ class FlightRelay(Closing):
 
     # -- what connections ask for (`connection.Surroundings`) ---------------------------------------------
 
-    def dial(self) -> socket.socket:
+    def dial(self, connection: Connection) -> socket.socket:
+        try:
+            return self._dial()
+        except OSError as error:
+            if error.errno in EXHAUSTED and self._free_descriptors(error, connection):
+                return self._dial()
+            raise
+
+    def _dial(self) -> socket.socket:
         sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             sock.setblocking(False)
@@ -168,10 +180,14 @@ class FlightRelay(Closing):
                     connection.close()
                 if now_s >= close_by_s or not self._open:
                     break
-            self._expire(now_s)
-            self._watch_listening(now_s)
-            for key, events in self.watcher.select(self._wait_s(now_s, close_by_s)):
-                key.data(events)
+            try:
+                self._expire(now_s)
+                self._watch_listening(now_s)
+                for key, events in self.watcher.select(self._wait_s(now_s, close_by_s)):
+                    key.data(events)
+            except Exception:
+                log.exception("the Flight relay goes on")
+                time.sleep(ACCEPT_AGAIN_S)
         for connection in list(self._open):
             connection.close()
         self.watcher.close()
@@ -224,7 +240,8 @@ class FlightRelay(Closing):
                 return
             except OSError as error:
                 if error.errno in EXHAUSTED:
-                    self._wait_for_descriptors(error)
+                    if not self._free_descriptors(error):
+                        self._pause_accepting()
                     return
                 log.debug("a connection broke before it was accepted: %s", error)
                 continue
@@ -234,9 +251,19 @@ class FlightRelay(Closing):
                 log.debug("a connection of %s broke at once: %s", address[0], error)
                 sock.close()
 
-    def _wait_for_descriptors(self, error: OSError) -> None:
+    def _free_descriptors(self, error: OSError, but: Connection | None = None) -> bool:
+        """End those that have waited for longest without a call; False where there is none."""
         self.note("no_descriptors")
-        log.warning("no Flight connection can be accepted for the moment, and it goes on: %s", error)
+        now_s = time.monotonic()
+        if now_s >= self._warn_again_s:
+            self._warn_again_s = now_s + WARN_AGAIN_S
+            log.warning("Flight connections find no descriptor for the moment, and it goes on: %s", error)
+        longest = [each for each in islice(self._early, FREED + 1) if each is not but][:FREED]
+        for connection in longest:
+            connection.close()
+        return bool(longest)
+
+    def _pause_accepting(self) -> None:
         if self._accepting:
             for sock in self._listening:
                 self.watcher.unregister(sock)
