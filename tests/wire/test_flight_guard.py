@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import random
 import socket
@@ -26,6 +25,7 @@ from rtolap.base.errors import TooLarge, Unauthorized, Unavailable
 from rtolap.base.flight_guard import frames
 from rtolap.base.flight_guard.limits import FlightLimits
 from rtolap.base.metrics import Metrics
+from rtolap.testing.exhausted_listener import ExhaustedListener
 from rtolap.testing.flight_frames import RawFlight, ticket
 from rtolap.testing.scrape import Scrape
 from rtolap.testing.waiting import until
@@ -309,23 +309,11 @@ def test_where_all_are_at_work_one_more_is_refused() -> None:
         assert server.ended("refused") >= 1
 
 
-class Exhausted(socket.socket):
-    """Listens in a process that has no descriptor left, for a while."""
-
-    failures = 3
-
-    def accept(self) -> tuple[socket.socket, Any]:
-        if self.failures:
-            self.failures -= 1
-            raise OSError(errno.EMFILE, "Too many open files")
-        return super().accept()
-
-
 def test_accepting_goes_on_when_there_are_descriptors_again(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def bound(host: str, port: int) -> list[socket.socket]:
-        listening = Exhausted()
+        listening = ExhaustedListener()
         listening.bind((host, port))
         return [listening]
 
