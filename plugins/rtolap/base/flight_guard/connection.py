@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 PIECES_MAX = 64  # handed to the system at once; more, and small ones, are put together first
 LINGER_BYTES_MAX = 1 << 20
-OWN_BYTES_MAX = 256 << 10  # of the guard's own words to who does not read them
+OWN_BYTES_MAX = 1 << 20  # of the guard's own words to who does not read them
 _NOTHING = memoryview(b"")
 
 
