@@ -164,7 +164,7 @@ def test_a_large_ticket_without_the_token_is_not_taken_in(token: str) -> None:
     with Answering() as server:
         check_good_client(server.port)
         with Memory() as memory:
-            said = send_ticket(server.port, token, 256 * MIB)
+            said = send_ticket(server.port, token, 96 * MIB)
         assert said.startswith("FlightUnauthenticatedError")
         assert "the token is missing or wrong" in said
         assert memory.grown_bytes < 48 * MIB
@@ -176,7 +176,7 @@ def test_a_ticket_beyond_the_bound_is_refused_by_name() -> None:
     with Answering(replace(LIMITS, message_bytes_max=MIB)) as server:
         check_good_client(server.port)
         with Memory() as memory:
-            said = send_ticket(server.port, f"Bearer {TOKEN}", 256 * MIB)
+            said = send_ticket(server.port, f"Bearer {TOKEN}", 96 * MIB)
         assert memory.grown_bytes < 48 * MIB
         assert isinstance(named("the server", "get", RuntimeError(said)), TooLarge)
         assert server.refused("too_large") == 1
@@ -294,7 +294,7 @@ def test_who_has_shown_the_token_may_be_silent() -> None:
         with RawFlight(server.port, TOKEN) as silent:
             silent.frames()  # has ended, which the other has outlived
         assert echo(client, b"second") == b"second"
-        assert server.open_connections() == 1
+        until(lambda: server.open_connections() == 1)
 
 
 def test_where_all_are_at_work_one_more_is_refused() -> None:
@@ -371,18 +371,18 @@ CALM = 200
 RESTLESS = replace(LIMITS, restless_frames_max=CALM, restless_frames_per_s=1.0)
 
 
-def reset_storm(client: RawFlight) -> None:
-    for stream in range(1, 4 * CALM, 2):
-        if not client.send(client.head(stream) + frames.reset(stream, frames.CANCEL)):
-            return
+def reset_storm(client: RawFlight) -> bytes:
+    streams = range(1, 3 * CALM, 2)
+    return b"".join(client.head(stream) + frames.reset(stream, frames.CANCEL) for stream in streams)
 
 
-def after_a_call(what: bytes) -> Callable[[RawFlight], None]:
-    def send(client: RawFlight) -> None:
-        client.send(client.head(1) + client.message(1, ticket(b"1"), end=False))
-        client.send_much(what * 100, 20)
+def wrong_tokens(client: RawFlight) -> bytes:
+    streams = range(3, 3 * CALM, 2)
+    return client.head(1) + b"".join(client.head(stream, token="no") for stream in streams)
 
-    return send
+
+def after_a_call(what: bytes) -> Callable[[RawFlight], bytes]:
+    return lambda client: client.head(1) + client.message(1, ticket(b"1"), end=False) + what * (CALM + 50)
 
 
 @pytest.mark.parametrize(
@@ -394,17 +394,18 @@ def after_a_call(what: bytes) -> Callable[[RawFlight], None]:
         after_a_call(frames.frame(frames.PRIORITY, 0, 1, bytes(5))),
         after_a_call(frames.frame(frames.DATA, 0, 1)),
         after_a_call(frames.frame(0x77, 0, 0, bytes(8))),
-        lambda client: [client.send(client.head(n, token="no")) for n in range(1, 4 * CALM, 2)],
+        wrong_tokens,
     ],
     ids=["resets", "pings", "settings", "priorities", "empty data", "unknown", "wrong tokens"],
 )
-def test_frames_that_bring_nothing_end_the_connection(storm: Callable[[RawFlight], None]) -> None:
+def test_frames_that_bring_nothing_end_the_connection(storm: Callable[[RawFlight], bytes]) -> None:
+    """All of it comes at once: gRPC itself ends a connection for a few pings, too."""
     with Answering(RESTLESS) as server:
         with RawFlight(server.port, TOKEN) as client:
             client.begin()
-            storm(client)
+            client.send(storm(client))
             client.frames()
-        assert server.ended("restless") + server.ended("unauthorized") == 1
+        assert server.ended("restless") == 1
         until(lambda: server.open_connections() == 0)
         check_good_client(server.port)
 

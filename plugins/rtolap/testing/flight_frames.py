@@ -51,10 +51,6 @@ class RawFlight:
             return False
         return True
 
-    def send_much(self, piece: bytes, times: int) -> bool:
-        """Not all of it where the server has ended the connection."""
-        return all(self.send(piece) for _ in range(times))
-
     def frames(self) -> list[Frame]:
         """All that comes until the server ends the connection. Raises TimeoutError where it does not."""
         deadline_s = time.monotonic() + DEADLINE_S
