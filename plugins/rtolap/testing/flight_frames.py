@@ -107,7 +107,7 @@ class RawFlight:
         ]
         if token is not None:
             fields.append(("authorization", f"Bearer {token}"))
-        return self.encoder.encode(fields + (more or []))
+        return self.encoder.encode(fields + (more or []), huffman=False)
 
     def head(self, stream: int, method: str = "DoGet", token: str | None = "") -> bytes:
         """With the right token unless another is given; None: without."""
