@@ -122,7 +122,7 @@ class HostileHttp:
         """
         sent = [self._request(rng, credentials) for _ in range(requests)]
         last = (
-            rng.choice(_ENDS) if rng.random() < 0.5 else b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n"
+            rng.choice(_ENDS) if rng.random() < 0.2 else b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n"
         )
         with socket.create_connection((self.host, self.port), timeout=10) as connection:
             answers = sent_and_answered(connection, b"".join((*sent, last)))

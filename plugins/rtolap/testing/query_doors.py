@@ -24,7 +24,7 @@ from rtolap.query.stored.source import StoredSource
 from rtolap.testing.query_world import QueryWorld
 
 USER, PASSWORD, TOKEN = "ann", "s3cret #1", "cluster-token"
-OTHER_USER, DEFINING_USER = "bob", "dora"  # with the same password
+OTHER_USER, DEFINING_USER, LOADING_USER = "bob", "dora", "lena"  # with the same password
 # Some 2^26 rows: no engine finishes it within a test.
 SLOW = "select count(*) from airlines a, airlines b, " + ", ".join(
     f"(select carrier from airlines union all select name from airlines) t{i}" for i in range(24)
@@ -72,8 +72,8 @@ def open_doors(
     """The world stays its caller's. `context`: both doors speak TLS with it. `stored`: stored tables, which
     DEFINING_USER may define."""
     service = world.service(query_limits, stored)
-    names = (USER, OTHER_USER, DEFINING_USER)
-    rights = {DEFINING_USER: ("define",)}
+    names = (USER, OTHER_USER, DEFINING_USER, LOADING_USER)
+    rights = {DEFINING_USER: ("define",), LOADING_USER: ("load",)}
     users = Users({name: bytes.fromhex(password_hash(PASSWORD)) for name in names}, rights)
     tls = None if context is None else Tls(context, require_tls)
     mysql = MySqlServer(service, users, host="127.0.0.1", port=0, tls=tls, limits=limits)

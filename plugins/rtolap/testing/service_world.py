@@ -60,7 +60,7 @@ class World:
         self.log: dict[int, list[Event | None]] = {p: [] for p in range(PARTITIONS)}
         self.clock_ms = START_MS
         self._producer = KafkaProducer(kafka, client_id="test")
-        self._sql = (
+        self.sql = (
             "SELECT kind, place, COUNT(*), SUM(amount), COUNT(amount), MIN(amount), MAX(amount), SUM(price) "
             f"FROM {name} GROUP BY kind, place"
         )
@@ -110,7 +110,7 @@ class World:
         self._producer.flush(60)
 
     def ask(self) -> tuple[dict[int, int], Answer]:
-        body = self.services.sql(self._sql)
+        body = self.services.sql(self.sql)
         positions = {int(p): offset for p, offset in body["positions"][self.cube].items()}
         return positions, {(row[0], row[1]): tuple(number(cell) for cell in row[2:]) for row in body["rows"]}
 

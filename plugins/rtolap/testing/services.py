@@ -46,7 +46,16 @@ def wait_for(what: str, condition: Callable[[], bool], timeout_s: float = 60.0) 
 class Services:
     """Named processes with one environment. Every port is free when chosen and kept over restarts."""
 
-    def __init__(self, folder: Path, *, zookeeper: str, root: str, kafka: str, coordinators: int = 2) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        zookeeper: str,
+        root: str,
+        kafka: str,
+        coordinators: int = 2,
+        token: str = TOKEN,
+    ) -> None:
         self.folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._arguments: dict[str, tuple[str, ...]] = {}
@@ -57,7 +66,7 @@ class Services:
             self._ports[name] = free_port(taken)
             taken.add(self._ports[name])
         urls = [self._url(f"coordinator-{n}") for n in range(coordinators)]
-        (folder / "token").write_text(TOKEN)
+        (folder / "token").write_text(token)
         (folder / "users").write_text(f"{USER}:{password_hash(PASSWORD)}\n")
         self.store = (folder / "store").as_uri()
         self.environment = {
@@ -74,8 +83,8 @@ class Services:
             "RTOLAP_QUERY_HTTP_PORT": str(self._ports["query-http"]),
             "RTOLAP_QUERY_MYSQL_PORT": str(self._ports["query-mysql"]),
         }
-        self.coordinator = CoordinatorClient(urls, TOKEN)
-        self._http = httpx.Client(headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60)
+        self.coordinator = CoordinatorClient(urls, token)
+        self._http = httpx.Client(headers={"Authorization": f"Bearer {token}"}, timeout=60)
 
     def _url(self, name: str) -> str:
         return f"http://127.0.0.1:{self._ports[name]}"
@@ -132,6 +141,9 @@ class Services:
 
     def start_again(self, name: str) -> None:
         self.start(name, *self._arguments[name], env=self._extra[name])
+
+    def pids(self) -> dict[str, int]:
+        return {name: process.pid for name, process in self._processes.items()}
 
     def running(self) -> set[str]:
         return {name for name, process in self._processes.items() if process.poll() is None}
