@@ -1,28 +1,31 @@
 """Time-outs share one thread: each fires at its time, or never once it was taken back.
 
-A statement that was ended does not wait for an engine that does not hear it, but keeps its turn until then.
+A statement that was ended does not wait for an engine that does not hear it: its worker is replaced.
 """
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
 import pyarrow as pa
 import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import QueryError, QueryTimeout, Unavailable
 from rtolap.query.cancel import Cancellation, Timeouts
-from rtolap.query.engine import EngineSession
-from rtolap.query.engine_calls import EngineCalls
 from rtolap.query.service import Limits, QueryService
 from rtolap.testing.query_world import QueryWorld
+from rtolap.testing.workers import is_alive, is_asked, wait_until, worker_pids
 
 WAIT_S = 10.0
-LET_GO_S = 5.0  # it is half a second on a machine that has nothing else to do
+LET_GO_S = 60.0  # it is half a second on a machine that has nothing else to do
+_DIGITS = "(select 0 d union all select 1 union all select 2 union all select 3 union all select 4) "
+MANY_ROWS = "select a.d x from " + ", ".join(_DIGITS + name for name in "abcdefghij")
+ENDLESS = "select count(*) x from " + ", ".join(_DIGITS + name for name in "abcdefghijklmnopqrstuv")
 
 
 @pytest.fixture
@@ -91,145 +94,94 @@ def test_an_engine_that_missed_the_first_word_is_told_again_until_the_query_is_o
     assert not told.acquire(timeout=0.2)
 
 
-@pytest.fixture
-def calls() -> Iterator[EngineCalls]:
-    with EngineCalls(1) as made:
-        yield made
+@pytest.fixture(scope="module")
+def one_turn(world: QueryWorld) -> Iterator[QueryService]:
+    """One turn, and so one worker."""
+    made = world.service(Limits(queries_max=1, queue_wait_s=0.05), in_workers=True)
+    yield made
+    made.close()
 
 
-def test_a_call_that_does_not_hear_its_end_is_left_and_what_it_holds_is_given_back_when_it_ends(
-    timeouts: Timeouts, calls: EngineCalls
-) -> None:
-    began, may_end, given_back = threading.Event(), threading.Event(), threading.Event()
-
-    def deaf() -> None:
-        began.set()
-        may_end.wait(WAIT_S)
-
-    ending = Cancellation(timeouts, 60_000)
-    statement = calls.of(ending)
-    with ThreadPoolExecutor(1) as client:
-        waiting = client.submit(statement.call, deaf)
-        assert began.wait(WAIT_S)
-        ending.cancel("somebody said so")
-        with pytest.raises(QueryError, match="somebody said so"):
-            waiting.result(LET_GO_S)
-    statement.finish(given_back.set)
-    assert not given_back.is_set()
-    may_end.set()
-    assert given_back.wait(WAIT_S)
-
-
-def test_a_call_gives_its_value_or_its_error_and_what_it_holds_back_at_once(
-    timeouts: Timeouts, calls: EngineCalls
-) -> None:
-    def fail() -> None:
-        raise Unavailable("no")
-
-    given_back: list[str] = []
-    statement = calls.of(Cancellation(timeouts, 60_000))
-    assert statement.call(lambda: 7) == 7
-    with pytest.raises(Unavailable, match="no"):
-        statement.call(fail)
-    statement.finish(lambda: given_back.append("turn"))
-    assert given_back == ["turn"]
-
-
-def test_a_statement_that_was_ended_already_calls_nothing(timeouts: Timeouts, calls: EngineCalls) -> None:
-    ending = Cancellation(timeouts, 60_000)
-    ending.cancel("before")
-    called: list[int] = []
-    with pytest.raises(QueryError, match="before"):
-        calls.of(ending).call(lambda: called.append(1))
-    assert called == []
-
-
-class DeafEngine:
-    """Stands in the place of one method of the engine's sessions, and does not return until it may."""
-
-    def __init__(self, original: Callable[..., Any]) -> None:
-        self.began, self.may_end = threading.Event(), threading.Event()
-        self.closed = threading.Event()
-        self._original = original
-
-    def call(self, session: EngineSession, work: Callable[[], Any]) -> Any:
-        def deaf() -> Any:
-            self.began.set()
-            self.may_end.wait(WAIT_S * 3)
-            return work()
-
-        return self._original(session, deaf)
-
-
-@pytest.fixture
-def deaf(monkeypatch: pytest.MonkeyPatch) -> DeafEngine:
-    made = DeafEngine(EngineSession._call)
-    monkeypatch.setattr(EngineSession, "_call", lambda session, work: made.call(session, work))
-    close = EngineSession.close
-
-    def closing(session: EngineSession) -> None:
-        close(session)
-        made.closed.set()
-
-    monkeypatch.setattr(EngineSession, "close", closing)
-    return made
+def deafen(service: QueryService) -> int:
+    """Its worker hears nothing from now on; its process id."""
+    answer_in_time(service)
+    pids = worker_pids(service)
+    assert len(pids) == 1
+    os.kill(pids[0], signal.SIGSTOP)
+    return pids[0]
 
 
 @pytest.mark.parametrize("how", ["killed", "timed out"])
-def test_an_ended_statement_lets_its_client_go_and_keeps_its_turn_until_the_engine_ends(
-    how: str, deaf: DeafEngine, world: QueryWorld
+def test_an_ended_statement_that_the_engine_does_not_hear_costs_its_worker_and_gives_its_turn_back(
+    how: str, one_turn: QueryService
 ) -> None:
-    service = world.service(Limits(queries_max=1, queue_wait_s=0.05))
-    try:
-        ending = service.cancellation(60_000 if how == "killed" else 500)
-        with ThreadPoolExecutor(1) as client:
-            waiting = client.submit(service.execute, "select count(*) n from flights", (), ending)
-            if how == "killed":
-                assert deaf.began.wait(WAIT_S)
-                ending.cancel("KILL QUERY")
-            with pytest.raises(QueryError, match=r"KILL QUERY|took longer than 500 ms"):
-                waiting.result(LET_GO_S)
-        if not deaf.began.is_set():  # the time-out came before the engine was asked
-            return
-        assert not deaf.closed.is_set()
-        with pytest.raises(Unavailable, match="too many queries"):
-            service.execute("select 1 as x")
-        deaf.may_end.set()
-        assert deaf.closed.wait(WAIT_S)
-        assert answer_in_time(service) == [{"x": 1}]
-        with pytest.raises(ValueError, match="too many times"):  # there is one turn, and it is back
-            service._turns.release("")
-    finally:
-        deaf.may_end.set()
-        service.close()
+    pid = deafen(one_turn)
+    ending = one_turn.cancellation(60_000 if how == "killed" else 500)
+    with ThreadPoolExecutor(1) as client:
+        waiting = client.submit(one_turn.execute, "select count(*) n from flights", (), ending)
+        if how == "killed":
+            wait_until(lambda: is_asked(one_turn))
+            with pytest.raises(Unavailable, match="too many queries"):
+                one_turn.execute("select 1 as x")
+            ending.cancel("KILL QUERY")
+        with pytest.raises(QueryError, match=r"KILL QUERY|took longer than 500 ms"):
+            waiting.result(LET_GO_S)
+    if pid in worker_pids(one_turn):  # the time-out came before it was asked
+        os.kill(pid, signal.SIGKILL)
+    assert answer_in_time(one_turn) == [{"x": 1}]
+    assert pid not in worker_pids(one_turn)
+    wait_until(lambda: not is_alive(pid))
+    with pytest.raises(ValueError, match="too many times"):  # there is one turn, and it is back
+        one_turn._turns.release("")
 
 
-def test_a_result_that_is_read_is_let_go_in_the_same_way(deaf: DeafEngine, world: QueryWorld) -> None:
-    service = world.service(Limits(queries_max=1, queue_wait_s=0.05))
-    try:
-        deaf.may_end.set()
-        ending = service.cancellation()
-        outcome = service.execute("select carrier, count(*) n from flights group by 1", (), ending)
-        deaf.began.clear()
-        deaf.may_end.clear()
-        with ThreadPoolExecutor(1) as client:
-            waiting = client.submit(outcome.table)
-            assert deaf.began.wait(WAIT_S)
+@pytest.mark.parametrize("how", ["killed", "closed"])
+def test_a_result_that_is_read_is_let_go_in_the_same_way(how: str, one_turn: QueryService) -> None:
+    ending = one_turn.cancellation()
+    outcome = one_turn.execute(MANY_ROWS, (), ending)
+    assert next(outcome.batches).num_rows
+    (pid,) = worker_pids(one_turn, "working")
+    os.kill(pid, signal.SIGSTOP)
+    with ThreadPoolExecutor(1) as client:
+        waiting = client.submit(outcome.table)
+        wait_until(lambda: is_asked(one_turn))
+        if how == "killed":
             ending.cancel("KILL QUERY")
             with pytest.raises(QueryError, match="KILL QUERY"):
                 waiting.result(LET_GO_S)
-        assert not deaf.closed.is_set()
-        deaf.may_end.set()
-        assert deaf.closed.wait(WAIT_S)
-        assert answer_in_time(service) == [{"x": 1}]
-    finally:
-        deaf.may_end.set()
-        service.close()
+        else:
+            outcome.close()  # by another thread than the one that reads
+            with pytest.raises(Unavailable):
+                waiting.result(LET_GO_S)
+    assert answer_in_time(one_turn) == [{"x": 1}]
+
+
+def test_a_statement_that_was_ended_already_asks_nobody(one_turn: QueryService) -> None:
+    answer_in_time(one_turn)
+    pids = worker_pids(one_turn)
+    ending = one_turn.cancellation()
+    ending.cancel("before")
+    with pytest.raises(QueryError, match="before"):
+        one_turn.execute("select 1 as x", (), ending)
+    assert answer_in_time(one_turn) == [{"x": 1}]
+    assert worker_pids(one_turn) == pids
+
+
+def test_an_interrupt_that_is_heard_costs_no_worker(one_turn: QueryService) -> None:
+    for _ in range(5):  # on a machine that is busy it may take longer than a worker is given
+        answer_in_time(one_turn)
+        pids = worker_pids(one_turn)
+        with pytest.raises(QueryError, match="took longer than 300 ms"):
+            one_turn.execute(ENDLESS, (), one_turn.cancellation(300)).table()
+        assert answer_in_time(one_turn) == [{"x": 1}]
+        if worker_pids(one_turn) == pids:
+            return
+    pytest.fail("no interrupt was heard")
 
 
 def answer_in_time(service: QueryService) -> list[dict[str, object]]:
     """Of a statement, once there is a turn again."""
-    deadline_s = time.monotonic() + WAIT_S
+    deadline_s = time.monotonic() + LET_GO_S
     while True:
         try:
             table: pa.Table = service.execute("select 1 as x").table()

@@ -68,7 +68,7 @@ def engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="module")
 def texts() -> Iterator[EngineTexts]:
-    made = EngineTexts()
+    made = EngineTexts(duckdb.connect())
     yield made
     made.close()
 
@@ -118,8 +118,8 @@ def test_a_session_runs_nothing_but_one_select_of_what_is_allowed(sql: str, engi
     try:
         session.register("registered", pa.table({"a": [1]}))
         with pytest.raises(QueryError):
-            session.run(sql, {}).read_all()
-        rows = session.run('SELECT "a" FROM "registered"', {}).read_all().to_pylist()
+            session.read(sql, {})
+        rows = session.read('SELECT "a" FROM "registered"', {}).to_pylist()
         assert rows == [{"a": 1}]
     finally:
         session.close()
@@ -143,7 +143,7 @@ def test_nothing_is_shared_that_can_be_written(engine: Engine) -> None:
                 one._cursor.execute(sql)
         one._cursor.execute("CREATE TEMP MACRO sum(x) AS 1")
         one._cursor.execute("CREATE TEMP TABLE kept AS SELECT 1 AS a")
-        rows = other.run("SELECT sum(3) AS s, mysql_left('abc', 2) AS t", {}).read_all().to_pylist()
+        rows = other.read("SELECT sum(3) AS s, mysql_left('abc', 2) AS t", {}).to_pylist()
         assert [(int(row["s"]), row["t"]) for row in rows] == [(3, "ab")]
         with pytest.raises(duckdb.Error, match="kept"):
             other._cursor.execute("SELECT * FROM kept")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
-import threading
+import signal
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +15,6 @@ from rtolap.base.errors import QueryError, RtolapError, Unavailable
 from rtolap.query import http
 from rtolap.query.approval import bounds
 from rtolap.query.cancel import Cancellation
-from rtolap.query.engine import EngineSession
 from rtolap.query.mysql import statements
 from rtolap.query.mysql.show import Shows
 from rtolap.query.mysql.variables import Session
@@ -23,6 +23,7 @@ from rtolap.query.parser import parse
 from rtolap.query.service import Limits, QueryService
 from rtolap.query.stored.ddl import parse_ddl
 from rtolap.testing.query_world import QueryWorld
+from rtolap.testing.workers import is_asked, wait_until, worker_pids
 
 WAIT_S = 60.0
 LOOK_S = 30.0  # for what takes a second at most on an idle machine, and minutes if it is quadratic
@@ -171,31 +172,6 @@ def test_chains_of_conditions_are_answered(joined: str, service: QueryService) -
     assert service.execute(f"select count(*) n from flights where {condition}").table().num_rows == 1
 
 
-class Endless:
-    """The engine, standing still in one of its calls until its statement is ended."""
-
-    def __init__(self) -> None:
-        self.began = threading.Event()
-        self.may_end = threading.Event()
-
-    def __call__(self, session: EngineSession, work: Callable[[], object]) -> object:
-        def still() -> object:
-            self.began.set()
-            self.may_end.wait(WAIT_S)
-            return work()
-
-        assert session._calls is not None, "whoever calls the engine can be ended"
-        return session._calls.call(still)
-
-
-@pytest.fixture
-def endless(monkeypatch: pytest.MonkeyPatch) -> Iterator[Endless]:
-    made = Endless()
-    monkeypatch.setattr(EngineSession, "_call", lambda session, work: made(session, work))
-    yield made
-    made.may_end.set()
-
-
 ASKED: dict[str, Callable[[QueryService, Cancellation], object]] = {
     "a query": lambda service, ending: service.execute("select 1 as x", (), ending),
     "a folded constant": lambda service, ending: service.execute(
@@ -208,32 +184,41 @@ ASKED: dict[str, Callable[[QueryService, Cancellation], object]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def one_turn(world: QueryWorld) -> Iterator[QueryService]:
+    """One turn, and so one worker."""
+    made = world.service(Limits(queries_max=1, queue_wait_s=0.05), in_workers=True)
+    yield made
+    made.close()
+
+
 @pytest.mark.parametrize("kind", ASKED)
 @pytest.mark.parametrize("how", ["killed", "timed out"])
 def test_every_kind_of_statement_is_ended_and_takes_a_turn(
-    kind: str, how: str, endless: Endless, world: QueryWorld
+    kind: str, how: str, one_turn: QueryService
 ) -> None:
-    service = world.service(Limits(queries_max=1, queue_wait_s=0.05))
-    try:
-        ending = service.cancellation(60_000 if how == "killed" else 1_000)
-        with ThreadPoolExecutor(1) as client:
-            waiting = client.submit(ASKED[kind], service, ending)
-            if how == "killed":
-                assert endless.began.wait(WAIT_S)
-                with pytest.raises(Unavailable, match="too many queries"):
-                    service.describe("select 1 as x")
-                ending.cancel("KILL QUERY")
-            with pytest.raises(QueryError, match=r"KILL QUERY|took longer than 1000 ms"):
-                waiting.result(WAIT_S)
-        endless.may_end.set()
-        turn_comes_back(service)
-    finally:
-        endless.may_end.set()
-        service.close()
+    """Also while the engine hears nothing: its process stands still."""
+    turn_comes_back(one_turn)
+    (pid,) = worker_pids(one_turn)
+    os.kill(pid, signal.SIGSTOP)
+    ending = one_turn.cancellation(60_000 if how == "killed" else 1_000)
+    with ThreadPoolExecutor(1) as client:
+        waiting = client.submit(ASKED[kind], one_turn, ending)
+        if how == "killed":
+            wait_until(lambda: is_asked(one_turn))
+            with pytest.raises(Unavailable, match="too many queries"):
+                one_turn.describe("select 1 as x")
+            ending.cancel("KILL QUERY")
+        with pytest.raises(QueryError, match=r"KILL QUERY|took longer than 1000 ms"):
+            waiting.result(WAIT_S)
+    if pid in worker_pids(one_turn):  # the time-out came before it was asked
+        os.kill(pid, signal.SIGKILL)
+    turn_comes_back(one_turn)
+    assert pid not in worker_pids(one_turn)
 
 
 def turn_comes_back(service: QueryService) -> None:
-    """When the engine has let go of the statement before."""
+    """When the worker of the statement before was replaced."""
     deadline_s = time.monotonic() + WAIT_S
     while True:
         try:

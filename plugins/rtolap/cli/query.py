@@ -23,7 +23,7 @@ def root() -> None:
 
 @app.command()
 def serve(
-    memory_mb: Annotated[int, typer.Option(min=64, help="Memory that all queries together may use.")] = 1024,
+    memory_mb: Annotated[int, typer.Option(min=64, help="Memory of queries; at most twice as much.")] = 1024,
     threads: Annotated[int, typer.Option(min=1, help="Threads of the embedded engine.")] = 2,
     queries_max: Annotated[int, typer.Option(min=1, help="Queries at a time; more are refused.")] = 16,
     queries_per_user_max: Annotated[

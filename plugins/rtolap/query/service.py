@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -14,8 +14,6 @@ from rtolap.query import explain
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.catalogue import DATABASE, Catalogue
 from rtolap.query.cluster import Cluster
-from rtolap.query.engine import Engine, EngineSession
-from rtolap.query.engine_calls import EngineCalls
 from rtolap.query.fetch import Fetcher
 from rtolap.query.history import HistoryEngine
 from rtolap.query.information_schema import (
@@ -34,11 +32,13 @@ from rtolap.query.prepared import PreparedStatements
 from rtolap.query.realtime import Realtime, RealtimeSource
 from rtolap.query.rules import Context
 from rtolap.query.rules.pushdown import relation_name
+from rtolap.query.session import Result, Session, Sessions
 from rtolap.query.stored.definitions import StoredDefinitions
 from rtolap.query.stored.reader import StoredReader
 from rtolap.query.stored.relation import arrow_schema
 from rtolap.query.stored.source import NoSource, StoredSource
 from rtolap.query.turns import Turns
+from rtolap.query.workers.pool import WorkerPool
 from rtolap.wire.query_warning import QueryWarning
 
 TIMEOUT_MS_DEFAULT = 60_000
@@ -74,7 +74,9 @@ class QueryService:
         clock: Clock,
         limits: Limits = Limits(),
         stored: StoredSource | None = None,
+        engine: Sessions | None = None,
     ) -> None:
+        """`engine`: where statements run, closed with the service; None: in worker processes."""
         self.clock = clock
         self.metrics = QueryMetrics()
         self._cluster = cluster
@@ -82,14 +84,15 @@ class QueryService:
         self._limits = limits
         self._realtime = Realtime(source, clock)
         self._fetcher = Fetcher(cluster, history, self._realtime)
-        self._engine = Engine(memory_limit_bytes=limits.memory_bytes, threads=limits.threads)
+        self._engine = engine or WorkerPool(
+            limits.memory_bytes, limits.threads, limits.queries_max, self.metrics.registry
+        )
         self._stored = stored or NoSource()
         self._tables = StoredReader(self._stored, limits.memory_bytes, clock)
         self.definitions = StoredDefinitions(self._stored, cluster)
         self._prepared = PreparedStatements()
         self._timeouts = Timeouts(clock)
         self._turns = Turns(limits.queries_max, limits.turns_per_user)
-        self._calls = EngineCalls(limits.queries_max)
 
     def close(self) -> None:
         self._timeouts.close()
@@ -97,7 +100,6 @@ class QueryService:
         self._stored.close()
         self._realtime.close()
         self._cluster.close()
-        self._calls.close()
         self._engine.close()
 
     def catalogue(self, *, fresh: bool = False) -> Catalogue:
@@ -159,7 +161,7 @@ class QueryService:
             return session.read(sql, {})
 
     @contextmanager
-    def _turn(self, ending: Cancellation, *, is_over: bool = True) -> Iterator[EngineSession]:
+    def _turn(self, ending: Cancellation, *, is_over: bool = True) -> Iterator[Session]:
         """A session of the engine, and what ends it. It is given back behind the block where that `is_over`;
         otherwise only if the block fails, with what ended it as the error."""
         if not self._turns.acquire(ending.user, self._limits.queue_wait_s):
@@ -170,7 +172,12 @@ class QueryService:
                 expected=f"at most {limits.queries_max} at a time, {limits.turns_per_user} of one user",
                 action="ask again later",
             )
-        session = self._engine.session(self._calls.of(ending))
+        try:
+            session = self._engine.session(ending)
+        except BaseException:
+            ending.close()
+            self._turns.release(ending.user)
+            raise
         try:
             ending.on_cancel(session.interrupt, until_over=True)
             yield session
@@ -184,7 +191,7 @@ class QueryService:
             self._finish(session, ending)
 
     def _start(
-        self, statement: Statement, values: dict[str, object], session: EngineSession, ending: Cancellation
+        self, statement: Statement, values: dict[str, object], session: Session, ending: Cancellation
     ) -> Outcome:
         rewritten, catalogue = self._rewrite(statement, values, session, ending)
         for name in rewritten.lookups:
@@ -196,25 +203,26 @@ class QueryService:
             self._bound(rewritten, used, session)  # what the engine would refuse is told now
             warnings = _warnings(rewritten, estimates)
             table = explain.planned(rewritten, estimates, warnings)
-            return Outcome(table.schema, self._stream(table.to_reader(), session, ending), warnings=warnings)
+            return Outcome(table.schema, self._stream(_read(table), session, ending), warnings=warnings)
         began_s = self.clock.monotonic_s()
         tables = self._read_tables(rewritten, session, ending)
+        result: Result | None = None
         if rewritten.latest is not None:
-            stats, reader = self._run_latest(rewritten, rewritten.latest, used, session, ending)
+            stats, latest = self._run_latest(rewritten, rewritten.latest, used, session, ending)
+            schema, read = latest.schema, _read(latest)
         else:
-            stats = [self._fetch(read, session, ending) for read in rewritten.reads]
-            reader = session.run(rewritten.sql, used)
+            stats = [self._fetch(one, session, ending) for one in rewritten.reads]
+            result = session.run(rewritten.sql, used)
+            schema, read = result.schema, result.next_batch
         warnings = _warnings(rewritten, stats)
         if statement.explain == "analyze":
-            rows = session.drain(reader)
+            rows = latest.num_rows if result is None else result.drain()
             elapsed_ms = (self.clock.monotonic_s() - began_s) * 1000
             table = explain.analyzed(rewritten, stats, tables, rows, elapsed_ms, warnings)
-            reader = table.to_reader()
-        return Outcome(reader.schema, self._stream(reader, session, ending), stats, tables, warnings)
+            schema, read = table.schema, _read(table)
+        return Outcome(schema, self._stream(read, session, ending), stats, tables, warnings)
 
-    def _read_tables(
-        self, rewritten: Rewritten, session: EngineSession, ending: Cancellation
-    ) -> list[TableStats]:
+    def _read_tables(self, rewritten: Rewritten, session: Session, ending: Cancellation) -> list[TableStats]:
         began_s = self.clock.monotonic_s()
         tables, stats = self._tables.read(rewritten.tables, ending)
         for relation, table in tables.items():
@@ -224,7 +232,7 @@ class QueryService:
         ending.check()
         return stats
 
-    def _fetch(self, read: CubeRead, session: EngineSession, ending: Cancellation) -> ReadStats:
+    def _fetch(self, read: CubeRead, session: Session, ending: Cancellation) -> ReadStats:
         ending.check()
         began_s = self.clock.monotonic_s()
         table, done = self._fetcher.fetch(read, ending)
@@ -238,9 +246,9 @@ class QueryService:
         rewritten: Rewritten,
         latest: LatestRows,
         values: Mapping[str, object],
-        session: EngineSession,
+        session: Session,
         ending: Cancellation,
-    ) -> tuple[list[ReadStats], pa.RecordBatchReader]:
+    ) -> tuple[list[ReadStats], pa.Table]:
         (read,) = rewritten.reads
         rows_read, fetch_ms = 0, 0.0
         for narrower in narrowed(read, latest, self._fetcher.segments(read.cube)):
@@ -251,9 +259,9 @@ class QueryService:
             table = session.read(rewritten.sql, values)
             if table.num_rows >= latest.rows:
                 break
-        return [done], table.to_reader()
+        return [done], table
 
-    def _bound(self, rewritten: Rewritten, values: Mapping[str, object], session: EngineSession) -> pa.Schema:
+    def _bound(self, rewritten: Rewritten, values: Mapping[str, object], session: Session) -> pa.Schema:
         """The result's columns, over empty cubes."""
         for read in rewritten.reads:
             session.register(read.relation, merge(read, ()))
@@ -267,7 +275,7 @@ class QueryService:
         self,
         statement: Statement,
         values: Mapping[str, object],
-        session: EngineSession,
+        session: Session,
         ending: Cancellation,
     ) -> tuple[Rewritten, Catalogue]:
         catalogue = self._cluster.catalogue()
@@ -286,7 +294,7 @@ class QueryService:
         catalogue: Catalogue,
         statement: Statement,
         values: Mapping[str, object],
-        session: EngineSession,
+        session: Session,
         ending: Cancellation,
     ) -> Rewritten:
         context = Context(
@@ -297,35 +305,27 @@ class QueryService:
         )
         return self._prepared.rewrite(statement, context, values)
 
-    def _register_information(
-        self, rewritten: Rewritten, catalogue: Catalogue, session: EngineSession
-    ) -> None:
+    def _register_information(self, rewritten: Rewritten, catalogue: Catalogue, session: Session) -> None:
         for name in rewritten.information:
             session.register(f"{INFORMATION_PREFIX}{name}", information_table(name, catalogue))
 
     def _stream(
-        self, reader: pa.RecordBatchReader, session: EngineSession, ending: Cancellation
+        self, read: Callable[[], pa.RecordBatch | None], session: Session, ending: Cancellation
     ) -> Iterator[pa.RecordBatch]:
-        def finish() -> None:
-            self._finish(session, ending, reader)
+        return ResultStream(read, lambda: self._finish(session, ending), ending)
 
-        return ResultStream(lambda: session.next_batch(reader), finish, ending)
+    def _finish(self, session: Session, ending: Cancellation) -> None:
+        try:
+            ending.close()
+            session.close()
+        finally:
+            self._turns.release(ending.user)
 
-    def _finish(
-        self, session: EngineSession, ending: Cancellation, reader: pa.RecordBatchReader | None = None
-    ) -> None:
-        """Interrupts go on, and the turn is kept, until the engine has let go of the session."""
 
-        def give_back() -> None:
-            try:
-                ending.close()
-                if reader is not None:
-                    reader.close()
-                session.close()
-            finally:
-                self._turns.release(ending.user)
-
-        session.finish(give_back)
+def _read(table: pa.Table) -> Callable[[], pa.RecordBatch | None]:
+    """Its batches one after the other, then None."""
+    batches = iter(table.to_batches())
+    return lambda: next(batches, None)
 
 
 def _warnings(rewritten: Rewritten, stats: Sequence[ReadStats]) -> tuple[QueryWarning, ...]:

@@ -71,7 +71,7 @@ def open_doors(
 ) -> Iterator[Doors]:
     """The world stays its caller's. `context`: both doors speak TLS with it. `stored`: stored tables, which
     DEFINING_USER may define."""
-    service = world.service(query_limits, stored)
+    service = world.service(query_limits, stored, in_workers=True)
     names = (USER, OTHER_USER, DEFINING_USER, LOADING_USER)
     rights = {DEFINING_USER: ("define",), LOADING_USER: ("load",)}
     users = Users({name: bytes.fromhex(password_hash(PASSWORD)) for name in names}, rights)

@@ -39,6 +39,7 @@ from rtolap.model.segment_states import SegmentState
 from rtolap.model.table import Lookup
 from rtolap.query.arrow_filter import arrow_filter
 from rtolap.query.cluster import Cluster
+from rtolap.query.engine import Engine
 from rtolap.query.history import EmbeddedHistory
 from rtolap.query.lookups import Lookups
 from rtolap.query.service import Limits, QueryService
@@ -106,8 +107,11 @@ class QueryWorld:
         }
         self.built: dict[str, set[str]] = {cube: set() for cube in self.schemas}
 
-    def service(self, limits: Limits = Limits(), stored: StoredSource | None = None) -> QueryService:
-        """`stored`: where stored tables come from."""
+    def service(
+        self, limits: Limits = Limits(), stored: StoredSource | None = None, *, in_workers: bool = False
+    ) -> QueryService:
+        """`stored`: where stored tables come from. `in_workers`: statements run as they do in production;
+        otherwise in this process, which starts quickly."""
         clock = SystemClock()
         listing = None if stored is None else Listing(stored, clock)
         return QueryService(
@@ -118,6 +122,7 @@ class QueryWorld:
             clock,
             limits,
             stored,
+            None if in_workers else Engine(memory_limit_bytes=limits.memory_bytes, threads=limits.threads),
         )
 
     def close(self) -> None:

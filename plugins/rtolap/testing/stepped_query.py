@@ -23,6 +23,7 @@ from rtolap.metadata.store import Watch
 from rtolap.query.arrow_filter import arrow_filter
 from rtolap.query.cancel import Cancellation
 from rtolap.query.cluster import Cluster
+from rtolap.query.engine import Engine
 from rtolap.query.lookups import Lookups
 from rtolap.query.merge import group_partials
 from rtolap.query.plan import CubeRead, ReadStats
@@ -52,7 +53,14 @@ class SteppedQuery:
         self._cube = cube
         self._cluster = Cluster(ClusterMetadata(self._store, clock), clock)
         self._source = _Receivers(receivers)
-        self.service = QueryService(self._cluster, _Tables(history), self._source, Lookups(folder), clock)
+        self.service = QueryService(
+            self._cluster,
+            _Tables(history),
+            self._source,
+            Lookups(folder),
+            clock,
+            engine=Engine(memory_limit_bytes=1 << 30, threads=2),
+        )
 
     @property
     def vectors(self) -> Mapping[int, Mapping[int, Vectors]]:

@@ -38,12 +38,10 @@ _KINDS = _QUERIES | _SOURCES | _MODIFIERS | _ORDERS
 class EngineTexts:
     """Thread-safe. A parser of its own, which runs nothing; texts that were approved are remembered."""
 
-    def __init__(self) -> None:
+    def __init__(self, parser: duckdb.DuckDBPyConnection) -> None:
+        """`parser`: a connection for it alone; `close` closes it."""
         self._lock = threading.Lock()
-        self._parser = duckdb.connect(
-            ":memory:",
-            config={"threads": "1", "enable_external_access": "false", "lock_configuration": "true"},
-        )
+        self._parser = parser
         views = self._parser.execute("SELECT view_name FROM duckdb_views()").fetchall()
         self._views = frozenset(str(name).lower() for (name,) in views)  # the engine's own
         self._approved: OrderedDict[str, frozenset[str]] = OrderedDict()

@@ -1,0 +1,119 @@
+"""A process that has imported everything that a worker needs, and makes workers by forking.
+
+It has one thread, no secrets in its environment, and a session of its own, so no signal of a terminal or
+a process group reaches it or its workers. It ends when the service does, and its workers with it.
+
+    argv      the descriptor of a socket of the service, `WorkerOptions` as JSON
+    socket    a message of any text with two descriptors, data and control: a new worker for them
+              back: Ended, for every worker that ended
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from rtolap.query.engine import made_database
+from rtolap.query.workers.process import OUT_OF_MEMORY, WorkerOptions, serve
+
+_MESSAGE_BYTES_MAX = 64
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """`status`: as `os.waitstatus_to_exitcode` gives it; negative for a signal."""
+
+    pid: int
+    status: int
+
+
+def main() -> None:
+    service = socket.socket(fileno=int(sys.argv[1]))
+    options = msgspec.json.decode(sys.argv[2], type=WorkerOptions)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    database = _database()
+    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, lambda number, frame: None)
+    gc.collect()
+    gc.freeze()  # so that collecting in a worker does not copy what all of them share
+    workers: set[int] = set()
+    while True:
+        ready = select.select([service.fileno(), woken], [], [])[0]
+        if woken in ready:
+            with suppress(BlockingIOError):
+                os.read(woken, 4096)
+            _reap(workers, service)
+        if service.fileno() in ready:
+            try:
+                message, descriptors, _, _ = socket.recv_fds(service, _MESSAGE_BYTES_MAX, 2)
+            except ConnectionError:
+                message, descriptors = b"", []
+            if not message:
+                break
+            pid = os.fork()
+            if pid == 0:
+                _become_worker(descriptors, (service.fileno(), woken, wake), options, database)
+            workers.add(pid)
+            for descriptor in descriptors:
+                os.close(descriptor)
+    for pid in workers:
+        os.kill(pid, signal.SIGKILL)  # ours, and not waited for: nobody else has the number
+    os._exit(0)
+
+
+def _database() -> str:
+    """A path of the macros' database, which lies in memory that only this process and its workers have."""
+    with tempfile.TemporaryDirectory(prefix="rtolap-engine-") as folder:
+        path = Path(folder) / "macros.db"
+        made_database(path)
+        descriptor = os.memfd_create("macros", 0)
+        with open(descriptor, "wb", closefd=False) as memory:
+            memory.write(path.read_bytes())
+    return f"/proc/self/fd/{descriptor}"
+
+
+def _become_worker(
+    descriptors: list[int], others: tuple[int, ...], options: WorkerOptions, database: str
+) -> None:
+    """Does not return."""
+    status = 1
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for other in others:
+            os.close(other)
+        data, control = (socket.socket(fileno=descriptor) for descriptor in descriptors)
+        serve(data, control, options, database)
+        status = 0
+    except (BrokenPipeError, ConnectionError):
+        status = 0  # nobody wants the answer
+    except MemoryError:
+        status = OUT_OF_MEMORY
+    except BaseException:  # noqa: BLE001 - told, and then this process ends
+        sys.excepthook(*sys.exc_info())
+    finally:
+        os._exit(status)
+
+
+def _reap(workers: set[int], service: socket.socket) -> None:
+    for pid in list(workers):
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            workers.discard(pid)
+            said = msgspec.json.encode(Ended(pid, os.waitstatus_to_exitcode(status)))
+            with suppress(BlockingIOError, ConnectionError):  # it is told for the log alone
+                service.send(said, socket.MSG_DONTWAIT)
+
+
+if __name__ == "__main__":
+    main()

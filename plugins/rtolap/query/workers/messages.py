@@ -1,0 +1,317 @@
+"""What the service and its workers say to each other.
+
+A frame: 4 bytes length of the header, 8 bytes length of the body (both little endian), the header as msgpack,
+the body: an Arrow stream, or nothing. A relation that is too large for a body comes as the descriptor of
+a sealed piece of memory beside the frame.
+"""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import mmap
+import os
+import socket
+import struct
+from collections.abc import Callable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+import msgspec
+import pyarrow as pa
+
+from rtolap.base.errors import Corrupted, QueryError
+
+INLINE_BYTES_MAX = 64 << 10  # of a relation; larger ones are written to memory that the worker maps
+VALUE_BYTES_MAX = 16 << 20  # of a folded constant
+ROW_BYTES_MAX = 64 << 20  # of a result: what a MySQL client takes in one packet
+BATCH_BYTES_MAX = 16 << 20  # of a result, unless one row is larger
+_HEADER_BYTES_MAX = VALUE_BYTES_MAX + (1 << 20)
+_BODY_BYTES_MAX = ROW_BYTES_MAX + (1 << 20)
+_PREFIX = struct.Struct("<IQ")
+_INT64 = 1 << 63
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE | fcntl.F_SEAL_SEAL
+
+
+class Begin(msgspec.Struct, tag=True, frozen=True):
+    """A statement's session; `number` is what interrupts name. Not answered."""
+
+    number: int
+
+
+class Register(msgspec.Struct, tag=True, frozen=True):
+    """A relation: the body, or `size` bytes of the descriptor. Not answered: an error is the next answer."""
+
+    name: str
+    size: int
+
+
+class Value(msgspec.Struct, tag=True, frozen=True):
+    """Answered by Found or Failed."""
+
+    sql: str
+    values: dict[str, Any]
+
+
+class Run(msgspec.Struct, tag=True, frozen=True):
+    """Answered by Ran, or by Failed."""
+
+    sql: str
+    values: dict[str, Any]
+
+
+class Next(msgspec.Struct, tag=True, frozen=True):
+    """Answered by Rows or Failed."""
+
+
+class Drain(msgspec.Struct, tag=True, frozen=True):
+    """Answered by Drained or Failed: the rows of the result from here on."""
+
+
+class End(msgspec.Struct, tag=True, frozen=True):
+    """Of the session. Not answered."""
+
+
+Request = Begin | Register | Value | Run | Next | Drain | End
+
+
+class Hello(msgspec.Struct, tag=True, frozen=True):
+    """A worker is ready; a descriptor of its process comes with it. Sizes at rest, as of `memory_of`."""
+
+    pid: int
+    resident_bytes: int
+    data_bytes: int
+
+
+class Found(msgspec.Struct, tag=True, frozen=True):
+    value: Any
+
+
+class Rows(msgspec.Struct, tag=True, frozen=True):
+    """The body is an Arrow stream of one batch, or empty behind the last. `is_last`: nothing follows."""
+
+    is_last: bool
+
+
+class Drained(msgspec.Struct, tag=True, frozen=True):
+    rows: int
+
+
+class Failed(msgspec.Struct, tag=True, frozen=True):
+    """`error`: as `RtolapError.to_dict`. `is_doubtful`: the worker has to be replaced."""
+
+    error: dict[str, Any]
+    is_doubtful: bool
+
+
+class Ran(msgspec.Struct, tag=True, frozen=True):
+    """`schema`: as Arrow serialises it. `first`: what Next would be answered, its body is this one's."""
+
+    schema: bytes
+    first: Rows | Failed
+
+
+Answer = Hello | Found | Ran | Rows | Drained | Failed
+
+_requests = msgspec.msgpack.Decoder(Request)
+_answers = msgspec.msgpack.Decoder(Answer)
+
+
+def send(
+    to: socket.socket, message: Request | Answer, body: Any = b"", descriptor: int | None = None
+) -> None:
+    """Raises OSError when nobody is there to take it, QueryError for text that is not Unicode."""
+    try:
+        header = msgspec.msgpack.encode(message)
+    except ValueError as error:
+        raise QueryError("text that is not Unicode") from error
+    length = len(memoryview(body).cast("B")) if body else 0
+    head = _PREFIX.pack(len(header), length) + header
+    if descriptor is None:
+        to.sendall(head)
+    else:
+        sent = to.sendmsg(
+            [head], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]).tobytes())]
+        )
+        to.sendall(head[sent:])
+    if length:
+        to.sendall(body)
+
+
+def receive_request(of: socket.socket) -> tuple[Request, pa.Buffer, int | None] | None:
+    """With its body and the descriptor that came with it. None when the service is gone."""
+    frame = _receive(of, None)
+    if frame is None:
+        return None
+    header, body, descriptor = frame
+    return _requests.decode(header), body, descriptor
+
+
+def receive_answer(of: socket.socket) -> tuple[Answer, pa.Buffer, int | None] | None:
+    """None when the worker is gone. Raises Corrupted for what no worker of ours says."""
+    frame = _receive(of, (_HEADER_BYTES_MAX, _BODY_BYTES_MAX))
+    if frame is None:
+        return None
+    header, body, descriptor = frame
+    try:
+        return _answers.decode(header), body, descriptor
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise Corrupted("a worker said what it may not", found=str(error)[:200]) from error
+
+
+def _receive(
+    of: socket.socket, bounds: tuple[int, int] | None
+) -> tuple[bytearray, pa.Buffer, int | None] | None:
+    try:
+        prefix, descriptors, _, _ = socket.recv_fds(of, _PREFIX.size, 1)
+    except ConnectionError:
+        return None
+    descriptor = descriptors[0] if descriptors else None
+    if len(prefix) < _PREFIX.size:
+        rest = _exactly(of, _PREFIX.size - len(prefix)) if prefix else None
+        if rest is None:
+            return None
+        prefix += bytes(rest)
+    header_bytes, body_bytes = _PREFIX.unpack(prefix)
+    if bounds is not None and (header_bytes > bounds[0] or body_bytes > bounds[1]):
+        raise Corrupted("a worker said more than it may", found=f"{header_bytes} and {body_bytes} bytes")
+    header = _exactly(of, header_bytes)
+    body = None if header is None else _exactly(of, body_bytes)
+    if header is None or body is None:
+        return None
+    return header, pa.py_buffer(body), descriptor
+
+
+def _exactly(of: socket.socket, size: int) -> bytearray | None:
+    taken = bytearray(size)
+    view, at = memoryview(taken), 0
+    while at < size:
+        try:
+            count = of.recv_into(view[at:])
+        except ConnectionError:
+            return None
+        if not count:
+            return None
+        at += count
+    return taken
+
+
+def table_bytes(table: pa.Table | pa.RecordBatch) -> pa.Buffer:
+    """An Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write(table)
+    return sink.getvalue()
+
+
+def table_memory(table: pa.Table) -> tuple[int, int]:
+    """A descriptor of memory that nobody can change any more, an Arrow stream, and its size. Close it."""
+    descriptor = os.memfd_create("relation", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        with (
+            open(descriptor, "wb", closefd=False) as file,
+            pa.PythonFile(file, mode="w") as sink,
+            pa.ipc.new_stream(sink, table.schema) as writer,
+        ):
+            writer.write(table)
+        fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        return descriptor, os.fstat(descriptor).st_size
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def mapped_table(descriptor: int, size: int) -> pa.Table:
+    """Where it lies, without a copy."""
+    return pa.ipc.open_stream(pa.py_buffer(mmap.mmap(descriptor, size, prot=mmap.PROT_READ))).read_all()
+
+
+def read_table(body: pa.Buffer) -> pa.Table:
+    return pa.ipc.open_stream(body).read_all()
+
+
+def read_batch(body: pa.Buffer, schema: pa.Schema) -> pa.RecordBatch:
+    """One that a worker made. Raises Corrupted for anything else."""
+    try:
+        batch: pa.RecordBatch = pa.ipc.open_stream(body).read_next_batch()
+        if batch.schema != schema:
+            raise Corrupted("a worker's rows are not of its own schema")
+        batch.validate(full=True)
+    except (pa.ArrowException, OSError, StopIteration) as error:
+        raise Corrupted("a worker's rows cannot be read", found=str(error)[:200]) from error
+    return batch
+
+
+def read_schema(serialised: bytes) -> pa.Schema:
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(serialised))
+    except (pa.ArrowException, OSError) as error:
+        raise Corrupted("a worker's schema cannot be read", found=str(error)[:200]) from error
+
+
+def packed_values(values: Mapping[str, object]) -> dict[str, Any]:
+    return {name: packed(value) for name, value in values.items()}
+
+
+def packed(value: object) -> Any:
+    """A value as msgpack can hold it: itself, or a list of its kind and its parts."""
+    if value is None or isinstance(value, bool | float | str | bytes):
+        return value
+    if isinstance(value, int):
+        return int(value) if -_INT64 <= value < _INT64 else ["int", str(value)]
+    if isinstance(value, Decimal):
+        return ["decimal", str(value)]
+    if isinstance(value, datetime):
+        return ["datetime", value.isoformat()]
+    if isinstance(value, date):
+        return ["date", value.isoformat()]
+    if isinstance(value, time):
+        return ["time", value.isoformat()]
+    if isinstance(value, timedelta):
+        return ["timedelta", value.days, value.seconds, value.microseconds]
+    if isinstance(value, UUID):
+        return ["uuid", str(value)]
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    if isinstance(value, list | tuple):
+        return ["list", *map(packed, value)]
+    if isinstance(value, dict):
+        return ["dict", *([packed(key), packed(each)] for key, each in value.items())]
+    raise QueryError("a value of a kind that no statement has", found=type(value).__name__)
+
+
+def unpacked(value: Any) -> Any:
+    """Raises Corrupted for what `packed` does not make."""
+    if not isinstance(value, list):
+        return value
+    try:
+        kind, *parts = value
+        return _UNPACK[kind](parts)
+    except (KeyError, ValueError, TypeError, ArithmeticError) as error:
+        raise Corrupted("a value of no known kind", found=str(value)[:100]) from error
+
+
+_UNPACK: dict[str, Callable[[list[Any]], object]] = {
+    "int": lambda parts: int(parts[0]),
+    "decimal": lambda parts: Decimal(parts[0]),
+    "datetime": lambda parts: datetime.fromisoformat(parts[0]),
+    "date": lambda parts: date.fromisoformat(parts[0]),
+    "time": lambda parts: time.fromisoformat(parts[0]),
+    "timedelta": lambda parts: timedelta(*parts),
+    "uuid": lambda parts: UUID(parts[0]),
+    "list": lambda parts: [unpacked(part) for part in parts],
+    "dict": lambda parts: {unpacked(key): unpacked(each) for key, each in parts},
+}
+
+
+def value_size(value: object) -> int:
+    """Bytes of a value that could be large."""
+    if isinstance(value, str | bytes | bytearray):
+        return len(value) * (4 if isinstance(value, str) else 1)
+    if isinstance(value, list | tuple):
+        return sum(map(value_size, value))
+    if isinstance(value, dict):
+        return sum(value_size(key) + value_size(each) for key, each in value.items())
+    return 16

@@ -1,0 +1,293 @@
+"""The workers of one service: started on demand, used again, replaced after any doubt, bounded in all."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.base.metrics import Family, Metrics
+from rtolap.query.cancel import Cancellation
+from rtolap.query.engine import SPILL_FOLDER
+from rtolap.query.session import Session, Sessions
+from rtolap.query.workers.process import SPILL_PREFIX, WorkerOptions
+from rtolap.query.workers.session import DEAF, DIED, DOUBTFUL, LEFT, MEMORY, SUM, WorkerSession
+from rtolap.query.workers.starter import Starter
+from rtolap.query.workers.worker import Worker, WorkerGone
+
+log = logging.getLogger(__name__)
+
+IDLE, GROWN, CLOSED = "idle", "grown", "closed"
+IDLE_S = 60.0  # after which a worker beyond those that are kept warm is ended
+LOOK_S = 0.05  # between two looks at the memory of all, while statements run
+QUIET_LOOKS = 20  # for which looking goes on without statements, before it waits for one
+
+_BEYOND_BYTES = 64 << 20
+_WORTH_BYTES = 4 << 20  # of an idle worker: ending it helps
+_TRIES = 3  # of a worker for a statement, before its service is told to be unwell
+_WHY = {
+    DEAF: "its statement was ended, and the engine did not hear it",
+    LEFT: "nobody waited for its statement any more, and the engine did not hear it",
+    MEMORY: "its statement needed more memory than it may have",
+    SUM: "all queries together needed more memory than they may have, and it had the most",
+    DOUBTFUL: "the engine failed",
+    DIED: "its process ended",
+    IDLE: "it had nothing to do",
+    GROWN: "it kept much of the memory of statements before",
+    CLOSED: "the service is being stopped",
+}
+
+
+def bound_bytes(memory_bytes: int) -> int:
+    """What one worker, and all of them together, may take of private memory.
+
+    Sorting, the engine has more than three times its own limit from the system, and twice as much there. So
+    its limit is half of `memory_bytes`: it spills before it is ended.
+    """
+    return 2 * memory_bytes + _BEYOND_BYTES
+
+
+class WorkerPool(Sessions):
+    """Thread-safe. `workers_max`: as many as there are turns, which is what bounds them."""
+
+    def __init__(
+        self,
+        memory_bytes: int,
+        threads: int,
+        workers_max: int,
+        metrics: Metrics,
+        *,
+        spill_folder: str = SPILL_FOLDER,
+        warm: int | None = None,
+    ) -> None:
+        """`warm`: workers that are kept though nobody needs them; None: as many as there are processors."""
+        self.bound_bytes = bound_bytes(memory_bytes)
+        self._grown_bytes = memory_bytes // 2 + _BEYOND_BYTES
+        self._warm = min(warm if warm is not None else len(os.sched_getaffinity(0)), workers_max)
+        self._spill_folder = Path(spill_folder)
+        self._clear_spills()
+        self._starter = Starter(WorkerOptions(memory_bytes // 2, threads, self.bound_bytes, spill_folder))
+        self._changed = threading.Condition()
+        self._idle: list[Worker] = []  # the one that was used last is used first
+        self._working: set[Worker] = set()
+        self._number = 0
+        self._started = 0
+        self._ended: Counter[str] = Counter()
+        self._closed = False
+        metrics.sampled(lambda: self._sample(metrics))
+        self._keep_warm()
+        self._watch = threading.Thread(target=self._look, name="worker-memory", daemon=True)
+        self._watch.start()
+
+    def session(self, ending: Cancellation) -> Session:
+        """Raises what ended the statement, or Unavailable."""
+        unborn = 0
+        while unborn < _TRIES:
+            worker = self._take()
+            is_new = worker.pid is None
+            try:
+                worker.wait_ready(ending)
+                session = WorkerSession(worker, self._next(), ending, self._give_back, self.bound_bytes)
+            except WorkerGone:
+                unborn += is_new
+                self._give_back(worker, worker.killed or DIED)
+            except RtolapError:
+                if worker.pid is None and worker.killed is None:  # it is still starting, for somebody else
+                    self._give_back(worker, None)
+                else:
+                    self._give_back(worker, worker.killed or DOUBTFUL)
+                raise
+            else:
+                return session
+        raise Unavailable(
+            "no worker for the query", found="they end as they begin", action="look into the log"
+        )
+
+    def _next(self) -> int:
+        with self._changed:
+            self._number += 1
+            return self._number
+
+    def _take(self) -> Worker:
+        grown: list[Worker] = []
+        try:
+            with self._changed:
+                if self._closed:
+                    raise Unavailable("the service is being stopped")
+                while self._idle:
+                    worker = self._idle.pop()
+                    self._working.add(worker)
+                    if worker.kept_bytes() <= self._grown_bytes:
+                        break
+                    grown.append(worker)
+                else:
+                    worker = self._start()
+                    self._working.add(worker)
+                if len(self._working) == 1:
+                    self._changed.notify_all()  # somebody looks at their memory
+                return worker
+        finally:
+            for one in grown:
+                self._give_back(one, GROWN)
+
+    def _start(self) -> Worker:
+        worker = Worker(*self._starter.start())
+        self._started += 1
+        return worker
+
+    def _give_back(self, worker: Worker, reason: str | None) -> int | None:
+        """`reason`: why it is not used again. How its process ended, if by itself and that is known."""
+        status = None
+        with self._changed:
+            self._working.discard(worker)
+            if reason is None and not self._closed:
+                worker.idle_since_s = time.monotonic()
+                self._idle.append(worker)
+        if reason is not None or self._closed:
+            status = self._end(worker, reason or CLOSED)
+            self._keep_warm()
+        return status
+
+    def _end(self, worker: Worker, reason: str) -> int | None:
+        by_itself = reason == DIED
+        worker.kill(reason)
+        pid = worker.pid
+        status = self._starter.status_of(pid) if by_itself and pid is not None else None
+        worker.close()
+        with self._changed:
+            self._ended[reason] += 1
+        if pid is not None:
+            shutil.rmtree(self._spill_folder / f"{SPILL_PREFIX}{pid}", ignore_errors=True)
+        if reason not in (IDLE, CLOSED):
+            how = "" if status is None else f", with status {status}"
+            log.warning("worker %s is replaced: %s%s", pid or "that starts", _WHY.get(reason, reason), how)
+        return status
+
+    def _keep_warm(self) -> None:
+        """Does not wait until they are ready."""
+        with self._changed:
+            try:
+                while not self._closed and len(self._idle) + len(self._working) < self._warm:
+                    self._idle.insert(0, self._start())
+            except Unavailable as error:  # who needs one will be told
+                log.warning("%s", error)
+
+    def _look(self) -> None:
+        quiet = 0
+        while True:
+            with self._changed:
+                quiet = 0 if self._working else quiet + 1
+                if quiet > QUIET_LOOKS:
+                    is_surplus = len(self._idle) > self._warm
+                    self._changed.wait_for(
+                        lambda: self._closed or self._working, IDLE_S / 4 if is_surplus else None
+                    )
+                else:
+                    self._changed.wait_for(lambda: self._closed, LOOK_S)
+                if self._closed:
+                    return
+                working, idle = list(self._working), list(self._idle)
+            try:
+                self._bound_sum(working, idle)
+                self._end_surplus()
+            except Exception:  # one look that fails must not end the watch
+                log.exception("the memory of the workers could not be looked at")
+
+    def _bound_sum(self, working: list[Worker], idle: list[Worker]) -> None:
+        taken = {worker: worker.private_bytes() for worker in (*working, *idle)}
+        if sum(taken.values()) <= self.bound_bytes:
+            return
+        largest = max(idle, key=lambda worker: taken[worker], default=None)
+        if largest is not None and taken[largest] >= _WORTH_BYTES:  # what nobody uses any more goes first
+            with self._changed:
+                is_idle = largest in self._idle
+                if is_idle:
+                    self._idle.remove(largest)
+            if is_idle:
+                self._give_back(largest, GROWN)
+            return
+        largest = max(working, key=lambda worker: taken[worker], default=None)
+        if largest is not None:
+            log.warning(
+                "worker %s is ended, it takes %d MiB of %d MiB that all take; expected at most %d MiB",
+                *(largest.pid, taken[largest] >> 20, sum(taken.values()) >> 20, self.bound_bytes >> 20),
+            )
+            largest.kill(SUM)
+
+    def _end_surplus(self) -> None:
+        before_s = time.monotonic() - IDLE_S
+        with self._changed:
+            many = len(self._idle) - self._warm
+            old = [worker for worker in self._idle[: max(0, many)] if worker.idle_since_s < before_s]
+            for worker in old:
+                self._idle.remove(worker)
+        for worker in old:
+            self._end(worker, IDLE)
+
+    def close(self) -> None:
+        """Statements that run end with an error."""
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            self._changed.notify_all()
+            idle, self._idle = self._idle, []
+            working = list(self._working)
+        for worker in working:
+            worker.kill(CLOSED)
+        for worker in idle:
+            self._end(worker, CLOSED)
+        self._starter.close()
+        self._watch.join()
+        with suppress(OSError):
+            self._spill_folder.rmdir()  # if it is empty
+
+    def workers(self) -> dict[str, list[int]]:
+        """Process ids by state: working or idle. Those that start have none yet."""
+        with self._changed:
+            return {
+                "working": [worker.pid for worker in self._working if worker.pid is not None],
+                "idle": [worker.pid for worker in self._idle if worker.pid is not None],
+            }
+
+    @property
+    def fork_server_pid(self) -> int | None:
+        return self._starter.pid
+
+    def _sample(self, metrics: Metrics) -> Iterable[Family]:
+        with self._changed:
+            counts = {"working": len(self._working), "idle": len(self._idle)}
+            started, ended = self._started, dict(self._ended)
+        return _families(metrics, counts, started, ended)
+
+    def _clear_spills(self) -> None:
+        """Of workers that were killed with their service."""
+        with suppress(OSError):
+            self._spill_folder.mkdir(parents=True, exist_ok=True)
+        for folder in self._spill_folder.glob(f"{SPILL_PREFIX}*"):
+            pid = folder.name.removeprefix(SPILL_PREFIX)
+            if pid.isdecimal() and not Path(f"/proc/{pid}").exists():
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _families(
+    metrics: Metrics, counts: dict[str, int], started: int, ended: dict[str, int]
+) -> Iterator[Family]:
+    running = metrics.gauge_family("workers", "Worker processes.", ("state",))
+    for state, count in counts.items():
+        running.add_metric((state,), count)
+    yield running
+    begun = metrics.counter_family("workers_started", "Worker processes that were started.")
+    begun.add_metric((), started)
+    yield begun
+    over = metrics.counter_family("workers_ended", "Worker processes that were ended, or ended.", ("reason",))
+    for reason, count in ended.items():
+        over.add_metric((reason,), count)
+    yield over

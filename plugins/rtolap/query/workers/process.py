@@ -1,0 +1,230 @@
+"""The worker process: one engine, one statement at a time. `fork_server` makes it.
+
+Its memory is bounded by the operating system (RLIMIT_DATA: private memory, so relations, which are mapped, do
+not count). An allocation beyond that fails within the engine, which mostly tells it as an error of the
+statement; where it cannot, the process ends, and with it this statement alone.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from rtolap.base.errors import Corrupted, QueryError, RtolapError, Unavailable
+from rtolap.query.engine import Engine
+from rtolap.query.session import BATCH_ROWS, Result, Session
+from rtolap.query.workers import messages
+from rtolap.query.workers.memory import memory_of
+from rtolap.query.workers.messages import (
+    BATCH_BYTES_MAX,
+    ROW_BYTES_MAX,
+    VALUE_BYTES_MAX,
+    Begin,
+    Drain,
+    Drained,
+    End,
+    Failed,
+    Found,
+    Hello,
+    Next,
+    Ran,
+    Register,
+    Request,
+    Rows,
+    Run,
+    Value,
+)
+
+SPILL_PREFIX = "worker-"  # and its process id: of its folder for what does not fit the limit on memory
+OUT_OF_MEMORY = 77  # exit code, where not even an answer could be made
+_OUT_OF_MEMORY_SCORE = 500  # of -1000 to 1000: before the service, where the whole machine has no memory left
+
+
+class WorkerOptions(msgspec.Struct, frozen=True):
+    """Of all workers of a pool. `bound_bytes`: of private memory beyond what a worker has at rest."""
+
+    memory_limit_bytes: int
+    threads: int
+    bound_bytes: int
+    spill_folder: str
+
+
+def serve(data: socket.socket, control: socket.socket, options: WorkerOptions, database: str) -> None:
+    """Until the service is gone. `database`: of the macros, as `Engine` takes it."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text(str(_OUT_OF_MEMORY_SCORE))
+    folder = Path(options.spill_folder) / f"{SPILL_PREFIX}{os.getpid()}"
+    engine = Engine(
+        memory_limit_bytes=options.memory_limit_bytes,
+        threads=options.threads,
+        database=database,
+        spill_folder=str(folder),
+    )
+    worker = _Worker(engine)
+    threading.Thread(target=worker.hear, args=(control,), name="interrupts", daemon=True).start()
+    pages = [int(number) for number in Path("/proc/self/statm").read_text().split()]
+    resident_bytes, data_bytes = memory_of(pages)
+    _, most_bytes = resource.getrlimit(resource.RLIMIT_DATA)
+    bound_bytes = data_bytes + options.bound_bytes
+    if most_bytes != resource.RLIM_INFINITY:
+        bound_bytes = min(bound_bytes, most_bytes)
+    resource.setrlimit(resource.RLIMIT_DATA, (bound_bytes, bound_bytes))
+    process = os.pidfd_open(os.getpid())
+    messages.send(data, Hello(os.getpid(), resident_bytes, data_bytes), descriptor=process)
+    os.close(process)
+    while (asked := messages.receive_request(data)) is not None:
+        answered = worker.answer(*asked)
+        if answered is not None:
+            messages.send(data, *answered)
+        del asked, answered  # what they hold is not needed while nobody asks
+
+
+class _Worker:
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lock = threading.Lock()
+        self._number = 0
+        self._session: Session | None = None
+        self._rows: Iterator[tuple[pa.RecordBatch, bool]] = iter(())
+        self._result: Result | None = None
+        self._failed: Exception | None = None  # since the last answer
+
+    def hear(self, control: socket.socket) -> None:
+        """Interrupts: 8 bytes each, the number of the session that they are for."""
+        while len(said := control.recv(8, socket.MSG_WAITALL)) == 8:
+            with self._lock:
+                if self._session is not None and self._number == int.from_bytes(said, "little"):
+                    self._session.interrupt()
+        os._exit(0)  # the service is gone, whatever the engine does
+
+    def answer(
+        self, request: Request, body: pa.Buffer, descriptor: int | None
+    ) -> tuple[messages.Answer, Any] | None:
+        """With its body; None for what is not answered."""
+        if isinstance(request, Begin | End | Register):
+            try:
+                self._prepare(request, body, descriptor)
+            except Exception as error:  # noqa: BLE001 - it is the next answer
+                self._failed = error
+            return None
+        failed, self._failed = self._failed, None
+        try:
+            if failed is not None:
+                raise failed
+            return self._answered(request)
+        except Exception as error:  # noqa: BLE001 - it is the answer
+            return self._failure(error)
+
+    def _prepare(self, request: Begin | End | Register, body: pa.Buffer, descriptor: int | None) -> None:
+        if isinstance(request, Register):
+            self._register(request, body, descriptor)
+            return
+        with self._lock:
+            session, self._session = self._session, None
+        self._rows, self._result, self._failed = iter(()), None, None
+        if session is not None:
+            session.close()
+        if isinstance(request, Begin):
+            made = self._engine.session()
+            with self._lock:
+                self._number, self._session = request.number, made
+
+    def _failure(self, error: Exception) -> tuple[Failed, bytes]:
+        self._rows, self._result = iter(()), None
+        if isinstance(error, MemoryError):
+            error = Unavailable("the query needs more memory than it may have", action="group by less")
+        if isinstance(error, RtolapError):
+            return Failed(error.to_dict(), isinstance(error, Unavailable | Corrupted)), b""
+        found = f"{type(error).__name__}: {error}"[:1000]
+        return Failed(Corrupted("the embedded engine failed", found=found).to_dict(), True), b""
+
+    def _answered(self, request: Value | Run | Next | Drain) -> tuple[messages.Answer, Any]:
+        session = self._session
+        assert session is not None, "a statement begins its session first"
+        if isinstance(request, Value):
+            found = session.value(request.sql, _unpacked(request.values))
+            if messages.value_size(found) > VALUE_BYTES_MAX:
+                raise QueryError(
+                    "a constant is too large",
+                    expected=f"at most {VALUE_BYTES_MAX >> 20} MiB",
+                    action="ask for less",
+                )
+            return Found(messages.packed(found)), b""
+        if isinstance(request, Run):
+            self._rows = iter(())  # of the result before, whose memory is free now
+            self._result = result = session.run(request.sql, _unpacked(request.values))
+            self._rows = _pieces(result)
+            first: Rows | Failed
+            try:
+                first, body = self._next()
+            except Exception as error:  # noqa: BLE001 - the statement runs, its first rows failed
+                first, body = self._failure(error)
+            return Ran(result.schema.serialize().to_pybytes(), first), body
+        if isinstance(request, Next):
+            return self._next()
+        assert self._result is not None, "a result is drained after it was asked for"
+        rows = sum(piece.num_rows for piece, _ in self._rows)
+        return Drained(rows + self._result.drain()), b""
+
+    def _next(self) -> tuple[Rows, Any]:
+        piece = next(self._rows, None)
+        if piece is None:
+            return Rows(True), b""
+        batch, is_last = piece
+        return Rows(is_last), messages.table_bytes(batch)
+
+    def _register(self, request: Register, body: pa.Buffer, descriptor: int | None) -> None:
+        try:
+            if descriptor is None:
+                table = messages.read_table(body)
+            else:
+                table = messages.mapped_table(descriptor, request.size)
+            assert self._session is not None, "a statement begins its session first"
+            self._session.register(request.name, table)
+        finally:
+            if descriptor is not None:
+                os.close(descriptor)
+
+
+def _unpacked(values: Mapping[str, Any]) -> dict[str, object]:
+    return {name: messages.unpacked(value) for name, value in values.items()}
+
+
+def _pieces(result: Result) -> Iterator[tuple[pa.RecordBatch, bool]]:
+    """Batches, each with whether it is known to be the last; large ones in parts."""
+    batch = result.next_batch()
+    while batch is not None:
+        is_short = batch.num_rows < BATCH_ROWS  # so the engine has most likely no more: looking costs nothing
+        following = result.next_batch() if is_short else None
+        parts = list(_parts(batch))
+        for part in parts[:-1]:
+            yield part, False
+        yield parts[-1], is_short and following is None
+        batch = following if is_short else result.next_batch()
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Halves of halves, until each fits or is one row."""
+    if batch.nbytes <= BATCH_BYTES_MAX or batch.num_rows <= 1:
+        if batch.nbytes > ROW_BYTES_MAX:
+            raise QueryError(
+                "a row of the result is too large",
+                expected=f"at most {ROW_BYTES_MAX >> 20} MiB",
+                found=f"{batch.nbytes} bytes",
+                action="ask for shorter texts",
+            )
+        yield batch
+        return
+    middle = batch.num_rows // 2
+    yield from _parts(batch.slice(0, middle))
+    yield from _parts(batch.slice(middle))

@@ -1,0 +1,267 @@
+"""A statement's session in a worker, as the service sees it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TypeVar
+
+import pyarrow as pa
+
+from rtolap.base.errors import Corrupted, RtolapError, Unavailable, from_dict
+from rtolap.query.cancel import Cancellation
+from rtolap.query.session import Session
+from rtolap.query.workers import messages
+from rtolap.query.workers.messages import (
+    Answer,
+    Begin,
+    Drain,
+    Drained,
+    End,
+    Failed,
+    Found,
+    Next,
+    Ran,
+    Register,
+    Request,
+    Rows,
+    Run,
+    Value,
+)
+from rtolap.query.workers.process import OUT_OF_MEMORY
+from rtolap.query.workers.worker import Worker, WorkerGone
+
+log = logging.getLogger(__name__)
+
+GIVE_UP_S = 0.5  # within which most operators of the engine hear an interrupt
+T = TypeVar("T")
+Piece = tuple[pa.RecordBatch | None, bool]  # rows, and whether they are the last; None: there are no more
+
+DEAF, LEFT, MEMORY, SUM, DOUBTFUL, DIED = "deaf", "left", "memory", "sum", "doubtful", "died"
+
+
+class WorkerSession(Session):
+    """Used by one thread at a time; `interrupt` and `close` by any.
+
+    A worker that does not let go within GIVE_UP_S of an interrupt is killed: its statement ends at once, and
+    whatever it held is free.
+    """
+
+    def __init__(
+        self,
+        worker: Worker,
+        number: int,
+        ending: Cancellation,
+        give_back: Callable[[Worker, str | None], int | None],
+        bound_bytes: int,
+    ) -> None:
+        """`give_back`: the worker, and why it cannot be used again; gives how its process ended, if known.
+
+        Raises WorkerGone.
+        """
+        self._worker = worker
+        self._number = number
+        self._ending = ending
+        self._give_back = give_back
+        self._bound_bytes = bound_bytes
+        self._changed = threading.Condition()
+        self._interrupted_s: float | None = None
+        self._doubt: str | None = None
+        self._closed = False
+        worker.send(Begin(number))
+
+    def register(self, name: str, table: pa.Table) -> None:
+        if table.nbytes <= messages.INLINE_BYTES_MAX:
+            body = messages.table_bytes(table)
+            self._ask(lambda: self._worker.send(Register(name, body.size), body))
+            return
+        descriptor, size = messages.table_memory(table)
+        try:
+            self._ask(lambda: self._worker.send(Register(name, size), descriptor=descriptor))
+        finally:
+            os.close(descriptor)
+
+    def value(self, sql: str, parameters: Mapping[str, object]) -> object:
+        answer, _ = self._answer(Value(sql, messages.packed_values(parameters)))
+        with self._doubting():
+            if not isinstance(answer, Found):
+                raise _strange(answer)
+            return messages.unpacked(answer.value)
+
+    def run(self, sql: str, parameters: Mapping[str, object]) -> WorkerResult:
+        answer, body = self._answer(Run(sql, messages.packed_values(parameters)))
+        with self._doubting():
+            if not isinstance(answer, Ran):
+                raise _strange(answer)
+            schema = messages.read_schema(answer.schema)
+            try:
+                first: Piece | RtolapError = self._piece(self._checked(answer.first), body, schema)
+            except RtolapError as error:  # of its rows, told to who asks for them
+                first = error
+            return WorkerResult(self, schema, first)
+
+    def next_piece(self, schema: pa.Schema) -> Piece:
+        answer, body = self._answer(Next())
+        return self._piece(answer, body, schema)
+
+    def drain(self) -> int:
+        """The rows behind those that came."""
+        answer, _ = self._answer(Drain())
+        with self._doubting():
+            if not isinstance(answer, Drained):
+                raise _strange(answer)
+            return answer.rows
+
+    def _piece(self, answer: Answer, body: pa.Buffer, schema: pa.Schema) -> Piece:
+        with self._doubting():
+            if not isinstance(answer, Rows):
+                raise _strange(answer)
+            return (messages.read_batch(body, schema), answer.is_last) if body.size else (None, True)
+
+    def _answer(self, request: Request | None) -> tuple[Answer, pa.Buffer]:
+        def ask() -> tuple[Answer, pa.Buffer]:
+            if request is not None:
+                self._worker.send(request)
+            return self._worker.receive()
+
+        answer, body = self._ask(ask)
+        return self._checked(answer), body
+
+    def _checked(self, answer: Answer) -> Answer:
+        if isinstance(answer, Failed):
+            if answer.is_doubtful:
+                self._doubt = MEMORY if answer.error.get("code") == Unavailable.code else DOUBTFUL
+            raise from_dict(answer.error)
+        return answer
+
+    def _ask(self, call: Callable[[], T]) -> T:
+        self._ending.check()
+        with self._changed:
+            if self._closed:
+                raise Unavailable("the query was closed")
+            self._worker.busy_since_s = time.monotonic()
+        try:
+            with self._doubting():
+                return call()
+        except WorkerGone as error:
+            raise self._death() from error
+        finally:
+            with self._changed:
+                self._worker.busy_since_s = None
+                self._changed.notify_all()
+
+    @contextmanager
+    def _doubting(self) -> Iterator[None]:
+        """What a worker of ours does not say ends it."""
+        try:
+            yield
+        except Corrupted:
+            self._doubt = self._doubt or DOUBTFUL
+            raise
+
+    def _death(self) -> RtolapError:
+        """What its statement is told. The worker is given back."""
+        self._doubt = self._worker.killed or DIED
+        status = self._return_worker()
+        if self._doubt == SUM:
+            return Unavailable(
+                "the query needs more memory than it may have",
+                expected=f"at most {self._bound_bytes >> 20} MiB for all queries together",
+                found="it took the most of them",
+                action="group by less, or ask again when fewer queries run",
+            )
+        if status in (-signal.SIGABRT, OUT_OF_MEMORY):  # so ends what cannot tell that an allocation failed
+            return Unavailable(
+                "the query needs more memory than it may have",
+                expected=f"at most {self._bound_bytes >> 20} MiB",
+                action="group by less",
+            )
+        found = self._doubt if status is None else _told(status)
+        action = "ask again; if it ends again, ask for less"
+        return Unavailable("the worker of the query ended", found=found, action=action)
+
+    def interrupt(self) -> None:
+        with self._changed:
+            if self._worker.busy_since_s is None or self._closed:
+                return
+            now_s = time.monotonic()
+            if self._interrupted_s is None:
+                self._interrupted_s = now_s
+            is_deaf = now_s - max(self._interrupted_s, self._worker.busy_since_s) > GIVE_UP_S
+        if is_deaf:
+            self._worker.kill(DEAF)
+        else:
+            self._worker.interrupt(self._number)
+
+    def close(self) -> None:
+        """Also while another thread waits for an answer: it gets an error."""
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            if self._worker.busy_since_s is not None:
+                self._worker.interrupt(self._number)
+                if not self._changed.wait_for(lambda: self._worker.busy_since_s is None, GIVE_UP_S):
+                    self._worker.kill(LEFT)
+        self._return_worker()
+
+    def _return_worker(self) -> int | None:
+        with self._changed:
+            give_back, self._give_back = self._give_back, _nothing
+        if give_back is _nothing:
+            return None
+        if self._doubt is None and self._worker.killed is None:
+            try:
+                self._worker.send(End())
+            except WorkerGone:
+                self._doubt = DIED
+        return give_back(self._worker, self._doubt or self._worker.killed)
+
+
+class WorkerResult:
+    """See `session.Result`."""
+
+    def __init__(self, session: WorkerSession, schema: pa.Schema, first: Piece | RtolapError) -> None:
+        self.schema = schema
+        self._session = session
+        self._first: Piece | RtolapError | None = first
+        self._is_over = False
+
+    def next_batch(self) -> pa.RecordBatch | None:
+        if self._is_over:
+            return None
+        self._is_over = True  # also if it fails
+        first, self._first = self._first, None
+        if isinstance(first, RtolapError):
+            raise first
+        batch, self._is_over = first or self._session.next_piece(self.schema)
+        return batch
+
+    def drain(self) -> int:
+        batch = self.next_batch()
+        rows: int = 0 if batch is None else batch.num_rows
+        if self._is_over:
+            return rows
+        self._is_over = True
+        return rows + self._session.drain()
+
+
+def _strange(answer: Answer) -> RtolapError:
+    return Corrupted("a worker answered something else", found=type(answer).__name__)
+
+
+def _nothing(worker: Worker, reason: str | None) -> int | None:
+    return None
+
+
+def _told(status: int) -> str:
+    if status >= 0:
+        return f"exit code {status}"
+    with suppress(ValueError):
+        return f"signal {-status} ({signal.Signals(-status).name})"
+    return f"signal {-status}"

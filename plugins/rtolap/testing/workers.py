@@ -1,0 +1,52 @@
+"""The worker processes of a query service, as tests look at them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from rtolap.query.service import QueryService
+from rtolap.query.workers.memory import memory_of
+from rtolap.query.workers.pool import WorkerPool
+
+WAIT_S = 60.0
+
+
+def pool_of(service: QueryService) -> WorkerPool:
+    assert isinstance(service._engine, WorkerPool), "its statements run in workers"
+    return service._engine
+
+
+def worker_pids(service: QueryService, state: str | None = None) -> list[int]:
+    """`state`: working or idle; None: all that are ready."""
+    by_state = pool_of(service).workers()
+    return sorted(pid for name, pids in by_state.items() if state in (None, name) for pid in pids)
+
+
+def is_asked(service: QueryService) -> bool:
+    """Whether a statement waits for its worker."""
+    pool = pool_of(service)
+    with pool._changed:
+        return any(worker.busy_since_s is not None for worker in pool._working)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether any of it runs: of one that nobody waited for nothing does."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return state not in "ZX" or len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
+    except OSError:
+        return False
+
+
+def private_bytes(pid: int | str = "self") -> int:
+    """Of memory that is the process's own."""
+    return memory_of([int(number) for number in Path(f"/proc/{pid}/statm").read_text().split()])[0]
+
+
+def wait_until(condition: Callable[[], object]) -> None:
+    deadline_s = time.monotonic() + WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline_s, "it did not come about in time"
+        time.sleep(0.01)
