@@ -124,7 +124,7 @@ class HostileHttp:
         last = (
             rng.choice(_ENDS) if rng.random() < 0.2 else b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n"
         )
-        with socket.create_connection((self.host, self.port), timeout=10) as connection:
+        with socket.create_connection((self.host, self.port), timeout=60) as connection:
             answers = sent_and_answered(connection, b"".join((*sent, last)))
         return len(_ANSWER.findall(answers))
 

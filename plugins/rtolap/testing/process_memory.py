@@ -1,0 +1,41 @@
+"""How much memory a process took at its highest since a moment, by the operating system (Linux)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+
+class Watched(NamedTuple):
+    """`resident_bytes`: when watching began. `started_s`: epoch; with the pid it names the process."""
+
+    pid: int
+    started_s: float
+    resident_bytes: int
+
+    def growth_bytes(self) -> int:
+        """The highest since then, above what it was then. Raises AssertionError where the process is gone."""
+        assert self.lives(), f"process {self.pid} has ended"
+        return _status(self.pid, "VmHWM") - self.resident_bytes
+
+    def lives(self) -> bool:
+        try:
+            process = psutil.Process(self.pid)
+            return process.create_time() == self.started_s and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.NoSuchProcess:
+            return False
+
+
+def watched(pid: int) -> Watched:
+    """From now on."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+    return Watched(pid, psutil.Process(pid).create_time(), _status(pid, "VmRSS"))
+
+
+def _status(pid: int, field: str) -> int:
+    found = re.search(rf"^{field}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert found is not None, f"{field} of {pid} is not told"
+    return int(found[1]) * 1024

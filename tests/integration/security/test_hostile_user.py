@@ -1,0 +1,73 @@
+"""Five hostile users against every server of a cluster: nobody else is told wrong or kept waiting.
+
+RTOLAP_HOSTILE_REQUESTS asks for more of them, RTOLAP_HOSTILE_SEED for others.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from rtolap.testing.hostile_world import HostileWorld
+from rtolap.testing.process_memory import watched
+from rtolap.testing.well_behaved import WellBehaved
+
+pytestmark = [pytest.mark.integration]
+INPUTS = int(os.environ.get("RTOLAP_HOSTILE_REQUESTS", "10000"))  # of each server
+SEED = int(os.environ.get("RTOLAP_HOSTILE_SEED", "1"))
+STEPS_BEFORE = 100
+P99_S_MAX, SLOWER_MAX = 1.0, 10.0
+MIB = 1 << 20
+GROWTH_BYTES_MAX = {
+    "coordinator-0": 256 * MIB,
+    "r1": 256 * MIB,
+    "query": 768 * MIB,
+    "agent": 128 * MIB,
+    "door-0": 512 * MIB,
+    "node-0": 512 * MIB,
+}
+
+
+@pytest.fixture
+def world(
+    server_folder: Path, zookeeper: str, kafka: str, create_topic: Callable[..., str]
+) -> Iterator[HostileWorld]:
+    with HostileWorld(server_folder / "hostile", zookeeper, kafka, create_topic) as made:
+        made.start()
+        yield made
+
+
+def test_hostile_users_take_nothing_from_anybody(world: HostileWorld) -> None:
+    definitions = world.definitions()
+    with WellBehaved(world) as client:
+        for _ in range(STEPS_BEFORE):
+            client.step()
+        before_s = {kind: client.p99_s(kind) for kind in client.latencies_s}
+        client.forget()
+        processes = {name: watched(pid) for name, pid in world.pids().items()}
+        attack = world.attack(world.hostile_users(INPUTS, SEED))
+        try:
+            while attack.goes_on():
+                client.step()
+        finally:
+            attack.close()
+        taken = attack.taken()
+        client.step()
+        during_s = {kind: client.p99_s(kind) for kind in client.latencies_s}
+        asked = {kind: len(found) for kind, found in client.latencies_s.items()}
+    print(f"taken: {dict(taken)} in {attack.lasted_s:.0f} s; asked: {asked}")
+    print("p99 before → during: ", {k: f"{before_s[k]:.3f} → {during_s[k]:.3f} s" for k in before_s})
+    growth = {name: process.growth_bytes() for name, process in processes.items()}
+    print("memory grew by: ", {name: f"{size / MIB:.0f} MiB" for name, size in growth.items()})
+    for server in (*GROWTH_BYTES_MAX, "query-mysql"):
+        assert taken[server] >= INPUTS, (server, taken)
+    for kind in ("http", "mysql"):
+        assert during_s[kind] < max(P99_S_MAX, SLOWER_MAX * before_s[kind]), kind
+    for name, limit in GROWTH_BYTES_MAX.items():
+        assert growth[name] < limit, name
+    assert world.definitions() == definitions
+    assert not [*world.folder.rglob("*stolen*"), *Path.cwd().glob("*stolen*")]
+    for name, log in world.logs().items():
+        assert "Traceback" not in log, f"{name}: {log[log.index('Traceback') - 500 :][:3000]}"
