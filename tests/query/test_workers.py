@@ -27,6 +27,7 @@ from rtolap.query.service import Limits, QueryService
 from rtolap.query.session import Session
 from rtolap.query.workers import messages, pool
 from rtolap.query.workers.pool import WorkerPool
+from rtolap.testing.hostile_texts import GREEDY
 from rtolap.testing.query_world import QueryWorld
 from rtolap.testing.workers import (
     is_alive,
@@ -41,16 +42,6 @@ SUM_ENDED = 'workers_ended_total{reason="sum"}'
 WAIT_S = 120.0
 _DIGITS = "(select 0 d union all select 1 union all select 2 union all select 3 union all select 4) "
 MANY_ROWS = "select a.d x from " + ", ".join(_DIGITS + name for name in "abcdefghi")
-GREEDY = {
-    "nested REPLACE": "select length(replace(replace(replace(repeat('x', 10000), 'x', repeat('y', 1000)),"
-    " 'y', repeat('z', 100)), 'z', 'zz')) n",
-    "GROUP_CONCAT": "select length(group_concat(concat(repeat('x', 60000), a.d, b.d, c.d, d.d, e.d))) n from "
-    + ", ".join(_DIGITS + name for name in "abcde"),
-    "CONCAT": "select length(concat({0}, {0}, {0}, {0})) n".format(
-        "replace(replace(repeat('x', 10000), 'x', repeat('y', 1000)), 'y', repeat('z', 100))"
-    ),
-    "HEX": "select length(hex(hex(hex(hex(hex(replace(repeat('x', 10000), 'x', repeat('y', 5000)))))))) n",
-}
 
 
 @pytest.fixture(scope="module")

@@ -143,11 +143,11 @@ class HostileHttp:
         return _head(method, path, [*lines, b"Content-Length: %d" % len(body)]) + body
 
 
-def json_body(table: str) -> Body:
-    """Of the query service: SQL in JSON that is sometimes none."""
+def json_body(table: str, *, bombs: bool = False) -> Body:
+    """Of the query service: SQL in JSON that is sometimes none. `bombs`: as `statement`."""
 
     def body(rng: random.Random) -> tuple[list[bytes], bytes]:
-        sql = statement(rng, table)
+        sql = statement(rng, table, bombs=bombs)
         odd: list[object] = [None, 1e308, -1, "", "\ud800", sql, [sql], {"a": sql}, 10**30, True, [[]] * 5]
         value: object = {"sql": sql}
         match rng.randrange(7):

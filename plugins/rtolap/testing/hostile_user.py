@@ -23,6 +23,7 @@ from rtolap.testing.hostile_http import Body, HostileHttp, json_body
 from rtolap.testing.hostile_loads import load_body
 from rtolap.testing.hostile_mysql import Account, HostileMySql
 
+_TICKET_BYTES = 96 << 20
 AT_ONCE = 40  # inputs of a connection
 _LOWER_PRIORITY = 10  # it would have a machine of its own: here it takes the servers' time, no more
 
@@ -31,7 +32,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """What is sent to one server: at least `inputs`.
 
     `user`, `password`: of MySQL; None: logins that are none. `credentials`: of HTTP; None: other ones each
-    time. `pages`: of HTTP, with bodies of this kind.
+    time. `pages`: of HTTP, with bodies of this kind. `bombs`: SQL that wants gigabytes among them; over
+    Flight, tickets that do.
     """
 
     server: str
@@ -46,6 +48,7 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     body: Literal["sql", "load"] = "sql"
     body_share: float = 0.2
     table: str = ""
+    bombs: bool = False
 
 
 class HostileUser(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,17 +74,19 @@ def run(user: HostileUser) -> Counter[str]:
 def _step(task: Task) -> Callable[[random.Random], int]:
     match task.protocol:
         case "mysql":
-            mysql = HostileMySql(task.host, task.port, task.table)
+            mysql = HostileMySql(task.host, task.port, task.table, task.bombs)
             if task.user is None:
                 return mysql.before_login
             account = Account(task.user, task.password)
             return lambda rng: mysql.after_login(rng, account, AT_ONCE)
         case "flight":
-            server = HostileFlight(task.host, task.port)
+            server = HostileFlight(task.host, task.port, _TICKET_BYTES if task.bombs else 0)
             return lambda rng: server.call(rng, AT_ONCE) + server.send(rng)
         case "http":
             pages = tuple(page.encode() for page in task.pages)
-            body: Body = json_body(task.table) if task.body == "sql" else load_body(orc_share=0.002)
+            body: Body = (
+                json_body(task.table, bombs=task.bombs) if task.body == "sql" else load_body(orc_share=0.002)
+            )
             http = HostileHttp(task.host, task.port, pages, body, task.body_share)
             given = None if task.credentials is None else task.credentials.encode()
             return lambda rng: http.ask(rng, given, AT_ONCE)

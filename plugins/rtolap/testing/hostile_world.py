@@ -18,10 +18,12 @@ import pymysql
 
 from rtolap.base.closing import Closing
 from rtolap.base.users import password_hash
+from rtolap.query.workers.session import DIED, MEMORY, SUM
 from rtolap.stack.ports import free_port
 from rtolap.stack.probes import http_missing
 from rtolap.testing.hostile_http import basic
 from rtolap.testing.hostile_user import HostileUser, Task
+from rtolap.testing.scrape import scrape
 from rtolap.testing.service_world import World
 from rtolap.testing.services import Services, wait_for
 from rtolap.testing.stream_load_cluster import HOST, PASSWORD, TOKEN, StreamLoadCluster
@@ -33,6 +35,7 @@ _RIGHTS = {GOOD: "", GOOD_LOADER: "load", DEFINER: "define", PLAIN: "", OTHER_PL
 DATABASE, GOOD_TABLE, HOSTILE_TABLE = "web", "good", "hostile"
 _COLUMNS = "id int not null, host varchar(100), amount decimal(10,2)"
 _EVENTS = 400
+MEMORY_MB = 64  # of the query service: small, so that what goes beyond it does so soon
 _LOAD_PAGES = (
     "PUT /api/web/hostile/_stream_load",
     "PUT /api/web/_stream_load_2pc",
@@ -76,7 +79,7 @@ class HostileWorld(Closing):
         self.services.start_coordinators()
         self.world.start_receivers("only")
         self.services.coordinator.put_replica_set("only", ["r1"])
-        self.services.start_query()
+        self.services.start_query("--memory-mb", str(MEMORY_MB))
         self.services.start("agent", "agent", "serve", env={"RTOLAP_AGENT_PORT": str(self._agent_port)})
         url = f"http://{HOST}:{self._agent_port}/health"
         wait_for("the agent answers", lambda: http_missing(url) is None)
@@ -129,6 +132,11 @@ class HostileWorld(Closing):
         cubes = sorted((cube.name, str(cube.definition), cube.enabled) for cube in client.cubes())
         return {"sql": shown, "tables": tables, "cubes": cubes, "lookups": client.lookups()}
 
+    def greedy_workers(self) -> float:
+        """How many workers of the query service have ended because of their statements' memory."""
+        told = scrape(self.query_url, TOKEN)
+        return sum(told("rtolap_query_workers_ended_total", reason=reason) for reason in (MEMORY, SUM, DIED))
+
     # -- hostility ------------------------------------------------------------------------------------
 
     def hostile_users(self, inputs: int, seed: int) -> list[HostileUser]:
@@ -147,20 +155,21 @@ class HostileWorld(Closing):
         def mysql(share: float, user: str | None) -> Task:
             return Task(
                 server="query-mysql", protocol="mysql", host=HOST, port=mysql_port, table=self.cube,
-                inputs=math.ceil(inputs * share), user=user, password=PASSWORD,
+                inputs=math.ceil(inputs * share), user=user, password=PASSWORD, bombs=True,
             )  # fmt: skip
 
         def http(server: str, port: int, share: float, pages: Collection[str], **more: object) -> Task:
             return msgspec.convert(
                 {"server": server, "protocol": "http", "host": HOST, "port": port, "table": self.cube,
-                 "inputs": math.ceil(inputs * share), "pages": tuple(pages), **more}, Task,
+                 "inputs": math.ceil(inputs * share), "pages": tuple(pages), "bombs": True, **more}, Task,
             )  # fmt: skip
 
         def flight(server: str, address: str, share: float) -> Task:
             host, _, port = address.partition(":")
             return Task(
-                server=server, protocol="flight", host=host, port=int(port), inputs=math.ceil(inputs * share)
-            )
+                server=server, protocol="flight", host=host, port=int(port),
+                inputs=math.ceil(inputs * share), bombs=True,
+            )  # fmt: skip
 
         query = ("POST /api/v1/query",)
         agent = ("PUT /api/v1/processes/x", "POST /api/v1/processes/x/stop")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -39,3 +40,16 @@ def _status(pid: int, field: str) -> int:
     found = re.search(rf"^{field}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
     assert found is not None, f"{field} of {pid} is not told"
     return int(found[1]) * 1024
+
+
+def private_bytes_of_children(pid: int) -> int:
+    """Of all its children and theirs together, now: what they share with others left out."""
+    total = 0
+    try:
+        for child in psutil.Process(pid).children(recursive=True):
+            with contextlib.suppress(psutil.Error):
+                memory = child.memory_info()
+                total += memory.rss - memory.shared
+    except psutil.NoSuchProcess:
+        return 0
+    return total

@@ -102,8 +102,8 @@ class Services:
         arguments = ("receiver", "serve", "--id", name, "--replica-set", replica_set, "--port", "0")
         self.start(name, *arguments, "--data-dir", folder, *options)
 
-    def start_query(self) -> None:
-        self.start("query", "query", "serve")
+    def start_query(self, *options: str) -> None:
+        self.start("query", "query", "serve", *options)
         wait_for("the query service answers", lambda: self._answers(self._url("query-http")))
 
     def start(self, name: str, *arguments: str, env: dict[str, str] | None = None) -> None:

@@ -10,15 +10,18 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from rtolap.testing.hostile_world import HostileWorld
-from rtolap.testing.process_memory import watched
+from rtolap.query.workers.pool import bound_bytes
+from rtolap.testing.hostile_world import MEMORY_MB, HostileWorld
+from rtolap.testing.process_memory import private_bytes_of_children, watched
 from rtolap.testing.well_behaved import WellBehaved
 
 pytestmark = [pytest.mark.integration]
 INPUTS = int(os.environ.get("RTOLAP_HOSTILE_REQUESTS", "10000"))  # of each server
 SEED = int(os.environ.get("RTOLAP_HOSTILE_SEED", "1"))
+MANY = 5_000
 STEPS_BEFORE = 100
 P99_S_MAX, SLOWER_MAX = 1.0, 10.0
+WORKERS_OVER = 2  # their sum is looked at every 50 ms: between two looks it may go beyond its bound
 MIB = 1 << 20
 GROWTH_BYTES_MAX = {
     "coordinator-0": 256 * MIB,
@@ -47,10 +50,13 @@ def test_hostile_users_take_nothing_from_anybody(world: HostileWorld) -> None:
         before_s = {kind: client.p99_s(kind) for kind in client.latencies_s}
         client.forget()
         processes = {name: watched(pid) for name, pid in world.pids().items()}
+        query_pid = processes["query"].pid
+        at_rest_bytes = workers_bytes = private_bytes_of_children(query_pid)
         attack = world.attack(world.hostile_users(INPUTS, SEED))
         try:
             while attack.goes_on():
                 client.step()
+                workers_bytes = max(workers_bytes, private_bytes_of_children(query_pid))
         finally:
             attack.close()
         taken = attack.taken()
@@ -61,12 +67,17 @@ def test_hostile_users_take_nothing_from_anybody(world: HostileWorld) -> None:
     print("p99 before → during: ", {k: f"{before_s[k]:.3f} → {during_s[k]:.3f} s" for k in before_s})
     growth = {name: process.growth_bytes() for name, process in processes.items()}
     print("memory grew by: ", {name: f"{size / MIB:.0f} MiB" for name, size in growth.items()})
+    ended = world.greedy_workers()
+    print(f"workers: {ended:.0f} ended for what they took; private memory {at_rest_bytes / MIB:.0f} MiB")
+    print(f"at rest, at most {workers_bytes / MIB:.0f} MiB")
     for server in (*GROWTH_BYTES_MAX, "query-mysql"):
         assert taken[server] >= INPUTS, (server, taken)
     for kind in ("http", "mysql"):
         assert during_s[kind] < max(P99_S_MAX, SLOWER_MAX * before_s[kind]), kind
     for name, limit in GROWTH_BYTES_MAX.items():
         assert growth[name] < limit, name
+    assert workers_bytes < at_rest_bytes + WORKERS_OVER * bound_bytes(MEMORY_MB << 20)
+    assert ended > 0 or INPUTS < MANY  # of many, some did want too much
     assert world.definitions() == definitions
     assert not [*world.folder.rglob("*stolen*"), *Path.cwd().glob("*stolen*")]
     for name, log in world.logs().items():
