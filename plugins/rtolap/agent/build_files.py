@@ -13,6 +13,7 @@ import msgspec
 
 from rtolap.agent.host import Host
 from rtolap.base.errors import DefinitionError
+from rtolap.base.undecodable import UNDECODABLE
 from rtolap.model.build_spec import BuildSpec
 from rtolap.wire.agent import FILES_MARK
 
@@ -49,7 +50,7 @@ def _specs(text: str) -> list[BuildSpec]:
         if text.lstrip().startswith("["):
             return msgspec.json.decode(text, type=list[BuildSpec])
         return [msgspec.json.decode(text, type=BuildSpec)]
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise DefinitionError("build refused: no build specification", found=str(error)) from error
 
 

@@ -14,6 +14,7 @@ from fastapi import FastAPI, Query, Request, Response
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.errors import DefinitionError, RtolapError
 from rtolap.base.http_guard import guard
+from rtolap.base.undecodable import UNDECODABLE
 from rtolap.wire.agent import LOG_BYTES_MAX, GenerationRef, ProcessList, ProcessSpec, Shutdown
 
 log = logging.getLogger(__name__)
@@ -110,5 +111,5 @@ def _json(message: msgspec.Struct) -> Response:
 async def _body(request: Request, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(await request.body() or b"{}", type=kind)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise DefinitionError(f"request body is not a {kind.__name__}", found=str(error)) from error

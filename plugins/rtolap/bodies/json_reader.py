@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rtolap.base.undecodable import UNDECODABLE
 from rtolap.bodies.batches import Longs, Mask, Refusals, Source
 from rtolap.bodies.expressions import Engine
 from rtolap.bodies.json_path import pointer, value_at
@@ -151,7 +152,7 @@ def _all_fit(texts: Sequence[bytes]) -> bool:
     try:
         joined.decode()
         return len(_ALL.decode(joined)) == len(texts)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return False
 
 

@@ -27,6 +27,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from rtolap.base.errors import DefinitionError
+from rtolap.base.undecodable import UNDECODABLE
 
 Format = Literal["csv", "csv_with_names", "csv_with_names_and_types", "json", "parquet", "orc", "arrow"]
 Compression = Literal["gz", "bz2", "lz4", "zstd", "deflate", "snappy"]
@@ -185,7 +186,7 @@ def _json(headers: Mapping[str, str]) -> JsonOptions:
     if written is not None:
         try:
             paths = msgspec.json.decode(written, type=tuple[str, ...])
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise _bad("jsonpaths", 'a list such as ["$.a", "$.b"]', written) from error
         if not paths:
             raise _bad("jsonpaths", "at least one path", written)

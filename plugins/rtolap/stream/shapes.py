@@ -11,6 +11,8 @@ from typing import Annotated, Any
 import msgspec
 import pyarrow as pa
 
+from rtolap.base.undecodable import UNDECODABLE
+
 _NUMBER = Annotated[str, msgspec.Meta(pattern=r"^\s*[-+]?[0-9.]+([eE][-+]?[0-9]+)?\s*$")]
 _INT = {32: Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)], 64: int}
 
@@ -50,7 +52,7 @@ def _kind(kind: pa.DataType) -> Any:
 def fits(decoder: msgspec.json.Decoder[Any], text: bytes) -> bool:
     try:
         decoder.decode(text)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return False
     return True
 
@@ -62,6 +64,6 @@ def misfits(decoder: msgspec.json.Decoder[Any], records: Sequence[bytes]) -> lis
     for position, record in enumerate(records):
         try:
             decode(record)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             found.append(position)
     return found

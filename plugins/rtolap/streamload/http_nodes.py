@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from rtolap.base.errors import DefinitionError
+from rtolap.base.undecodable import UNDECODABLE
 from rtolap.streamload.storage_nodes import StorageNodes
 from rtolap.wire.storage import Heartbeat
 from rtolap.wire.stored_tables import API
@@ -29,7 +30,7 @@ def nodes_router(nodes: StorageNodes, authorize: Callable[[Request], None]) -> A
     def beat(name: str, body: bytes) -> Response:
         try:
             told = msgspec.json.decode(body, type=Heartbeat)
-        except msgspec.MsgspecError as error:
+        except UNDECODABLE as error:
             raise DefinitionError("the heartbeat cannot be read", found=str(error)) from error
         return _json(nodes.heartbeat(name, told))
 

@@ -14,6 +14,7 @@ from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
 from rtolap.base.errors import DefinitionError
+from rtolap.base.undecodable import UNDECODABLE
 from rtolap.ledger.records import Transaction
 from rtolap.streamload.catalogue import Catalogue
 from rtolap.streamload.read_views import ReadViews
@@ -160,5 +161,5 @@ async def _body(request: Request, kind: type[T]) -> T:
         return msgspec.json.decode(bytes(content), type=kind)
     except msgspec.ValidationError as error:
         raise DefinitionError("the request cannot be read", found=str(error)) from error
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise DefinitionError("the request is no JSON", found=str(error)) from error

@@ -13,6 +13,7 @@ from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
 from rtolap.base.errors import DefinitionError, NotLeader, RtolapError
+from rtolap.base.undecodable import UNDECODABLE
 from rtolap.streamload import messages
 from rtolap.streamload.authentication import Guard
 from rtolap.streamload.doors import Election
@@ -119,7 +120,7 @@ async def _labels(request: Request) -> tuple[str, ...]:
             raise DefinitionError("the body is too long", expected=f"at most {BODY_BYTES_MAX} bytes")
     try:
         labels = msgspec.json.decode(bytes(body), type=AcknowledgeRequest).labels
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise DefinitionError("the body cannot be read", expected='{"labels": […]}', found=error) from error
     if len(labels) > LABELS_AT_ONCE_MAX:
         raise DefinitionError("too many labels", expected=f"at most {LABELS_AT_ONCE_MAX}", found=len(labels))

@@ -13,6 +13,7 @@ import msgspec
 import pyarrow.flight as flight
 
 from rtolap.base.errors import QueryError, RtolapError, Unauthorized
+from rtolap.base.undecodable import UNDECODABLE
 from rtolap.wire.receiver import ERROR_MARK
 
 log = logging.getLogger(__name__)
@@ -52,7 +53,7 @@ def shut_down(server: flight.FlightServerBase, within_s: float = DRAIN_S) -> boo
 def body_of(data: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         what = getattr(kind, "__name__", str(kind)).lstrip("_")
         raise QueryError(f"the request is not a {what}", found=str(error)) from error
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import msgspec
 
 from rtolap.base.errors import QueryError
+from rtolap.base.undecodable import UNDECODABLE
 from rtolap.model.stored_schema import StoredSchema
 from rtolap.wire.predicate import Predicate
 
@@ -92,7 +93,7 @@ def read_ticket(data: bytes) -> Ticket:
     try:
         found: Ticket = _tickets.decode(data)
         return found
-    except msgspec.MsgspecError as error:
+    except UNDECODABLE as error:
         raise QueryError("the request is neither a scan nor a copy", found=str(error)) from error
 
 

@@ -8,6 +8,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from rtolap.base.errors import DefinitionError
+from rtolap.base.undecodable import UNDECODABLE
 from rtolap.coordinator.applications.limits import INSTANT_MAX_MS
 from rtolap.coordinator.request_ids import RequestId
 from rtolap.coordinator.service import Coordinator
@@ -70,7 +71,7 @@ def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
         packed = request.headers.get("content-type", _JSON).partition(";")[0].strip() == wire.MSGPACK
         try:
             batch = (_BATCH_PACKED if packed else _BATCH_JSON).decode(body)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except UNDECODABLE as error:
             running.count("refused_batches")
             raise DefinitionError(
                 "not a batch of reports", expected=f"msgpack ({wire.MSGPACK}) or JSON", found=str(error)

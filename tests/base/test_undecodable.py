@@ -1,0 +1,21 @@
+"""Deep nesting ends msgspec by an error of another kind: what clients send is caught by one name."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from rtolap.base.errors import QueryError
+from rtolap.base.undecodable import UNDECODABLE
+from rtolap.wire.flight_door import body_of
+
+
+class Body(msgspec.Struct):
+    cube: str
+
+
+@pytest.mark.parametrize("sent", [b"{", b"[]", b'{"cube": "\xff"}', b'{"x": ' + b"[" * 100_000], ids=range(4))
+def test_whatever_is_no_request_is_told_as_one_error(sent: bytes) -> None:
+    with pytest.raises(UNDECODABLE):
+        msgspec.json.decode(sent, type=Body)
+    with pytest.raises(QueryError, match="the request is not a Body"):
+        body_of(sent, Body)
