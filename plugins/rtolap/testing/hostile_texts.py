@@ -61,7 +61,6 @@ _FORBIDDEN = (
     "show grants for root",
     "select sleep(3600), benchmark(1000000000, md5('a'))",
 )
-# Each asks for gigabytes: of the engine, of a fold, of SET.
 _DIGITS = "(" + " union all ".join(f"select {digit} d" for digit in range(10)) + ") "
 _TEN_MILLION = "replace(replace(repeat('x', 10000), 'x', repeat('y', 1000)), 'y', repeat('z', 100))"
 # By function: each wants gigabytes of one worker.
