@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.ledger.database import Ledger
-from rtolap.ledger.migrations import MIGRATIONS, Migration
+from rtolap.ledger.upgrade import SHIPPED, Revisions
 from rtolap.testing.ledger_contract import Databases, LedgerContract
 
 
@@ -16,8 +16,8 @@ class SqliteFiles(Databases):
         self.path = path
         self.clock = ManualClock(1_700_000_000_000)
 
-    def open(self, migrations: tuple[Migration, ...] = MIGRATIONS) -> Ledger:
-        return Ledger.open(f"sqlite:///{self.path}", clock=self.clock, migrations=migrations)
+    def open(self, revisions: Revisions = SHIPPED) -> Ledger:
+        return Ledger.open(f"sqlite:///{self.path}", clock=self.clock, revisions=revisions)
 
     def pass_ms(self, ledger: Ledger, duration_ms: int) -> None:
         self.clock.advance_ms(duration_ms)

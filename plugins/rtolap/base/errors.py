@@ -10,6 +10,7 @@ RtolapError
 │   ├── AlreadyExists      another thing has the name
 │   │   └── PartitionExists
 │   ├── LabelUsed          a load with this label is there: `existing_job_status` says how far it is
+│   ├── SchemaTooNew       a database that a newer program has changed: start that one
 │   ├── TooLarge           more bytes than are taken: send less
 │   └── TooSlow            bytes that did not come in time: send them faster
 ├── Unauthorized           missing or wrong credentials
@@ -119,6 +120,10 @@ class LabelUsed(Refused):
         super().__init__(message)
         self.txn_id = txn_id
         self.existing_job_status = existing_job_status
+
+
+class SchemaTooNew(Refused):
+    code = "schema_too_new"
 
 
 class TooLarge(Refused):

@@ -33,9 +33,9 @@ from rtolap.base.errors import CommitConflict
 from rtolap.base.passwords import read_password
 from rtolap.ledger.address import checked_address
 from rtolap.ledger.dialects import Dialect, MySqlDialect, SqliteDialect
-from rtolap.ledger.migrations import MIGRATIONS, Migration, migrate
 from rtolap.ledger.patience import Patience, Transient, reason
 from rtolap.ledger.schema import applied_write
+from rtolap.ledger.upgrade import SHIPPED, Revisions, present_revision, upgrade_schema
 
 log = logging.getLogger(__name__)
 
@@ -76,14 +76,15 @@ class Ledger(Closing):
         *,
         password_file: Path | None = None,
         clock: Clock | None = None,
-        migrations: tuple[Migration, ...] = MIGRATIONS,
+        revisions: Revisions = SHIPPED,
         patience_s: float = PATIENCE_S,
         sleep: Callable[[float], None] = time.sleep,
     ) -> Self:
         """`mysql://user@host:port/database` (its password from the file) or `sqlite:///path`, brought to the
-        newest schema. `sqlite://` lives in memory, as long as the object.
+        newest revision of its schema. `sqlite://` lives in memory, as long as the object.
 
-        `clock` is that of the database where it is embedded; a server has its own. Raises DefinitionError.
+        `clock` is that of the database where it is embedded; a server has its own.
+        Raises DefinitionError, SchemaTooNew.
         """
         url = checked_address(address)
         if password_file is not None:
@@ -97,7 +98,7 @@ class Ledger(Closing):
         ledger = cls(dialect.create_engine(url), dialect, patience_s=patience_s, sleep=sleep)
         try:
             ledger._patience.repeat(
-                "bring the ledger's schema up to date", lambda: ledger._migrate(migrations)
+                "bring the ledger's schema up to date", lambda: ledger._upgrade(revisions)
             )
         except BaseException:
             ledger.close()
@@ -212,9 +213,14 @@ class Ledger(Closing):
             log.debug("the ledger's connection broke during a rollback: %s", reason(error))
             connection.invalidate()
 
-    def _migrate(self, migrations: tuple[Migration, ...]) -> None:
+    def _upgrade(self, revisions: Revisions) -> None:
         with self._connection() as connection:
-            migrate(connection, self._dialect, migrations)
+            self._dialect.begin_read(connection)
+            with connection.begin():
+                if present_revision(connection) == revisions.head:
+                    return
+        with self._connection() as connection:
+            upgrade_schema(connection, self._dialect, revisions)
 
     @contextmanager
     def _connection(self) -> Iterator[sa.Connection]:

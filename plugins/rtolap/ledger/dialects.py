@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import sqlite3
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import sqlalchemy as sa
 from pymysql.constants import CLIENT, CR, ER
@@ -47,10 +47,7 @@ _MYSQL_DENIED = frozenset({ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR})
 
 
 class Dialect(Protocol):
-    """What `database` and `migrations` need to know of a kind of server."""
-
-    # Types of the definitions in `migrations`, by their placeholders.
-    types: ClassVar[dict[str, str]]
+    """What `database` and `upgrade` need to know of a kind of server."""
 
     def create_engine(self, url: sa.URL) -> sa.Engine: ...
 
@@ -60,15 +57,11 @@ class Dialect(Protocol):
         """Say that what follows only reads."""
         ...
 
-    def lock_for_migration(self, connection: sa.Connection, timeout_s: int) -> bool:
+    def lock_for_upgrade(self, connection: sa.Connection, timeout_s: int) -> bool:
         """False when somebody else holds the lock for longer. It ends with the connection."""
         ...
 
-    def commit_migration(self, connection: sa.Connection) -> None:
-        """After each, where definitions are not part of the transaction anyway."""
-        ...
-
-    def unlock_after_migration(self, connection: sa.Connection) -> None: ...
+    def unlock_after_upgrade(self, connection: sa.Connection) -> None: ...
 
     def is_lost(self, error: sa.exc.DBAPIError) -> bool: ...
 
@@ -78,14 +71,6 @@ class Dialect(Protocol):
 
 
 class MySqlDialect:
-    types: ClassVar[dict[str, str]] = {
-        "name": "VARCHAR(128) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
-        "text": "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
-        "whole": "BIGINT",
-        "serial": "BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY",
-        "options": "ENGINE=InnoDB",
-    }
-
     def create_engine(self, url: sa.URL) -> sa.Engine:
         return sa.create_engine(
             url,
@@ -112,15 +97,12 @@ class MySqlDialect:
     def begin_read(self, connection: sa.Connection) -> None:
         """READ COMMITTED holds nothing back."""
 
-    def lock_for_migration(self, connection: sa.Connection, timeout_s: int) -> bool:
+    def lock_for_upgrade(self, connection: sa.Connection, timeout_s: int) -> bool:
         got = sa.text("SELECT GET_LOCK(CONCAT('rtolap:', LEFT(DATABASE(), 50)), :timeout_s)")
         return bool(connection.scalar(got, {"timeout_s": timeout_s}) == 1)
 
-    def unlock_after_migration(self, connection: sa.Connection) -> None:
+    def unlock_after_upgrade(self, connection: sa.Connection) -> None:
         connection.exec_driver_sql("SELECT RELEASE_LOCK(CONCAT('rtolap:', LEFT(DATABASE(), 50)))")
-
-    def commit_migration(self, connection: sa.Connection) -> None:
-        connection.exec_driver_sql("COMMIT")
 
     def is_lost(self, error: sa.exc.DBAPIError) -> bool:
         return error.connection_invalidated or _mysql_code(error) in _MYSQL_LOST
@@ -138,14 +120,6 @@ def _mysql_code(error: sa.exc.DBAPIError) -> int:
 
 
 class SqliteDialect:
-    types: ClassVar[dict[str, str]] = {
-        "name": "TEXT",
-        "text": "TEXT",
-        "whole": "INTEGER",
-        "serial": "INTEGER PRIMARY KEY AUTOINCREMENT",
-        "options": "",
-    }
-
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
 
@@ -183,14 +157,11 @@ class SqliteDialect:
     def begin_read(self, connection: sa.Connection) -> None:
         connection.execution_options(**{_READ_ONLY: True})
 
-    def lock_for_migration(self, connection: sa.Connection, timeout_s: int) -> bool:
+    def lock_for_upgrade(self, connection: sa.Connection, timeout_s: int) -> bool:
         return True  # BEGIN IMMEDIATE holds the whole database, definitions too
 
-    def unlock_after_migration(self, connection: sa.Connection) -> None:
+    def unlock_after_upgrade(self, connection: sa.Connection) -> None:
         """The end of the transaction does it."""
-
-    def commit_migration(self, connection: sa.Connection) -> None:
-        """Definitions are part of the transaction: all of them or none."""
 
     def is_lost(self, error: sa.exc.DBAPIError) -> bool:
         return error.connection_invalidated

@@ -1,4 +1,4 @@
-"""The tables as they are now; `migrations` says how they came to be, and a test that both agree.
+"""The tables as they are now; `migrations` says how they came to be, and a test holds that both agree.
 
 applied_write         writes that stand, by key
 lease                 who owns what, in which epoch
@@ -23,14 +23,22 @@ from collections.abc import Mapping
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
 
+# Alembic's own name for it would be that of Airflow's table, where both share a database.
+VERSION_TABLE = "rtolap_schema_version"
 NAME_CHARS_MAX = 128  # four of them, with a number, fit into one key of InnoDB
+
+# Names differ by case, whatever the database's default is.
+_BY_CODE_POINT = {"charset": "utf8mb4", "collation": "utf8mb4_bin"}
+_NAME = sa.String(NAME_CHARS_MAX).with_variant(mysql.VARCHAR(NAME_CHARS_MAX, **_BY_CODE_POINT), "mysql")
+_TEXT = sa.Text().with_variant(mysql.LONGTEXT(**_BY_CODE_POINT), "mysql")
 
 metadata = sa.MetaData()
 
 
 def _name(name: str, *, key: bool = False, nullable: bool = False) -> sa.Column[str]:
-    return sa.Column(name, sa.String(NAME_CHARS_MAX), primary_key=key, nullable=nullable)
+    return sa.Column(name, _NAME, primary_key=key, nullable=nullable)
 
 
 def _whole(name: str, *, key: bool = False, nullable: bool = False) -> sa.Column[int]:
@@ -38,11 +46,22 @@ def _whole(name: str, *, key: bool = False, nullable: bool = False) -> sa.Column
 
 
 def _text(name: str, *, nullable: bool = False) -> sa.Column[str]:
-    return sa.Column(name, sa.Text, nullable=nullable)
+    return sa.Column(name, _TEXT, nullable=nullable)
+
+
+def _serial(name: str) -> sa.Column[int]:
+    """A number that the database gives and never gives again."""
+    kind = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts in no other type
+    return sa.Column(name, kind, primary_key=True, autoincrement=True)
 
 
 applied_write = sa.Table(
-    "applied_write", metadata, _name("write_key", key=True), _text("result"), _whole("written_at_ms")
+    "applied_write",
+    metadata,
+    _name("write_key", key=True),
+    _text("result"),
+    _whole("written_at_ms"),
+    sa.Index("applied_write_age", "written_at_ms"),
 )
 
 lease = sa.Table(
@@ -52,7 +71,7 @@ lease = sa.Table(
 load_transaction = sa.Table(
     "load_transaction",
     metadata,
-    sa.Column("txn_id", sa.BigInteger, primary_key=True, autoincrement=True),
+    _serial("txn_id"),
     _name("db"),
     _name("label"),
     _whole("live", nullable=True),
@@ -69,6 +88,10 @@ load_transaction = sa.Table(
     _whole("finished_at_ms", nullable=True),
     _text("reason"),
     _name("user_name", nullable=True),
+    sa.Index("load_transaction_label", "db", "label", "live", unique=True),
+    sa.Index("load_transaction_state", "state", "db", "finished_at_ms"),
+    sa.Index("load_transaction_owes", "owes_abort"),
+    sa.Index("load_transaction_acknowledged", "acknowledged", "keep_until_acknowledged"),
 )
 
 load_partition = sa.Table(
@@ -100,6 +123,7 @@ transaction_partition = sa.Table(
     _name("tbl", key=True),
     _name("part", key=True),
     _whole("version", nullable=True),
+    sa.Index("transaction_partition_version", "db", "tbl", "part", "version", unique=True),
 )
 
 load_job = sa.Table(
@@ -138,17 +162,19 @@ offsets_record = sa.Table(
     _whole("first_sent_at_ms", nullable=True),
     _whole("loaded_at_ms", nullable=True),
     _name("topic_id", nullable=True),
+    sa.Index("offsets_record_label", "label", unique=True),
 )
 
 stored_table = sa.Table(
     "stored_table",
     metadata,
-    sa.Column("table_id", sa.BigInteger, primary_key=True, autoincrement=True),
+    _serial("table_id"),
     _name("db"),
     _name("tbl"),
     _text("definition"),
     _text("columns"),
     _whole("created_at_ms"),
+    sa.Index("stored_table_name", "db", "tbl", unique=True),
 )
 
 stored_partition = sa.Table(
@@ -191,6 +217,7 @@ table_change = sa.Table(
     _name("fingerprint"),
     _text("answer"),
     _whole("answered_at_ms"),
+    sa.Index("table_change_age", "answered_at_ms"),
 )
 
 

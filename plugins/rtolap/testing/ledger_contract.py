@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
 from itertools import product
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
 
 from rtolap.base.errors import (
     CommitConflict,
@@ -21,13 +26,13 @@ from rtolap.base.errors import (
     NotLeader,
     NotYet,
     Refused,
+    SchemaTooNew,
 )
 from rtolap.ledger import partitions, schema, table_changes, tables, tablet_debts, transactions
 from rtolap.ledger.database import Ledger
 from rtolap.ledger.leases import Lease, Leases
 from rtolap.ledger.load_job_states import TRANSITIONS, LoadJobEvent, LoadJobState
 from rtolap.ledger.load_jobs import LoadJob, LoadJobs
-from rtolap.ledger.migrations import MIGRATIONS, Migration
 from rtolap.ledger.offsets import Loaded, OffsetsRecords
 from rtolap.ledger.records import (
     Partition,
@@ -38,6 +43,7 @@ from rtolap.ledger.records import (
     Transaction,
     TransactionState,
 )
+from rtolap.ledger.upgrade import HEAD, SHIPPED, Revisions, present_revision
 from rtolap.model.stored_partitions import partition_of
 from rtolap.model.stored_schema import initial_schema
 from rtolap.model.stored_table import RangePartitions, StoredColumn, StoredTable
@@ -55,12 +61,54 @@ DAILY = StoredTable(
 class Databases:
     """One database, empty at first, that can be opened by any number of ledgers."""
 
-    def open(self, migrations: tuple[Migration, ...] = MIGRATIONS) -> Ledger:
+    def open(self, revisions: Revisions = SHIPPED) -> Ledger:
         raise NotImplementedError
 
     def pass_ms(self, ledger: Ledger, duration_ms: int) -> None:
         """Return when the database's clock has moved on by so much."""
         raise NotImplementedError
+
+
+def schema_differences(connection: sa.Connection, metadata: sa.MetaData) -> list[Any]:
+    """What Alembic would have to change for the tables of `metadata`."""
+    context = MigrationContext.configure(connection, opts={"version_table": schema.VERSION_TABLE})
+    return list(compare_metadata(context, metadata))
+
+
+def next_revision(folder: Path, *more: str) -> Revisions:
+    """The shipped revisions and one after them: a column, an index on it, and `more` statements of it."""
+    shutil.copytree(SHIPPED.folder, folder / "migrations", ignore=shutil.ignore_patterns("__pycache__"))
+    lines = (
+        "import sqlalchemy as sa",
+        "from alembic import op",
+        "from rtolap.ledger.migrations.repeatable import add_column, create_index",
+        'revision, down_revision = "next", "' + HEAD + '"',
+        "def upgrade() -> None:",
+        '    add_column("load_transaction", sa.Column("colour", sa.String(10), nullable=True))',
+        '    create_index("load_transaction_colour", "load_transaction", ("colour",))',
+        *(f"    {statement}" for statement in more),
+    )
+    (folder / "migrations" / "versions" / "next.py").write_text("\n".join(lines) + "\n")
+    return Revisions(folder / "migrations", "next")
+
+
+class _CutShort(Exception):
+    pass
+
+
+@contextmanager
+def listening_for_definitions(listener: Callable[[str], None]) -> Iterator[None]:
+    """Calls it after each definition that any engine of this process has executed."""
+
+    def executed(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if statement.split()[0].upper() in ("CREATE", "ALTER", "DROP"):
+            listener(statement)
+
+    sa.event.listen(sa.Engine, "after_cursor_execute", executed)
+    try:
+        yield
+    finally:
+        sa.event.remove(sa.Engine, "after_cursor_execute", executed)
 
 
 def begin(connection: sa.Connection, label: str, db: str = "d") -> Transaction:
@@ -386,44 +434,94 @@ class LedgerContract:
 
     # --- schema ---------------------------------------------------------------------------------------
 
-    def test_migrations_end_in_the_schema_that_is_used(self, ledger: Ledger) -> None:
-        def columns(connection: sa.Connection) -> dict[str, dict[str, bool]]:
-            seen = sa.inspect(connection)
-            return {
-                table: {str(column["name"]): bool(column["nullable"]) for column in seen.get_columns(table)}
-                for table in seen.get_table_names()
-                if table != "ledger_schema"
-            }
+    def test_the_revisions_end_in_the_schema_that_is_used(self, ledger: Ledger) -> None:
+        assert ledger.read("r", lambda it: schema_differences(it, schema.metadata)) == []
 
-        used = {
-            name: {column.name: bool(column.nullable) for column in table.columns}
-            for name, table in schema.metadata.tables.items()
-        }
-        found = ledger.read("r", columns)
-        found["load_transaction"]["txn_id"] = False  # SQLite calls its row ids nullable
-        found["stored_table"]["table_id"] = False
-        assert found == used
+    def test_a_schema_that_differs_would_be_seen(self, ledger: Ledger) -> None:
+        """The comparison itself: a column less, one more, a wider one, and an index of other columns."""
+        other = sa.MetaData()
+        for table in schema.metadata.tables.values():
+            table.to_metadata(other)
+        lease = other.tables["lease"]
+        lease.append_column(sa.Column("name", sa.String(200), primary_key=True), replace_existing=True)
+        lease.append_column(sa.Column("colour", sa.String(10)))
+        other.remove(other.tables["storage_node"])
+        (age,) = other.tables["table_change"].indexes
+        other.tables["table_change"].indexes.remove(age)
+        found = ledger.read("r", lambda it: schema_differences(it, other))
+        kinds = sorted(str(change[0][0] if isinstance(change, list) else change[0]) for change in found)
+        assert kinds == ["add_column", "modify_type", "remove_index", "remove_table"]
 
-    def test_an_older_schema_is_brought_forward_with_its_rows(self, databases: Databases) -> None:
-        with databases.open(MIGRATIONS[:1]) as older:
+    def test_an_older_schema_is_brought_forward_with_its_rows(
+        self, databases: Databases, tmp_path: Path
+    ) -> None:
+        with databases.open() as older:
             made = older.write("w", Transaction, lambda it: begin(it, "a"))
-        with databases.open() as newer:
+        with databases.open(next_revision(tmp_path)) as newer:
             assert newer.read("r", lambda it: transactions.find_live(it, "d", "a")) == made
-            LoadJobs(newer).create("j", "d", "t", "topic", "{}")
+            colour = sa.text("SELECT colour FROM load_transaction")
+            assert newer.read("r", lambda it: it.scalars(colour).all()) == [None]
 
-    def test_a_newer_schema_is_refused(self, databases: Databases) -> None:
+    def test_a_newer_schema_is_refused(self, databases: Databases, tmp_path: Path) -> None:
+        databases.open(next_revision(tmp_path)).close()
+        with pytest.raises(SchemaTooNew, match=f"revision {HEAD} or an earlier one; found revision next"):
+            databases.open()
+
+    def test_a_revision_that_was_cut_short_is_run_again(self, databases: Databases, tmp_path: Path) -> None:
         databases.open().close()
-        with pytest.raises(DefinitionError, match="newer than this program"):
-            databases.open(MIGRATIONS[:1])
-
-    def test_a_migration_that_was_cut_short_is_done_again(self, databases: Databases) -> None:
-        broken = Migration(1, MIGRATIONS[0].what, (*MIGRATIONS[0].tables, "no SQL"), MIGRATIONS[0].indexes)
         with pytest.raises(sa.exc.DBAPIError):
-            databases.open((broken,))
+            databases.open(next_revision(tmp_path / "broken", 'op.execute("no SQL")'))
+        whole = next_revision(tmp_path / "whole")
+        with databases.open(whole) as ledger:
+            assert ledger.read("r", present_revision) == whole.head
+            begun = ledger.write("w", Transaction, lambda it: begin(it, "a"))
+            assert ledger.read("r", lambda it: transactions.find_live(it, "d", "a")) == begun
+
+    def test_a_first_start_may_be_cut_short_after_each_definition(self, databases: Databases) -> None:
+        """Each start breaks off after the first definition that none before it came to."""
+        sent: set[str] = set()
+
+        def cut_after(statement: str) -> None:
+            if statement not in sent:
+                sent.add(statement)
+                raise _CutShort
+
+        tables = len(schema.metadata.tables)
+        indexes = sum(len(table.indexes) for table in schema.metadata.tables.values())
+        with listening_for_definitions(cut_after):
+            for _ in range(tables + indexes + 1):  # and the table of the version
+                with pytest.raises(_CutShort):
+                    databases.open()
+            ledger = databases.open()
+        with ledger:
+            assert ledger.read("r", lambda it: schema_differences(it, schema.metadata)) == []
+            assert ledger.read("r", present_revision) == HEAD
+
+    def test_a_schema_that_is_up_to_date_is_not_touched(self, databases: Databases) -> None:
+        databases.open().close()
+        sent: list[str] = []
+        with listening_for_definitions(sent.append):
+            databases.open().close()
+        assert sent == []
+
+    def test_the_database_may_be_that_of_another_program_with_alembic(self, databases: Databases) -> None:
+        """Airflow, for one, whose own note of a version must not be read, changed or missed."""
+        statements = (
+            "DROP TABLE IF EXISTS rtolap_schema_version",
+            "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL)",
+            "INSERT INTO alembic_version (version_num) VALUES ('of_airflow')",
+        )
+
+        def prepare(connection: sa.Connection) -> None:
+            for statement in statements:
+                connection.exec_driver_sql(statement)
+
         with databases.open() as ledger:
-            ledger.write("w", Transaction, lambda it: begin(it, "a"))
-            with pytest.raises(CommitConflict):
-                ledger.write("w", Transaction, lambda it: begin(it, "a"))
+            ledger.write("w", type(None), prepare)
+        with databases.open() as ledger:  # all revisions again, beside it
+            theirs = sa.text("SELECT version_num FROM alembic_version")
+            assert ledger.read("r", lambda it: it.scalars(theirs).all()) == ["of_airflow"]
+            assert ledger.read("r", present_revision) == HEAD
 
     def test_many_programs_may_start_at_once(self, databases: Databases) -> None:
         with ThreadPoolExecutor(6) as pool:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pymysql
 import pytest
 from rtolap.ledger.database import Ledger
-from rtolap.ledger.migrations import MIGRATIONS, Migration
+from rtolap.ledger.upgrade import SHIPPED, Revisions
 from rtolap.stack.process import ManagedProcess
 from rtolap.testing.ledger_contract import Databases
 
@@ -21,9 +21,9 @@ class MariaDatabases(Databases):
         self.address = address
         self.password_file = password_file
 
-    def open(self, migrations: tuple[Migration, ...] = MIGRATIONS, *, patience_s: float = 30.0) -> Ledger:
+    def open(self, revisions: Revisions = SHIPPED, *, patience_s: float = 30.0) -> Ledger:
         return Ledger.open(
-            self.address, password_file=self.password_file, migrations=migrations, patience_s=patience_s
+            self.address, password_file=self.password_file, revisions=revisions, patience_s=patience_s
         )
 
     def pass_ms(self, ledger: Ledger, duration_ms: int) -> None:
