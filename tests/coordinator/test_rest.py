@@ -61,7 +61,7 @@ def ask_standby(cluster: Cluster, path: str) -> tuple[httpx.Response, httpx.Resp
     store = MemoryStore(cluster.ensemble)
     standby = Coordinator(
         ClusterMetadata(store, cluster.clock),
-        cluster.topics,
+        lambda name: cluster.topics,
         object_store_uri=cluster.uri,
         url="http://127.0.0.1:7071",
         tick_s=3600,

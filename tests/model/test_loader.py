@@ -23,6 +23,7 @@ FULL = """
 kind: loader
 name: flights
 topic: flights
+kafka_cluster: measurements
 database: web
 table: flights
 columns:
@@ -52,6 +53,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
         "flights": Loader(
             name="flights",
             topic="flights",
+            kafka_cluster="measurements",
             database="web",
             table="flights",
             columns=(LoaderColumn("at", "meta.at", "epoch_ms"),),

@@ -19,7 +19,8 @@ from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.states import READING
 from rtolap.stream.memory import MemoryConsumer
 from rtolap.stream.memory_broker import MemoryBroker
-from rtolap.stream.memory_out import MemoryAdmin, MemoryProducer
+from rtolap.stream.memory_connections import MemoryConnections
+from rtolap.stream.memory_out import MemoryAdmin
 from rtolap.testing.builders import small_schema
 from rtolap.testing.metadata_contract import eventually
 
@@ -110,8 +111,7 @@ def receivers(tmp_path: Path) -> Iterator[list[ReceiverService]]:
             open_consumer=lambda *asked, **options: MemoryConsumer(
                 broker, schema.table.topic, with_create_ms=True
             ),
-            producer=MemoryProducer(broker),
-            admin=admin,
+            connections=MemoryConnections(broker),
             clock=clock,
             settings=ReceiverSettings(disk_free_bytes_min=0),
         )

@@ -38,7 +38,9 @@ class World:
         )
         self.views = Views(self.cluster.metadata)
         self.heartbeats = Heartbeats(self.cluster.clock)
-        self.losses = Losses(self.cluster.metadata, self.views, self.heartbeats, self.cluster.admin)
+        self.losses = Losses(
+            self.cluster.metadata, self.views, self.heartbeats, lambda name: self.cluster.admin
+        )
         self.receivers = {receiver.name: receiver for receiver in self.cluster.receivers}
         for partition in self.cluster.log:
             self.send(partition, START_MS, 10)

@@ -25,7 +25,10 @@ class Settings(BaseSettings):
     zookeeper: str = "127.0.0.1:2181"
     zookeeper_root: str = "/rtolap"
     session_timeout_s: float = 6.0
-    kafka: str = "127.0.0.1:9092"
+    kafka: str = Field(default="127.0.0.1:9092", description="bootstrap servers of the cluster `default`")
+    kafka_clusters: Path | None = Field(
+        default=None, description="YAML file of Kafka clusters by name, with the settings of their clients"
+    )
     object_store: str = Field(
         default="file:///var/lib/rtolap/store", description="file://, s3:// or hdfs://, no secrets"
     )

@@ -9,10 +9,10 @@ import typer
 from rtolap.base.errors import Unavailable
 from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
+from rtolap.cli.kafka_access import kafka_connections
 from rtolap.cli.output import JsonOption, print_json, print_table
 from rtolap.cli.serving import service_settings
 from rtolap.coordinator.server import run
-from rtolap.stream.kafka_out import KafkaAdmin
 
 app = typer.Typer(no_args_is_help=True, help="The coordinator: cubes, segments, builds, watermarks.")
 
@@ -22,7 +22,7 @@ def serve() -> None:
     """Run a coordinator until SIGTERM; start several, one of them leads."""
     settings = service_settings()
     logging.getLogger("kazoo").setLevel(logging.WARNING)
-    run(settings, KafkaAdmin)
+    run(settings, kafka_connections(settings, "rtolap-coordinator").admin)
 
 
 @app.command()

@@ -9,6 +9,7 @@ import typer
 
 from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
+from rtolap.cli.kafka_access import kafka_cluster
 from rtolap.cli.output import JsonOption, print_table
 from rtolap.model.table import Table
 from rtolap.stream.dead_letters import DeadLetter, read_dead_letters
@@ -27,9 +28,10 @@ def list_records(
 ) -> None:
     """List them, each once, however many receivers reported it."""
     with coordinator_client() as client:
-        topic = msgspec.convert(client.table(table), Table).dead_letter_topic
+        declared = msgspec.convert(client.table(table), Table)
+    cluster = kafka_cluster(Settings(), declared.kafka_cluster)
     seen: dict[tuple[str, int, int], DeadLetter] = {}
-    for letter in read_dead_letters(Settings().kafka, topic):
+    for letter in read_dead_letters(cluster, declared.dead_letter_topic):
         if reason is None or letter.reason == reason:
             seen.setdefault((letter.topic, letter.partition, letter.offset), letter)
         if len(seen) >= limit:

@@ -17,7 +17,15 @@ import typer
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError, NotYet, Unavailable
 from rtolap.base.settings import Settings
-from rtolap.cli.loader_access import JobAccess, job_access, partition_door, reject_box, sink_of
+from rtolap.cli.kafka_access import kafka_connections
+from rtolap.cli.loader_access import (
+    JobAccess,
+    check_loader_rights,
+    job_access,
+    partition_door,
+    reject_box,
+    sink_of,
+)
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.serving import service_settings
 from rtolap.ledger.load_job_states import LoadJobEvent, LoadJobState
@@ -68,14 +76,15 @@ def run(
     with job_access(settings) as access:
         loader = read_config(access.jobs.get(job)).loader
         sink = sink_of(loader, settings)
-        box = reject_box(loader, settings)
+        connections = kafka_connections(settings, f"rtolap-loader-{job}")
+        box = reject_box(loader, settings, connections)
         code = run_job(
             job,
             jobs=access.jobs,
             records=access.records,
             sink=sink,
             open_consumer=lambda it: KafkaConsumer(
-                settings.kafka,
+                connections.clusters.get(it.kafka_cluster),
                 it.topic,
                 client_id=f"rtolap-loader-{job}",
                 with_create_ms=True,
@@ -90,9 +99,11 @@ def run(
                 settings.coordinator_urls(), settings.token(), application
             ),
             partition_session=lambda sink, wanted: partition_door(sink, wanted).session,
+            check_rights=lambda it: check_loader_rights(it, connections),
             wanted=os.environ.get(RESTARTS_VARIABLE, "0") == "0",
         )
         box.close()
+        connections.close()
         sink.close()
     raise typer.Exit(code)
 

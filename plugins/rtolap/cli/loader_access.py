@@ -9,9 +9,17 @@ from pathlib import Path
 
 import msgspec
 
-from rtolap.base.errors import CommitConflict, DefinitionError, NotFound, Unavailable
+from rtolap.base.errors import (
+    CommitConflict,
+    DefinitionError,
+    Forbidden,
+    NotFound,
+    Unauthorized,
+    Unavailable,
+)
 from rtolap.base.passwords import read_password
 from rtolap.base.settings import Settings
+from rtolap.cli.kafka_access import kafka_cluster
 from rtolap.ledger.database import Ledger
 from rtolap.ledger.load_jobs import LoadJob, LoadJobs
 from rtolap.ledger.offsets import OffsetsRecord, OffsetsRecords
@@ -22,7 +30,9 @@ from rtolap.loader.status import status_of
 from rtolap.model.loader import Loader, LoaderSink, SinkPartitions
 from rtolap.model.offsets import Offsets
 from rtolap.stream.consumer import LogRange, TopicLog
-from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
+from rtolap.stream.kafka_connections import KafkaConnections
+from rtolap.stream.kafka_out import KafkaAdmin
+from rtolap.stream.kafka_rights import Need
 from rtolap.stream.letters import TOPIC_CONFIG
 from rtolap.wire.agent import ProcessSpec, RestartPolicy
 from rtolap.wire.agent_client import AgentClient
@@ -54,7 +64,8 @@ class JobAccess:
                     return told
             except Unavailable:
                 pass  # not alive: that is what the status says then
-        return status_of(job, self.records.all(job.job_id), self._log_now(job.topic), None)
+        loader = read_config(job).loader
+        return status_of(job, self.records.all(job.job_id), self._log_now(loader), None)
 
     def declare(self, loader: Loader) -> LoadJob:
         """One that is there gets what is new in its definition for its further batches.
@@ -83,6 +94,13 @@ class JobAccess:
         present = read_config(job)
         if present.loader == loader:
             return job, lambda: None
+        if present.loader.kafka_cluster != loader.kafka_cluster:
+            raise DefinitionError(
+                f"loader {loader.name} is there already",
+                expected=f"a topic of Kafka cluster {present.loader.kafka_cluster}",
+                found=loader.kafka_cluster,
+                action="give it another name: its offsets count in another log",
+            )
         changed = msgspec.structs.replace(present, loader=loader)
         after = self.jobs.reconfigure(job.job_id, write_config(changed))
         return after, partial(self.jobs.reconfigure, job.job_id, job.config)
@@ -92,7 +110,7 @@ class JobAccess:
         job = self.jobs.get(job_id)
         present = read_config(job)
         loader = present.loader
-        log = self._log(loader.topic) if go_on or at is not None else TopicLog("", {})
+        log = self._log(loader) if go_on or at is not None else TopicLog("", {})
         start_at = None if at is None else given(at, log.ranges)
 
         def config(records: tuple[OffsetsRecord, ...]) -> str:
@@ -115,20 +133,20 @@ class JobAccess:
             )
             agent.ensure(key, spec)
 
-    def _log(self, topic: str) -> TopicLog:
-        admin = KafkaAdmin(self._settings.kafka)
+    def _log(self, loader: Loader) -> TopicLog:
+        admin = KafkaAdmin(kafka_cluster(self._settings, loader.kafka_cluster))
         try:
-            starts, ends = admin.offsets(topic, "earliest"), admin.offsets(topic, "latest")
-            topic_id = admin.topic_id(topic)
+            starts, ends = admin.offsets(loader.topic, "earliest"), admin.offsets(loader.topic, "latest")
+            topic_id = admin.topic_id(loader.topic)
         finally:
             admin.close()
         ranges = {partition: LogRange(start, ends[partition]) for partition, start in starts.items()}
         return TopicLog(topic_id, ranges)
 
-    def _log_now(self, topic: str) -> TopicLog | None:
+    def _log_now(self, loader: Loader) -> TopicLog | None:
         try:
-            return self._log(topic)
-        except (NotFound, Unavailable):
+            return self._log(loader)
+        except (NotFound, Unavailable, Forbidden, Unauthorized):
             return None
 
 
@@ -163,16 +181,23 @@ def _password(file: str | None) -> str:
     return "" if file is None else read_password(Path(file), "the sink")
 
 
-def reject_box(loader: Loader, settings: Settings) -> RejectBox:
+def check_loader_rights(loader: Loader, connections: KafkaConnections) -> None:
+    """Before anything is read: may it read the topic, and keep refused records?
+
+    Raises Forbidden, which names what is missing, Unauthorized and DefinitionError.
+    """
+    needs = [Need(loader.topic, "Read")]
+    if loader.rejects.to == "topic":
+        needs.append(Need(reject_topic(loader.topic, loader.name), "Write", creates=True))
+    connections.check_rights(loader.kafka_cluster, needs)
+
+
+def reject_box(loader: Loader, settings: Settings, connections: KafkaConnections) -> RejectBox:
     if loader.rejects.to == "file":
         return FileBox(settings.data_dir / "loaders" / f"{loader.name}.rejects.jsonl")
     topic = reject_topic(loader.topic, loader.name)
 
     def create() -> None:
-        admin = KafkaAdmin(settings.kafka)
-        try:
-            admin.create_topic(topic, 1, config=TOPIC_CONFIG)
-        finally:
-            admin.close()
+        connections.admin(loader.kafka_cluster).create_topic(topic, 1, config=TOPIC_CONFIG)
 
-    return TopicBox(KafkaProducer(settings.kafka, client_id=f"rtolap-loader-{loader.name}"), topic, create)
+    return TopicBox(connections.producer(loader.kafka_cluster), topic, create)

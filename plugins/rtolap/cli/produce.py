@@ -10,9 +10,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
+from rtolap.cli.kafka_access import kafka_cluster
 from rtolap.cli.output import JsonOption, error_console, print_json, success
 from rtolap.demo.flights import DAYS_MAX, Replay, ReplayPlan
 from rtolap.demo.produce import Sender, file_batches
+from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 from rtolap.stream.consumer import TopicAdmin
 from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
 
@@ -31,6 +33,7 @@ def produce(
     partitions: Annotated[
         int | None, typer.Option(min=1, help="Create the topic, with so many, where there is none.")
     ] = None,
+    cluster: Annotated[str, typer.Option(help="The Kafka cluster, by its name.")] = DEFAULT_KAFKA_CLUSTER,
     as_json: JsonOption = False,
 ) -> None:
     """Send records to a topic, and wait until they are stored."""
@@ -39,7 +42,8 @@ def produce(
     path = Path(source)
     if not is_flights and not path.is_file():
         raise NotFound(f"no file {source}", expected="a file of JSON lines, or flights")
-    admin, producer = KafkaAdmin(settings.kafka), KafkaProducer(settings.kafka)
+    reached = kafka_cluster(settings, cluster)
+    admin, producer = KafkaAdmin(reached), KafkaProducer(reached)
     topic = topic or ("flights" if is_flights else path.stem)
     if partitions is not None:
         admin.create_topic(topic, partitions)

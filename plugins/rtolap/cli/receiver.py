@@ -9,6 +9,7 @@ import typer
 
 from rtolap.base.clock import SystemClock
 from rtolap.base.stopping import stop_event, wait_awake
+from rtolap.cli.kafka_access import kafka_connections
 from rtolap.cli.serving import end_now, service_settings, switch_often
 from rtolap.format.object_store import open_store
 from rtolap.metadata.cubes import ClusterMetadata
@@ -17,7 +18,6 @@ from rtolap.receiver.assembly import CubeAssembly
 from rtolap.receiver.service import ReceiverService
 from rtolap.receiver.settings import ReceiverSettings
 from rtolap.stream.kafka import KafkaConsumer
-from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
 
 app = typer.Typer(no_args_is_help=True, help="Receivers.")
 _DEFAULTS = ReceiverSettings()
@@ -64,6 +64,7 @@ def serve(
     settings = service_settings()
     clock = SystemClock()
     stopping = stop_event()
+    connections = kafka_connections(settings, f"rtolap-{receiver_id}")
     store = ZooKeeperStore(
         settings.zookeeper, root=settings.zookeeper_root, session_timeout_s=settings.session_timeout_s
     )
@@ -75,14 +76,13 @@ def serve(
         metadata=ClusterMetadata(store, clock),
         store=open_store(settings.object_store),
         open_consumer=lambda table: KafkaConsumer(
-            settings.kafka,
+            connections.clusters.get(table.kafka_cluster),
             table.topic,
             client_id=f"rtolap-{receiver_id}",
             with_create_ms=True,
             with_statements=table.watermark_records == "header",
         ),
-        producer=KafkaProducer(settings.kafka, client_id=f"rtolap-{receiver_id}"),
-        admin=KafkaAdmin(settings.kafka),
+        connections=connections,
         clock=clock,
         settings=ReceiverSettings(
             flush_rows=flush_rows,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import msgspec
@@ -13,6 +13,7 @@ from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl
 from rtolap.metadata.updates import retrying
 from rtolap.model.offsets import Offsets
+from rtolap.model.table import Table
 from rtolap.stream.consumer import TopicRecreated
 from rtolap.stream.topic_identity import CUBE_ACTION
 
@@ -27,6 +28,9 @@ class Topics(Protocol):
     def topic_id(self, topic: str) -> str: ...
 
     def offsets(self, topic: str, which: str) -> Offsets: ...
+
+
+TopicsOf = Callable[[str], Topics]  # of the Kafka cluster with that name; DefinitionError: there is none
 
 
 def recreated(topic: str, control: CubeControl, topic_id: str) -> TopicRecreated | None:
@@ -45,7 +49,7 @@ def _in_topic(control: CubeControl, topic_id: str, *, enabled: bool | None = Non
 
 
 class Assignments:
-    def __init__(self, metadata: ClusterMetadata, topics: Topics) -> None:
+    def __init__(self, metadata: ClusterMetadata, topics: TopicsOf) -> None:
         self._metadata = metadata
         self._topics = topics
 
@@ -56,10 +60,11 @@ class Assignments:
         Refused where no replica set has a receiver, NotFound for a missing topic; nothing is changed then.
         """
         schema = self._metadata.schema(cube)
-        partitions = self._partitions_to_enable(cube, schema.table.topic)
-        topic_id = self._topics.topic_id(schema.table.topic)
+        topics = self._topics(schema.table.kafka_cluster)
+        partitions = self._partitions_to_enable(cube, schema.table)
+        topic_id = topics.topic_id(schema.table.topic)
         which = "earliest" if schema.cube.start == "earliest" else "latest"
-        offsets = self._topics.offsets(schema.table.topic, which)
+        offsets = topics.offsets(schema.table.topic, which)
         name = assigner or DEFAULT_ASSIGNER
         if name not in ASSIGNERS:
             raise Refused("no such assigner", expected=sorted(ASSIGNERS), found=name)
@@ -83,9 +88,10 @@ class Assignments:
 
         return retrying(attempt)
 
-    def _partitions_to_enable(self, cube: str, topic: str) -> Sequence[int]:
+    def _partitions_to_enable(self, cube: str, table: Table) -> Sequence[int]:
+        topic = table.topic
         try:
-            return self._topics.partitions(topic)
+            return self._topics(table.kafka_cluster).partitions(topic)
         except NotFound as error:
             raise NotFound(
                 f"cube {cube} cannot be enabled",

@@ -6,7 +6,7 @@ import logging
 import threading
 
 from rtolap.base.errors import NotFound, RtolapError
-from rtolap.coordinator.assignment import Assignments, Topics, recreated
+from rtolap.coordinator.assignment import Assignments, Topics, TopicsOf, recreated
 from rtolap.metadata.cubes import ClusterMetadata
 
 log = logging.getLogger(__name__)
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 class Checks:
     """Finds added partitions, a missing topic, offsets that Kafka no longer holds, empty replica sets."""
 
-    def __init__(self, metadata: ClusterMetadata, topics: Topics, assignments: Assignments) -> None:
+    def __init__(self, metadata: ClusterMetadata, topics: TopicsOf, assignments: Assignments) -> None:
         self._metadata = metadata
         self._topics = topics
         self._assignments = assignments
@@ -49,10 +49,12 @@ class Checks:
         control = self._metadata.control(cube)
         if not control.enabled:
             return []
-        topic = self._metadata.schema(cube).table.topic
+        table = self._metadata.schema(cube).table
+        topic = table.topic
+        topics = self._topics(table.kafka_cluster)
         try:
-            topic_id = self._topics.topic_id(topic)
-            partitions = self._topics.partitions(topic)
+            topic_id = topics.topic_id(topic)
+            partitions = topics.partitions(topic)
         except NotFound:
             return [
                 f"topic {topic} is missing: receivers wait; one that is created again is another topic, "
@@ -65,7 +67,7 @@ class Checks:
         gone = sorted(p for held in control.assignment.values() for p in held if p not in partitions)
         if gone:
             found.append(f"topic {topic} has lost partitions {gone}: was it deleted and created anew?")
-        found += self._replay_problems(cube, topic)
+        found += self._replay_problems(cube, topic, topics)
         replica_sets = self._metadata.replica_sets()
         found += [
             f"replica set {name} has no receiver for partitions {list(held)}"
@@ -74,9 +76,9 @@ class Checks:
         ]
         return found
 
-    def _replay_problems(self, cube: str, topic: str) -> list[str]:
+    def _replay_problems(self, cube: str, topic: str, topics: Topics) -> list[str]:
         replay_from = self._metadata.replay_from(cube)
-        starts, ends = self._topics.offsets(topic, "earliest"), self._topics.offsets(topic, "latest")
+        starts, ends = topics.offsets(topic, "earliest"), topics.offsets(topic, "latest")
         found = []
         for partition, offset in sorted(replay_from.items()):
             if starts.get(partition, 0) > offset:

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 import msgspec
 
 from rtolap.base.errors import NotFound, Refused, RtolapError
-from rtolap.coordinator.assignment import Topics
+from rtolap.coordinator.assignment import TopicsOf
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.views import Views
 from rtolap.metadata import segments
@@ -25,6 +25,7 @@ from rtolap.model.event_loss import EventLoss, behind_losses, offsets_text
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment import SegmentRange, parse_segment_name
 from rtolap.model.segment_states import SegmentState
+from rtolap.model.table import Table
 
 _WAITING = (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED)
 _NAMES_MAX = 5  # of segments in a problem
@@ -33,13 +34,14 @@ ASKED_EVERY_MS = 1_000  # of Kafka, where a log begins
 
 class Losses:
     def __init__(
-        self, metadata: ClusterMetadata, views: Views, heartbeats: Heartbeats, topics: Topics
+        self, metadata: ClusterMetadata, views: Views, heartbeats: Heartbeats, topics: TopicsOf
     ) -> None:
         self._metadata = metadata
         self._views = views
         self._heartbeats = heartbeats
         self._topics = topics
-        self._begins: dict[str, tuple[int, Offsets]] = {}  # topic → when it was asked, where its log begins
+        # cluster and topic → when it was asked, where its log begins
+        self._begins: dict[tuple[str, str], tuple[int, Offsets]] = {}
 
     def lost(self, cube: str, control: CubeControl) -> tuple[PartRange, ...]:
         """Offsets that nobody holds and nobody has accepted as lost, by partition."""
@@ -133,7 +135,7 @@ class Losses:
         """What is to be read again of a version that has lost its base cuboid, and Kafka no longer holds."""
         if not record.base_lost or record.state is not SegmentState.IMMUTABLE:
             return ()
-        begins = self._log_begins(self._metadata.schema(record.cube).table.topic)
+        begins = self._log_begins(self._metadata.schema(record.cube).table)
         needed = segments.missing_ranges(record, partitions=record.covered, first=control.first_offsets)
         return _without(
             (
@@ -164,16 +166,17 @@ class Losses:
 
         self._metadata.update_control(record.cube, accepted)
 
-    def _log_begins(self, topic: str) -> Offsets:
+    def _log_begins(self, table: Table) -> Offsets:
         """As of a moment ago; empty where Kafka does not tell."""
         now_ms = self._metadata.clock.now_ms()
-        asked_ms, begins = self._begins.get(topic, (now_ms - ASKED_EVERY_MS, {}))
+        place = (table.kafka_cluster, table.topic)
+        asked_ms, begins = self._begins.get(place, (now_ms - ASKED_EVERY_MS, {}))
         if now_ms - asked_ms >= ASKED_EVERY_MS:
             try:
-                begins = self._topics.offsets(topic, "earliest")
+                begins = self._topics(table.kafka_cluster).offsets(table.topic, "earliest")
             except RtolapError:
                 begins = {}
-            self._begins[topic] = (now_ms, begins)
+            self._begins[place] = (now_ms, begins)
         return begins
 
     def _lost_by_now(self, cube: str, control: CubeControl) -> tuple[PartRange, ...]:
@@ -181,8 +184,9 @@ class Losses:
         lost = self.lost(cube, control)
         if not lost:
             return ()
+        table = self._metadata.schema(cube).table
         try:
-            begins = self._topics.offsets(self._metadata.schema(cube).table.topic, "earliest")
+            begins = self._topics(table.kafka_cluster).offsets(table.topic, "earliest")
         except RtolapError:
             return lost  # what receivers have told stands
         return tuple(

@@ -20,7 +20,7 @@ import msgspec
 
 from rtolap.base.errors import NotYet, Refused
 from rtolap.coordinator.assigners import Plan, ReplicaSetLoad, rebalance, validate_plan
-from rtolap.coordinator.assignment import Topics
+from rtolap.coordinator.assignment import TopicsOf
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl
 from rtolap.wire import coordinator as wire
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 
 class Reassignments:
-    def __init__(self, metadata: ClusterMetadata, topics: Topics) -> None:
+    def __init__(self, metadata: ClusterMetadata, topics: TopicsOf) -> None:
         self._metadata = metadata
         self._topics = topics
 
@@ -107,7 +107,8 @@ class Reassignments:
         if not moving:
             return ()
         replay_from = self._metadata.replay_from(cube)
-        ends = self._topics.offsets(self._metadata.schema(cube).table.topic, "latest")
+        table = self._metadata.schema(cube).table
+        ends = self._topics(table.kafka_cluster).offsets(table.topic, "latest")
         return tuple(
             wire.Move(
                 partition=p,
@@ -136,8 +137,9 @@ class Reassignments:
 
     def _still_in_kafka(self, cube: str, before: Plan, after: Plan) -> None:
         """What the new owners read from the beginning, and what the old ones keep of mixed tables."""
-        topic = self._metadata.schema(cube).table.topic
-        starts = self._topics.offsets(topic, "earliest")
+        table = self._metadata.schema(cube).table
+        topic = table.topic
+        starts = self._topics(table.kafka_cluster).offsets(topic, "earliest")
         replay_from = self._metadata.replay_from(cube)
         changed = [name for name in {*before, *after} if before.get(name) != after.get(name)]
         read_again = {p for name in changed for p in (*before.get(name, ()), *after.get(name, ()))}

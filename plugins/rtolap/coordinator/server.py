@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable
 from types import FrameType
 
 from rtolap.base.clock import SystemClock
@@ -12,7 +11,7 @@ from rtolap.base.errors import Unavailable
 from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.settings import Settings
 from rtolap.coordinator.applications.list_places import ListPlaces
-from rtolap.coordinator.assignment import Topics
+from rtolap.coordinator.assignment import TopicsOf
 from rtolap.coordinator.rest import build_app
 from rtolap.coordinator.service import Coordinator
 from rtolap.metadata.cubes import ClusterMetadata
@@ -23,8 +22,8 @@ log = logging.getLogger(__name__)
 GRACEFUL_S = 5
 
 
-def run(settings: Settings, open_topics: Callable[[str], Topics]) -> None:
-    """Serve until SIGTERM or SIGINT. `open_topics`: bootstrap servers → topic catalogue.
+def run(settings: Settings, topics: TopicsOf) -> None:
+    """Serve until SIGTERM or SIGINT. `topics`: name of a Kafka cluster → its topic catalogue.
 
     On the way out: 1. requests under way are answered (at most `GRACEFUL_S`), 2. the candidacy is withdrawn,
     so that a standby takes over at once, 3. the session ends. A coordinator that is killed instead is
@@ -37,7 +36,7 @@ def run(settings: Settings, open_topics: Callable[[str], Topics]) -> None:
     try:
         coordinator = Coordinator(
             ClusterMetadata(store, SystemClock()),
-            open_topics(settings.kafka),
+            topics,
             object_store_uri=settings.object_store,
             list_places=ListPlaces.of(settings),
             url=f"http://{settings.host}:{settings.coordinator_port}",

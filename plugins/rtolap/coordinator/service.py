@@ -9,7 +9,7 @@ from rtolap.base.errors import NotFound, NotLeader, RtolapError, SessionLost, Un
 from rtolap.coordinator.answers import completeness_info
 from rtolap.coordinator.applications.list_places import ListPlaces
 from rtolap.coordinator.applications.service import Applications
-from rtolap.coordinator.assignment import Assignments, Topics
+from rtolap.coordinator.assignment import Assignments, TopicsOf
 from rtolap.coordinator.builds import BUILDING_MAX, Builds
 from rtolap.coordinator.checks import Checks
 from rtolap.coordinator.closable import Closable
@@ -40,7 +40,7 @@ class Coordinator:
     def __init__(
         self,
         metadata: ClusterMetadata,
-        topics: Topics,
+        topics: TopicsOf,
         *,
         object_store_uri: str,
         url: str,

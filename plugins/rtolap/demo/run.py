@@ -26,8 +26,10 @@ from rtolap.demo.queries import QUERIES
 from rtolap.demo.recount import Recount
 from rtolap.demo.refusals import compare
 from rtolap.demo.screen import Screen
+from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 from rtolap.model.yaml_files import read_definitions
 from rtolap.stream.dead_letters import read_dead_letters
+from rtolap.stream.kafka_clusters import KafkaClusters
 from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
 from rtolap.wire.coordinator_client import CoordinatorClient
 from rtolap.wire.definitions import Takers, create_all
@@ -58,7 +60,8 @@ class Demo:
         self._settings = settings
         self._airflow = airflow
         self._screen = screen
-        self._admin = KafkaAdmin(settings.kafka)
+        self._kafka = KafkaClusters.load(settings.kafka, settings.kafka_clusters).get(DEFAULT_KAFKA_CLUSTER)
+        self._admin = KafkaAdmin(self._kafka)
         self._coordinator = CoordinatorClient(settings.coordinator_urls(), settings.token())
         self._receivers = ReceiverClients(settings.token())
         self._door = SqlDoor(f"http://{settings.host}:{settings.query_http_port}", settings.token())
@@ -78,7 +81,7 @@ class Demo:
         _wait_for("two receivers that are up", _RECEIVERS_TIMEOUT_S, self._receivers_are_up)
         definitions = read_definitions(self._settings.include_dir)
         create_all(Takers(self._coordinator), definitions, enable=True)
-        producer = KafkaProducer(self._settings.kafka)
+        producer = KafkaProducer(self._kafka)
         sender = Sender(producer, self._admin, TOPIC)
         recount = Recount(replay, sender.first)
         sending = threading.Thread(target=self._produce, args=(replay, sender), name="produce", daemon=True)
@@ -90,7 +93,7 @@ class Demo:
             producer.close()
         screen.step("reading what was refused")
         journal.refusals = compare(
-            recount.malformed(), read_dead_letters(self._settings.kafka, self._dead_letter_topic())
+            recount.malformed(), read_dead_letters(self._kafka, self._dead_letter_topic())
         )
 
     def close(self) -> None:

@@ -56,6 +56,7 @@ def run(
     token: str,
     open_watermarks: Callable[[str], WatermarkClient],
     partition_session: Callable[[LoaderSink, SinkPartitions], OpenSession],
+    check_rights: Callable[[Loader], None] = lambda loader: None,
     wanted: bool = True,
 ) -> int:
     """Until the job is stopped, fails or is somebody else's: the exit code. Call from the main thread.
@@ -63,7 +64,7 @@ def run(
     A job that was stopped or has failed is `wanted` again by this, unless only a crash has brought the
     process back: a stop since then stands. One that is paused stays so.
     `open_watermarks` connects to the application that the definition names, if it does; `partition_session`
-    says how to reach the door where its partitions are made, if they are.
+    says how to reach the door where its partitions are made, if they are; `check_rights`: see `work.begin`.
     """
     stopping = stop_event()
     if (ended := _ENDED.get(jobs.get(job_id).state)) is not None:
@@ -76,7 +77,8 @@ def run(
         owner = f"{address}/{os.getpid()}-{uuid.uuid4().hex[:8]}"
         try:
             work = _taken(
-                stopping, lambda: begin(job_id, owner, jobs, records, sink, open_consumer, box, clock)
+                stopping,
+                lambda: begin(job_id, owner, jobs, records, sink, open_consumer, box, clock, check_rights),
             )
         except NotYet as error:
             log.error("%s", error)

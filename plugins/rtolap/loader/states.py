@@ -96,6 +96,7 @@ class StopCause(StrEnum):
     topic_recreated     the topic's id is another one than the offsets that are recorded count in
     range_gone          the same, of a range that is recorded and not loaded yet
     range_changed       a recorded range reads otherwise than when it was sent: compaction, or another topic
+    kafka_refuses       the brokers do not let it read the topic or keep refused records, or do not let it in
     topic_gone          there is no such topic, or it has fewer partitions than before
     label_foreign       somebody else uses this job's labels
     label_forgotten     the sink does not know whether it has taken a batch
@@ -114,6 +115,7 @@ class StopCause(StrEnum):
     TOPIC_RECREATED = "topic_recreated"
     RANGE_GONE = "range_gone"
     RANGE_CHANGED = "range_changed"
+    KAFKA_REFUSES = "kafka_refuses"
     TOPIC_GONE = "topic_gone"
     LABEL_FOREIGN = "label_foreign"
     LABEL_FORGOTTEN = "label_forgotten"

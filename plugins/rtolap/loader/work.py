@@ -16,7 +16,16 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import CommitConflict, CommitUnknown, NotFound, RtolapError, Unavailable
+from rtolap.base.errors import (
+    CommitConflict,
+    CommitUnknown,
+    DefinitionError,
+    Forbidden,
+    NotFound,
+    RtolapError,
+    Unauthorized,
+    Unavailable,
+)
 from rtolap.ledger.load_job_states import LoadJobEvent, LoadJobState
 from rtolap.ledger.load_jobs import LoadJob, LoadJobs
 from rtolap.ledger.offsets import Loaded, OffsetsRecord, OffsetsRecords
@@ -216,14 +225,18 @@ def begin(
     open_consumer: Callable[[Loader], StreamConsumer],
     box: RejectBox,
     clock: Clock,
+    check_rights: Callable[[Loader], None] = lambda loader: None,
 ) -> Work:
-    """Raises NotYet while another process owns the job; Unavailable, CommitUnknown and NotLeader as they are;
+    """`check_rights`: raises where Kafka would not let the loader do what it has to; asked before it begins.
+
+    Raises NotYet while another process owns the job; Unavailable, CommitUnknown and NotLeader as they are;
     else Stopped, which is reported to the job first."""
     ownership = Ownership(jobs.leases, job_id, owner)
     job = jobs.get(job_id)
     config = read_config(job)
     loader = config.loader
     try:
+        _of_kafka(lambda: check_rights(loader))
         return Work(job, config, jobs, records, ownership, sink, lambda: open_consumer(loader), box, clock)
     except (Unavailable, CommitUnknown):
         raise
@@ -233,6 +246,16 @@ def begin(
         if reason is error:
             raise
         raise reason from error
+
+
+def _of_kafka(call: Callable[[], None]) -> None:
+    """What neither waiting nor another try mends: a right, a password, a setting of this host."""
+    try:
+        call()
+    except (Forbidden, Unauthorized, DefinitionError) as error:
+        raise Stopped(
+            StopCause.KAFKA_REFUSES, str(error), action="mend it, and start the loader again"
+        ) from error
 
 
 def _of_sink(call: Callable[[], T]) -> T:

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from rtolap.model.stored_table import PartitionUnit
+from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 # host:port, an IPv6 host in brackets
 SQL_ADDRESS = re.compile(r"(?:([A-Za-z0-9._-]+)|\[([0-9A-Fa-f:.]+)\]):(\d{1,5})")
@@ -110,6 +111,7 @@ class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     latest value of a key and has no sequence column to say which that is.
 
     `watermark_records`: as of a `Table`; the control records of such a topic are no rows, and not refused.
+    `kafka_cluster`: as of a `Table`, of the topic and of that of its rejects.
     """
 
     name: str
@@ -128,3 +130,4 @@ class Loader(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
     application: LoaderApplication | None = None
     watermark_records: Literal["header", "field"] | None = None
     watermark_field: str = "rtolap_watermark"
+    kafka_cluster: str = DEFAULT_KAFKA_CLUSTER

@@ -9,6 +9,8 @@ import msgspec
 from rtolap.base.errors import NotFound
 from rtolap.model.types import ColumnType, parse_type
 
+DEFAULT_KAFKA_CLUSTER = "default"  # the one that RTOLAP_KAFKA names
+
 TimeFormat = str  # epoch_s | epoch_ms | epoch_us | iso8601 | a strptime pattern
 
 
@@ -50,6 +52,9 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
 
     `watermark_records`: the topic carries the watermarks of the application that writes it, in a header of
     its records or in the field `watermark_field` of their values; and control records, which are no events.
+
+    `kafka_cluster` names the cluster of the topic, and of its dead letters; how to reach it, each host's
+    operator says (`RTOLAP_KAFKA_CLUSTERS`).
     """
 
     name: str
@@ -63,6 +68,7 @@ class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     heartbeat_column: str | None = None
     watermark_records: Literal["header", "field"] | None = None
     watermark_field: str = "rtolap_watermark"
+    kafka_cluster: str = DEFAULT_KAFKA_CLUSTER
 
     def column(self, name: str) -> Column:
         for column in self.columns:

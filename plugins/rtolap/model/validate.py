@@ -25,6 +25,7 @@ COLUMNS_MAX = 1000
 ROUNDED_PRECISION_MAX = DECIMAL_PRECISION_MAX - 1  # one more digit is read, and decides
 _NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]+")
+_CLUSTER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TOPIC_LENGTH_MAX = 249 - len(".dead-letters")  # Kafka's bound, less our suffix
 _RECORD_BYTES_MAX = 64 << 20  # a record larger than this does not belong on Kafka
 _RESERVED_COLUMNS = frozenset(f"{unit}_start" for unit in TIME_UNITS)
@@ -46,7 +47,11 @@ def validate_schema(schema: Schema) -> None:
 
 
 def table_problems(table: Table) -> tuple[Problem, ...]:
-    found = [*name_problems(table.name, ("name",)), *topic_problems(table.topic)]
+    found = [
+        *name_problems(table.name, ("name",)),
+        *topic_problems(table.topic),
+        *cluster_problems(table.kafka_cluster),
+    ]
     column_faults = _column_problems(table.columns)
     found += column_faults
     found += _path_problems(table.columns)
@@ -107,6 +112,14 @@ def topic_problems(topic: str) -> list[Problem]:
         return []
     expected = f"letters, digits, '.', '_' and '-', at most {_TOPIC_LENGTH_MAX}"
     return [Problem(("topic",), "not a topic name", expected=expected, found=repr(topic))]
+
+
+def cluster_problems(name: str) -> list[Problem]:
+    """A name, never an address: where it is, and with which passwords, is the host's to say."""
+    if _CLUSTER.fullmatch(name):
+        return []
+    expected = "the name of a Kafka cluster: letters, digits, '.', '_' and '-', at most 64"
+    return [Problem(("kafka_cluster",), "not a cluster's name", expected=expected, found=repr(name))]
 
 
 def _column_problems(columns: Sequence[Column]) -> list[Problem]:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from rtolap.model.loader import Loader, SinkPartitions
 from rtolap.model.problems import Problem, raise_all
-from rtolap.model.validate import duplicates, name_problems, topic_problems, watermark_field_problems
+from rtolap.model.validate import (
+    cluster_problems,
+    duplicates,
+    name_problems,
+    topic_problems,
+    watermark_field_problems,
+)
 from rtolap.model.validate_stored_table import AHEAD_MAX
 
 ROWS_MAX = 5_000_000
@@ -33,6 +39,7 @@ def loader_problems(loader: Loader) -> tuple[Problem, ...]:
         *name_problems(loader.database, ("database",)),
         *name_problems(loader.table, ("table",)),
         *topic_problems(loader.topic),
+        *cluster_problems(loader.kafka_cluster),
     ]
     found += watermark_field_problems(loader)
     for key, least, most in _BOUNDS:

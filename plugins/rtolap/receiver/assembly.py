@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import RtolapError
+from rtolap.base.errors import DefinitionError, Forbidden, RtolapError, Unauthorized
 from rtolap.format.object_store import ObjectStore
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import Election
@@ -22,6 +23,7 @@ from rtolap.receiver.runner import CubeRunner
 from rtolap.receiver.settings import ReceiverSettings
 from rtolap.receiver.upload import Uploader
 from rtolap.stream.consumer import StreamConsumer, StreamProducer, TopicAdmin
+from rtolap.stream.kafka_rights import Need
 from rtolap.stream.letters import TOPIC_CONFIG
 from rtolap.wire.watermark_client import WatermarkClient
 
@@ -29,6 +31,22 @@ log = logging.getLogger(__name__)
 
 # A consumer of one's own of the table's topic, with create times, and statements where it has them.
 OpenConsumer = Callable[[Table], StreamConsumer]
+
+
+# What does not pass by itself: somebody grants a right or mends the host's settings.
+UNREACHABLE = (Forbidden, Unauthorized, DefinitionError)
+
+
+class Connections(Protocol):
+    """Of one receiver to Kafka, one of each a cluster: `stream.kafka_connections.KafkaConnections`."""
+
+    def producer(self, cluster: str) -> StreamProducer: ...
+
+    def admin(self, cluster: str) -> TopicAdmin: ...
+
+    def check_rights(self, cluster: str, needs: Iterable[Need]) -> bool: ...
+
+    def close(self) -> None: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,31 +60,41 @@ class CubeAssembly:
     metadata: ClusterMetadata
     store: ObjectStore
     open_consumer: OpenConsumer
-    producer: StreamProducer
-    admin: TopicAdmin
+    connections: Connections
     clock: Clock
     settings: ReceiverSettings
 
     def runner(self, schema: Schema, cube_id: str, election: Election) -> CubeRunner:
-        """Not started yet. Local data belongs to one creation of the cube; what an earlier one left goes."""
+        """Not started yet. Local data belongs to one creation of the cube; what an earlier one left goes.
+
+        Raises Forbidden, Unauthorized and DefinitionError where Kafka would not let it read the topic or keep
+        refused records.
+        """
         table = schema.table
         folder = self.data_dir / "cubes" / schema.cube.name
         for other in folder.iterdir() if folder.exists() else ():
             if other.name != cube_id:
                 shutil.rmtree(other, ignore_errors=True)
         create_topic = partial(
-            self.admin.create_topic, schema.table.dead_letter_topic, 1, config=TOPIC_CONFIG
+            self.connections.admin(table.kafka_cluster).create_topic,
+            table.dead_letter_topic,
+            1,
+            config=TOPIC_CONFIG,
         )
-        try:
-            create_topic()
-        except RtolapError as error:
-            # Without Kafka there is nothing to refuse either; it is tried again when something is refused.
-            log.warning("cube %s: %s", schema.cube.name, error)
+        needs = [Need(table.topic, "Read"), Need(table.dead_letter_topic, "Write", creates=True)]
+        if self.connections.check_rights(table.kafka_cluster, needs):
+            try:
+                if create_topic():
+                    self.connections.check_rights(table.kafka_cluster, needs)  # now it tells of Write, too
+            except UNREACHABLE:
+                raise
+            except RtolapError as error:  # it is tried again when something is refused
+                log.warning("cube %s: %s", schema.cube.name, error)
         core = CubeReceiver(
             schema,
             replica_set=self.replica_set,
             consumer=self.open_consumer(table),
-            producer=self.producer,
+            producer=self.connections.producer(table.kafka_cluster),
             folder=folder / cube_id,
             clock=self.clock,
             settings=self.settings,
@@ -104,5 +132,4 @@ class CubeAssembly:
         return WatermarkClient(coordinators, self.token, application)
 
     def close(self) -> None:
-        self.producer.close()
-        self.admin.close()
+        self.connections.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import shutil
 import threading
+import time
 import uuid
 
 import pyarrow as pa
@@ -20,7 +21,7 @@ from rtolap.metadata import paths
 from rtolap.metadata.records import ChangeLog, ReceiverRecord
 from rtolap.metadata.updates import read
 from rtolap.model.cube import Schema
-from rtolap.receiver.assembly import CubeAssembly
+from rtolap.receiver.assembly import UNREACHABLE, CubeAssembly
 from rtolap.receiver.flight import ReceiverFlightServer
 from rtolap.receiver.giving_way import GivingWay
 from rtolap.receiver.heartbeats import Heartbeats
@@ -34,6 +35,7 @@ from rtolap.wire.receiver import PartialQuery, ReceiverStats
 log = logging.getLogger(__name__)
 
 CONTROL_EVERY_S = 1.0
+RIGHTS_RETRY_S = 10.0
 BEGIN_WAIT_S = 2.0  # what a query waits for a cube that this receiver is just being given
 
 
@@ -58,6 +60,7 @@ class ReceiverService:
         self._instance = uuid.uuid4().hex
         self._started_ms = clock.now_ms()
         self._runners: dict[str, CubeRunner] = {}
+        self._retry_s: dict[str, float] = {}  # cubes that Kafka did not let it start, by when to try again
         self._lock = threading.Lock()
         self._begun = threading.Condition(self._lock)
         self._wake = threading.Event()
@@ -211,12 +214,18 @@ class ReceiverService:
             runner.stop()
             shutil.rmtree(runner.core.file.folder, ignore_errors=True)
         for name in set(cubes) - set(self._runners):
+            if time.monotonic() < self._retry_s.get(name, 0.0):
+                continue
             try:
                 control = self._metadata.control(name)
                 if self.replica_set in control.assignment:
                     self._begin(self._metadata.schema(name), cubes[name])
             except NotFound:
                 continue  # dropped in between
+            except UNREACHABLE as error:
+                # Other cubes go on. Somebody may grant the right at any time, so it is asked again.
+                log.error("cube %s is not started: %s", name, error)
+                self._retry_s[name] = time.monotonic() + RIGHTS_RETRY_S
 
     def _cube_id(self, cube: str) -> str:
         log_of_changes = read(self._metadata.store, paths.cube_changes(cube), ChangeLog)

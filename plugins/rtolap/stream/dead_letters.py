@@ -8,6 +8,9 @@ from typing import NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from rtolap.base.errors import NotFound, Unavailable
+from rtolap.stream.kafka_clusters import KafkaCluster
+from rtolap.stream.kafka_errors import FORBIDDEN, translated
+from rtolap.stream.kafka_settings import consumer_settings
 
 _TIMEOUT_S = 10.0
 _POLL_S = 1.0
@@ -26,18 +29,15 @@ class DeadLetter(NamedTuple):
     value: str | None
 
 
-def read_dead_letters(bootstrap: str, topic: str) -> Iterator[DeadLetter]:
-    """Everything that the topic holds now. Raises NotFound or Unavailable."""
-    settings = {
-        "bootstrap.servers": bootstrap,
-        "group.id": "rtolap-dead-letters",
-        "enable.auto.commit": False,
-        "enable.partition.eof": True,
-    }
-    consumer = Consumer(settings)
+def read_dead_letters(cluster: KafkaCluster | str, topic: str) -> Iterator[DeadLetter]:
+    """Everything that the topic holds now. Raises NotFound, Forbidden or Unavailable."""
+    reached = KafkaCluster.of(cluster)
+    consumer = reached.open(Consumer, consumer_settings("rtolap-dead-letters"))
     try:
         metadata = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
         if metadata.error is not None:
+            if metadata.error.code() in FORBIDDEN:
+                raise translated("read", topic, metadata.error, reached)
             raise NotFound(f"there is no topic {topic}: nothing was refused yet")
         partitions = [TopicPartition(topic, partition, 0) for partition in metadata.partitions]
         for partition in partitions:
@@ -52,9 +52,9 @@ def read_dead_letters(bootstrap: str, topic: str) -> Iterator[DeadLetter]:
                 elif error.code() == KafkaError._PARTITION_EOF:
                     open_partitions.discard(message.partition())
                 else:
-                    raise Unavailable(f"topic {topic} cannot be read", found=str(error))
+                    raise translated("read", topic, error, reached)
     except KafkaException as error:
-        raise Unavailable(f"Kafka at {bootstrap} does not answer", found=str(error)) from error
+        raise Unavailable(f"Kafka at {reached.servers} does not answer", found=str(error)) from error
     finally:
         consumer.close()
 

@@ -13,6 +13,7 @@ from rtolap.base.errors import NotFound, RtolapError, Unavailable
 from rtolap.model.offsets import Offsets
 from rtolap.stream.consumer import BATCH_BYTES_MAX, Batch, LogRange, OffsetsGone
 from rtolap.stream.kafka_batch import to_batch, value_bytes
+from rtolap.stream.kafka_clusters import KafkaCluster
 from rtolap.stream.kafka_errors import GONE_OFFSET, GONE_TOPIC
 from rtolap.stream.kafka_lookup import TopicLookup
 from rtolap.stream.kafka_settings import consumer_settings
@@ -24,11 +25,14 @@ _MISSES_MAX = 2  # a broker that has just started may not know all topics yet
 
 
 class KafkaConsumer:
-    """StreamConsumer on a real cluster. Joins no group: assignment is ours, and so are the positions."""
+    """StreamConsumer on a real cluster. Joins no group: assignment is ours, and so are the positions.
+
+    `cluster` of this and the other clients: one with settings, or bootstrap servers that need none.
+    """
 
     def __init__(
         self,
-        bootstrap: str,
+        cluster: KafkaCluster | str,
         topic: str,
         *,
         client_id: str = "rtolap",
@@ -45,8 +49,10 @@ class KafkaConsumer:
         self._trouble_lock = Lock()
         self._misses = 0
         self._next_check_s = time.monotonic() + TOPIC_CHECK_S
-        self._consumer = Consumer(consumer_settings(bootstrap, client_id) | {"error_cb": self._on_error})
-        self._topic = TopicLookup(bootstrap, client_id, topic)
+        reached = KafkaCluster.of(cluster)
+        settings = consumer_settings(client_id) | {"error_cb": self._on_error}
+        self._consumer = reached.open(Consumer, settings)
+        self._topic = TopicLookup(reached, client_id, topic)
 
     def assign(self, offsets: Offsets) -> None:
         self._positions = dict(offsets)

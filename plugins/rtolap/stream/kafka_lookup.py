@@ -9,19 +9,20 @@ from confluent_kafka.admin import AdminClient
 
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.stream.consumer import LogRange
+from rtolap.stream.kafka_clusters import KafkaCluster
 from rtolap.stream.kafka_errors import GONE_TOPIC, translated
 from rtolap.stream.kafka_settings import consumer_settings
 
 _NO_ID = str(Uuid(0, 0))  # of a broker, or a topic's metadata, older than topic ids
 
 
-def asked_topic_id(admin: AdminClient, topic: str, timeout_s: float) -> str:
+def asked_topic_id(admin: AdminClient, topic: str, timeout_s: float, cluster: KafkaCluster) -> str:
     """As `StreamConsumer.topic_id`."""
     futures = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)
     try:
         found = str(futures[topic].result(timeout_s).topic_id)
     except KafkaException as error:
-        raise translated("tell the id of", topic, error) from error
+        raise translated("tell the id of", topic, error, cluster) from error
     except TimeoutError as error:
         raise Unavailable(
             f"cannot tell the id of {topic}", found="no answer in time", action="retry"
@@ -36,9 +37,9 @@ class TopicLookup:
     and one that polls without a pause is never free.
     """
 
-    def __init__(self, bootstrap: str, client_id: str, topic: str) -> None:
-        self._consumer = Consumer(consumer_settings(bootstrap, client_id))
-        self._bootstrap = bootstrap
+    def __init__(self, cluster: KafkaCluster, client_id: str, topic: str) -> None:
+        self._consumer = cluster.open(Consumer, consumer_settings(client_id))
+        self._cluster = cluster
         self._admin: AdminClient | None = None  # many consumers read a range only, and ask no id
         self._admin_lock = Lock()
         self._topic = topic
@@ -76,9 +77,9 @@ class TopicLookup:
     def topic_id(self, timeout_s: float) -> str:
         with self._admin_lock:
             if self._admin is None:
-                self._admin = AdminClient({"bootstrap.servers": self._bootstrap, "log_level": 2})
+                self._admin = self._cluster.open(AdminClient, {})
             admin = self._admin
-        return asked_topic_id(admin, self._topic, timeout_s)
+        return asked_topic_id(admin, self._topic, timeout_s, self._cluster)
 
     def close(self) -> None:
         self._consumer.close()

@@ -16,6 +16,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.model.offsets import Offsets
 from rtolap.stream.consumer import Delivered, OutRecord
+from rtolap.stream.kafka_clusters import KafkaCluster
 from rtolap.stream.kafka_errors import translated
 from rtolap.stream.kafka_lookup import asked_topic_id
 
@@ -30,11 +31,12 @@ _UNKNOWN = (KafkaError._UNKNOWN_PARTITION, KafkaError._UNKNOWN_TOPIC, KafkaError
 class KafkaProducer:
     """StreamProducer: idempotent, acks=all, at most 200 000 records or 64 MiB waiting."""
 
-    def __init__(self, bootstrap: str, *, client_id: str = "rtolap") -> None:
+    def __init__(self, cluster: KafkaCluster | str, *, client_id: str = "rtolap") -> None:
         self._failed: KafkaError | None = None
-        self._producer = Producer(
+        self._cluster = KafkaCluster.of(cluster)
+        self._producer = self._cluster.open(
+            Producer,
             {
-                "bootstrap.servers": bootstrap,
                 "client.id": client_id,
                 "enable.idempotence": True,
                 "acks": "all",
@@ -47,8 +49,7 @@ class KafkaProducer:
                 "allow.auto.create.topics": False,
                 "topic.metadata.propagation.max.ms": 5_000,  # then a topic that is not there is not there
                 "on_delivery": self._on_delivery,
-                "log_level": 2,
-            }
+            },
         )
 
     def produce(
@@ -59,7 +60,7 @@ class KafkaProducer:
         for record in records:
             options: dict[str, Any] = {}
             if delivered is not None:
-                options["on_delivery"] = partial(_tell, topic, record, delivered)
+                options["on_delivery"] = partial(_tell, self._cluster, topic, record, delivered)
             if record.partition is not None:
                 options["partition"] = record.partition
             if record.timestamp_ms is not None:
@@ -105,7 +106,7 @@ class KafkaProducer:
             except KafkaException as error:
                 late = time.monotonic() > started + _NEW_PARTITION_WAIT_S
                 if late or not self._may_be_new(topic, error.args[0].code()):
-                    raise translated("produce to", topic, error) from error
+                    raise translated("produce to", topic, error, self._cluster) from error
                 self._producer.poll(0.05)
 
     def _may_be_new(self, topic: str, code: int) -> bool:
@@ -116,7 +117,7 @@ class KafkaProducer:
         try:
             found = self._producer.list_topics(topic, timeout=_NEW_PARTITION_WAIT_S).topics.get(topic)
         except KafkaException as error:
-            raise translated("produce to", topic, error) from error
+            raise translated("produce to", topic, error, self._cluster) from error
         return found is not None and found.error is None
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
@@ -126,20 +127,26 @@ class KafkaProducer:
     def _raise_failed(self) -> None:
         if self._failed is not None:
             error, self._failed = self._failed, None
-            raise translated("produce to", "a topic", error)
+            raise translated("produce to", "a topic", error, self._cluster)
 
 
 def _tell(
-    topic: str, record: OutRecord, delivered: Delivered, error: KafkaError | None, _message: Message
+    cluster: KafkaCluster,
+    topic: str,
+    record: OutRecord,
+    delivered: Delivered,
+    error: KafkaError | None,
+    _message: Message,
 ) -> None:
-    delivered(record, None if error is None else translated("produce to", topic, error))
+    delivered(record, None if error is None else translated("produce to", topic, error, cluster))
 
 
 class KafkaAdmin:
     """TopicAdmin."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 2})
+    def __init__(self, cluster: KafkaCluster | str) -> None:
+        self._cluster = KafkaCluster.of(cluster)
+        self._admin = self._cluster.open(AdminClient, {})
 
     def create_topic(
         self, topic: str, partitions: int, *, replication: int = 1, config: Mapping[str, str] | None = None
@@ -151,7 +158,7 @@ class KafkaAdmin:
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
-            raise translated("create", topic, error) from error
+            raise translated("create", topic, error, self._cluster) from error
         return True
 
     def delete_topic(self, topic: str) -> None:
@@ -170,7 +177,7 @@ class KafkaAdmin:
         return sorted(partition.id for partition in found.partitions)
 
     def topic_id(self, topic: str) -> str:
-        return asked_topic_id(self._admin, topic, _REQUEST_TIMEOUT_S)
+        return asked_topic_id(self._admin, topic, _REQUEST_TIMEOUT_S, self._cluster)
 
     def offsets(self, topic: str, which: str) -> Offsets:
         specs: dict[str, Any] = {"earliest": OffsetSpec.earliest, "latest": OffsetSpec.latest}
@@ -204,6 +211,6 @@ class KafkaAdmin:
         try:
             return future.result(_REQUEST_TIMEOUT_S)
         except KafkaException as error:
-            raise translated(verb, topic, error) from error
+            raise translated(verb, topic, error, self._cluster) from error
         except TimeoutError as error:
             raise Unavailable(f"cannot {verb} {topic}", found="no answer in time", action="retry") from error

@@ -17,10 +17,9 @@ from typing import Any
 QUEUED_KBYTES_MAX = 65_536
 
 
-def consumer_settings(bootstrap: str, client_id: str) -> dict[str, Any]:
-    """Of a consumer that joins no group and commits nothing."""
+def consumer_settings(client_id: str) -> dict[str, Any]:
+    """Of a consumer that joins no group and commits nothing. A cluster's own settings are added to it."""
     return {
-        "bootstrap.servers": bootstrap,
         "client.id": client_id,
         "group.id": f"{client_id}-unused",
         "enable.auto.commit": False,
@@ -36,5 +35,4 @@ def consumer_settings(bootstrap: str, client_id: str) -> dict[str, Any]:
         "topic.metadata.refresh.interval.ms": 5_000,
         "topic.metadata.propagation.max.ms": 3_000,
         "reconnect.backoff.max.ms": 1_000,
-        "log_level": 2,
     }

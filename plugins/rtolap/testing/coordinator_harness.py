@@ -104,7 +104,7 @@ class Cluster:
         self.files.claim()
         self.coordinator = Coordinator(
             self.metadata,
-            self.topics,
+            lambda cluster: self.topics,
             object_store_uri=self.uri,
             url=URL,
             list_places=ListPlaces((folder,), ("127.0.0.1", "lists.example.org:8080")),

@@ -55,7 +55,7 @@ class MortalCoordinator:
         store = open_store(store_uri)
         self.builds = Builds(metadata, self._views, store, store_uri)
         self.purge = Purge(metadata, self._views, store, grace_ms=0)
-        self.reassignments = Reassignments(metadata, admin)
+        self.reassignments = Reassignments(metadata, lambda cluster: admin)
 
     def close(self) -> None:
         self.session.live_on()

@@ -1,0 +1,19 @@
+"""How the command line reaches Kafka: clusters by name, as this host is set up."""
+
+from __future__ import annotations
+
+from rtolap.base.settings import Settings
+from rtolap.stream.kafka_clusters import KafkaCluster, KafkaClusters
+from rtolap.stream.kafka_connections import KafkaConnections
+
+
+def kafka_clusters(settings: Settings) -> KafkaClusters:
+    return KafkaClusters.load(settings.kafka, settings.kafka_clusters)
+
+
+def kafka_cluster(settings: Settings, name: str) -> KafkaCluster:
+    return kafka_clusters(settings).get(name)
+
+
+def kafka_connections(settings: Settings, client_id: str) -> KafkaConnections:
+    return KafkaConnections(kafka_clusters(settings), client_id)
