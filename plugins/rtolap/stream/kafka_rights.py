@@ -29,6 +29,7 @@ from rtolap.stream.kafka_errors import FORBIDDEN, GONE_TOPIC, WRONG_CREDENTIALS,
 
 TIMEOUT_S = 10.0
 _LOOK_S = 0.1
+_NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
 _OPERATIONS = {"Read": AclOperation.READ, "Write": AclOperation.WRITE}
 
 
@@ -122,9 +123,19 @@ def _answer(
             return future.result(_LOOK_S)
         except FutureTimeout as error:
             if time.monotonic() > deadline_s:
-                said = cluster.redacted(troubles[-1].str()) if troubles else "no answer in time"
-                raise Unavailable(
-                    f"Kafka cluster {cluster.name} at {cluster.servers} does not answer",
-                    found=said,
-                    action="retry",
-                ) from error
+                raise _silent(cluster, troubles) from error
+        except KafkaException as error:
+            if error.args[0].code() in _NO_ANSWER:
+                raise _silent(cluster, troubles) from error
+            raise
+
+
+def _silent(cluster: KafkaCluster, troubles: list[KafkaError]) -> Unavailable:
+    """With what the connection met; a certificate that is not trusted rather than what followed from it."""
+    of_tls = [trouble for trouble in troubles if trouble.code() == KafkaError._SSL]
+    met = (of_tls or troubles)[-1:]
+    return Unavailable(
+        f"Kafka cluster {cluster.name} at {cluster.servers} does not answer",
+        found=cluster.redacted(met[0].str()) if met else "no answer in time",
+        action="retry",
+    )

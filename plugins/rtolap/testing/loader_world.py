@@ -30,11 +30,13 @@ from rtolap.model.loader import (
     SinkPartitions,
 )
 from rtolap.model.stored_table import StoredColumn, StoredTable
+from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 from rtolap.stack.ports import free_port
 from rtolap.stack.probes import http_missing
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.spec import ProcessSpec
 from rtolap.stream.consumer import OutRecord
+from rtolap.stream.kafka_clusters import KafkaCluster
 from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
 from rtolap.testing.stream_load_cluster import HOST, PASSWORD, USER, StreamLoadCluster
 from rtolap.wire.loader import LoaderStatus
@@ -94,16 +96,21 @@ class LoaderWorld:
         application: LoaderApplication | None = None,
         sink_partitions: SinkPartitions | None = None,
         env: dict[str, str] | None = None,
+        reached: KafkaCluster | None = None,
+        kafka_cluster: str = DEFAULT_KAFKA_CLUSTER,
+        rejects: LoaderRejects = LoaderRejects(tolerance_percent=0),
     ) -> None:
+        """`reached`: how this test reaches the topic, by default where `around` has Kafka; `kafka_cluster`:
+        what the loader calls that cluster."""
         folder.mkdir(parents=True, exist_ok=True)
         kafka, cluster = around.kafka.address, around.cluster
         self.name, self.model, self.cluster = name, model, cluster
         self.produced: list[Row] = []
         self.number = 0
         self._partitions = partitions
-        self._admin = KafkaAdmin(kafka)
+        self._admin = KafkaAdmin(reached or kafka)
         self._admin.create_topic(name, partitions)
-        self._producer = KafkaProducer(kafka)
+        self._producer = KafkaProducer(reached or kafka)
         cluster.tables.create(table or stored_table(name, model))
         password = folder / "password"
         password.write_text(PASSWORD)
@@ -113,7 +120,8 @@ class LoaderWorld:
             database=DATABASE,
             table=name,
             batch=batch,
-            rejects=LoaderRejects(tolerance_percent=0),
+            rejects=rejects,
+            kafka_cluster=kafka_cluster,
             sink=LoaderSink(
                 urls=tuple(cluster.urls),
                 user=USER,
@@ -124,7 +132,14 @@ class LoaderWorld:
             ),
             application=application,
         )
-        settings = Settings(kafka=kafka, token_file=cluster.folder / "token", data_dir=folder, host=HOST)
+        clusters = (env or {}).get("RTOLAP_KAFKA_CLUSTERS")
+        settings = Settings(
+            kafka=kafka,
+            kafka_clusters=None if clusters is None else Path(clusters),
+            token_file=cluster.folder / "token",
+            data_dir=folder,
+            host=HOST,
+        )
         self.access = JobAccess(around.ledger, settings)
         self.access.jobs.create(name, DATABASE, name, name, write_config(JobConfig(self.loader)))
         self.access.jobs.change_state(name, LoadJobEvent.START, "")

@@ -12,8 +12,9 @@ import httpx
 import msgspec
 
 from rtolap.model.cube import AggregationGroup, LatePolicy, Schema
-from rtolap.model.table import Column, Lookup
+from rtolap.model.table import DEFAULT_KAFKA_CLUSTER, Column, Lookup
 from rtolap.stream.consumer import OutRecord
+from rtolap.stream.kafka_clusters import KafkaCluster
 from rtolap.stream.kafka_out import KafkaProducer
 from rtolap.testing.asked_statements import LOOKUP, REGIONS, number
 from rtolap.testing.builders import START_MS, WINDOW_MS, Event, random_event, small_schema
@@ -28,24 +29,28 @@ STEP_MS = 400
 class World:
     """A cube of `PARTITIONS` partitions on a topic of its own, served by `replica_sets`: name → receivers.
 
+    `kafka` is how this test reaches the topic, `kafka_cluster` what its table calls that cluster.
     `visitors`: with distinct ones of them, and a lookup of places, as `asked_statements` asks for them.
     """
 
     def __init__(
         self,
         services: Services,
-        kafka: str,
+        kafka: KafkaCluster | str,
         name: str,
         seed: int,
         replica_sets: dict[str, tuple[str, ...]],
         *,
         visitors: bool = False,
+        kafka_cluster: str = DEFAULT_KAFKA_CLUSTER,
     ) -> None:
         schema = with_visitors(small_schema(name=name)) if visitors else small_schema(name=name)
         self._visitors = visitors
         if visitors:
             services.environment["RTOLAP_INCLUDE_DIR"] = str(services.folder)
-        table = msgspec.structs.replace(schema.table, name=f"{name}_table", topic=name)
+        table = msgspec.structs.replace(
+            schema.table, name=f"{name}_table", topic=name, kafka_cluster=kafka_cluster
+        )
         cube = msgspec.structs.replace(
             schema.cube,
             table=table.name,

@@ -1,0 +1,228 @@
+"""Receivers, coordinator, loaders, commands on a broker that wants TLS, a password and a right for all."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from kafka.admin import KafkaAdminClient
+from rtolap.base.errors import DefinitionError, Forbidden, NotFound, Unauthorized, Unavailable
+from rtolap.cli.main import app
+from rtolap.ledger.database import Ledger
+from rtolap.loader.rejects import reject_topic
+from rtolap.model.loader import LoaderRejects
+from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
+from rtolap.stack.artifacts import JavaArtifacts
+from rtolap.stream.consumer import OutRecord
+from rtolap.stream.dead_letters import read_dead_letters
+from rtolap.stream.kafka_clusters import KafkaCluster, KafkaClusters
+from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
+from rtolap.stream.kafka_python import kafka_python_settings
+from rtolap.stream.kafka_rights import Need, check_rights
+from rtolap.testing.loader_world import Around, LoaderWorld
+from rtolap.testing.secure_kafka import SecureKafka
+from rtolap.testing.service_world import PARTITIONS, World
+from rtolap.testing.services import Services, wait_for
+from rtolap.testing.stored_cluster import StoredCluster
+from rtolap.testing.waiting import until
+from typer.testing import CliRunner
+
+pytestmark = pytest.mark.integration
+
+NOWHERE = "127.0.0.1:9"  # what is reached by name is not found by RTOLAP_KAFKA
+GUARDED = "guarded"
+
+
+@pytest.fixture(scope="module")
+def broker(server_folder: Path, java: JavaArtifacts) -> Iterator[SecureKafka]:
+    with SecureKafka(server_folder / "secure-kafka", java) as running:
+        yield running
+
+
+@pytest.fixture
+def user(broker: SecureKafka, unique_name: str) -> str:
+    """A new one, who may do nothing."""
+    broker.add_user(unique_name)
+    return unique_name
+
+
+def reached(broker: SecureKafka, user: str, **changes: object) -> KafkaCluster:
+    file = broker.clusters_file(user, GUARDED, changes=cast(Any, changes))
+    return KafkaClusters.load(NOWHERE, file).get(GUARDED)
+
+
+def assert_no_password(broker: SecureKafka, *texts: str) -> None:
+    for password in broker.passwords.values():
+        assert all(password not in text for text in texts)
+
+
+def test_a_cube_starts_when_the_last_right_is_there_and_counts_each_event_once(
+    broker: SecureKafka, user: str, tmp_path: Path, zookeeper: str
+) -> None:
+    services = Services(tmp_path, zookeeper=zookeeper, root=f"/{user}", kafka=NOWHERE, coordinators=1)
+    services.environment["RTOLAP_KAFKA_CLUSTERS"] = str(broker.clusters_file(user, GUARDED))
+    name = f"c_{user[-8:]}"
+    world = World(services, broker.cluster, name, 5, {"left": ("r0",)}, kafka_cluster=GUARDED)
+    dead_letters = world.schema.table.dead_letter_topic
+    admin = KafkaAdmin(broker.cluster)
+    admin.create_topic(name, PARTITIONS)
+    log = tmp_path / "r0.log"
+    try:
+        services.start_coordinators()
+        world.start_receivers("left")
+        services.start_query()
+        with pytest.raises(
+            Forbidden, match=f"User:{user} may not describe {name}; .* on Kafka cluster guarded"
+        ):
+            world.declare()
+        broker.grant(user, name, "Describe")
+        until(lambda: _enabled(world), "the right to describe is seen")
+
+        wait_for("Read and Create are named", lambda: "misses rights" in log.read_text())
+        assert (
+            f"cube {name} is not started: User:{user} misses rights on Kafka cluster guarded: "
+            f"Read on topic {name}; Write on topic {dead_letters}"
+        ) in log.read_text()
+        broker.grant(user, name, "Read")
+        broker.grant(user, dead_letters, "Describe", "Create")
+        missing = f"misses rights on Kafka cluster guarded: Write on topic {dead_letters}"
+        wait_for("Write is named once the topic is made", lambda: missing in log.read_text())
+        world.produce(1500)
+        assert not [cube for receiver in services.coordinator.receivers() for cube in receiver.cubes]
+
+        broker.grant(user, dead_letters, "Write")
+        wait_for("everything is counted", world.caught_up)
+        positions, answer = world.ask()
+        assert positions == world.ends()
+        assert answer == world.expected(positions)
+
+        malformed = {(p, at) for p, events in world.log.items() for at, e in enumerate(events) if e is None}
+        assert malformed
+
+        def kept() -> set[tuple[int, int]]:
+            return {(one.partition, one.offset) for one in read_dead_letters(broker.cluster, dead_letters)}
+
+        wait_for("each malformed record is a dead letter", lambda: kept() == malformed)
+        assert_no_password(broker, *(path.read_text() for path in tmp_path.glob("*.log")))
+    finally:
+        world.close()
+        services.close()
+        admin.close()
+
+
+def _enabled(world: World) -> bool:
+    try:
+        world.services.coordinator.enable_cube(world.cube)
+    except Forbidden:
+        return False
+    return True
+
+
+def test_a_loader_begins_when_the_last_right_is_there_and_loads_each_row_once(
+    broker: SecureKafka, user: str, tmp_path: Path
+) -> None:
+    address = f"sqlite:///{tmp_path / 'ledger.db'}"
+    name = f"l_{user[-8:]}"
+    with (
+        Ledger.open(address) as ledger,
+        StoredCluster(tmp_path / "cluster", address) as cluster,
+    ):
+        cluster.start(doors=1, nodes=1)
+        around = Around(
+            cast(Any, SimpleNamespace(address=NOWHERE)),
+            cast(Any, None),
+            cluster,
+            ledger,
+            {"RTOLAP_LEDGER": address},
+        )
+        world = LoaderWorld(
+            name,
+            "duplicate",
+            around,
+            tmp_path / "loader",
+            env={"RTOLAP_KAFKA_CLUSTERS": str(broker.clusters_file(user, GUARDED))},
+            reached=broker.cluster,
+            kafka_cluster=GUARDED,
+            rejects=LoaderRejects(tolerance_percent=50),
+        )
+        rejects = reject_topic(name, name)
+        producer = KafkaProducer(broker.cluster)
+        try:
+            world.produce(random.Random(3), 700)
+            producer.produce(name, [OutRecord(b"no JSON", partition=at % 2) for at in range(40)])
+            producer.flush(30)
+
+            world.process.start(wait=False)
+            until(lambda: world.status().state == "FAILED", "the missing rights end the job", timeout_s=60)
+            assert (
+                f"kafka_refuses: User:{user} misses rights on Kafka cluster guarded: "
+                f"Read on topic {name}; Write on topic {rejects}"
+            ) in world.status().reason
+            assert world.rows() == []
+            world.process.stop()
+
+            broker.grant(user, name, "Read")
+            broker.grant(user, rejects, "Create", "Write")
+            world.process.start()
+            world.wait_loaded()
+            assert sorted(row["src"] for row in world.rows()) == sorted(row["src"] for row in world.produced)
+            kept = [one.reason for one in read_dead_letters(broker.cluster, rejects)]
+            assert len(kept) == 40
+            assert_no_password(broker, world.process.log_tail(10_000), str(world.status()))
+        finally:
+            producer.close()
+            world.close()
+
+
+def test_what_keeps_a_client_out_is_told_apart(broker: SecureKafka, user: str, tmp_path: Path) -> None:
+    wrong = tmp_path / "wrong"
+    wrong.touch(mode=0o600)
+    wrong.write_text("a wrong password")
+    needs = [Need("nothing", "Read")]
+    with pytest.raises(Unauthorized, match=f"guarded does not let User:{user} in") as refused:
+        check_rights(reached(broker, user, **{"sasl.password": {"file": str(wrong)}}), needs)
+    assert "a wrong password" not in str(refused.value)
+    with pytest.raises(Unavailable, match="certificate"):
+        check_rights(reached(broker, user, **{"ssl.ca.location": None}), needs, timeout_s=3.0)
+    with pytest.raises(DefinitionError, match=r"ssl\.ca\.location"):
+        check_rights(reached(broker, user, **{"ssl.ca.location": str(tmp_path / "none.pem")}), needs)
+    with pytest.raises(Forbidden, match="misses rights on Kafka cluster guarded: Read on topic nothing"):
+        check_rights(reached(broker, user), needs)
+    with pytest.raises(NotFound, match="has no topic nothing"):
+        check_rights(broker.cluster, needs)
+    check_rights(broker.cluster, [Need("nothing", "Write", creates=True)])
+
+
+def test_commands_reach_it_by_name(
+    broker: SecureKafka, user: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RTOLAP_KAFKA", broker.server.address)
+    file = broker.clusters_file(user, DEFAULT_KAFKA_CLUSTER, changes={"bootstrap.servers": None})
+    monkeypatch.setenv("RTOLAP_KAFKA_CLUSTERS", str(file))
+    lines = tmp_path / "lines.jsonl"
+    lines.write_text('{"a": 1}\n{"a": 2}\n')
+
+    def produce(*options: str) -> Any:
+        return CliRunner().invoke(app, ["produce", str(lines), "--topic", user, *options])
+
+    assert isinstance(produce("--partitions", "2").exception, Forbidden)
+    broker.grant(user, user, "Create", "Write")
+    done = produce("--partitions", "2", "--json")
+    assert done.exit_code == 0, f"{done.output}\n{done.exception!r}"
+    assert sum(KafkaAdmin(broker.cluster).offsets(user, "latest").values()) == 2
+    assert_no_password(broker, done.output)
+    assert "knows no Kafka cluster other" in str(produce("--cluster", "other").exception)
+
+
+def test_the_other_client_reaches_it_with_the_same_settings(broker: SecureKafka, user: str) -> None:
+    broker.grant(user, user, "Describe")
+    KafkaAdmin(broker.cluster).create_topic(user, 1)
+    client = KafkaAdminClient(**kafka_python_settings(reached(broker, user)))
+    try:
+        assert user in client.list_topics()
+    finally:
+        client.close()
