@@ -7,6 +7,9 @@ PYTEST_FLAGS ?= --numprocesses 2 --dist loadscope --no-loadscope-reorder
 
 SEEDS ?= 10
 
+# Each process of the stack and of the tests imports hundreds of modules: they are compiled once.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup demo test test-unit test-integration soak lint format lock bench wheel clean
 
 help: ## List the targets

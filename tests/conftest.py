@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import tempfile
@@ -36,6 +37,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(getattr(pytest.mark, marker))
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What thousands of tests and modules are made of stays to the end: no collection need look at it again.
+
+    Without it, an eighth of the time of the tests without servers is garbage collection's.
+    """
+    gc.collect()
+    gc.freeze()
+
+
 class _ByServers(LoadScopeScheduling):  # type: ignore[misc]
     """Where two processes share the tests, those that share servers stay in one of them, in their order.
 
@@ -67,4 +77,5 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
+    gc.unfreeze()  # some modules written in C complain of what is never collected
     shutil.rmtree(os.environ["AIRFLOW_HOME"], ignore_errors=True)
