@@ -39,7 +39,7 @@ soak: setup ## Runs under faults on the real servers with more seeds than `test`
 lint: setup ## Format, style, types and the arrows between the rooms
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/mypy plugins/rtolap plugins/rtolap_plugin.py $(wildcard spark_jobs/*.py) benchmarks
+	$(BIN)/mypy plugins/rtolap plugins/rtolap_plugin.py $(wildcard spark_jobs/*.py) benchmarks tests/support
 	$(BIN)/lint-imports
 
 format: setup ## Format the code and mend what the linter can

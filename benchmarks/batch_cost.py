@@ -13,14 +13,14 @@ import time
 from pathlib import Path
 
 from rtolap.base.clock import SystemClock
+from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.settings import ReceiverSettings
+from rtolap.cubes.receiver.views import CubeView
+from rtolap.kafka.interfaces import OutRecord
+from rtolap.kafka.memory.broker import MemoryBroker
+from rtolap.kafka.memory.consumer import MemoryConsumer
+from rtolap.kafka.memory.producer import MemoryProducer
 from rtolap.metadata.records import CubeControl
-from rtolap.receiver.ingest import CubeReceiver
-from rtolap.receiver.settings import ReceiverSettings
-from rtolap.receiver.view import CubeView
-from rtolap.stream.consumer import OutRecord
-from rtolap.stream.memory import MemoryConsumer
-from rtolap.stream.memory_broker import MemoryBroker
-from rtolap.stream.memory_out import MemoryProducer
 
 from benchmarks import events
 

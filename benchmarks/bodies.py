@@ -22,10 +22,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
-from rtolap.bodies.decode import decode_body
-from rtolap.bodies.options import load_options
-from rtolap.model.stored_schema import StoredSchema, initial_schema
-from rtolap.model.stored_table import StoredColumn, StoredTable
+from rtolap.model.stored.schema import StoredSchema, initial_schema
+from rtolap.model.stored.table import StoredColumn, StoredTable
+from rtolap.stored.bodies.decode import decode_body
+from rtolap.stored.bodies.options import load_options
 
 _CHUNK_BYTES = 1 << 16  # as they come from a socket
 _TYPES = {

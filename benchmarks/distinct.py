@@ -19,11 +19,12 @@ import time
 
 import numpy as np
 import pyarrow as pa
-from rtolap.format.hll_image import image_of_coupons
+from rtolap.columnar.hll_image import image_of_coupons
+from rtolap.query.cubes.merge import group_partials
 from rtolap.query.engine import Engine
-from rtolap.query.merge import group_partials
 from rtolap.query.plan import CubeRead, TimeRange
-from rtolap.testing.flights import flights_schema
+
+from tests.support.cubes.flights import flights_schema
 
 LG_K = 12
 SQL = (

@@ -22,8 +22,8 @@ import pyarrow as pa
 from pyarrow import flight
 from rtolap.base.metrics import Metrics
 from rtolap.cli.serving import switch_often
-from rtolap.wire.flight_door import TokenFactory
-from rtolap.wire.flight_server import GuardedFlightServer
+from rtolap.protocols.flight.endpoint import TokenFactory
+from rtolap.protocols.flight.server import GuardedFlightServer
 
 TOKEN = "bench"
 CALLS = 1000

@@ -31,10 +31,10 @@ import numpy as np
 import numpy.typing as npt
 import psutil
 from confluent_kafka import Producer
-from rtolap.testing.services import Services, wait_for
 
 from benchmarks import events
 from benchmarks.servers import create_topic, kafka, zookeeper
+from tests.support.cubes.services import Services, wait_for
 
 TOPIC = "fresh"
 PARTITIONS = 4

@@ -29,15 +29,15 @@ from pathlib import Path
 import pyarrow as pa
 from arro3.io import read_json
 from rtolap.base.clock import SystemClock
+from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.query_service import answer
+from rtolap.cubes.receiver.settings import ReceiverSettings
+from rtolap.cubes.receiver.views import CubeView
+from rtolap.kafka.consumer import KafkaConsumer
+from rtolap.kafka.producer import KafkaProducer
 from rtolap.metadata.records import CubeControl
 from rtolap.model.cube import Schema
-from rtolap.receiver.ingest import CubeReceiver
-from rtolap.receiver.query_service import answer
-from rtolap.receiver.settings import ReceiverSettings
-from rtolap.receiver.view import CubeView
-from rtolap.stream.kafka import KafkaConsumer
-from rtolap.stream.kafka_out import KafkaProducer
-from rtolap.wire.receiver import PartialQuery, Snapshot
+from rtolap.protocols.receiver.messages import PartialQuery, Snapshot
 
 from benchmarks import events
 from benchmarks.servers import create_topic, fill, kafka

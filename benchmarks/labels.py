@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 
 import sqlalchemy as sa
-from rtolap.ledger.database import Connection, Ledger
-from rtolap.ledger.records import TransactionState
-from rtolap.ledger.schema import load_transaction
-from rtolap.ledger.transactions import find_latest
+from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.records import TransactionState
+from rtolap.stored.metastore.schema import load_transaction
+from rtolap.stored.metastore.transactions import find_latest
 
 DB = "bench"
 _AT_ONCE = 10_000

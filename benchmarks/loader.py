@@ -20,18 +20,18 @@ from pathlib import Path
 
 import msgspec
 import psutil
-from rtolap.ledger.database import Ledger
-from rtolap.loader.decode import RecordDecoder
-from rtolap.loader.target import target_of
+from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.model.loader import LoaderBatch
-from rtolap.model.stored_table import StoredColumn, StoredTable
+from rtolap.model.stored.table import StoredColumn, StoredTable
+from rtolap.protocols.stored_tables.messages import TableName
 from rtolap.stack.process import ManagedProcess
-from rtolap.stream.kafka import KafkaConsumer
-from rtolap.testing.loader_world import DATABASE, Around, LoaderWorld
-from rtolap.testing.stream_load_cluster import StreamLoadCluster
-from rtolap.wire.stored_tables import TableName
+from rtolap.stored.loader.records.decode import RecordDecoder
+from rtolap.stored.loader.target import target_of
+from rtolap.stored.metastore.database import Ledger
 
 from benchmarks.servers import fill, kafka
+from tests.support.loader.loader_world import DATABASE, Around, LoaderWorld
+from tests.support.stored.stream_load_cluster import StreamLoadCluster
 
 PARTITIONS = 4
 COLUMNS = (

@@ -12,11 +12,11 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rtolap.stack.artifacts import java_artifacts
-from rtolap.stack.kafka import kafka_spec
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
+from rtolap.stack.servers.kafka import kafka_spec
+from rtolap.stack.servers.zookeeper import zookeeper_spec
 from rtolap.stack.spec import ProcessSpec
-from rtolap.stack.zookeeper import zookeeper_spec
 
 
 @contextmanager

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from rtolap.query.service import Limits, QueryService
-from rtolap.testing.flights import flights_world
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.workers import worker_pids
+
+from tests.support.cubes.flights import flights_world
+from tests.support.query.query_world import QueryWorld
+from tests.support.query.workers import worker_pids
 
 STATEMENTS = {
     "no table": "select 1 as x",

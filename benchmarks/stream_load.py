@@ -21,12 +21,12 @@ from pathlib import Path
 
 import duckdb
 import psutil
-from rtolap.model.stored_table import AggregateFunction, Buckets, StoredColumn, StoredTable
-from rtolap.testing.stream_load_cluster import PASSWORD, USER, StreamLoadCluster
-from rtolap.wire.stream_load import SendOptions
-from rtolap.wire.stream_load_client import StreamLoadClient
+from rtolap.model.stored.table import AggregateFunction, Buckets, StoredColumn, StoredTable
+from rtolap.protocols.stream_load.client import StreamLoadClient
+from rtolap.protocols.stream_load.messages import SendOptions
 
 from benchmarks import bodies
+from tests.support.stored.stream_load_cluster import PASSWORD, USER, StreamLoadCluster
 
 _CHUNK_BYTES = 1 << 20
 _KEYS = ("day", "code", "place")

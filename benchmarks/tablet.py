@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from rtolap.model.predicate import Compare
-from rtolap.model.stored_schema import StoredSchema, initial_schema
-from rtolap.model.stored_table import StoredColumn, StoredTable, TableModel
-from rtolap.tablet.file_writer import BLOCK_ROWS
-from rtolap.tablet.settings import TabletSettings
-from rtolap.tablet.tablet import Tablet
+from rtolap.model.stored.schema import StoredSchema, initial_schema
+from rtolap.model.stored.table import StoredColumn, StoredTable, TableModel
+from rtolap.stored.engine.files.writer import BLOCK_ROWS
+from rtolap.stored.engine.settings import TabletSettings
+from rtolap.stored.engine.tablet import Tablet
 
 BATCH_ROWS = 65_536
 LOADS = 8

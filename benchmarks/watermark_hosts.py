@@ -4,8 +4,9 @@
 
 Kafka with 8 partitions, ZooKeeper, a coordinator and two receivers of one replica set as processes; windows
 of ten seconds, closed by the deficit rule of `tests/integration/e2e/access_logs.yaml`. What happens is in
-`rtolap/testing/host_stalls.py`. A line a window: events logged, events in the first version, what was missing
-of them, the bound that was stated when it closed, and how long after its end that was. Nothing is built.
+`tests/support/watermarks/host_stalls.py`. A line a window: events logged, events in the first version, what
+was missing of them, the bound that was stated when it closed, and how long after its end that was. Nothing is
+built.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rtolap.base.clock import SystemClock
-from rtolap.stream.kafka_out import KafkaProducer
-from rtolap.testing.access_logs import AccessLogs, Window, write_host_list
-from rtolap.testing.host_events import fleet
-from rtolap.testing.host_stalls import Played, Stalls
-from rtolap.testing.host_stream import HostStream
-from rtolap.testing.services import Services, wait_for
+from rtolap.kafka.producer import KafkaProducer
 
 from benchmarks.servers import create_topic, kafka, zookeeper
+from tests.support.cubes.services import Services, wait_for
+from tests.support.watermarks.access_logs import AccessLogs, Window, write_host_list
+from tests.support.watermarks.host_events import fleet
+from tests.support.watermarks.host_stalls import Played, Stalls
+from tests.support.watermarks.host_stream import HostStream
 
 DEFINITIONS = Path(__file__).resolve().parents[1] / "tests/integration/e2e/access_logs.yaml"
 TOPIC, PARTITIONS = "access_logs", 8

@@ -19,12 +19,12 @@ from itertools import count
 from typing import Literal
 
 import msgspec
+from rtolap.events.decode import EventDecoder
+from rtolap.kafka.consumer import KafkaConsumer
+from rtolap.kafka.interfaces import OutRecord
+from rtolap.kafka.producer import KafkaAdmin, KafkaProducer
 from rtolap.model.cube import Schema
-from rtolap.stream.consumer import OutRecord
-from rtolap.stream.decode import EventDecoder
-from rtolap.stream.kafka import KafkaConsumer
-from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
-from rtolap.stream.watermark_out import WatermarkedProducer
+from rtolap.watermark.records.producer import WatermarkedProducer
 
 from benchmarks import events
 from benchmarks.servers import create_topic, kafka

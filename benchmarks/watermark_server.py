@@ -26,9 +26,9 @@ from pathlib import Path
 import numpy as np
 import psutil
 from rtolap.base.errors import RtolapError
+from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.stack.ports import free_port
-from rtolap.wire.coordinator_client import CoordinatorClient
-from rtolap.wire.watermark_client import WatermarkClient
+from rtolap.watermark_client.client import WatermarkClient
 
 from benchmarks.servers import zookeeper
 

@@ -14,8 +14,8 @@ from typing import Any
 import pendulum
 from airflow.sdk import DAG, CronDataIntervalTimetable, Param, task
 from airflow.sdk.exceptions import AirflowSkipException
-from rtolap.airflow.hook import RtolapHook
-from rtolap.airflow.operators import RequeueOperator
+from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.operators.coordinator import RequeueOperator
 
 with DAG(
     dag_id="rtolap_backfill",

@@ -13,7 +13,7 @@ from typing import Any
 import pendulum
 from airflow.sdk import DAG, Variable, task
 from rtolap.airflow.loaders import LOADERS
-from rtolap.airflow.services import LoaderOperator
+from rtolap.airflow.operators.services import LoaderOperator
 from rtolap.base.settings import Settings
 
 # For about a day, ever more slowly, before a human is needed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pendulum
 from airflow.sdk import DAG, Param
-from rtolap.airflow.operators import PurgeOperator
+from rtolap.airflow.operators.coordinator import PurgeOperator
 
 with DAG(
     dag_id="rtolap_purge",

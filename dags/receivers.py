@@ -11,8 +11,8 @@ from typing import Any
 
 import pendulum
 from airflow.sdk import DAG, Variable, task
+from rtolap.airflow.operators.services import ReceiverOperator
 from rtolap.airflow.receivers import RECEIVERS
-from rtolap.airflow.services import ReceiverOperator
 from rtolap.base.settings import Settings
 
 with DAG(

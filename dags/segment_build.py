@@ -11,9 +11,9 @@ from datetime import timedelta
 import pendulum
 from airflow.sdk import DAG, task
 from rtolap.airflow.assets import REMOTE_PERSISTED
-from rtolap.airflow.build import SparkBuildOperator
-from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.incomplete import POLICY_VARIABLE
+from rtolap.airflow.operators.build import SparkBuildOperator
 
 with DAG(
     dag_id="rtolap_segment_build",

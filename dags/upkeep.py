@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pendulum
 from airflow.sdk import DAG, task
-from rtolap.airflow.hook import RtolapHook
-from rtolap.airflow.operators import CleanupOperator, RetentionOperator
+from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.operators.coordinator import CleanupOperator, RetentionOperator
 
 UPKEEP = (
     ("retention", "@daily", RetentionOperator, "Purges what each cube's retention policy says is too old."),

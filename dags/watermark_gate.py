@@ -15,11 +15,11 @@ from typing import Any
 import pendulum
 from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOperator
 from airflow.sdk import DAG, Param, Variable, task
-from rtolap.airflow.approval import AskWindowOperator, LetWindowGoOperator
-from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.incomplete import POLICY_VARIABLE
+from rtolap.airflow.operators.window_approval import AskWindowOperator, LetWindowGoOperator
 from rtolap.airflow.overdue import PATIENCE, PATIENCE_VARIABLE, windows_to_ask_about
-from rtolap.airflow.sensors import WindowCompleteSensor
+from rtolap.airflow.sensors.cubes import WindowCompleteSensor
 
 START = pendulum.datetime(2024, 1, 1, tz="UTC")
 APPROVAL = "rtolap_window_approval"

@@ -32,10 +32,10 @@ import sys
 from collections.abc import Sequence
 
 from rtolap.base.errors import RtolapError
-from rtolap.format.build_batch import batches
-from rtolap.format.build_inputs import read_specs
-from rtolap.spark.build import attempt
-from rtolap.spark.session import open_session
+from rtolap.cubes.build.build import attempt
+from rtolap.cubes.build.session import open_session
+from rtolap.cubes.format.build_batch import batches
+from rtolap.cubes.format.build_inputs import read_specs
 
 EXIT_USAGE = 2
 SEGMENTS_MAX = 128  # in one job; a plan has one scan for each

@@ -12,8 +12,9 @@ from rtolap.agent.host import Host
 from rtolap.base.errors import DefinitionError
 from rtolap.model.build_spec import BuildPart, BuildSpec
 from rtolap.model.offsets import PartRange
-from rtolap.testing.staging import CUBE, TABLE
-from rtolap.wire.agent import ProcessSpec
+from rtolap.protocols.agent.messages import ProcessSpec
+
+from tests.support.cubes.staging import CUBE, TABLE
 
 STORE = "file:///srv/rtolap/store"
 SEGMENT = "20131103000000_20131103010000"

@@ -14,11 +14,12 @@ import psutil
 import pytest
 from rtolap.base.errors import Unavailable
 from rtolap.base.pids import lives
+from rtolap.protocols.agent.client import AgentClient
+from rtolap.protocols.agent.messages import ProcessSpec
 from rtolap.stack.ports import free_port
-from rtolap.testing.scrape import scrape
-from rtolap.testing.waiting import until
-from rtolap.wire.agent import ProcessSpec
-from rtolap.wire.agent_client import AgentClient
+
+from tests.support.scrape import scrape
+from tests.support.waiting import until
 
 DEADLINE_S = 30.0
 TOKEN = "t"

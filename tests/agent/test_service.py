@@ -8,10 +8,11 @@ from pathlib import Path
 import httpx
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Refused, Unauthorized, Unavailable
-from rtolap.testing.agent_harness import RunningAgent, running_agent
-from rtolap.testing.waiting import until
-from rtolap.wire.agent import ProcessSpec
-from rtolap.wire.agent_client import AgentClient
+from rtolap.protocols.agent.client import AgentClient
+from rtolap.protocols.agent.messages import ProcessSpec
+
+from tests.support.agent_harness import RunningAgent, running_agent
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")

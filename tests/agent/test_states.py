@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rtolap.agent.states import FINAL, TRANSITIONS, ProcessEvent, ProcessState, transition
 from rtolap.base.errors import IllegalTransition
-from rtolap.wire.agent import FINAL_STATES, LIVE_STATES
+from rtolap.protocols.agent.messages import FINAL_STATES, LIVE_STATES
 
 
 def test_every_state_can_be_stopped_and_ends_in_a_final_state() -> None:

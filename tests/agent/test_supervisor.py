@@ -18,9 +18,10 @@ from rtolap.agent.supervisor import Supervisor
 from rtolap.base.clock import Clock, ManualClock
 from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.base.pids import pid_lives
-from rtolap.testing.agent_harness import shell
-from rtolap.testing.waiting import until as wait_until
-from rtolap.wire.agent import ProcessSpec, ProcessStatus, RestartPolicy
+from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus, RestartPolicy
+
+from tests.support.agent_harness import shell
+from tests.support.waiting import until as wait_until
 
 DEADLINE_S = 15.0
 

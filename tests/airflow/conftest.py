@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 from rtolap.agent.commands import Resolver
-from rtolap.testing.agent_harness import RunningAgent, running_agent
+
+from tests.support.agent_harness import RunningAgent, running_agent
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from rtolap.airflow import batch
-from rtolap.airflow.batch import Build, Outcome
-from rtolap.wire.agent import ProcessStatus
-from rtolap.wire.coordinator import QueueEntry, SegmentInfo
+from rtolap.airflow.operators import build_batch as batch
+from rtolap.airflow.operators.build_batch import Build, Outcome
+from rtolap.protocols.agent.messages import ProcessStatus
+from rtolap.protocols.coordinator.messages import QueueEntry, SegmentInfo
 
 
 def entry(segment: str, cube: str = "c", waits_for: str | None = None) -> QueueEntry:

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from airflow.sdk.definitions.connection import Connection
 from rtolap.agent.options import RTOLAP_OPTIONS
-from rtolap.airflow.connection import from_connection
+from rtolap.airflow.hooks.connection import from_connection
 from rtolap.airflow.receivers import RECEIVERS
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings

@@ -17,25 +17,26 @@ import uvicorn
 from airflow.sdk.exceptions import AirflowException, AirflowSensorTimeout, TaskDeferred
 from rtolap.airflow import loaders
 from rtolap.airflow.completeness import CaughtUp, TableProgress, behind, complete_until_ms
-from rtolap.airflow.hook import RtolapHook
-from rtolap.airflow.loaded_sensor import LoadedSensor
+from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.loaders import LOADERS, Completeness, RunningLoader
-from rtolap.airflow.process import ManagedProcessOperator
-from rtolap.airflow.services import LoaderOperator
+from rtolap.airflow.operators.process import ManagedProcessOperator
+from rtolap.airflow.operators.services import LoaderOperator
+from rtolap.airflow.sensors.loaded import LoadedSensor
 from rtolap.airflow.triggers.loaded import LoadedTrigger
 from rtolap.airflow.triggers.partitions import PartitionsTrigger
 from rtolap.airflow.triggers.process import ProcessTrigger
 from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.base.metrics import Metrics
 from rtolap.cli import main
-from rtolap.loader.http import make_app
+from rtolap.protocols.agent.client import AgentClient, AsyncAgentClient
+from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus, RestartPolicy
+from rtolap.protocols.loader.messages import LoaderStatus
+from rtolap.protocols.watermark.messages import ApplicationWatermarks, Explanation
 from rtolap.stack.ports import free_port
-from rtolap.testing.agent_harness import RunningAgent
-from rtolap.testing.waiting import until
-from rtolap.wire.agent import ProcessSpec, ProcessStatus, RestartPolicy
-from rtolap.wire.agent_client import AgentClient, AsyncAgentClient
-from rtolap.wire.loader import LoaderStatus
-from rtolap.wire.watermark import ApplicationWatermarks, Explanation
+from rtolap.stored.loader.http import make_app
+
+from tests.support.agent_harness import RunningAgent
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("connection")
 

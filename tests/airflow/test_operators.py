@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, TaskDeferred
 from rtolap.agent.commands import Resolver
-from rtolap.airflow.build import SparkBuildOperator
-from rtolap.airflow.hook import RtolapHook
-from rtolap.airflow.process import ManagedProcessOperator
+from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.operators.build import SparkBuildOperator
+from rtolap.airflow.operators.process import ManagedProcessOperator
+from rtolap.airflow.operators.services import ReceiverOperator
 from rtolap.airflow.receivers import BOUNDS
-from rtolap.airflow.services import ReceiverOperator
 from rtolap.base.errors import DefinitionError, NotYet, Refused
 from rtolap.cli import main
-from rtolap.testing.agent_harness import RunningAgent
-from rtolap.wire.coordinator import (
+from rtolap.protocols.coordinator.messages import (
     BuildInfo,
     BuildSpec,
     CompletenessInfo,
@@ -27,7 +26,9 @@ from rtolap.wire.coordinator import (
     QueueEntry,
     SegmentInfo,
 )
-from rtolap.wire.watermark import ApplicationWatermarks, Explanation
+from rtolap.protocols.watermark.messages import ApplicationWatermarks, Explanation
+
+from tests.support.agent_harness import RunningAgent
 
 pytestmark = pytest.mark.usefixtures("connection")
 

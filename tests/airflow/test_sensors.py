@@ -11,9 +11,15 @@ from airflow.sdk.exceptions import (
     TaskDeferralError,
     TaskDeferred,
 )
-from rtolap.airflow.hook import RtolapHook
-from rtolap.airflow.sensors import LowWatermarkSensor, RemotePersistedSensor
-from rtolap.wire.coordinator import CubeStatus, PartitionWatermark, Queue, QueueEntry, WatermarkInfo
+from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.sensors.cubes import LowWatermarkSensor, RemotePersistedSensor
+from rtolap.protocols.coordinator.messages import (
+    CubeStatus,
+    PartitionWatermark,
+    Queue,
+    QueueEntry,
+    WatermarkInfo,
+)
 
 DAY = "2013-01-02"
 DAY_MS = 1_357_084_800_000

@@ -17,7 +17,7 @@ from airflow.sdk.api.datamodels._generated import HITLUser
 from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 from airflow.sdk.execution_time.comms import ErrorResponse
 from airflow.triggers.base import BaseTrigger
-from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.triggers import answer
 from rtolap.airflow.triggers.addressed import addressed
 from rtolap.airflow.triggers.answer import AnswerTrigger
@@ -29,12 +29,13 @@ from rtolap.airflow.triggers.watermark import WatermarkTrigger
 from rtolap.airflow.triggers.window import WindowTrigger
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import Unavailable
-from rtolap.testing.agent_harness import RunningAgent, running_agent
-from rtolap.testing.waiting import until
-from rtolap.wire.agent import ProcessSpec
-from rtolap.wire.agent_client import AgentClient
-from rtolap.wire.coordinator import Queue, QueueEntry
-from rtolap.wire.watermark import ApplicationWatermarks, Explanation
+from rtolap.protocols.agent.client import AgentClient
+from rtolap.protocols.agent.messages import ProcessSpec
+from rtolap.protocols.coordinator.messages import Queue, QueueEntry
+from rtolap.protocols.watermark.messages import ApplicationWatermarks, Explanation
+
+from tests.support.agent_harness import RunningAgent, running_agent
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.usefixtures("connection")
 

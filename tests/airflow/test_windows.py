@@ -14,11 +14,11 @@ from airflow.sdk.exceptions import (
     AirflowSkipException,
     TaskDeferred,
 )
-from rtolap.airflow import approval
-from rtolap.airflow.approval import NO_REASON, AskWindowOperator, LetWindowGoOperator
-from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.operators import window_approval as approval
+from rtolap.airflow.operators.window_approval import NO_REASON, AskWindowOperator, LetWindowGoOperator
 from rtolap.airflow.overdue import oldest, windows_to_ask_about
-from rtolap.airflow.sensors import WindowCompleteSensor
+from rtolap.airflow.sensors.cubes import WindowCompleteSensor
 from rtolap.airflow.triggers.answer import AnswerTrigger
 from rtolap.airflow.triggers.window import WindowTrigger
 from rtolap.airflow.windows import Window
@@ -26,8 +26,8 @@ from rtolap.airflow.words import question, state_of
 from rtolap.base.errors import DefinitionError
 from rtolap.model.application import CubeWatermark
 from rtolap.model.cube import Cube, SegmentPolicy
-from rtolap.wire.coordinator import CompletenessInfo, CubeStatus, Queue, QueueEntry, SegmentInfo
-from rtolap.wire.watermark import (
+from rtolap.protocols.coordinator.messages import CompletenessInfo, CubeStatus, Queue, QueueEntry, SegmentInfo
+from rtolap.protocols.watermark.messages import (
     BY_MAX,
     REASON_MAX,
     ApplicationInfo,

@@ -19,9 +19,10 @@ from rtolap.base.http_limits import HttpLimits
 from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.metrics import Metrics
 from rtolap.base.users import Users, password_hash
-from rtolap.testing.exhausted_listener import ExhaustedListener
-from rtolap.testing.scrape import Scrape
-from rtolap.testing.unhandled import unhandled_errors
+
+from tests.support.hostile.exhausted_listener import ExhaustedListener
+from tests.support.hostile.unhandled import unhandled_errors
+from tests.support.scrape import Scrape
 
 TOKEN, USER, PASSWORD = "a token", "ann", "s3cret"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}

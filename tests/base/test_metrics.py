@@ -14,7 +14,8 @@ from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.base.http_guard import guard
 from rtolap.base.metrics import Metrics
 from rtolap.base.metrics_server import MetricsServer
-from rtolap.testing.scrape import Scrape, scrape
+
+from tests.support.scrape import Scrape, scrape
 
 TOKEN = "a-token"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}

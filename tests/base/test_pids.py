@@ -9,7 +9,8 @@ import sys
 import psutil
 import pytest
 from rtolap.base.pids import lives, pid_lives
-from rtolap.testing.waiting import until
+
+from tests.support.waiting import until
 
 EXIT_THREAD = {"x86_64": 60, "aarch64": 93}  # the system call that ends a thread and not its process
 FIRST_THREAD_ENDS = """

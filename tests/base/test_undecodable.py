@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from rtolap.base.errors import QueryError
 from rtolap.base.undecodable import UNDECODABLE
-from rtolap.wire.flight_door import body_of
+from rtolap.protocols.flight.endpoint import body_of
 
 
 class Body(msgspec.Struct):

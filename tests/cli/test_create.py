@@ -11,12 +11,12 @@ from typing import Any, cast
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Refused, Unavailable
 from rtolap.cli.definitions import app
-from rtolap.ledger.database import Ledger
-from rtolap.ledger.load_jobs import LoadJobs
 from rtolap.model.loader import Loader
 from rtolap.model.yaml_files import read_definitions
-from rtolap.wire.definitions import Takers, create_all
-from rtolap.wire.stored_tables_client import StoredTablesClient
+from rtolap.protocols.definitions import Takers, create_all
+from rtolap.protocols.stored_tables.client import StoredTablesClient
+from rtolap.stored.metastore.database import Ledger
+from rtolap.stored.metastore.load_jobs import LoadJobs
 from typer.testing import CliRunner
 
 LOADER = """

@@ -14,17 +14,17 @@ import pytest
 from rich.console import Console
 from rtolap.base.errors import NotFound
 from rtolap.cli import main
-from rtolap.cli import stack as stack_commands
+from rtolap.cli.local import stack as stack_commands
+from rtolap.cli.local.running_stack import adopt_running_stack, no_stack_note
 from rtolap.cli.output import errors, print_table, text_table
 from rtolap.cli.produce import find_topic
-from rtolap.cli.running_stack import adopt_running_stack, no_stack_note
+from rtolap.kafka.memory.broker import MemoryBroker
+from rtolap.kafka.memory.producer import MemoryAdmin
 from rtolap.stack.components import DEFAULT_PORTS
 from rtolap.stack.environment import rtolap_settings
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.lifecycle import Stack
 from rtolap.stack.state import StackState, save_state
-from rtolap.stream.memory_broker import MemoryBroker
-from rtolap.stream.memory_out import MemoryAdmin
 from typer.testing import CliRunner
 
 _HEAVY = ("pyarrow", "duckdb", "fastapi", "confluent_kafka", "kazoo", "airflow", "pyspark", "numpy")

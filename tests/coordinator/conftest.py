@@ -4,7 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rtolap.testing.coordinator_harness import Cluster
+
+from tests.support.cubes.coordinator_harness import Cluster
 
 
 @pytest.fixture

@@ -13,7 +13,10 @@ import numpy as np
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Unavailable
 from rtolap.metadata.store import Create
-from rtolap.testing.application_reports import (
+from rtolap.protocols.watermark import messages as wire
+
+from tests.support.cubes.coordinator_harness import HOUR_MS, Cluster
+from tests.support.watermarks.application_reports import (
     NAME,
     application,
     counters,
@@ -22,8 +25,6 @@ from rtolap.testing.application_reports import (
     registered,
     takeover,
 )
-from rtolap.testing.coordinator_harness import HOUR_MS, Cluster
-from rtolap.wire import watermark as wire
 
 
 def test_the_slowest_host_and_the_oldest_work_decide(cluster: Cluster) -> None:

@@ -7,9 +7,10 @@ import threading
 import pytest
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.records import Approval
-from rtolap.testing.application_reports import NAME, declared, now
-from rtolap.testing.coordinator_harness import Cluster
-from rtolap.wire.watermark import ApprovalRequest
+from rtolap.protocols.watermark.messages import ApprovalRequest
+
+from tests.support.cubes.coordinator_harness import Cluster
+from tests.support.watermarks.application_reports import NAME, declared, now
 
 
 class WatchedLock:

@@ -16,7 +16,12 @@ from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import LeavingHost
 from rtolap.model.application import Application
-from rtolap.testing.application_reports import (
+from rtolap.protocols.watermark import messages as wire
+from rtolap.protocols.watermark.messages import HostsChange
+from typer.testing import CliRunner
+
+from tests.support.cubes.coordinator_harness import CUBE, TABLE, Cluster
+from tests.support.watermarks.application_reports import (
     NAME,
     Reporter,
     application,
@@ -25,10 +30,6 @@ from rtolap.testing.application_reports import (
     registered,
     takeover,
 )
-from rtolap.testing.coordinator_harness import CUBE, TABLE, Cluster
-from rtolap.wire import watermark as wire
-from rtolap.wire.watermark import HostsChange
-from typer.testing import CliRunner
 
 
 @pytest.fixture

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 from rtolap.cli import definitions
-from rtolap.cli.watermark import app as watermark
-from rtolap.testing.application_commands import ask_this, run
-from rtolap.testing.coordinator_harness import TOKEN, Cluster
-from rtolap.wire.watermark_client import WatermarkClient
+from rtolap.cli.watermark.commands import app as watermark
+from rtolap.watermark_client.client import WatermarkClient
+
+from tests.support.cubes.coordinator_harness import TOKEN, Cluster
+from tests.support.watermarks.application_commands import ask_this, run
 
 NAME = "logs"
 YAML = """

@@ -29,9 +29,10 @@ from rtolap.model.application import (
     Sink,
     Source,
 )
-from rtolap.testing.mortal_coordinator import Killed, MortalStore
-from rtolap.wire.watermark import HostsChange, ReportAnswer, ReportBatch, UnitReport
-from rtolap.wire.watermark_pending import Pending
+from rtolap.protocols.watermark.messages import HostsChange, ReportAnswer, ReportBatch, UnitReport
+from rtolap.watermark_client.pending import Pending
+
+from tests.support.cubes.mortal_coordinator import Killed, MortalStore
 
 START_MS = 1_000_000_000_000
 DAY_MS = 86_400_000

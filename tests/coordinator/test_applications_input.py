@@ -16,7 +16,13 @@ from rtolap.coordinator.applications.limits import (
     PARTITIONS_MAX,
     UNITS_BYTES_MAX,
 )
-from rtolap.testing.application_reports import (
+from rtolap.protocols.watermark import messages as wire
+from rtolap.watermark.forgetting import SILENT_MS
+from rtolap.watermark_client.client import WatermarkClient
+
+from tests.support.cubes.coordinator_harness import HOUR_MS, TOKEN, Cluster
+from tests.support.cubes.metadata_contract import eventually
+from tests.support.watermarks.application_reports import (
     NAME,
     Reporter,
     application,
@@ -25,11 +31,6 @@ from rtolap.testing.application_reports import (
     now,
     registered,
 )
-from rtolap.testing.coordinator_harness import HOUR_MS, TOKEN, Cluster
-from rtolap.testing.metadata_contract import eventually
-from rtolap.watermark.forgetting import SILENT_MS
-from rtolap.wire import watermark as wire
-from rtolap.wire.watermark_client import WatermarkClient
 
 REPORTS = f"/api/v1/applications/{NAME}/reports"
 
@@ -178,7 +179,7 @@ def test_units_whose_names_no_node_holds_are_refused_and_the_application_goes_on
 @pytest.fixture
 def two_names(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rtolap.coordinator.applications.source_reports.HOSTS_MAX", 2)
-    monkeypatch.setattr("rtolap.wire.watermark_pending.HOSTS_MAX", 2)
+    monkeypatch.setattr("rtolap.watermark_client.pending.HOSTS_MAX", 2)
 
 
 def reporting(cluster: Cluster) -> WatermarkClient:

@@ -33,9 +33,16 @@ from rtolap.model.application import (
     Sink,
     Source,
 )
-from rtolap.testing.application_model import Kept, SlowServer
-from rtolap.testing.mortal_coordinator import Killed, MortalStore
-from rtolap.wire.watermark import ApprovalRequest, HostsChange, ReportBatch, SourceReport, UnitReport
+from rtolap.protocols.watermark.messages import (
+    ApprovalRequest,
+    HostsChange,
+    ReportBatch,
+    SourceReport,
+    UnitReport,
+)
+
+from tests.support.cubes.mortal_coordinator import Killed, MortalStore
+from tests.support.watermarks.application_model import Kept, SlowServer
 
 RUNS, SEEDS, STEPS = 10_000, 20, 11
 START_MS = 1_000_000_000_000

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from rtolap.testing.application_reports import NAME, declared, now, registered
-from rtolap.testing.coordinator_harness import Cluster
+from tests.support.cubes.coordinator_harness import Cluster
+from tests.support.watermarks.application_reports import NAME, declared, now, registered
 
 RELEASED_AFTER = 31  # turns, with which every host that may be released has been
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from rtolap.base.errors import Corrupted, IllegalTransition, NotFound, NotYet, Refused
 from rtolap.model.build_spec import BuildSpec
-from rtolap.testing.coordinator_harness import HOUR_MS, NAME, Cluster
+
+from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster
 
 
 def test_the_queue_is_in_order_of_segments_and_names_what_they_wait_for(cluster: Cluster) -> None:

@@ -7,8 +7,9 @@ import json
 import pytest
 from rtolap.cli import build, receivers
 from rtolap.cli import segments as segments_commands
-from rtolap.testing.coordinator_harness import HOUR_MS, NAME, Cluster
 from typer.testing import CliRunner, Result
+
+from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster
 
 
 @pytest.fixture(autouse=True)

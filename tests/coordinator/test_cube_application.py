@@ -17,11 +17,12 @@ from rtolap.metadata.updates import put_or_create
 from rtolap.model.completeness import Completeness
 from rtolap.model.cube import SegmentPolicy
 from rtolap.model.segment import SegmentRange
-from rtolap.testing.application_reports import NAME as LOGS
-from rtolap.testing.application_reports import application, declared, registered, takeover
-from rtolap.testing.coordinator_harness import CUBE, HOUR_MS, NAME, TABLE, Cluster
-from rtolap.testing.metadata_contract import eventually
-from rtolap.wire.coordinator import HeartbeatRequest
+from rtolap.protocols.coordinator.messages import HeartbeatRequest
+
+from tests.support.cubes.coordinator_harness import CUBE, HOUR_MS, NAME, TABLE, Cluster
+from tests.support.cubes.metadata_contract import eventually
+from tests.support.watermarks.application_reports import NAME as LOGS
+from tests.support.watermarks.application_reports import application, declared, registered, takeover
 
 MARK = {"application": LOGS, "source": "web", "sink": "store"}
 HOSTED = {

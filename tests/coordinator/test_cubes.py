@@ -5,8 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Refused
-from rtolap.testing.coordinator_harness import CUBE, HOUR_MS, NAME, TABLE, Cluster
-from rtolap.wire.coordinator import CubeReport, HeartbeatRequest, PartitionReport
+from rtolap.protocols.coordinator.messages import CubeReport, HeartbeatRequest, PartitionReport
+
+from tests.support.cubes.coordinator_harness import CUBE, HOUR_MS, NAME, TABLE, Cluster
 
 WINDOW = "19700101000000_19700101010000"
 

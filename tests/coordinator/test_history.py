@@ -12,12 +12,13 @@ from rtolap.coordinator.applications import history as room
 from rtolap.coordinator.applications.history import COARSE_ROWS, COARSE_STEP_MS, FINE_ROWS, History, Sample
 from rtolap.coordinator.applications.history_rows import HOSTS_KEPT
 from rtolap.metadata.records import UnitKey
-from rtolap.model.validate_application import LEVELS_MAX
-from rtolap.testing.application_reports import takeover
-from rtolap.testing.coordinator_harness import TOKEN, Cluster
+from rtolap.model.validation.application import LEVELS_MAX
 from rtolap.watermark.snapshot import NEVER
 from rtolap.watermark.topology import LevelMarks, Marks
-from rtolap.wire.watermark_client import WatermarkClient
+from rtolap.watermark_client.client import WatermarkClient
+
+from tests.support.cubes.coordinator_harness import TOKEN, Cluster
+from tests.support.watermarks.application_reports import takeover
 
 LEVELS = ("web", "sessions", "store")
 BEGAN_MS = 1_000_000_000_000

@@ -8,14 +8,15 @@ import msgspec
 import pytest
 from rtolap.base.errors import Corrupted, NotFound, Refused
 from rtolap.cli import segments as segments_commands
-from rtolap.format.manifest import MANIFEST_NAME, HistoryManifest, decode
+from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, decode
 from rtolap.metadata.records import SegmentRecord
 from rtolap.metadata.segments import close
 from rtolap.model.offsets import PartRange
 from rtolap.model.segment import SegmentRange
-from rtolap.testing.coordinator_harness import HOUR_MS, NAME, Cluster
-from rtolap.wire.coordinator import CubeReport, HeartbeatRequest, PartitionRange
+from rtolap.protocols.coordinator.messages import CubeReport, HeartbeatRequest, PartitionRange
 from typer.testing import CliRunner, Result
+
+from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster
 
 LOST = {"partition": 1, "start": 15, "end": 40}
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 from rtolap.base.errors import NotYet, Refused
-from rtolap.format.manifest import MANIFEST_NAME
+from rtolap.cubes.format.manifest import MANIFEST_NAME
 from rtolap.metadata.records import SegmentRecord
 from rtolap.metadata.segments import close, lose_parts
 from rtolap.model.segment import SegmentRange
 from rtolap.model.segment_states import SegmentState
-from rtolap.testing.coordinator_harness import HOUR_MS, NAME, Cluster
+
+from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster
 
 
 def damage(cluster: Cluster, record: SegmentRecord, how: str) -> None:

@@ -10,13 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 from rtolap.base.errors import Corrupted
 from rtolap.cli import segments as segments_commands
-from rtolap.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry, StagedManifest, encode
+from rtolap.cubes.format.manifest import MANIFEST_NAME, CuboidEntry, FileEntry, StagedManifest, encode
 from rtolap.metadata import segments
 from rtolap.metadata.records import SegmentRecord, StagedPart
 from rtolap.model.offsets import PartRange
 from rtolap.model.segment_states import SegmentState
-from rtolap.testing.coordinator_harness import HOUR_MS, NAME, Cluster
 from typer.testing import CliRunner, Result
+
+from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster
 
 
 def parquet() -> bytes:

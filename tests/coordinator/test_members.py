@@ -3,9 +3,10 @@ from __future__ import annotations
 import pytest
 from rtolap.base.errors import NotFound, Refused
 from rtolap.coordinator.heartbeats import LAG_WARN_MS, SILENT_AFTER_MS
-from rtolap.testing.application_reports import takeover
-from rtolap.testing.coordinator_harness import NAME, URL, Cluster
-from rtolap.wire.coordinator import CubeReport, HeartbeatRequest, PartitionReport, ReceiverInfo
+from rtolap.protocols.coordinator.messages import CubeReport, HeartbeatRequest, PartitionReport, ReceiverInfo
+
+from tests.support.cubes.coordinator_harness import NAME, URL, Cluster
+from tests.support.watermarks.application_reports import takeover
 
 
 def beat(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from rtolap.testing.coordinator_harness import NAME, Cluster
-from rtolap.testing.metadata_contract import eventually
-from rtolap.testing.scrape import Scrape
-from rtolap.wire.coordinator import CubeReport, HeartbeatRequest, PartitionReport
+from rtolap.protocols.coordinator.messages import CubeReport, HeartbeatRequest, PartitionReport
+
+from tests.support.cubes.coordinator_harness import NAME, Cluster
+from tests.support.cubes.metadata_contract import eventually
+from tests.support.scrape import Scrape
 
 
 def page(cluster: Cluster) -> Scrape:

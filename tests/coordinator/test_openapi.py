@@ -9,7 +9,8 @@ from typing import Any
 import httpx
 import pytest
 from jsonschema import Draft202012Validator
-from rtolap.testing.coordinator_harness import HOUR_MS, NAME, TOKEN, Cluster
+
+from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, TOKEN, Cluster
 
 OPEN = "/health"
 WINDOW = "19700101010000_19700101020000"

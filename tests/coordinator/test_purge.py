@@ -7,7 +7,8 @@ from rtolap.coordinator.purge import GRACE_MS
 from rtolap.metadata import segments
 from rtolap.metadata.records import WatermarkRecord
 from rtolap.model.segment import SegmentRange
-from rtolap.testing.coordinator_harness import HOUR_MS, NAME, Cluster
+
+from tests.support.cubes.coordinator_harness import HOUR_MS, NAME, Cluster
 
 
 def folders(cluster: Cluster, root: str) -> list[str]:

@@ -9,9 +9,15 @@ from hypothesis import strategies as st
 from rtolap.base.errors import Refused
 from rtolap.cli import receivers
 from rtolap.coordinator.assigners import ReplicaSetLoad, rebalance, validate_plan
-from rtolap.testing.coordinator_harness import NAME, Cluster
-from rtolap.wire.coordinator import CubeReport, HeartbeatRequest, PartitionReport, ReassignRequest
+from rtolap.protocols.coordinator.messages import (
+    CubeReport,
+    HeartbeatRequest,
+    PartitionReport,
+    ReassignRequest,
+)
 from typer.testing import CliRunner
+
+from tests.support.cubes.coordinator_harness import NAME, Cluster
 
 NAMES = [f"rs{number}" for number in range(6)]
 

@@ -6,9 +6,10 @@ import json
 
 import pytest
 from rtolap.cli import definitions, receivers
-from rtolap.testing.coordinator_harness import NAME, Cluster
-from rtolap.wire.coordinator import CubeReport, HeartbeatRequest, PartitionReport
+from rtolap.protocols.coordinator.messages import CubeReport, HeartbeatRequest, PartitionReport
 from typer.testing import CliRunner
+
+from tests.support.cubes.coordinator_harness import NAME, Cluster
 
 WHY = "column price: expected decimal(10,2), found 1.23456"
 

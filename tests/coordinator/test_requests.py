@@ -9,12 +9,13 @@ import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.metadata import paths
 from rtolap.metadata.requests import KEPT_MS
-from rtolap.testing.application_reports import application
-from rtolap.testing.coordinator_harness import NAME, TABLE, Cluster
-from rtolap.wire import coordinator_calls as calls
-from rtolap.wire import watermark_calls
-from rtolap.wire.coordinator_request import Call
-from rtolap.wire.request_ids import HEADER
+from rtolap.protocols.coordinator import calls as calls
+from rtolap.protocols.rest.request import Call
+from rtolap.protocols.rest.request_ids import HEADER
+from rtolap.protocols.watermark import calls as watermark_calls
+
+from tests.support.cubes.coordinator_harness import NAME, TABLE, Cluster
+from tests.support.watermarks.application_reports import application
 
 LOOKUP = {"name": "pages", "file": "pages.csv", "columns": [{"name": "page", "type": "string"}]}
 

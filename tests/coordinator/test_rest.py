@@ -10,9 +10,10 @@ from rtolap.coordinator.rest import build_app
 from rtolap.coordinator.service import Coordinator
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.memory import MemoryStore
-from rtolap.testing.coordinator_harness import NAME, TOKEN, URL, Cluster
-from rtolap.testing.metadata_contract import eventually
-from rtolap.wire.coordinator_client import AsyncCoordinatorClient, CoordinatorClient
+from rtolap.protocols.coordinator.client import AsyncCoordinatorClient, CoordinatorClient
+
+from tests.support.cubes.coordinator_harness import NAME, TOKEN, URL, Cluster
+from tests.support.cubes.metadata_contract import eventually
 
 HEADERS = {"Authorization": f"Bearer {TOKEN}"}
 

@@ -6,10 +6,19 @@ from typing import Any
 
 import pytest
 from rtolap.base.errors import Refused
-from rtolap.testing.application_reports import NAME, Reporter, counters, declared, now, registered, takeover
-from rtolap.testing.coordinator_harness import TOKEN, Cluster
-from rtolap.wire.watermark_client import WatermarkClient
-from rtolap.wire.watermark_unit import unfinished
+from rtolap.watermark_client.client import WatermarkClient
+from rtolap.watermark_client.unit import unfinished
+
+from tests.support.cubes.coordinator_harness import TOKEN, Cluster
+from tests.support.watermarks.application_reports import (
+    NAME,
+    Reporter,
+    counters,
+    declared,
+    now,
+    registered,
+    takeover,
+)
 
 UNIT = "sessions/job/0"
 

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 from rtolap.coordinator.watermark import Observation, low_watermark_ms
 from rtolap.metadata.records import WatermarkRecord
-from rtolap.testing.coordinator_harness import NAME, Cluster
-from rtolap.wire.coordinator import CubeReport, HeartbeatRequest, PartitionReport
+from rtolap.protocols.coordinator.messages import CubeReport, HeartbeatRequest, PartitionReport
+
+from tests.support.cubes.coordinator_harness import NAME, Cluster
 
 
 def seen(

@@ -13,12 +13,14 @@ import typer
 from PIL import Image
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError
 from rtolap.cli import watermark as commands
-from rtolap.cli import watermark_history, watermark_words
-from rtolap.testing import application_commands
-from rtolap.testing.coordinator_harness import TOKEN, Cluster
-from rtolap.wire.watermark_client import WatermarkClient
+from rtolap.cli.watermark import history as watermark_history
+from rtolap.cli.watermark import words as watermark_words
+from rtolap.watermark_client.client import WatermarkClient
 from typer.main import get_group
 from typer.testing import CliRunner, Result
+
+from tests.support.cubes.coordinator_harness import TOKEN, Cluster
+from tests.support.watermarks import application_commands
 
 DAY_MS = 86_400_000
 STEP_MS, SAMPLES = 4_000, 30

@@ -6,8 +6,8 @@ from typing import Any
 
 from rtolap.demo.journal import Journal
 from rtolap.demo.moments import Moment, situation
-from rtolap.wire.coordinator import QueueEntry, SegmentInfo
-from rtolap.wire.receiver import CubeStats, LocalSegmentStats, ReceiverStats
+from rtolap.protocols.coordinator.messages import QueueEntry, SegmentInfo
+from rtolap.protocols.receiver.messages import CubeStats, LocalSegmentStats, ReceiverStats
 
 
 def segment(name: str, state: str, version: int = 0) -> SegmentInfo:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rtolap.demo.refusals import compare
-from rtolap.stream.dead_letters import DeadLetter
+from rtolap.kafka.dead_letters import DeadLetter
 
 
 def letter(partition: int, offset: int, reason: str = "empty") -> DeadLetter:

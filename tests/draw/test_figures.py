@@ -18,8 +18,9 @@ from rtolap.draw.figure import DOTS_PER_INCH, picture_format
 from rtolap.draw.timeline import timeline
 from rtolap.draw.timeline_figure import PANELS_MAX, draw_timeline, held_by
 from rtolap.draw.topology import Node, Topology, dot, draw_topology
-from rtolap.testing.watermark_histories import UNIT, stalled_history
-from rtolap.wire.watermark_history import ApplicationHistory
+from rtolap.protocols.watermark.history import ApplicationHistory
+
+from tests.support.watermarks.watermark_histories import UNIT, stalled_history
 
 _SVG = "{http://www.w3.org/2000/svg}"
 
@@ -105,7 +106,7 @@ def test_without_matplotlib_the_command_that_mends_it_is_named(monkeypatch: pyte
 def test_commands_load_without_matplotlib() -> None:
     script = (
         "import sys\nsys.modules['matplotlib'] = None\n"
-        "import rtolap.cli.watermark, rtolap.draw.timeline_figure, rtolap.draw.topology\n"
+        "import rtolap.cli.watermark.commands, rtolap.draw.timeline_figure, rtolap.draw.topology\n"
     )
     subprocess.run([sys.executable, "-c", script], check=True, timeout=60)
 

@@ -8,8 +8,16 @@ from rtolap.base.errors import DefinitionError
 from rtolap.draw.closings import CLOSINGS_MAX, Closing
 from rtolap.draw.timeline import timeline
 from rtolap.draw.timeline_figure import held_by
-from rtolap.testing.watermark_histories import BEGAN_MS, SAMPLES, STALLED, UNIT, WORKING, stalled_history
-from rtolap.wire.watermark_history import ApplicationHistory, HostTrace
+from rtolap.protocols.watermark.history import ApplicationHistory, HostTrace
+
+from tests.support.watermarks.watermark_histories import (
+    BEGAN_MS,
+    SAMPLES,
+    STALLED,
+    UNIT,
+    WORKING,
+    stalled_history,
+)
 
 MINUTE_MS = 60_000
 

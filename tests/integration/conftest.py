@@ -24,11 +24,11 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rtolap.stack.artifacts import JavaArtifacts, java_artifacts
-from rtolap.stack.kafka import kafka_spec
-from rtolap.stack.mariadb import mariadb_spec
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess, is_same_process
-from rtolap.stack.zookeeper import zookeeper_spec
+from rtolap.stack.servers.kafka import kafka_spec
+from rtolap.stack.servers.mariadb import mariadb_spec
+from rtolap.stack.servers.zookeeper import zookeeper_spec
 
 _OWNER = "RTOLAP_TEST_OWNER"
 

@@ -7,7 +7,8 @@ import pytest
 from rtolap.base.errors import CommitUnknown, Unavailable
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.store import Create, MetadataStore
-from rtolap.testing.metadata_contract import MetadataStoreContract, Sessions, eventually
+
+from tests.support.cubes.metadata_contract import MetadataStoreContract, Sessions, eventually
 
 
 class MemorySessions(Sessions):

@@ -20,7 +20,7 @@ from rtolap.model.application import (
     Sink,
     Source,
 )
-from rtolap.model.validate_application import application_problems, validate_application
+from rtolap.model.validation.application import application_problems, validate_application
 from rtolap.model.yaml_files import read_definitions
 
 SOUND = """\

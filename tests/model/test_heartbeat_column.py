@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from rtolap.base.errors import DefinitionError
 from rtolap.model.table import Column, Table, TimeColumn
-from rtolap.model.validate import validate_table
+from rtolap.model.validation.definition import validate_table
 
 TABLE = Table(
     name="t",

@@ -16,7 +16,7 @@ from rtolap.model.loader import (
     LoaderSink,
     SinkPartitions,
 )
-from rtolap.model.validate_loader import validate_loader
+from rtolap.model.validation.loader import validate_loader
 from rtolap.model.yaml_files import read_definitions
 
 FULL = """

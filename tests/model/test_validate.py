@@ -17,7 +17,7 @@ from rtolap.model.cube import (
     SegmentPolicy,
 )
 from rtolap.model.table import Column, Lookup, Table, TimeColumn
-from rtolap.model.validate import validate_lookup, validate_schema, validate_table
+from rtolap.model.validation.definition import validate_lookup, validate_schema, validate_table
 
 TABLE = Table(
     name="sales",

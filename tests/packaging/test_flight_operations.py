@@ -11,14 +11,15 @@ import pyarrow as pa
 import pytest
 from pyarrow import flight
 from rtolap.base.metrics import Metrics
-from rtolap.receiver.flight import ReceiverFlightServer
-from rtolap.storage.flight import StorageFlightServer
-from rtolap.storage.metrics import node_metrics
-from rtolap.storage.node import LocalNode
-from rtolap.storage.settings import StorageSettings
-from rtolap.testing.http_apps import PASSWORD, USERS
-from rtolap.wire import storage as wire
-from rtolap.wire.receiver import PartialQuery, ReceiverStats
+from rtolap.cubes.receiver.flight import ReceiverFlightServer
+from rtolap.protocols.receiver.messages import PartialQuery, ReceiverStats
+from rtolap.protocols.storage import messages as wire
+from rtolap.stored.node.flight import StorageFlightServer
+from rtolap.stored.node.metrics import node_metrics
+from rtolap.stored.node.node import LocalNode
+from rtolap.stored.node.settings import StorageSettings
+
+from tests.support.http_apps import PASSWORD, USERS
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
 TOKEN = "a cluster's token"

@@ -25,10 +25,10 @@ from rtolap.base.settings import Settings
 from rtolap.cli.main import load
 from rtolap.coordinator.rest import build_app
 from rtolap.query.http import make_app
-from rtolap.stack.airflow import EXECUTION_API
 from rtolap.stack.names import DEFAULT_PORTS
 from rtolap.stack.probes import AIRFLOW_HEALTH
 from rtolap.stack.secrets import password_hash
+from rtolap.stack.servers.airflow import EXECUTION_API
 
 _PROJECT = Path(__file__).resolve().parents[2]
 _DOCKER = _PROJECT / "docker"

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from rtolap.testing.http_apps import PASSWORD, USERS, HttpApp, http_apps
+
+from tests.support.http_apps import PASSWORD, USERS, HttpApp, http_apps
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
 EVERYBODY = ("nobody", "a user", "a loader", "a definer", "the token")

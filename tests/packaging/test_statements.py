@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 import pymysql
 import pytest
-from rtolap.testing.flights import flights_world
-from rtolap.testing.query_doors import (
+
+from tests.support.cubes.flights import flights_world
+from tests.support.query.query_doors import (
     DEFINING_USER,
     LOADING_USER,
     OTHER_USER,

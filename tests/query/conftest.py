@@ -1,4 +1,4 @@
-"""A small world of events for the query service; see `rtolap.testing.flights`."""
+"""A small world of events for the query service; see `tests.support.cubes.flights`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Iterator
 import duckdb
 import pytest
 from rtolap.query.service import QueryService
-from rtolap.testing.flights import flights_world
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.sql_oracle import open_oracle
+
+from tests.support.cubes.flights import flights_world
+from tests.support.query.query_world import QueryWorld
+from tests.support.query.sql_oracle import open_oracle
 
 
 @pytest.fixture(scope="module")

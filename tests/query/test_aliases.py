@@ -6,11 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 from rtolap.base.errors import QueryError
-from rtolap.model.stored_table import StoredColumn, StoredTable
+from rtolap.model.stored.table import StoredColumn, StoredTable
+from rtolap.protocols.stored_tables.messages import TableName
 from rtolap.query.service import QueryService
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.stored_world import StoredWorld
-from rtolap.wire.stored_tables import TableName
+
+from tests.support.query.query_world import QueryWorld
+from tests.support.stored.stored_world import StoredWorld
 
 ROWS = [("a", 1, 1), ("a", 5, 2), ("b", 2, 1), ("B", 9, 3), (None, 3, 1)]
 

@@ -18,8 +18,9 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.errors import QueryError, QueryTimeout, Unavailable
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.service import Limits, QueryService
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.workers import is_alive, is_asked, wait_until, worker_pids
+
+from tests.support.query.query_world import QueryWorld
+from tests.support.query.workers import is_alive, is_asked, wait_until, worker_pids
 
 WAIT_S = 10.0
 LET_GO_S = 60.0  # it is half a second on a machine that has nothing else to do

@@ -7,7 +7,8 @@ import json
 import pytest
 from rtolap.base.errors import QueryError
 from rtolap.query.service import QueryService
-from rtolap.testing.query_world import QueryWorld
+
+from tests.support.query.query_world import QueryWorld
 
 SQL = (
     "select carrier, count(*) n from flights where ts >= '2013-01-02' and gate = 1 group by carrier "

@@ -17,10 +17,11 @@ from rtolap.query.mysql import server as mysql_server
 from rtolap.query.mysql.server import MySqlLimits
 from rtolap.query.service import Limits
 from rtolap.query.turns import Turns
-from rtolap.testing.exhausted_listener import ExhaustedListener
-from rtolap.testing.query_doors import OTHER_USER, PASSWORD, USER, Doors, open_doors
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.scrape import Scrape
+
+from tests.support.hostile.exhausted_listener import ExhaustedListener
+from tests.support.query.query_doors import OTHER_USER, PASSWORD, USER, Doors, open_doors
+from tests.support.query.query_world import QueryWorld
+from tests.support.scrape import Scrape
 
 DEADLINE_S = 60.0
 # Some 100 MB: 3 rows each.

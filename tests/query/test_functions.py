@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from rtolap.base.errors import QueryError
 from rtolap.query.service import QueryService
-from rtolap.testing.query_world import QueryWorld
+
+from tests.support.query.query_world import QueryWorld
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,10 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 from rtolap.base.errors import Corrupted, Unavailable
-from rtolap.format.object_store import ObjectStore
+from rtolap.object_store.store import ObjectStore
 from rtolap.query.service import QueryService
-from rtolap.testing.query_world import QueryWorld
+
+from tests.support.query.query_world import QueryWorld
 
 BY_DAY = "select day_start, count(*) from flights group by day_start"
 

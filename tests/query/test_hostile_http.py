@@ -8,10 +8,11 @@ from collections.abc import Iterator
 
 import httpx
 import pytest
-from rtolap.testing.hostile_http import HostileHttp, basic, json_body
-from rtolap.testing.query_doors import OTHER_USER, PASSWORD, TOKEN, USER, Doors, open_doors
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.unhandled import unhandled_errors
+
+from tests.support.hostile.hostile_http import HostileHttp, basic, json_body
+from tests.support.hostile.unhandled import unhandled_errors
+from tests.support.query.query_doors import OTHER_USER, PASSWORD, TOKEN, USER, Doors, open_doors
+from tests.support.query.query_world import QueryWorld
 
 REQUESTS = 30
 CPU_S_MAX = 5.0  # of one connection

@@ -7,10 +7,11 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from rtolap.testing.hostile_mysql import Account, HostileMySql
-from rtolap.testing.query_doors import OTHER_USER, PASSWORD, USER, Doors, open_doors
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.unhandled import unhandled_errors
+
+from tests.support.hostile.hostile_mysql import Account, HostileMySql
+from tests.support.hostile.unhandled import unhandled_errors
+from tests.support.query.query_doors import OTHER_USER, PASSWORD, USER, Doors, open_doors
+from tests.support.query.query_world import QueryWorld
 
 LOGINS, SESSIONS, COMMANDS = 3_000, 480, 25
 CPU_S_MAX = 5.0  # of one connection: some 10 ms, and seconds for what takes more than its length allows

@@ -12,8 +12,9 @@ import pytest
 from rtolap.base.http_limits import HttpLimits
 from rtolap.query.http import ARROW_STREAM
 from rtolap.query.service import Limits
-from rtolap.testing.query_doors import PASSWORD, TOKEN, USER, Doors, open_doors
-from rtolap.testing.query_world import QueryWorld
+
+from tests.support.query.query_doors import PASSWORD, TOKEN, USER, Doors, open_doors
+from tests.support.query.query_world import QueryWorld
 
 DEADLINE_S = 60.0
 # Some 100 MB: 3 rows each.

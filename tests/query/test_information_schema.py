@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
-from rtolap.model.stored_table import StoredColumn, StoredTable
+from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.query.described import described
 from rtolap.query.information_schema import INFORMATION_TABLES, information_columns
 from rtolap.query.mysql.show import Shows
 from rtolap.query.mysql.variables import Session
 from rtolap.query.service import QueryService
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.stored_world import StoredWorld
+
+from tests.support.query.query_world import QueryWorld
+from tests.support.stored.stored_world import StoredWorld
 
 PEOPLE = StoredTable(
     database="shop",

@@ -10,7 +10,8 @@ from rtolap.base.errors import QueryTimeout
 from rtolap.query.metrics import QueryMetrics
 from rtolap.query.outcome import Outcome
 from rtolap.query.plan import ReadStats
-from rtolap.testing.scrape import Scrape
+
+from tests.support.scrape import Scrape
 
 TABLE = pa.table({"a": [1, 2, 3, 4]})
 

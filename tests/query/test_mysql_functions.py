@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from rtolap.base.errors import QueryError, UnknownFunction
-from rtolap.query import function_names
 from rtolap.query.durations import durations_us, time_text
 from rtolap.query.mysql.codes import error_code
 from rtolap.query.service import QueryService
-from rtolap.testing.query_world import QueryWorld
+from rtolap.query.sql import function_names
+
+from tests.support.query.query_world import QueryWorld
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "sql.md"
 

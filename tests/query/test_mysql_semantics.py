@@ -8,7 +8,8 @@ from decimal import Decimal
 import pytest
 from rtolap.base.errors import OutOfRange, QueryError
 from rtolap.query.service import QueryService
-from rtolap.testing.query_world import QueryWorld
+
+from tests.support.query.query_world import QueryWorld
 
 DAY = "date('2013-01-02 05:00:00')"
 

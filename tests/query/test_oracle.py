@@ -7,8 +7,9 @@ import random
 import duckdb
 import pytest
 from rtolap.query.service import QueryService
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.sql_oracle import asked_of, rows_of
+
+from tests.support.query.query_world import QueryWorld
+from tests.support.query.sql_oracle import asked_of, rows_of
 
 QUERIES = 240
 KEYS = [

@@ -8,9 +8,10 @@ import pytest
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.plan import Rewritten
 from rtolap.query.prepared import STATEMENTS_KEPT, PreparedStatements
-from rtolap.query.rules import Context
-from rtolap.testing.builders import small_schema
+from rtolap.query.sql.rules import Context
 from sqlglot import exp
+
+from tests.support.cubes.builders import small_schema
 
 
 def catalogue() -> Catalogue:

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from rtolap.testing.workers import is_alive, wait_until
+
+from tests.support.query.workers import is_alive, wait_until
 
 PROCESS = """
 import os, sys, threading

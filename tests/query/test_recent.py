@@ -16,12 +16,13 @@ import duckdb
 import pytest
 from rtolap.base.errors import QueryError
 from rtolap.model.cube import Cube, Measure, Schema, SegmentPolicy
+from rtolap.protocols.query.warning import QueryWarning
 from rtolap.query.service import QueryService
-from rtolap.testing.calendar_units import unit_start
-from rtolap.testing.flights import flight_table, random_flights
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.sql_oracle import asked_of, rows_of
-from rtolap.wire.query_warning import QueryWarning
+
+from tests.support.cubes.flights import flight_table, random_flights
+from tests.support.query.calendar_units import unit_start
+from tests.support.query.query_world import QueryWorld
+from tests.support.query.sql_oracle import asked_of, rows_of
 
 START = datetime(2013, 3, 1, 22, 10)
 EVENTS = 200

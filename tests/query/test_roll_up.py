@@ -6,8 +6,9 @@ import duckdb
 import pytest
 from rtolap.base.errors import QueryError
 from rtolap.query.service import QueryService
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.sql_oracle import asked_of, rows_of
+
+from tests.support.query.query_world import QueryWorld
+from tests.support.query.sql_oracle import asked_of, rows_of
 
 KEYS = "hour_start, day_start, carrier, origin, gate, fare_class, flown_on, on_time"
 STAR = (

@@ -8,10 +8,11 @@ import pytest
 from rtolap.model.predicate import And, Compare, In, Like
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.engine import Engine
-from rtolap.query.parser import parse
 from rtolap.query.plan import Rewritten
-from rtolap.query.rules import Context, rewrite
-from rtolap.testing.query_world import QueryWorld
+from rtolap.query.sql.parser import parse
+from rtolap.query.sql.rules import Context, rewrite
+
+from tests.support.query.query_world import QueryWorld
 
 PAIRS = [
     (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from rtolap.base.errors import QueryError
-from rtolap.query.dialect import quoted_for_ansi, quoted_with_backticks
 from rtolap.query.mysql import codes, statements
 from rtolap.query.mysql.variables import VARIABLES, Session
 from rtolap.query.service import QueryService
+from rtolap.query.sql.dialect import quoted_for_ansi, quoted_with_backticks
 
 DEFAULT_MODE = VARIABLES["sql_mode"]
 ANSI = "PIPES_AS_CONCAT,ANSI_QUOTES,IGNORE_SPACE,ONLY_FULL_GROUP_BY,ANSI"

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from rtolap.base.errors import Corrupted
-from rtolap.format.hll import coupons
-from rtolap.format.hll_image import U32, image_of_coupons, merge_sketches
+from rtolap.columnar.hll import coupons
+from rtolap.columnar.hll_image import U32, image_of_coupons, merge_sketches
 from rtolap.query.sketches import hll_estimate
 
 LG_K = 12

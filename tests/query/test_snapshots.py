@@ -8,7 +8,8 @@ import msgspec
 import pytest
 from rtolap.base.errors import Corrupted, StaleSnapshot, Unavailable
 from rtolap.query.service import Limits, QueryService
-from rtolap.testing.query_world import QueryWorld
+
+from tests.support.query.query_world import QueryWorld
 
 COUNT = "select count(*) n from flights"
 

@@ -19,11 +19,12 @@ from rtolap.query.mysql import statements
 from rtolap.query.mysql.show import Shows
 from rtolap.query.mysql.variables import Session
 from rtolap.query.outcome import Outcome
-from rtolap.query.parser import parse
 from rtolap.query.service import Limits, QueryService
+from rtolap.query.sql.parser import parse
 from rtolap.query.stored.ddl import parse_ddl
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.workers import is_asked, wait_until, worker_pids
+
+from tests.support.query.query_world import QueryWorld
+from tests.support.query.workers import is_asked, wait_until, worker_pids
 
 WAIT_S = 60.0
 LOOK_S = 30.0  # for what takes a second at most on an idle machine, and minutes if it is quadratic

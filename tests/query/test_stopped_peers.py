@@ -11,7 +11,8 @@ from rtolap.base.errors import NotFound, QueryError, QueryTimeout, Unavailable
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.peers import Attempt, Peer, Peers, PeersFailed
 from rtolap.query.service import QueryService
-from rtolap.testing.query_world import QueryWorld
+
+from tests.support.query.query_world import QueryWorld
 
 FIRST, SECOND = Peer("first", "one:1"), Peer("second", "two:2")
 DEADLINE_S = 60.0

@@ -5,13 +5,19 @@ from __future__ import annotations
 import pytest
 from rtolap.base.errors import QueryError
 from rtolap.model.durations import parse_duration_ms
-from rtolap.model.stored_schema import initial_schema
-from rtolap.model.stored_table import Buckets, RangePartitions, StoredColumn, StoredTable
-from rtolap.model.stored_table_text import create_table_text
-from rtolap.model.validate_stored_table import validate_stored_table
+from rtolap.model.stored.create_table_text import create_table_text
+from rtolap.model.stored.schema import initial_schema
+from rtolap.model.stored.table import Buckets, RangePartitions, StoredColumn, StoredTable
+from rtolap.model.validation.stored_table import validate_stored_table
+from rtolap.protocols.stored_tables.messages import (
+    AddColumn,
+    AddPartition,
+    DropColumn,
+    RenameColumn,
+    TableName,
+)
 from rtolap.query.stored.ddl import AlterTable, CreateTable, DropTable, TruncateTable, parse_ddl
 from rtolap.query.stored.ddl_partitions import AddTablePartition, DropTablePartition
-from rtolap.wire.stored_tables import AddColumn, AddPartition, DropColumn, RenameColumn, TableName
 
 FULL = """
 CREATE TABLE IF NOT EXISTS `shop`.orders (

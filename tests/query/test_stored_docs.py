@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from rtolap.model.validate_stored_table import validate_stored_table
+from rtolap.model.validation.stored_table import validate_stored_table
 from rtolap.model.yaml_files import read_definitions
 from rtolap.query.stored.ddl import AlterTable, CreateTable, DropTable, TruncateTable, parse_ddl
 from rtolap.query.stored.ddl_partitions import AddTablePartition, DropTablePartition

@@ -12,12 +12,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from rtolap.model.stored_table import Buckets, RangePartitions, StoredColumn, StoredTable
+from rtolap.model.stored.table import Buckets, RangePartitions, StoredColumn, StoredTable
+from rtolap.protocols.stored_tables.messages import TableName
 from rtolap.query.service import QueryService
 from rtolap.query.stored.relation import arrow_schema
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.stored_world import StoredWorld
-from rtolap.wire.stored_tables import TableName
+
+from tests.support.query.query_world import QueryWorld
+from tests.support.stored.stored_world import StoredWorld
 
 CONDITIONS = int(os.environ.get("RTOLAP_TEST_CONDITIONS", "80"))
 ROWS = 400

@@ -11,14 +11,15 @@ import duckdb
 import msgspec
 import pytest
 from rtolap.base.errors import QueryError
-from rtolap.model.stored_table import Buckets, RangePartitions, StoredColumn, StoredTable
+from rtolap.model.stored.table import Buckets, RangePartitions, StoredColumn, StoredTable
 from rtolap.model.table import Column, Lookup
+from rtolap.protocols.stored_tables.messages import AddColumn, RenameColumn, TableName
 from rtolap.query.service import QueryService
-from rtolap.testing.flights import AIRLINE_ROWS
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.sql_oracle import asked_of, rows_of
-from rtolap.testing.stored_world import StoredWorld
-from rtolap.wire.stored_tables import AddColumn, RenameColumn, TableName
+
+from tests.support.cubes.flights import AIRLINE_ROWS
+from tests.support.query.query_world import QueryWorld
+from tests.support.query.sql_oracle import asked_of, rows_of
+from tests.support.stored.stored_world import StoredWorld
 
 CARRIERS = TableName("shop", "carriers")
 CARRIERS_TABLE = StoredTable(

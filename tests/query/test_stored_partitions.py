@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import pyarrow as pa
 import pytest
-from rtolap.format.filter import mask
+from rtolap.columnar.filter import mask
 from rtolap.model.predicate import And, Compare, CompareOp, In, IsNull, Not, Or, Predicate
 from rtolap.query.plan import TimeRange
 from rtolap.query.stored.partitions import instants

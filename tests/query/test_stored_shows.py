@@ -6,13 +6,14 @@ from types import SimpleNamespace
 
 import pytest
 from rtolap.base.errors import NotFound, QueryError, Refused
+from rtolap.protocols.stored_tables.messages import TransactionInfo
 from rtolap.query.catalogue import Catalogue
 from rtolap.query.mysql.show import Shows
 from rtolap.query.mysql.variables import Session
 from rtolap.query.stored.ddl import CreateDatabase, DropDatabase, parse_ddl
 from rtolap.query.stored.definitions import StoredDefinitions
-from rtolap.testing.stored_world import StoredWorld
-from rtolap.wire.stored_tables import TransactionInfo
+
+from tests.support.stored.stored_world import StoredWorld
 
 
 class Transactions:

@@ -12,11 +12,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 from rtolap.base.errors import QueryError, StaleSnapshot, Unavailable
-from rtolap.model.stored_table import Buckets, RangePartitions, StoredColumn, StoredTable, TableModel
+from rtolap.model.stored.table import Buckets, RangePartitions, StoredColumn, StoredTable, TableModel
+from rtolap.protocols.stored_tables.messages import AddColumn, DropColumn, RenameColumn, TableName
 from rtolap.query.service import Limits, QueryService
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.stored_world import StoredWorld
-from rtolap.wire.stored_tables import AddColumn, DropColumn, RenameColumn, TableName
+
+from tests.support.query.query_world import QueryWorld
+from tests.support.stored.stored_world import StoredWorld
 
 DAY = datetime(2023, 11, 10)
 MODELS: tuple[TableModel, ...] = ("duplicate", "aggregate", "unique")

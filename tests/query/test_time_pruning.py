@@ -5,7 +5,8 @@ from __future__ import annotations
 import duckdb
 import pytest
 from rtolap.query.service import QueryService
-from rtolap.testing.query_world import QueryWorld
+
+from tests.support.query.query_world import QueryWorld
 
 # condition, and the days of 2013-01 of which alone segments may be read; None: those of all days
 CONDITIONS = [

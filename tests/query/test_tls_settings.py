@@ -8,7 +8,8 @@ import pytest
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.query.tls import server_context
-from rtolap.testing.certificates import make_certificates
+
+from tests.support.certificates import make_certificates
 
 
 def test_without_a_certificate_there_is_no_tls() -> None:

@@ -6,8 +6,9 @@ import duckdb
 import pytest
 from rtolap.base.errors import QueryError
 from rtolap.query.service import QueryService
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.sql_oracle import asked_of, rows_of
+
+from tests.support.query.query_world import QueryWorld
+from tests.support.query.sql_oracle import asked_of, rows_of
 
 JOINED = [
     "select f.carrier, f.n, r.d from (select carrier, count(*) n from flights group by carrier) f "

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 from rtolap.model.event_loss import EventLoss
 from rtolap.model.offsets import PartRange
+from rtolap.protocols.query.warning import QueryWarning
 from rtolap.query.service import QueryService
-from rtolap.testing.flights import flights_world
-from rtolap.testing.query_world import QueryWorld
-from rtolap.wire.query_warning import QueryWarning
+
+from tests.support.cubes.flights import flights_world
+from tests.support.query.query_world import QueryWorld
 
 COUNT = "select count(*) from flights"
 

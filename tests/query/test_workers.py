@@ -27,9 +27,10 @@ from rtolap.query.service import Limits, QueryService
 from rtolap.query.session import Session
 from rtolap.query.workers import messages, pool
 from rtolap.query.workers.pool import WorkerPool
-from rtolap.testing.hostile_texts import GREEDY
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.workers import (
+
+from tests.support.hostile.hostile_texts import GREEDY
+from tests.support.query.query_world import QueryWorld
+from tests.support.query.workers import (
     is_alive,
     pool_of,
     private_bytes,

@@ -11,9 +11,10 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pytest
 from rtolap.query.service import QueryService
-from rtolap.testing.flights import flights_world
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.sql_oracle import asked_of, open_oracle, rows_of
+
+from tests.support.cubes.flights import flights_world
+from tests.support.query.query_world import QueryWorld
+from tests.support.query.sql_oracle import asked_of, open_oracle, rows_of
 
 EVENTS = 400
 CHANGES = [

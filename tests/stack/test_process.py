@@ -13,7 +13,8 @@ import pytest
 from rtolap.base.errors import ProcessFailed
 from rtolap.base.pids import lives
 from rtolap.stack.process import ManagedProcess, PidRecord, ProcessSpec, ProcessState
-from rtolap.testing.waiting import until
+
+from tests.support.waiting import until
 
 _SLEEPER = "import time; time.sleep(60)"
 # starts a child of its own, writes its pid, and ignores SIGTERM

@@ -10,7 +10,7 @@ import msgspec
 import psutil
 import pytest
 from rtolap.base.errors import Corrupted, Refused
-from rtolap.cli.running_stack import adopt_running_stack
+from rtolap.cli.local.running_stack import adopt_running_stack
 from rtolap.stack.components import COMPONENTS
 from rtolap.stack.layout import DEFAULT_DIR, StackLayout
 from rtolap.stack.lifecycle import Stack

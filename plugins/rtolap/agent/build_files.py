@@ -15,7 +15,7 @@ from rtolap.agent.host import Host
 from rtolap.base.errors import DefinitionError
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.model.build_spec import BuildSpec
-from rtolap.wire.agent import FILES_MARK
+from rtolap.protocols.agent.messages import FILES_MARK
 
 BUILD_JOB = "build_segment.py"
 _PART = r"[A-Za-z0-9_+=,@~-][A-Za-z0-9_.+=,@~-]*"

@@ -26,7 +26,7 @@ from rtolap.agent.options import (
     check_options,
 )
 from rtolap.base.errors import DefinitionError
-from rtolap.wire.agent import ProcessSpec
+from rtolap.protocols.agent.messages import ProcessSpec
 
 Resolver = Callable[[Sequence[str]], tuple[str, ...]]
 

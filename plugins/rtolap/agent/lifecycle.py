@@ -14,7 +14,7 @@ from rtolap.agent.records import Handle, ProcessRecord
 from rtolap.agent.states import FINAL, ProcessEvent, ProcessState
 from rtolap.base.clock import Clock
 from rtolap.base.errors import ProcessFailed
-from rtolap.wire.agent import RESTARTS_VARIABLE
+from rtolap.protocols.agent.messages import RESTARTS_VARIABLE
 
 log = logging.getLogger(__name__)
 

@@ -20,7 +20,7 @@ import psutil
 from rtolap.agent.records import Handle
 from rtolap.base.errors import ProcessFailed
 from rtolap.base.pids import lives, pid_lives
-from rtolap.wire.agent import FILES_MARK, LOG_TAIL_LINES
+from rtolap.protocols.agent.messages import FILES_MARK, LOG_TAIL_LINES
 
 KEY_VARIABLE = "RTOLAP_AGENT_KEY"
 GENERATION_VARIABLE = "RTOLAP_AGENT_GENERATION"

@@ -9,7 +9,7 @@ import msgspec
 from rtolap.agent.states import ProcessEvent, ProcessState, transition
 from rtolap.base.errors import Corrupted
 from rtolap.base.files import write_atomic
-from rtolap.wire.agent import ProcessSpec
+from rtolap.protocols.agent.messages import ProcessSpec
 
 STORY_LINES_MAX = 20
 FORGOTTEN_MAX = 10_000  # keys of which only the highest generation is remembered

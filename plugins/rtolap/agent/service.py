@@ -15,7 +15,7 @@ from rtolap.agent.supervisor import Supervisor
 from rtolap.base.errors import DefinitionError, RtolapError
 from rtolap.base.http_guard import guard
 from rtolap.base.undecodable import UNDECODABLE
-from rtolap.wire.agent import LOG_BYTES_MAX, GenerationRef, ProcessList, ProcessSpec, Shutdown
+from rtolap.protocols.agent.messages import LOG_BYTES_MAX, GenerationRef, ProcessList, ProcessSpec, Shutdown
 
 log = logging.getLogger(__name__)
 

@@ -25,7 +25,7 @@ from rtolap.agent.states import FINAL, ProcessState
 from rtolap.agent.watch import KeyLocks, Watch
 from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.errors import DefinitionError, NotFound, Refused
-from rtolap.wire.agent import ProcessSpec, ProcessStatus, check_files, check_key
+from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus, check_files, check_key
 
 _WITH_PID = (ProcessState.RUNNING, ProcessState.STOPPING)
 

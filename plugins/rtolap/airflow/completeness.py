@@ -13,10 +13,10 @@ from collections.abc import Mapping
 
 from rtolap.airflow.loaders import Completeness
 from rtolap.airflow.windows import Window, explain_async
-from rtolap.model.stored_partitions import PartitionRange, partition_of
-from rtolap.model.stored_table import PartitionUnit
-from rtolap.wire.coordinator_client import AsyncCoordinatorClient
-from rtolap.wire.loader import LoaderStatus
+from rtolap.model.stored.partitions import PartitionRange, partition_of
+from rtolap.model.stored.table import PartitionUnit
+from rtolap.protocols.coordinator.client import AsyncCoordinatorClient
+from rtolap.protocols.loader.messages import LoaderStatus
 
 ANNOUNCED_MAX = 1_000  # partitions in one step, the newest: an application that jumps by years says no more
 

@@ -7,9 +7,9 @@ from typing import Literal, get_args
 
 from rtolap.airflow.windows import Window, explain
 from rtolap.base.errors import DefinitionError
-from rtolap.wire.coordinator import QueueEntry
-from rtolap.wire.coordinator_client import CoordinatorClient
-from rtolap.wire.watermark import Explanation
+from rtolap.protocols.coordinator.client import CoordinatorClient
+from rtolap.protocols.coordinator.messages import QueueEntry
+from rtolap.protocols.watermark.messages import Explanation
 
 IncompleteBuilds = Literal["build", "approve"]
 POLICY_VARIABLE = "rtolap_incomplete_builds"

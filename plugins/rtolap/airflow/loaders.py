@@ -19,10 +19,10 @@ import msgspec
 from rtolap.airflow.declared import Kind, checked_name, checked_port
 from rtolap.base.errors import DefinitionError, NotFound
 from rtolap.model.durations import parse_duration_ms
-from rtolap.model.stored_table import PartitionUnit
-from rtolap.wire.agent import ProcessStatus
-from rtolap.wire.agent_client import AgentClient
-from rtolap.wire.loader import process_key
+from rtolap.model.stored.table import PartitionUnit
+from rtolap.protocols.agent.client import AgentClient
+from rtolap.protocols.agent.messages import ProcessStatus
+from rtolap.protocols.loader.messages import process_key
 
 KIND = "loader"
 _UNITS = get_args(PartitionUnit)

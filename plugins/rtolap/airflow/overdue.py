@@ -8,7 +8,7 @@ from rtolap.airflow.incomplete import forced, incomplete_builds
 from rtolap.airflow.windows import Window, explain, window_of
 from rtolap.model.durations import parse_duration_ms
 from rtolap.model.segment import SegmentRange
-from rtolap.wire.coordinator_client import CoordinatorClient
+from rtolap.protocols.coordinator.client import CoordinatorClient
 
 PATIENCE_VARIABLE = "rtolap_watermark_patience"
 PATIENCE = "30m"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rtolap import __version__
-from rtolap.airflow.connection import CONN_TYPE
+from rtolap.airflow.hooks.connection import CONN_TYPE
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -18,7 +18,7 @@ def get_provider_info() -> dict[str, Any]:
         "connection-types": [
             {
                 "connection-type": CONN_TYPE,
-                "hook-class-name": "rtolap.airflow.hook.RtolapHook",
+                "hook-class-name": "rtolap.airflow.hooks.rtolap.RtolapHook",
                 "hook-name": "rtolap",
                 "ui-field-behaviour": {
                     "hidden-fields": ["schema", "login", "extra"],

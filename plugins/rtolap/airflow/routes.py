@@ -13,10 +13,10 @@ from airflow.api_fastapi.core_api.security import requires_access_dag
 from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse
 
-from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.windows import explain, named_window
 from rtolap.base.errors import RtolapError
-from rtolap.wire.agent import LOG_BYTES_MAX, check_key
+from rtolap.protocols.agent.messages import LOG_BYTES_MAX, check_key
 
 app = FastAPI(title="rtolap", docs_url=None, redoc_url=None, openapi_url=None)
 

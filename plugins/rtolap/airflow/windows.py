@@ -12,9 +12,9 @@ from rtolap.base.errors import DefinitionError
 from rtolap.model.cube import Cube
 from rtolap.model.instants import instant_ms
 from rtolap.model.segment import SegmentRange, parse_segment_name
-from rtolap.wire.coordinator import CubeStatus
-from rtolap.wire.coordinator_client import AsyncCoordinatorClient, CoordinatorClient
-from rtolap.wire.watermark import Explanation
+from rtolap.protocols.coordinator.client import AsyncCoordinatorClient, CoordinatorClient
+from rtolap.protocols.coordinator.messages import CubeStatus
+from rtolap.protocols.watermark.messages import Explanation
 
 
 class Window(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from rtolap.model.durations import format_duration
-from rtolap.wire.watermark import Explanation, HostBehind
+from rtolap.protocols.watermark.messages import Explanation, HostBehind
 
 HOSTS_SHOWN_MAX = 20
 

@@ -64,7 +64,7 @@ class Settings(BaseSettings):
     )
     storage_port: int = Field(default=7050, description="Flight port of this host's storage node")
     ledger: str = Field(
-        default="sqlite:////var/lib/rtolap/ledger.db",
+        default="sqlite:////var/lib/rtolap/stored/metastore.db",
         description="mysql://user@host:port/database or sqlite:///path, without a password",
     )
     ledger_password_file: Path | None = None

@@ -14,7 +14,7 @@ from rtolap.agent.server import run
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, print_table, success
 from rtolap.cli.serving import service_settings
-from rtolap.wire.agent_client import AgentClient
+from rtolap.protocols.agent.client import AgentClient
 
 app = typer.Typer(no_args_is_help=True, help="The agent of this host and its processes.")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rtolap.base.settings import Settings
-from rtolap.wire.coordinator_client import CoordinatorClient
-from rtolap.wire.coordinator_request import RETRY_S, TIMEOUT_S
+from rtolap.protocols.coordinator.client import CoordinatorClient
+from rtolap.protocols.rest.request import RETRY_S, TIMEOUT_S
 
 
 def coordinator_client(*, timeout_s: float = TIMEOUT_S, retry_s: float = RETRY_S) -> CoordinatorClient:

@@ -11,8 +11,8 @@ from rtolap.base.settings import Settings
 from rtolap.cli.coordinator_access import coordinator_client
 from rtolap.cli.kafka_access import kafka_cluster
 from rtolap.cli.output import JsonOption, print_table
+from rtolap.kafka.dead_letters import DeadLetter, read_dead_letters
 from rtolap.model.table import Table
-from rtolap.stream.dead_letters import DeadLetter, read_dead_letters
 
 app = typer.Typer(help="Records that were refused.")
 

@@ -21,13 +21,13 @@ from rtolap.cli.tables import tables_client
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.cuboids import cuboids
 from rtolap.model.durations import format_duration
-from rtolap.model.stored_table import StoredTable
+from rtolap.model.stored.table import StoredTable
 from rtolap.model.table import Lookup, Table
 from rtolap.model.yaml_files import Definitions, read_definitions
-from rtolap.wire.coordinator import CubeStatus
-from rtolap.wire.coordinator_client import CoordinatorClient
-from rtolap.wire.definitions import Takers, create_all, wants_coordinator, wants_doors
-from rtolap.wire.refused_records import refused_text
+from rtolap.protocols.coordinator.client import CoordinatorClient
+from rtolap.protocols.coordinator.messages import CubeStatus
+from rtolap.protocols.definitions import Takers, create_all, wants_coordinator, wants_doors
+from rtolap.protocols.query.refused_records import refused_text
 
 app = typer.Typer(no_args_is_help=True, help="Tables, cubes, lookups and stored tables.")
 

@@ -8,7 +8,7 @@ import typer
 
 from rtolap.base.errors import Corrupted, NotFound
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success
-from rtolap.format import inspect
+from rtolap.cubes.format import inspect
 
 app = typer.Typer(no_args_is_help=True, help="Fragments, staged parts and history.")
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from rtolap.base.settings import Settings
-from rtolap.stream.kafka_clusters import KafkaCluster, KafkaClusters
-from rtolap.stream.kafka_connections import KafkaConnections
+from rtolap.kafka.clusters import KafkaCluster, KafkaClusters
+from rtolap.kafka.connections import KafkaConnections
 
 
 def kafka_clusters(settings: Settings) -> KafkaClusters:

@@ -1,7 +1,7 @@
 """`rtolap loader`: loaders of topics into tables.
 
-Exit codes: 0 done; 1 an error, told on stderr; `run` ends with those of `rtolap.wire.loader`; `status` and
-`lag` with 3 when a job has failed.
+Exit codes: 0 done; 1 an error, told on stderr; `run` ends with those of `rtolap.protocols.loader.messages`;
+`status` and `lag` with 3 when a job has failed.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from rtolap.cli.loader_access import (
 )
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
 from rtolap.cli.serving import service_settings
-from rtolap.ledger.load_job_states import LoadJobEvent, LoadJobState
-from rtolap.loader.job import read_config
-from rtolap.loader.runner import run as run_job
-from rtolap.loader.states import RECREATED_ACTION, StopCause
+from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.model.offsets import Offsets
 from rtolap.model.yaml_files import read_definitions
-from rtolap.stream.kafka import KafkaConsumer
-from rtolap.wire.agent import RESTARTS_VARIABLE
-from rtolap.wire.loader import EXIT_FAILED, LoaderList, LoaderStatus, process_key
-from rtolap.wire.watermark_client import WatermarkClient
+from rtolap.protocols.agent.messages import RESTARTS_VARIABLE
+from rtolap.protocols.loader.messages import EXIT_FAILED, LoaderList, LoaderStatus, process_key
+from rtolap.stored.loader.job import read_config
+from rtolap.stored.loader.runner import run as run_job
+from rtolap.stored.loader.states import RECREATED_ACTION, StopCause
+from rtolap.stored.metastore.load_job_states import LoadJobEvent, LoadJobState
+from rtolap.watermark_client.client import WatermarkClient
 
 app = typer.Typer(no_args_is_help=True, help="Loaders: topics into tables, exactly once.")
 

@@ -20,26 +20,26 @@ from rtolap.base.errors import (
 from rtolap.base.passwords import read_password
 from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_cluster
-from rtolap.ledger.database import Ledger
-from rtolap.ledger.load_jobs import LoadJob, LoadJobs
-from rtolap.ledger.offsets import OffsetsRecord, OffsetsRecords
-from rtolap.loader.anew import given, going_on, left_labels
-from rtolap.loader.job import JobConfig, read_config, write_config
-from rtolap.loader.rejects import FileBox, RejectBox, TopicBox, reject_topic
-from rtolap.loader.status import status_of
+from rtolap.events.dead_letter_records import TOPIC_CONFIG
+from rtolap.kafka.connections import KafkaConnections
+from rtolap.kafka.interfaces import LogRange, TopicLog
+from rtolap.kafka.producer import KafkaAdmin
+from rtolap.kafka.rights import Need
 from rtolap.model.loader import Loader, LoaderSink, SinkPartitions
 from rtolap.model.offsets import Offsets
-from rtolap.stream.consumer import LogRange, TopicLog
-from rtolap.stream.kafka_connections import KafkaConnections
-from rtolap.stream.kafka_out import KafkaAdmin
-from rtolap.stream.kafka_rights import Need
-from rtolap.stream.letters import TOPIC_CONFIG
-from rtolap.wire.agent import ProcessSpec, RestartPolicy
-from rtolap.wire.agent_client import AgentClient
-from rtolap.wire.loader import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus, process_key
-from rtolap.wire.loader_client import LoaderClient
-from rtolap.wire.partition_door import PartitionDoor
-from rtolap.wire.stream_load_client import StreamLoadClient
+from rtolap.protocols.agent.client import AgentClient
+from rtolap.protocols.agent.messages import ProcessSpec, RestartPolicy
+from rtolap.protocols.loader.client import LoaderClient
+from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus, process_key
+from rtolap.protocols.stored_tables.mysql_partitions import PartitionDoor
+from rtolap.protocols.stream_load.client import StreamLoadClient
+from rtolap.stored.loader.anew import given, going_on, left_labels
+from rtolap.stored.loader.job import JobConfig, read_config, write_config
+from rtolap.stored.loader.records.rejects import FileBox, RejectBox, TopicBox, reject_topic
+from rtolap.stored.loader.status import status_of
+from rtolap.stored.metastore.database import Ledger
+from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobs
+from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
 
 _STATUS_TIMEOUT_S = 3.0
 _KEPT_ON_AGENT_S = 10 * 365 * 86_400.0  # whoever starts by hand renews no lease

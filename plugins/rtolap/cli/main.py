@@ -17,8 +17,8 @@ from typer.main import get_group
 
 from rtolap import __version__
 from rtolap.base.errors import DefinitionError, Unavailable
+from rtolap.cli.local.running_stack import adopt_running_stack, no_stack_note
 from rtolap.cli.output import console, errors, warn
-from rtolap.cli.running_stack import adopt_running_stack, no_stack_note
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,10 @@ MOUNTS: dict[str, Mount] = {
     "airflow-settings": Mount(
         "rtolap.cli.airflow_settings", "Apply airflow_settings.yaml to any Airflow.", adopt=False
     ),
-    "demo": Mount("rtolap.cli.demo", "Replay real events and compare every answer.", "demo", adopt=False),
-    "stack": Mount("rtolap.cli.stack", "Start, stop and look at the local stack.", adopt=False),
+    "demo": Mount(
+        "rtolap.cli.local.demo", "Replay real events and compare every answer.", "demo", adopt=False
+    ),
+    "stack": Mount("rtolap.cli.local.stack", "Start, stop and look at the local stack.", adopt=False),
     "validate": Mount(
         "rtolap.cli.definitions", "Check definitions without a cluster.", "validate", asks=False
     ),
@@ -62,7 +64,9 @@ MOUNTS: dict[str, Mount] = {
     "loader": Mount("rtolap.cli.loader", "Loaders: topics into tables, exactly once."),
     "storage": Mount("rtolap.cli.storage", "Run a storage node of stored tables."),
     "receiver": Mount("rtolap.cli.receiver", "Run a receiver."),
-    "watermark": Mount("rtolap.cli.watermark", "Watermarks: who is how far, who holds it, pictures."),
+    "watermark": Mount(
+        "rtolap.cli.watermark.commands", "Watermarks: who is how far, who holds it, pictures."
+    ),
     "tables": Mount("rtolap.cli.tables", "Stored tables: list, show, partitions, drop, truncate."),
     "stream-load": Mount("rtolap.cli.stream_load", "The door that takes loads of stored tables."),
     "coordinator": Mount("rtolap.cli.coordinator", "Run a coordinator, or ask the leader."),

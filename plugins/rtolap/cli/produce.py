@@ -14,9 +14,9 @@ from rtolap.cli.kafka_access import kafka_cluster
 from rtolap.cli.output import JsonOption, error_console, print_json, success
 from rtolap.demo.flights import DAYS_MAX, Replay, ReplayPlan
 from rtolap.demo.produce import Sender, file_batches
+from rtolap.kafka.interfaces import TopicAdmin
+from rtolap.kafka.producer import KafkaAdmin, KafkaProducer
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
-from rtolap.stream.consumer import TopicAdmin
-from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
 
 app = typer.Typer(help="Send records.")
 

@@ -11,13 +11,13 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.stopping import stop_event, wait_awake
 from rtolap.cli.kafka_access import kafka_connections
 from rtolap.cli.serving import end_now, service_settings, switch_often
-from rtolap.format.object_store import open_store
+from rtolap.cubes.receiver.assembly import CubeAssembly
+from rtolap.cubes.receiver.service import ReceiverService
+from rtolap.cubes.receiver.settings import ReceiverSettings
+from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.zookeeper import ZooKeeperStore
-from rtolap.receiver.assembly import CubeAssembly
-from rtolap.receiver.service import ReceiverService
-from rtolap.receiver.settings import ReceiverSettings
-from rtolap.stream.kafka import KafkaConsumer
+from rtolap.object_store.store import open_store
 
 app = typer.Typer(no_args_is_help=True, help="Receivers.")
 _DEFAULTS = ReceiverSettings()

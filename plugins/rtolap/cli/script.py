@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import TokenType
 
-from rtolap.query.dialect import RtolapSql
+from rtolap.query.sql.dialect import RtolapSql
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from rtolap.cli.output import JsonOption, print_json, print_table, report
 from rtolap.model.event_loss import offsets_text
 from rtolap.model.instants import instant_ms
 from rtolap.model.offsets import PartRange
-from rtolap.wire.coordinator import PartitionRange, SegmentInfo
+from rtolap.protocols.coordinator.messages import PartitionRange, SegmentInfo
 
 __all__ = ["app", "instant_ms"]
 

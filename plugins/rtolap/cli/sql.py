@@ -16,7 +16,7 @@ from rtolap.base.errors import RtolapError, SqlSyntaxError
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, print_json, print_table, warn
 from rtolap.cli.script import read_script
-from rtolap.wire.query_client import QueryAnswer, QueryClient
+from rtolap.protocols.query.client import QueryAnswer, QueryClient
 
 _ENDS = ("exit", "quit", "\\q")
 

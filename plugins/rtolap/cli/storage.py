@@ -9,8 +9,8 @@ import typer
 
 from rtolap.base.stopping import stop_event, wait_awake
 from rtolap.cli.serving import end_now, service_settings, switch_often
-from rtolap.storage.service import StorageService
-from rtolap.storage.settings import StorageSettings
+from rtolap.stored.node.service import StorageService
+from rtolap.stored.node.settings import StorageSettings
 
 app = typer.Typer(no_args_is_help=True, help="Storage nodes.")
 _DEFAULTS = StorageSettings()

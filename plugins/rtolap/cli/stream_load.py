@@ -7,8 +7,8 @@ from typing import Annotated
 import typer
 
 from rtolap.cli.serving import service_settings
-from rtolap.streamload.assembly import DoorOptions
-from rtolap.streamload.service import run
+from rtolap.stored.frontend.assembly import DoorOptions
+from rtolap.stored.frontend.service import run
 
 app = typer.Typer(help="The Stream Load door.")
 

@@ -11,9 +11,9 @@ import typer
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success
-from rtolap.model.stored_table_text import create_table_text
-from rtolap.wire.stored_tables import TableName
-from rtolap.wire.stored_tables_client import StoredTablesClient
+from rtolap.model.stored.create_table_text import create_table_text
+from rtolap.protocols.stored_tables.client import StoredTablesClient
+from rtolap.protocols.stored_tables.messages import TableName
 
 app = typer.Typer(no_args_is_help=True, help="Stored tables: rows that are loaded in transactions.")
 

@@ -8,7 +8,7 @@ from rtolap.metadata.records import BuildAttempt, SegmentRecord, StagedPart
 from rtolap.model.completeness import Completeness, late_ppm
 from rtolap.model.event_loss import EventLoss
 from rtolap.model.offsets import PartRange
-from rtolap.wire import coordinator as wire
+from rtolap.protocols.coordinator import messages as wire
 
 
 def part_info(part: StagedPart) -> wire.PartInfo:

@@ -9,13 +9,13 @@ import msgspec
 
 from rtolap.base.errors import CommitConflict, NotFound, Refused
 from rtolap.coordinator.assigners import ASSIGNERS, DEFAULT_ASSIGNER, Plan, ReplicaSetLoad, validate_plan
+from rtolap.kafka.interfaces import TopicRecreated
+from rtolap.kafka.topic_identity import CUBE_ACTION
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl
 from rtolap.metadata.updates import retrying
 from rtolap.model.offsets import Offsets
 from rtolap.model.table import Table
-from rtolap.stream.consumer import TopicRecreated
-from rtolap.stream.topic_identity import CUBE_ACTION
 
 
 class Topics(Protocol):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from rtolap.base.errors import Corrupted, NotFound, Refused
-from rtolap.format.history import check_base
-from rtolap.format.manifest import MANIFEST_NAME, HistoryManifest, decode
-from rtolap.format.object_store import ObjectStore
-from rtolap.format.staged import verify_staged
+from rtolap.cubes.format.history import check_base
+from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, decode
+from rtolap.cubes.format.staged import verify_staged
 from rtolap.metadata.records import BuildAttempt, SegmentRecord
 from rtolap.model.segment_states import SegmentState
+from rtolap.object_store.store import ObjectStore
 
 
 def covered_to_be(record: SegmentRecord) -> dict[int, int]:

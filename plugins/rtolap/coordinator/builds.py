@@ -17,13 +17,13 @@ from rtolap.coordinator.build_check import (
     verified_events,
 )
 from rtolap.coordinator.views import Views
-from rtolap.format.object_store import ObjectStore
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import BuildAttempt, SegmentRecord
 from rtolap.model.segment import parse_segment_name
 from rtolap.model.segment_states import SegmentEvent, SegmentState
-from rtolap.wire import coordinator as wire
+from rtolap.object_store.store import ObjectStore
+from rtolap.protocols.coordinator import messages as wire
 
 BUILDING_MAX = 256  # segments, of all cubes; one Spark job builds many
 _UPLOADED_AGAIN = (SegmentEvent.PARTS_LOST, SegmentEvent.BASE_LOST, SegmentEvent.BASE_RESTORED)

@@ -6,8 +6,8 @@ from rtolap.base.errors import DefinitionError
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.model.cube import Schema
-from rtolap.model.problems import raise_all
-from rtolap.model.validate_application import cube_watermark_problems
+from rtolap.model.validation.application import cube_watermark_problems
+from rtolap.model.validation.problems import raise_all
 
 GENERATION_BITS = 32  # of a generation's lower part, the reader's; the upper one counts assignments
 

@@ -26,8 +26,8 @@ from rtolap.model.cube import Cube, Schema
 from rtolap.model.segment import SegmentRange, parse_segment_name
 from rtolap.model.segment_states import SegmentState
 from rtolap.model.table import Lookup, Table
-from rtolap.model.validate import validate_lookup, validate_schema, validate_table
-from rtolap.wire import coordinator as wire
+from rtolap.model.validation.definition import validate_lookup, validate_schema, validate_table
+from rtolap.protocols.coordinator import messages as wire
 
 D = TypeVar("D", Table, Lookup, Cube)
 

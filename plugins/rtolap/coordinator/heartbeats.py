@@ -12,7 +12,7 @@ from rtolap.base.clock import Clock
 from rtolap.coordinator.watermark import Observation
 from rtolap.metadata.records import CubeControl, ReceiverRecord
 from rtolap.model.offsets import PartRange
-from rtolap.wire.coordinator import HeartbeatRequest, PartitionWatermark, ReceiverHealth
+from rtolap.protocols.coordinator.messages import HeartbeatRequest, PartitionWatermark, ReceiverHealth
 
 SILENT_AFTER_MS = 5_000
 LAG_WARN_MS = 300_000  # event time behind the replica that is furthest

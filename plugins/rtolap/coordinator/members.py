@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from rtolap.base.errors import NotFound, Refused
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.metadata.cubes import ClusterMetadata
-from rtolap.wire import coordinator as wire
+from rtolap.protocols.coordinator import messages as wire
 
 
 class Members:

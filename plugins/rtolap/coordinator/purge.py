@@ -9,13 +9,13 @@ import msgspec
 
 from rtolap.base.errors import DefinitionError
 from rtolap.coordinator.views import Views
-from rtolap.format.object_store import ObjectStore
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl, SegmentRecord
 from rtolap.model.segment import parse_segment_name
 from rtolap.model.segment_states import SegmentEvent, SegmentState
-from rtolap.wire.coordinator import CleanupResult, PurgeResult
+from rtolap.object_store.store import ObjectStore
+from rtolap.protocols.coordinator.messages import CleanupResult, PurgeResult
 
 GRACE_MS = 600_000  # queries that began before a promotion or a purge may read the old folder so long
 

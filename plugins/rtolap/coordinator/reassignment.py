@@ -23,7 +23,7 @@ from rtolap.coordinator.assigners import Plan, ReplicaSetLoad, rebalance, valida
 from rtolap.coordinator.assignment import TopicsOf
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import CubeControl
-from rtolap.wire import coordinator as wire
+from rtolap.protocols.coordinator import messages as wire
 
 log = logging.getLogger(__name__)
 

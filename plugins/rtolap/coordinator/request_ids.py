@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Header
 
-from rtolap.wire.request_ids import HEADER, checked_request_id
+from rtolap.protocols.rest.request_ids import HEADER, checked_request_id
 
 
 def request_id(value: Annotated[str | None, Header(alias=HEADER)] = None) -> str | None:

@@ -16,7 +16,7 @@ from rtolap.coordinator.applications.routes import add_application_routes
 from rtolap.coordinator.probe import LeaderProbe
 from rtolap.coordinator.routes import add_routes
 from rtolap.coordinator.service import Coordinator
-from rtolap.wire import coordinator as wire
+from rtolap.protocols.coordinator import messages as wire
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from rtolap.base.errors import DefinitionError
 from rtolap.coordinator.answers import segment_info
 from rtolap.coordinator.request_ids import RequestId
 from rtolap.coordinator.service import Coordinator
-from rtolap.wire import coordinator as wire
+from rtolap.protocols.coordinator import messages as wire
 
 
 def add_routes(api: APIRouter, coordinator: Coordinator) -> None:

@@ -24,10 +24,10 @@ from rtolap.coordinator.purge import GRACE_MS, Purge
 from rtolap.coordinator.reassignment import Reassignments
 from rtolap.coordinator.views import Views
 from rtolap.coordinator.watermarks import Watermarks
-from rtolap.format.object_store import open_store
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.requests import Requests
-from rtolap.wire import coordinator as wire
+from rtolap.object_store.store import open_store
+from rtolap.protocols.coordinator import messages as wire
 
 log = logging.getLogger(__name__)
 

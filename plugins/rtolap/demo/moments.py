@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from rtolap.wire.coordinator import QueueEntry, SegmentInfo
-from rtolap.wire.receiver import CubeStats, ReceiverStats
+from rtolap.protocols.coordinator.messages import QueueEntry, SegmentInfo
+from rtolap.protocols.receiver.messages import CubeStats, ReceiverStats
 
 
 class Moment(StrEnum):

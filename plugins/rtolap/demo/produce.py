@@ -14,7 +14,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 
 from rtolap.base.errors import Refused, Unavailable
 from rtolap.demo.flights import ReplayBatch
-from rtolap.stream.consumer import OutRecord, StreamProducer, TopicAdmin
+from rtolap.kafka.interfaces import OutRecord, StreamProducer, TopicAdmin
 
 _FLUSH_TIMEOUT_S = 60.0
 _LEADER_TIMEOUT_S = 15.0

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from rtolap.stream.dead_letters import DeadLetter
+from rtolap.kafka.dead_letters import DeadLetter
 
 Place = tuple[int, int]  # partition, offset
 

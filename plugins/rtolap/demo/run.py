@@ -26,14 +26,14 @@ from rtolap.demo.queries import QUERIES
 from rtolap.demo.recount import Recount
 from rtolap.demo.refusals import compare
 from rtolap.demo.screen import Screen
+from rtolap.kafka.clusters import KafkaClusters
+from rtolap.kafka.dead_letters import read_dead_letters
+from rtolap.kafka.producer import KafkaAdmin, KafkaProducer
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 from rtolap.model.yaml_files import read_definitions
-from rtolap.stream.dead_letters import read_dead_letters
-from rtolap.stream.kafka_clusters import KafkaClusters
-from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
-from rtolap.wire.coordinator_client import CoordinatorClient
-from rtolap.wire.definitions import Takers, create_all
-from rtolap.wire.receiver_client import ReceiverClient, ReceiverClients
+from rtolap.protocols.coordinator.client import CoordinatorClient
+from rtolap.protocols.definitions import Takers, create_all
+from rtolap.protocols.receiver.client import ReceiverClient, ReceiverClients
 
 CUBE = "flights_cube"
 TOPIC = "flights"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rtolap.base.errors import DefinitionError
-from rtolap.wire.watermark_history import ApplicationHistory
+from rtolap.protocols.watermark.history import ApplicationHistory
 
 CLOSINGS_MAX = 10_000
 

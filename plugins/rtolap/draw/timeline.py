@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from rtolap.base.errors import DefinitionError
 from rtolap.draw.closings import Closing, closings
 from rtolap.model.application import LevelRole
-from rtolap.wire.watermark import ApprovalInfo
-from rtolap.wire.watermark_history import ApplicationHistory, LevelHistory
+from rtolap.protocols.watermark.history import ApplicationHistory, LevelHistory
+from rtolap.protocols.watermark.messages import ApprovalInfo
 
 Line = NDArray[np.float64]
 Samples = NDArray[np.int64]

@@ -7,7 +7,7 @@ from typing import Literal
 
 import msgspec
 
-from rtolap.model.stored_table import PartitionUnit
+from rtolap.model.stored.table import PartitionUnit
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
 # host:port, an IPv6 host in brackets

@@ -17,16 +17,16 @@ from rtolap.base.errors import DefinitionError
 from rtolap.model.application import Application
 from rtolap.model.cube import Cube, Schema
 from rtolap.model.loader import Loader
-from rtolap.model.problems import Problem, did_you_mean
-from rtolap.model.stored_schema import initial_schema
-from rtolap.model.stored_table import StoredTable
+from rtolap.model.stored.schema import initial_schema
+from rtolap.model.stored.table import StoredTable
 from rtolap.model.table import Lookup, Table
-from rtolap.model.validate import lookup_problems, name_problems, table_problems
-from rtolap.model.validate_application import application_problems, cube_watermark_problems
-from rtolap.model.validate_cube import cube_problems
-from rtolap.model.validate_loader import loader_problems
-from rtolap.model.validate_lookup import stored_lookup_problems
-from rtolap.model.validate_stored_table import stored_table_problems
+from rtolap.model.validation.application import application_problems, cube_watermark_problems
+from rtolap.model.validation.cube import cube_problems
+from rtolap.model.validation.definition import lookup_problems, name_problems, table_problems
+from rtolap.model.validation.loader import loader_problems
+from rtolap.model.validation.lookup import stored_lookup_problems
+from rtolap.model.validation.problems import Problem, did_you_mean
+from rtolap.model.validation.stored_table import stored_table_problems
 from rtolap.model.yaml_nodes import INVALID, NodeReader
 
 Definition = Table | Cube | Lookup | Application | StoredTable | Loader

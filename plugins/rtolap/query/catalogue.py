@@ -9,9 +9,9 @@ from rtolap.base.errors import QueryError, UnknownColumn, UnknownTable
 from rtolap.model.cube import Schema
 from rtolap.model.table import Lookup
 from rtolap.model.types import TIMESTAMP, ColumnType
-from rtolap.model.validate_lookup import stored_lookup_problems
+from rtolap.model.validation.lookup import stored_lookup_problems
+from rtolap.protocols.stored_tables.messages import TableInfo
 from rtolap.query.stored.relation import columns_of, relation_key
-from rtolap.wire.stored_tables import TableInfo
 
 DATABASE = "rtolap"
 INFORMATION_SCHEMA = "information_schema"

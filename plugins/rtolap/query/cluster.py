@@ -12,7 +12,7 @@ from rtolap.base.clock import Clock
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.view import SegmentView
 from rtolap.query.catalogue import Catalogue
-from rtolap.query.planner import Topology
+from rtolap.query.cubes.planner import Topology
 from rtolap.query.remembered import Remembered
 from rtolap.query.stored.listing import Listing
 

@@ -26,9 +26,9 @@ from rtolap.base.errors import Corrupted, OutOfRange, QueryError, QueryInterrupt
 from rtolap.query import macros
 from rtolap.query.approval.engine_tree import EngineTexts
 from rtolap.query.cancel import Cancellation
-from rtolap.query.function_names import unknown_function
 from rtolap.query.session import BATCH_ROWS, Session, Sessions
 from rtolap.query.sketches import BITMAP_SIZE, HLL_ESTIMATE, bitmap_size, hll_estimate
+from rtolap.query.sql.function_names import unknown_function
 
 Config = dict[str, str | bool | int | float | list[str]]
 

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import msgspec
 import pyarrow as pa
 
+from rtolap.protocols.query.refused_records import refused_text
+from rtolap.protocols.query.warning import QueryWarning
 from rtolap.query.plan import CubeRead, ReadStats, Rewritten, TableRead, TableStats
-from rtolap.query.rules.pushdown import relation_name
+from rtolap.query.sql.rules.pushdown import relation_name
 from rtolap.query.stored.relation import relation_key
-from rtolap.wire.query_warning import QueryWarning
-from rtolap.wire.refused_records import refused_text
 
 SCHEMA = pa.schema([("item", pa.string()), ("value", pa.string())])
 _Rows = list[tuple[str, str]]

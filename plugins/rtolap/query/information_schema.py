@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from rtolap.query.catalogue import INFORMATION_SCHEMA, Catalogue
 from rtolap.query.described import PRIMARY, DescribedColumn, described, key_columns
-from rtolap.query.dialect import RtolapSql
+from rtolap.query.sql.dialect import RtolapSql
 
 INFORMATION_PREFIX = "__information_"  # of their names as the rules and the engine call them
 _Row = Mapping[str, object]  # columns that it leaves out are NULL

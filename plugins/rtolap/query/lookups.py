@@ -10,7 +10,7 @@ import pyarrow.csv
 import pyarrow.parquet
 
 from rtolap.base.errors import Corrupted, QueryError
-from rtolap.format.schema import arrow_type
+from rtolap.columnar.schema import arrow_type
 from rtolap.model.table import Lookup
 
 BYTES_MAX = 256 << 20  # "small": it is held in memory and handed to every query that names it

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from rtolap.base.errors import RtolapError
+from rtolap.protocols.query.warning import QueryWarning
 from rtolap.query.cancel import Cancellation
 from rtolap.query.plan import ReadStats, TableStats
-from rtolap.wire.query_warning import QueryWarning
 
 
 @dataclass

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 from rtolap.base.clock import Clock
 from rtolap.base.closing import Closing
 from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.protocols.flight.pings import PATIENCE_S, PING_AGAIN_S, silence
 from rtolap.query.cancel import Cancellation
-from rtolap.wire.pings import PATIENCE_S, PING_AGAIN_S, silence
 
 log = logging.getLogger(__name__)
 

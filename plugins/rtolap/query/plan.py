@@ -8,10 +8,10 @@ from sqlglot import exp
 
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.cube import Schema
-from rtolap.wire.predicate import Predicate
-from rtolap.wire.query_warning import QueryWarning
-from rtolap.wire.receiver import Snapshot
-from rtolap.wire.stored_tables import TableInfo
+from rtolap.protocols.predicate import Predicate
+from rtolap.protocols.query.warning import QueryWarning
+from rtolap.protocols.receiver.messages import Snapshot
+from rtolap.protocols.stored_tables.messages import TableInfo
 
 
 @dataclass(frozen=True)

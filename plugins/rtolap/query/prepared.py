@@ -11,9 +11,9 @@ from typing import Generic, TypeVar
 from sqlglot import exp
 
 from rtolap.query.catalogue import Catalogue
-from rtolap.query.parser import Statement, parse
 from rtolap.query.plan import Rewritten
-from rtolap.query.rules import Context, rewrite
+from rtolap.query.sql.parser import Statement, parse
+from rtolap.query.sql.rules import Context, rewrite
 
 STATEMENTS_KEPT = 256
 TEXT_KEPT_MAX = 8_192  # characters; longer texts are written by programs, mostly once

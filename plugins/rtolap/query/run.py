@@ -11,21 +11,21 @@ from rtolap.base.clock import SystemClock
 from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.settings import Settings
 from rtolap.base.users import Users
-from rtolap.format.object_store import open_store
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import MetadataStore
+from rtolap.object_store.store import open_store
+from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.query.cluster import Cluster
-from rtolap.query.history import EmbeddedHistory
+from rtolap.query.cubes.history import EmbeddedHistory
+from rtolap.query.cubes.realtime import FlightSource
 from rtolap.query.http import make_app
 from rtolap.query.lookups import Lookups
 from rtolap.query.mysql.handshake import Tls
 from rtolap.query.mysql.server import MySqlLimits, MySqlServer
-from rtolap.query.realtime import FlightSource
 from rtolap.query.service import Limits, QueryService
 from rtolap.query.stored.listing import Listing
 from rtolap.query.stored.source import RemoteSource
 from rtolap.query.tls import server_context
-from rtolap.wire.receiver_client import ReceiverClients
 
 log = logging.getLogger(__name__)
 

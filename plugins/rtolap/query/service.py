@@ -10,36 +10,36 @@ import pyarrow as pa
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import QueryError, TooManyAtOnce, Unavailable
+from rtolap.protocols.query.warning import QueryWarning
 from rtolap.query import explain
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.catalogue import DATABASE, Catalogue
 from rtolap.query.cluster import Cluster
-from rtolap.query.fetch import Fetcher
-from rtolap.query.history import HistoryEngine
+from rtolap.query.cubes.fetch import Fetcher
+from rtolap.query.cubes.history import HistoryEngine
+from rtolap.query.cubes.latest import narrowed
+from rtolap.query.cubes.merge import merge
+from rtolap.query.cubes.realtime import Realtime, RealtimeSource
 from rtolap.query.information_schema import (
     INFORMATION_PREFIX,
     INFORMATION_TABLES,
     information_table,
 )
-from rtolap.query.latest import narrowed
 from rtolap.query.lookups import Lookups
-from rtolap.query.merge import merge
 from rtolap.query.metrics import QueryMetrics
 from rtolap.query.outcome import Outcome, ResultStream
-from rtolap.query.parser import Parameters, Statement
 from rtolap.query.plan import CubeRead, LatestRows, ReadStats, Rewritten, TableStats
 from rtolap.query.prepared import PreparedStatements
-from rtolap.query.realtime import Realtime, RealtimeSource
-from rtolap.query.rules import Context
-from rtolap.query.rules.pushdown import relation_name
 from rtolap.query.session import Result, Session, Sessions
+from rtolap.query.sql.parser import Parameters, Statement
+from rtolap.query.sql.rules import Context
+from rtolap.query.sql.rules.pushdown import relation_name
 from rtolap.query.stored.definitions import StoredDefinitions
 from rtolap.query.stored.reader import StoredReader
 from rtolap.query.stored.relation import arrow_schema
 from rtolap.query.stored.source import NoSource, StoredSource
 from rtolap.query.turns import Turns
 from rtolap.query.workers.pool import WorkerPool
-from rtolap.wire.query_warning import QueryWarning
 
 TIMEOUT_MS_DEFAULT = 60_000
 

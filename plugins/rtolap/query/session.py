@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from rtolap.base.closing import Closing
 from rtolap.query.cancel import Cancellation
-from rtolap.query.dialect import engine_sql
+from rtolap.query.sql.dialect import engine_sql
 
 BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
 

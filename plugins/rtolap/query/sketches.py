@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rtolap.format.hll_groups import merge_groups
-from rtolap.format.hll_image import estimate
-from rtolap.tablet.sketches import bitmap_of_image, merge_bitmaps
+from rtolap.columnar.hll_groups import merge_groups
+from rtolap.columnar.hll_image import estimate
+from rtolap.columnar.sketches import bitmap_of_image, merge_bitmaps
 
 HLL_ESTIMATE = "hll_estimate"  # as they are registered in the engine
 BITMAP_SIZE = "bitmap_size"

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from rtolap.stack import airflow
 from rtolap.stack.artifacts import java_artifacts
 from rtolap.stack.environment import (
     HOST,
@@ -24,14 +23,15 @@ from rtolap.stack.environment import (
     STACK_MARK,
     service_env,
 )
-from rtolap.stack.kafka import kafka_spec
 from rtolap.stack.layout import StackLayout
-from rtolap.stack.mariadb import mariadb_spec
 from rtolap.stack.names import DEFAULT_PORTS as DEFAULT_PORTS
 from rtolap.stack.probes import http_missing, mysql_missing, storage_missing
 from rtolap.stack.secrets import read_secret
+from rtolap.stack.servers import airflow
+from rtolap.stack.servers.kafka import kafka_spec
+from rtolap.stack.servers.mariadb import mariadb_spec
+from rtolap.stack.servers.zookeeper import zookeeper_spec
 from rtolap.stack.spec import ProcessSpec
-from rtolap.stack.zookeeper import zookeeper_spec
 
 
 @dataclass(frozen=True)

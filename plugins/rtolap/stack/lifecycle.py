@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rtolap.base.errors import DefinitionError, NotFound, ProcessFailed, Refused, RtolapError
+from rtolap.protocols.agent.client import AgentClient
 from rtolap.stack.claims import PortClaims
 from rtolap.stack.components import COMPONENTS, Surroundings
 from rtolap.stack.environment import HOST, rtolap_settings, write_env_file
@@ -24,7 +25,6 @@ from rtolap.stack.status import PartStatus, part_status
 from rtolap.stack.sweep import marked_processes, sweep
 from rtolap.stack.together import Progress, start_all, stop_all
 from rtolap.stack.versions import adapt, refuse_other_version
-from rtolap.wire.agent_client import AgentClient
 
 _LOCK_TIMEOUT_S = 5.0
 _AIRFLOW = frozenset(name for name in COMPONENTS if name.startswith("airflow-"))

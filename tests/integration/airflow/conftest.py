@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
-from rtolap.testing.airflow_stack import AirflowStack, airflow_stack
-from rtolap.testing.day_stream import PARTITIONS, DayStream
-from rtolap.wire.coordinator import SegmentInfo
+from rtolap.protocols.coordinator.messages import SegmentInfo
+
+from tests.support.airflow_stack import AirflowStack, airflow_stack
+from tests.support.cubes.day_stream import PARTITIONS, DayStream
 
 PROJECT = Path(__file__).resolve().parents[3]
 DAGS = Path(__file__).parent / "dags"

@@ -21,15 +21,16 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rtolap.base.errors import Unavailable
-from rtolap.model.stored_table import RangePartitions, StoredColumn, StoredTable
+from rtolap.model.stored.table import RangePartitions, StoredColumn, StoredTable
+from rtolap.protocols.agent.messages import ProcessStatus
+from rtolap.protocols.loader.client import LoaderClient
 from rtolap.stack.environment import HOST
 from rtolap.stack.ports import free_port
-from rtolap.testing.airflow_stack import AirflowStack
-from rtolap.testing.load_door import PASSWORD, USER, LoadDoor, load_door
-from rtolap.testing.scrape import Scrape, scrape
-from rtolap.wire.agent import ProcessStatus
-from rtolap.wire.loader_client import LoaderClient
-from rtolap.wire.watermark_client import WatermarkClient
+from rtolap.watermark_client.client import WatermarkClient
+
+from tests.support.airflow_stack import AirflowStack
+from tests.support.scrape import Scrape, scrape
+from tests.support.stored.load_door import PASSWORD, USER, LoadDoor, load_door
 
 pytestmark = pytest.mark.integration
 

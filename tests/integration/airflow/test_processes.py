@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from rtolap.base.pids import pid_lives
-from rtolap.testing.airflow_stack import AirflowStack
-from rtolap.testing.day_stream import DayStream
-from rtolap.wire.agent import ProcessStatus
+from rtolap.protocols.agent.messages import ProcessStatus
+
+from tests.support.airflow_stack import AirflowStack
+from tests.support.cubes.day_stream import DayStream
 
 pytestmark = pytest.mark.integration
 

@@ -6,8 +6,8 @@ import shutil
 from typing import Any
 
 import pytest
-from rtolap.format.history import read_manifest
-from rtolap.format.object_store import open_store
+from rtolap.cubes.format.history import read_manifest
+from rtolap.object_store.store import open_store
 
 pytestmark = pytest.mark.integration
 

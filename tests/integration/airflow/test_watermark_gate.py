@@ -21,7 +21,7 @@ from rtolap.model.application import CubeWatermark
 from rtolap.model.cube import Cube, Measure, SegmentPolicy
 from rtolap.model.segment import SegmentRange
 from rtolap.model.table import Column, Table, TimeColumn
-from rtolap.wire.coordinator import SegmentInfo
+from rtolap.protocols.coordinator.messages import SegmentInfo
 
 pytestmark = pytest.mark.integration
 

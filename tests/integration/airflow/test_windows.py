@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx
 import pytest
+from rtolap.protocols.watermark.messages import Explanation
 from rtolap.stack.environment import HOST
-from rtolap.wire.watermark import Explanation
-from rtolap.wire.watermark_client import WatermarkClient
+from rtolap.watermark_client.client import WatermarkClient
 
 pytestmark = pytest.mark.integration
 

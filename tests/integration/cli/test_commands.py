@@ -13,8 +13,9 @@ from typing import Any
 
 import httpx
 import pytest
-from rtolap.testing.prices import define_prices
-from rtolap.testing.services import Services, wait_for
+
+from tests.support.cubes.services import Services, wait_for
+from tests.support.query.prices import define_prices
 
 pytestmark = [pytest.mark.integration]
 

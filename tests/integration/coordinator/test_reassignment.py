@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from rtolap.model.segment import segment_of
-from rtolap.testing.builders import WINDOW_MS
-from rtolap.testing.service_world import PARTITIONS, World
-from rtolap.testing.services import Services, wait_for
-from rtolap.testing.world_asker import Asker
-from rtolap.wire.coordinator import ReassignRequest
+from rtolap.protocols.coordinator.messages import ReassignRequest
+
+from tests.support.cubes.builders import WINDOW_MS
+from tests.support.cubes.service_world import PARTITIONS, World
+from tests.support.cubes.services import Services, wait_for
+from tests.support.query.world_asker import Asker
 
 pytestmark = [pytest.mark.integration]
 

@@ -18,18 +18,19 @@ import psutil
 import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.kafka.producer import KafkaAdmin
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import ReceiverRecord
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.model.segment import SegmentRange
+from rtolap.protocols.coordinator.client import AsyncCoordinatorClient, CoordinatorClient
+from rtolap.protocols.coordinator.messages import CubeReport, HeartbeatRequest, PartitionReport
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
-from rtolap.stream.kafka_out import KafkaAdmin
-from rtolap.testing.coordinator_harness import CUBE, HOUR_MS, TABLE, TOKEN
-from rtolap.testing.metadata_contract import eventually
-from rtolap.wire.coordinator import CubeReport, HeartbeatRequest, PartitionReport
-from rtolap.wire.coordinator_client import AsyncCoordinatorClient, CoordinatorClient
+
+from tests.support.cubes.coordinator_harness import CUBE, HOUR_MS, TABLE, TOKEN
+from tests.support.cubes.metadata_contract import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -16,8 +16,9 @@ from xml.etree import ElementTree
 import pytest
 from PIL import Image
 from rtolap.stack.ports import free_port
-from rtolap.testing.services import TOKEN, Services, wait_for
-from rtolap.wire.watermark_client import WatermarkClient
+from rtolap.watermark_client.client import WatermarkClient
+
+from tests.support.cubes.services import TOKEN, Services, wait_for
 
 pytestmark = [pytest.mark.integration]
 

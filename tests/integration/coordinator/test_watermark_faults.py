@@ -22,11 +22,12 @@ import pytest
 from rtolap.base.errors import Unavailable
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.zookeeper import ZooKeeperStore
+from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.stack.ports import free_port
-from rtolap.testing.coordinator_harness import TOKEN
-from rtolap.testing.metadata_contract import eventually
-from rtolap.wire.coordinator_client import CoordinatorClient
-from rtolap.wire.watermark_client import WatermarkClient
+from rtolap.watermark_client.client import WatermarkClient
+
+from tests.support.cubes.coordinator_harness import TOKEN
+from tests.support.cubes.metadata_contract import eventually
 
 pytestmark = pytest.mark.integration
 

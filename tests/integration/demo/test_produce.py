@@ -9,10 +9,10 @@ import pytest
 from rtolap.base.errors import NotFound, Refused
 from rtolap.demo.flights import Replay, ReplayPlan
 from rtolap.demo.produce import Sender, file_batches
-from rtolap.stream.consumer import OutRecord
-from rtolap.stream.dead_letters import read_dead_letters
-from rtolap.stream.kafka import KafkaConsumer
-from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
+from rtolap.kafka.consumer import KafkaConsumer
+from rtolap.kafka.dead_letters import read_dead_letters
+from rtolap.kafka.interfaces import OutRecord
+from rtolap.kafka.producer import KafkaAdmin, KafkaProducer
 
 
 def stored(

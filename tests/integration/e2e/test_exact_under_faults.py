@@ -19,12 +19,13 @@ from pathlib import Path
 import pytest
 from rtolap.base.errors import RtolapError
 from rtolap.model.segment import segment_of
+from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.stack.process import ManagedProcess
-from rtolap.testing.builders import WINDOW_MS
-from rtolap.testing.service_world import PARTITIONS, World
-from rtolap.testing.services import Services, wait_for
-from rtolap.testing.world_asker import Asker
-from rtolap.wire.coordinator_client import CoordinatorClient
+
+from tests.support.cubes.builders import WINDOW_MS
+from tests.support.cubes.service_world import PARTITIONS, World
+from tests.support.cubes.services import Services, wait_for
+from tests.support.query.world_asker import Asker
 
 pytestmark = [pytest.mark.integration, pytest.mark.e2e]
 

@@ -22,14 +22,15 @@ from typing import NamedTuple
 
 import pytest
 from rtolap.base.clock import SystemClock
-from rtolap.format.manifest import HistoryManifest
-from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
-from rtolap.testing.access_logs import AccessLogs, Window, finished_manifests, write_host_list
-from rtolap.testing.airflow_stack import AirflowStack, airflow_stack
-from rtolap.testing.host_events import fleet
-from rtolap.testing.host_stalls import Played, Stalls
-from rtolap.testing.host_stream import HostStream
-from rtolap.wire.coordinator import SegmentInfo
+from rtolap.cubes.format.manifest import HistoryManifest
+from rtolap.kafka.producer import KafkaAdmin, KafkaProducer
+from rtolap.protocols.coordinator.messages import SegmentInfo
+
+from tests.support.airflow_stack import AirflowStack, airflow_stack
+from tests.support.watermarks.access_logs import AccessLogs, Window, finished_manifests, write_host_list
+from tests.support.watermarks.host_events import fleet
+from tests.support.watermarks.host_stalls import Played, Stalls
+from tests.support.watermarks.host_stream import HostStream
 
 pytestmark = [pytest.mark.integration, pytest.mark.e2e]
 

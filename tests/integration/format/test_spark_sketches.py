@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from rtolap.format.hll import coupons
-from rtolap.format.hll_image import estimate, image_of_coupons, merge_sketches
+from rtolap.columnar.hll import coupons
+from rtolap.columnar.hll_image import estimate, image_of_coupons, merge_sketches
 
 pytestmark = pytest.mark.integration
 

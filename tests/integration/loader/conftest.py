@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pymysql
 import pytest
-from rtolap.ledger.database import Ledger
 from rtolap.stack.process import ManagedProcess
-from rtolap.testing.loader_world import Around
-from rtolap.testing.stored_cluster import StoredCluster
+from rtolap.stored.metastore.database import Ledger
+
+from tests.support.loader.loader_world import Around
+from tests.support.stored.stored_cluster import StoredCluster
 
 PASSWORD = "kept-in-a-file"
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 from rtolap.model.loader import LoaderApplication
-from rtolap.testing.loader_world import Around, LoaderWorld
-from rtolap.testing.services import Services, wait_for
-from rtolap.testing.stream_load_cluster import TOKEN
-from rtolap.wire.coordinator_client import CoordinatorClient
-from rtolap.wire.watermark import LevelWatermark
-from rtolap.wire.watermark_client import WatermarkClient
+from rtolap.protocols.coordinator.client import CoordinatorClient
+from rtolap.protocols.watermark.messages import LevelWatermark
+from rtolap.watermark_client.client import WatermarkClient
+
+from tests.support.cubes.services import Services, wait_for
+from tests.support.loader.loader_world import Around, LoaderWorld
+from tests.support.stored.stream_load_cluster import TOKEN
 
 NAME, SOURCE, LEVEL, HOST = "loads", "topic", "table", "producer"
 APPLICATION: dict[str, Any] = {

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from rtolap.cli.main import app
-from rtolap.testing.agent_harness import running_agent
-from rtolap.testing.loader_world import DATABASE, Around, LoaderWorld
-from rtolap.testing.services import wait_for
-from rtolap.testing.stream_load_cluster import TOKEN
 from typer.testing import CliRunner, Result
+
+from tests.support.agent_harness import running_agent
+from tests.support.cubes.services import wait_for
+from tests.support.loader.loader_world import DATABASE, Around, LoaderWorld
+from tests.support.stored.stream_load_cluster import TOKEN
 
 RECORDS = 500
 

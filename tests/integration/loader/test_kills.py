@@ -15,16 +15,17 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from rtolap.ledger import transactions
-from rtolap.ledger.database import Connection
-from rtolap.ledger.offsets import OffsetsRecords
-from rtolap.ledger.records import TransactionState
 from rtolap.stack.process import ManagedProcess
-from rtolap.testing.loader_runs import MODELS, answer_of
-from rtolap.testing.loader_world import DATABASE, Around, LoaderWorld
-from rtolap.testing.scrape import scrape
-from rtolap.testing.services import wait_for
-from rtolap.testing.stream_load_cluster import TOKEN
+from rtolap.stored.metastore import transactions
+from rtolap.stored.metastore.database import Connection
+from rtolap.stored.metastore.offsets import OffsetsRecords
+from rtolap.stored.metastore.records import TransactionState
+
+from tests.support.cubes.services import wait_for
+from tests.support.loader.loader_runs import MODELS, answer_of
+from tests.support.loader.loader_world import DATABASE, Around, LoaderWorld
+from tests.support.scrape import scrape
+from tests.support.stored.stream_load_cluster import TOKEN
 
 SEEDS = int(os.environ.get("RTOLAP_LOADER_KILL_SEEDS", "3"))
 RECORDS = 1_500

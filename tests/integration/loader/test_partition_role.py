@@ -13,17 +13,18 @@ import msgspec
 import pytest
 from rtolap.base.errors import DefinitionError, Refused, Unauthorized, Unavailable
 from rtolap.base.tls import load_context
-from rtolap.loader.partition_role import PartitionKeeper
-from rtolap.loader.target import Target, target_of
 from rtolap.model.loader import Loader, SinkPartitions
-from rtolap.model.stored_partitions import PartitionRange, partition_of
-from rtolap.model.stored_table import PartitionUnit, RangePartitions, StoredColumn, StoredTable
-from rtolap.testing.certificates import make_certificates
-from rtolap.testing.flights import flights_world
-from rtolap.testing.query_doors import DEFINING_USER, PASSWORD, USER, Doors, open_doors
-from rtolap.testing.stored_world import NOW_MS, StoredWorld
-from rtolap.wire.partition_door import KnownPartition, PartitionDoor, bounds_of
-from rtolap.wire.stream_load import SchemaColumn, TableSchema
+from rtolap.model.stored.partitions import PartitionRange, partition_of
+from rtolap.model.stored.table import PartitionUnit, RangePartitions, StoredColumn, StoredTable
+from rtolap.protocols.stored_tables.mysql_partitions import KnownPartition, PartitionDoor, bounds_of
+from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
+from rtolap.stored.loader.partition_role import PartitionKeeper
+from rtolap.stored.loader.target import Target, target_of
+
+from tests.support.certificates import make_certificates
+from tests.support.cubes.flights import flights_world
+from tests.support.query.query_doors import DEFINING_USER, PASSWORD, USER, Doors, open_doors
+from tests.support.stored.stored_world import NOW_MS, StoredWorld
 
 DAY_MS = 86_400_000
 PRESENT = partition_of(NOW_MS, "day")  # 2023-11-14

@@ -14,14 +14,15 @@ import httpx
 import msgspec
 import pytest
 from rtolap.cli.main import app
-from rtolap.ledger.load_job_states import LoadJobEvent
 from rtolap.model.loader import SinkPartitions
-from rtolap.testing.loader_world import DATABASE, Around, LoaderWorld
-from rtolap.testing.stored_cluster import DEFINING_USER, StoredCluster
-from rtolap.testing.stream_load_cluster import HOST, PASSWORD, TOKEN
-from rtolap.wire.loader import API, LoaderStatus, PartitionsStatus
-from rtolap.wire.stored_tables import TableName
+from rtolap.protocols.loader.messages import API, LoaderStatus, PartitionsStatus
+from rtolap.protocols.stored_tables.messages import TableName
+from rtolap.stored.metastore.load_job_states import LoadJobEvent
 from typer.testing import CliRunner
+
+from tests.support.loader.loader_world import DATABASE, Around, LoaderWorld
+from tests.support.stored.stored_cluster import DEFINING_USER, StoredCluster
+from tests.support.stored.stream_load_cluster import HOST, PASSWORD, TOKEN
 
 TIMEOUT_S = 60.0
 AHEAD = 3

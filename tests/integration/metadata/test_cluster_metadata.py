@@ -17,7 +17,8 @@ from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.model.cube import Cube
 from rtolap.model.segment import SegmentRange
 from rtolap.stack.process import ManagedProcess
-from rtolap.testing.metadata_contract import eventually
+
+from tests.support.cubes.metadata_contract import eventually
 
 pytestmark = pytest.mark.integration
 

@@ -9,7 +9,8 @@ from rtolap.base.errors import CommitUnknown, SessionLost, Unavailable
 from rtolap.metadata.store import Create, MetadataStore, Put
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.stack.process import ManagedProcess
-from rtolap.testing.metadata_contract import MetadataStoreContract, Sessions, eventually
+
+from tests.support.cubes.metadata_contract import MetadataStoreContract, Sessions, eventually
 
 pytestmark = pytest.mark.integration
 

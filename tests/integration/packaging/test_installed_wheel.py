@@ -18,15 +18,16 @@ import httpx
 import msgspec
 import psutil
 import pytest
-from rtolap.format.object_store import open_store
 from rtolap.model.offsets import PartRange
+from rtolap.object_store.store import open_store
+from rtolap.protocols.agent.client import AgentClient
+from rtolap.protocols.agent.messages import ProcessSpec as AgentProcess
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.spec import ProcessSpec
-from rtolap.testing.built import assert_recount
-from rtolap.testing.staging import Staging, raw_events
-from rtolap.wire.agent import ProcessSpec as AgentProcess
-from rtolap.wire.agent_client import AgentClient
+
+from tests.support.cubes.built import assert_recount
+from tests.support.cubes.staging import Staging, raw_events
 
 pytestmark = [pytest.mark.integration]
 
@@ -163,7 +164,7 @@ def test_airflow_lists_the_plugin_the_provider_and_the_connection_type(airflow: 
     providers = {one["package_name"] for one in airflow.told("providers", "list", "-o", "json")}
     assert "rtolap" in providers
     hooks = {one["connection_type"]: one for one in airflow.told("providers", "hooks", "-o", "json")}
-    assert hooks["rtolap"]["class"] == "rtolap.airflow.hook.RtolapHook"
+    assert hooks["rtolap"]["class"] == "rtolap.airflow.hooks.rtolap.RtolapHook"
     assert not Path(airflow.variables["AIRFLOW_HOME"], "plugins").exists()
 
 

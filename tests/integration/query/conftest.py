@@ -1,13 +1,14 @@
-"""Both doors over one world; see `rtolap.testing.query_doors`."""
+"""Both doors over one world; see `tests.support.query.query_doors`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 import pytest
-from rtolap.testing.flights import flights_world
-from rtolap.testing.query_doors import Doors, open_doors
-from rtolap.testing.query_world import QueryWorld
+
+from tests.support.cubes.flights import flights_world
+from tests.support.query.query_doors import Doors, open_doors
+from tests.support.query.query_world import QueryWorld
 
 EVENTS = 400
 

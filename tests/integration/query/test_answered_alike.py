@@ -20,12 +20,19 @@ import pyarrow as pa
 import pymysql
 import pytest
 from rtolap.base.errors import RtolapError
+from rtolap.kafka.interfaces import OutRecord
+from rtolap.kafka.producer import KafkaProducer
 from rtolap.model.segment import segment_of
+from rtolap.protocols.coordinator.messages import SegmentInfo
 from rtolap.stack.process import ManagedProcess
-from rtolap.stream.consumer import OutRecord
-from rtolap.stream.kafka_out import KafkaProducer
-from rtolap.testing.binary_protocol import BinaryProtocol
-from rtolap.testing.half_hours import (
+
+from tests.support.cubes.services import Services, wait_for
+from tests.support.query.binary_protocol import BinaryProtocol
+from tests.support.query.mariadb_oracle import MariaOracle, Row, differences, open_maria
+from tests.support.query.query_world import PARTITIONS
+from tests.support.query.random_sql import RandomStatement
+from tests.support.query.random_sql_times import random_half_hour_statement
+from tests.support.watermarks.half_hours import (
     CUBE,
     HOURS,
     WINDOW_MS,
@@ -34,12 +41,6 @@ from rtolap.testing.half_hours import (
     oracle_definitions,
     random_night,
 )
-from rtolap.testing.mariadb_oracle import MariaOracle, Row, differences, open_maria
-from rtolap.testing.query_world import PARTITIONS
-from rtolap.testing.random_sql import RandomStatement
-from rtolap.testing.random_sql_times import random_half_hour_statement
-from rtolap.testing.services import Services, wait_for
-from rtolap.wire.coordinator import SegmentInfo
 
 pytestmark = pytest.mark.integration
 

@@ -19,9 +19,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rtolap.stack.process import ManagedProcess
-from rtolap.testing.gaps import Asking
-from rtolap.testing.prices import define_prices
-from rtolap.testing.services import Services, wait_for
+
+from tests.support.cubes.services import Services, wait_for
+from tests.support.query.prices import define_prices
+from tests.support.watermarks.gaps import Asking
 
 pytestmark = [pytest.mark.integration]
 

@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 import pytest
 from rtolap.stack.artifacts import cache_dir
-from rtolap.testing.query_doors import PASSWORD, SLOW, USER, Doors
+
+from tests.support.query.query_doors import PASSWORD, SLOW, USER, Doors
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 SOURCE = Path(__file__).parent / "go_client"

@@ -8,11 +8,12 @@ import httpx
 import pyarrow as pa
 import pytest
 from rtolap.base.errors import QueryError, QueryTimeout, Unauthorized
+from rtolap.dbapi import ProgrammingError, connect
+from rtolap.protocols.query.client import QueryClient
 from rtolap.query.http import ARROW_STREAM, POSITIONS_KEY
-from rtolap.testing.flights import CARRIERS
-from rtolap.testing.query_doors import PASSWORD, SLOW, TOKEN, USER, Doors
-from rtolap.wire.dbapi import ProgrammingError, connect
-from rtolap.wire.query_client import QueryClient
+
+from tests.support.cubes.flights import CARRIERS
+from tests.support.query.query_doors import PASSWORD, SLOW, TOKEN, USER, Doors
 
 pytestmark = pytest.mark.integration
 

@@ -19,7 +19,8 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 from rtolap.stack.artifacts import fetch_jars, find_java, pyspark_jars
-from rtolap.testing.query_doors import PASSWORD, SLOW, USER, Doors
+
+from tests.support.query.query_doors import PASSWORD, SLOW, USER, Doors
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 SOCKET_TIMEOUT_MS = 120_000

@@ -11,8 +11,9 @@ from collections.abc import Iterator
 import pymysql
 import pytest
 from rtolap.query.mysql.server import MySqlLimits
-from rtolap.testing.query_doors import PASSWORD, USER, Doors, open_doors
-from rtolap.testing.query_world import QueryWorld
+
+from tests.support.query.query_doors import PASSWORD, USER, Doors, open_doors
+from tests.support.query.query_world import QueryWorld
 
 pytestmark = pytest.mark.integration
 LOGIN_S, CONNECTIONS = 0.8, 3

@@ -14,7 +14,8 @@ from typing import Any
 import pymysql
 import pytest
 import sqlalchemy
-from rtolap.testing.query_doors import SLOW, Doors
+
+from tests.support.query.query_doors import SLOW, Doors
 
 pytestmark = pytest.mark.integration
 

@@ -8,8 +8,9 @@ import time
 
 import pymysql
 import pytest
-from rtolap.testing.binary_protocol import BinaryProtocol, PreparedStatement, encoded
-from rtolap.testing.query_doors import OTHER_USER, SLOW, USER, Doors
+
+from tests.support.query.binary_protocol import BinaryProtocol, PreparedStatement, encoded
+from tests.support.query.query_doors import OTHER_USER, SLOW, USER, Doors
 
 pytestmark = pytest.mark.integration
 

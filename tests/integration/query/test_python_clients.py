@@ -11,7 +11,8 @@ import pymysql
 import pytest
 import sqlalchemy as sa
 from rtolap.query.approval.bounds import STATEMENT_BYTES_MAX
-from rtolap.testing.query_doors import SLOW, Doors
+
+from tests.support.query.query_doors import SLOW, Doors
 
 pytestmark = pytest.mark.integration
 ANSI = "SET SESSION sql_mode = CONCAT(@@sql_mode, ',ANSI_QUOTES')"

@@ -15,12 +15,13 @@ from rtolap.base.errors import OutOfRange
 from rtolap.query.http import ARROW_STREAM
 from rtolap.query.service import QueryService
 from rtolap.stack.process import ManagedProcess
-from rtolap.testing.binary_protocol import BinaryProtocol
-from rtolap.testing.flights import flights_world
-from rtolap.testing.mariadb_oracle import MariaOracle, Row, differences, open_maria
-from rtolap.testing.query_doors import TOKEN, open_doors
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.random_sql import RandomStatement, random_statement
+
+from tests.support.cubes.flights import flights_world
+from tests.support.query.binary_protocol import BinaryProtocol
+from tests.support.query.mariadb_oracle import MariaOracle, Row, differences, open_maria
+from tests.support.query.query_doors import TOKEN, open_doors
+from tests.support.query.query_world import QueryWorld
+from tests.support.query.random_sql import RandomStatement, random_statement
 
 pytestmark = pytest.mark.integration
 BLOCKS, STATEMENTS_A_BLOCK = 8, 250

@@ -17,11 +17,12 @@ import pytest
 import sqlalchemy
 from rtolap.base.errors import QueryError, Unavailable
 from rtolap.base.users import password_hash
-from rtolap.testing.certificates import Certificates, make_certificates
-from rtolap.testing.prices import define_prices
-from rtolap.testing.scrape import scrape
-from rtolap.testing.services import TOKEN, Services, wait_for
-from rtolap.wire.query_client import QueryClient
+from rtolap.protocols.query.client import QueryClient
+
+from tests.support.certificates import Certificates, make_certificates
+from tests.support.cubes.services import TOKEN, Services, wait_for
+from tests.support.query.prices import define_prices
+from tests.support.scrape import scrape
 
 pytestmark = [pytest.mark.integration]
 USER, PASSWORD = "ann", "s3cret #1"

@@ -13,13 +13,14 @@ import pymysql
 import pytest
 import sqlalchemy as sa
 from pyroaring import BitMap64
-from rtolap.format.hll import coupons
-from rtolap.format.hll_image import sketches_from_coupons
-from rtolap.tablet.sketches import image_of_bitmap
-from rtolap.testing.query_doors import DEFINING_USER, PASSWORD, TOKEN, Doors, open_doors
-from rtolap.testing.query_world import QueryWorld
-from rtolap.testing.stored_world import StoredWorld
-from rtolap.wire.stored_tables import TableName
+from rtolap.columnar.hll import coupons
+from rtolap.columnar.hll_image import sketches_from_coupons
+from rtolap.columnar.sketches import image_of_bitmap
+from rtolap.protocols.stored_tables.messages import TableName
+
+from tests.support.query.query_doors import DEFINING_USER, PASSWORD, TOKEN, Doors, open_doors
+from tests.support.query.query_world import QueryWorld
+from tests.support.stored.stored_world import StoredWorld
 
 CREATE = """
 create table shop.visits (

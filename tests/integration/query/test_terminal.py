@@ -17,8 +17,9 @@ from pathlib import Path
 
 import pytest
 from rtolap.query.service import Limits
-from rtolap.testing.query_doors import SLOW, TOKEN, Doors, open_doors
-from rtolap.testing.query_world import QueryWorld
+
+from tests.support.query.query_doors import SLOW, TOKEN, Doors, open_doors
+from tests.support.query.query_world import QueryWorld
 
 pytestmark = pytest.mark.integration
 WAIT_S = 60.0

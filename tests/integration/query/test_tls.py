@@ -13,11 +13,12 @@ import pymysql
 import pytest
 from rtolap.base.errors import QueryTimeout, Unauthorized, Unavailable
 from rtolap.base.tls import load_context
+from rtolap.protocols.query.client import QueryClient
 from rtolap.query.mysql.server import MySqlLimits
-from rtolap.testing.certificates import Certificates, make_certificates
-from rtolap.testing.query_doors import PASSWORD, SLOW, TOKEN, USER, Doors, open_doors
-from rtolap.testing.query_world import QueryWorld
-from rtolap.wire.query_client import QueryClient
+
+from tests.support.certificates import Certificates, make_certificates
+from tests.support.query.query_doors import PASSWORD, SLOW, TOKEN, USER, Doors, open_doors
+from tests.support.query.query_world import QueryWorld
 
 pytestmark = pytest.mark.integration
 LOGIN_S = 1.0

@@ -9,12 +9,13 @@ import httpx
 import pyarrow as pa
 import pymysql
 import pytest
+from rtolap import dbapi
 from rtolap.cli import sql
+from rtolap.protocols.query.client import QueryClient
 from rtolap.query.http import ARROW_STREAM, WARNINGS_KEY
-from rtolap.testing.query_doors import TOKEN, Doors
-from rtolap.wire import dbapi
-from rtolap.wire.query_client import QueryClient
 from typer.testing import CliRunner
+
+from tests.support.query.query_doors import TOKEN, Doors
 
 pytestmark = pytest.mark.integration
 

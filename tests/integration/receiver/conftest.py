@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from rtolap.testing.receiver_world import ReceiverWorld
+
+from tests.support.cubes.receiver_world import ReceiverWorld
 
 
 @pytest.fixture

@@ -13,12 +13,13 @@ import pytest
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 from rtolap.base.errors import NotFound
-from rtolap.stream.classify import Reason
-from rtolap.stream.dead_letters import read_dead_letters
-from rtolap.stream.kafka_out import KafkaAdmin
-from rtolap.testing.builders import START_MS, Event
-from rtolap.testing.receiver_world import ReceiverWorld
-from rtolap.testing.services import wait_for
+from rtolap.events.classify import Reason
+from rtolap.kafka.dead_letters import read_dead_letters
+from rtolap.kafka.producer import KafkaAdmin
+
+from tests.support.cubes.builders import START_MS, Event
+from tests.support.cubes.receiver_world import ReceiverWorld
+from tests.support.cubes.services import wait_for
 
 pytestmark = pytest.mark.integration
 

@@ -14,15 +14,16 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
+from rtolap.kafka.interfaces import OutRecord
+from rtolap.kafka.producer import KafkaProducer
 from rtolap.model.application import CubeWatermark
 from rtolap.model.cube import Schema
 from rtolap.model.segment import SegmentRange
 from rtolap.model.table import Column
-from rtolap.stream.consumer import OutRecord
-from rtolap.stream.kafka_out import KafkaProducer
-from rtolap.testing.builders import START_MS, WINDOW_MS, small_schema
-from rtolap.testing.services import Services, wait_for
-from rtolap.wire.coordinator import SegmentInfo
+from rtolap.protocols.coordinator.messages import SegmentInfo
+
+from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
+from tests.support.cubes.services import Services, wait_for
 
 pytestmark = [pytest.mark.integration]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 
 import pytest
+from rtolap.kafka.producer import KafkaAdmin
 from rtolap.stack.process import ManagedProcess
-from rtolap.stream.kafka_out import KafkaAdmin
-from rtolap.testing.receiver_world import ReceiverWorld
-from rtolap.testing.services import wait_for
+
+from tests.support.cubes.receiver_world import ReceiverWorld
+from tests.support.cubes.services import wait_for
 
 pytestmark = pytest.mark.integration
 

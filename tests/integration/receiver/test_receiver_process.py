@@ -10,15 +10,16 @@ import msgspec
 import pyarrow.parquet as pq
 import pytest
 from rtolap.base.errors import Unauthorized
-from rtolap.format.object_store import open_store
-from rtolap.format.staged import read_staged_manifest
+from rtolap.cubes.format.staged import read_staged_manifest
+from rtolap.kafka.consumer import KafkaConsumer
+from rtolap.kafka.producer import KafkaAdmin
 from rtolap.model.segment_states import SegmentState
-from rtolap.stream.kafka import KafkaConsumer
-from rtolap.stream.kafka_out import KafkaAdmin
-from rtolap.testing.builders import START_MS, WINDOW_MS
-from rtolap.testing.receiver_world import ReceiverWorld
-from rtolap.testing.recount import Answer, from_table, merge_into, recount
-from rtolap.testing.services import wait_for
+from rtolap.object_store.store import open_store
+
+from tests.support.cubes.builders import START_MS, WINDOW_MS
+from tests.support.cubes.receiver_world import ReceiverWorld
+from tests.support.cubes.recount import Answer, from_table, merge_into, recount
+from tests.support.cubes.services import wait_for
 
 pytestmark = pytest.mark.integration
 

@@ -11,11 +11,12 @@ from pathlib import Path
 import httpx
 import msgspec
 import pytest
+from rtolap.kafka.interfaces import OutRecord
+from rtolap.kafka.producer import KafkaProducer
 from rtolap.model.cube import RetentionPolicy
-from rtolap.stream.consumer import OutRecord
-from rtolap.stream.kafka_out import KafkaProducer
-from rtolap.testing.builders import START_MS, WINDOW_MS, small_schema
-from rtolap.testing.services import Services, wait_for
+
+from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
+from tests.support.cubes.services import Services, wait_for
 
 pytestmark = [pytest.mark.integration]
 

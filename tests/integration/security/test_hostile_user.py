@@ -12,10 +12,11 @@ from pathlib import Path
 import pymysql
 import pytest
 from rtolap.query.workers.pool import bound_bytes
-from rtolap.testing.hostile_texts import GREEDY
-from rtolap.testing.hostile_world import MEMORY_MB, PLAIN, HostileWorld
-from rtolap.testing.process_memory import private_bytes_of_children, watched
-from rtolap.testing.well_behaved import WellBehaved
+
+from tests.support.hostile.hostile_texts import GREEDY
+from tests.support.hostile.hostile_world import MEMORY_MB, PLAIN, HostileWorld
+from tests.support.hostile.process_memory import private_bytes_of_children, watched
+from tests.support.hostile.well_behaved import WellBehaved
 
 pytestmark = [pytest.mark.integration]
 INPUTS = int(os.environ.get("RTOLAP_HOSTILE_REQUESTS", "10000"))  # of each server

@@ -12,24 +12,25 @@ import pytest
 from kafka.admin import KafkaAdminClient
 from rtolap.base.errors import DefinitionError, Forbidden, NotFound, Unauthorized, Unavailable
 from rtolap.cli.main import app
-from rtolap.ledger.database import Ledger
-from rtolap.loader.rejects import reject_topic
+from rtolap.kafka.clusters import KafkaCluster, KafkaClusters
+from rtolap.kafka.dead_letters import read_dead_letters
+from rtolap.kafka.interfaces import OutRecord
+from rtolap.kafka.kafka_python import kafka_python_settings
+from rtolap.kafka.producer import KafkaAdmin, KafkaProducer
+from rtolap.kafka.rights import Need, check_rights
 from rtolap.model.loader import LoaderRejects
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 from rtolap.stack.artifacts import JavaArtifacts
-from rtolap.stream.consumer import OutRecord
-from rtolap.stream.dead_letters import read_dead_letters
-from rtolap.stream.kafka_clusters import KafkaCluster, KafkaClusters
-from rtolap.stream.kafka_out import KafkaAdmin, KafkaProducer
-from rtolap.stream.kafka_python import kafka_python_settings
-from rtolap.stream.kafka_rights import Need, check_rights
-from rtolap.testing.loader_world import Around, LoaderWorld
-from rtolap.testing.secure_kafka import SecureKafka
-from rtolap.testing.service_world import PARTITIONS, World
-from rtolap.testing.services import Services, wait_for
-from rtolap.testing.stored_cluster import StoredCluster
-from rtolap.testing.waiting import until
+from rtolap.stored.loader.records.rejects import reject_topic
+from rtolap.stored.metastore.database import Ledger
 from typer.testing import CliRunner
+
+from tests.support.cubes.service_world import PARTITIONS, World
+from tests.support.cubes.services import Services, wait_for
+from tests.support.loader.loader_world import Around, LoaderWorld
+from tests.support.secure_kafka import SecureKafka
+from tests.support.stored.stored_cluster import StoredCluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 

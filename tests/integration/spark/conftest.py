@@ -11,9 +11,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 import pytest
-from rtolap.format.object_store import open_store
 from rtolap.model.build_spec import BuildSpec
-from rtolap.testing.staging import Staging
+from rtolap.object_store.store import open_store
+
+from tests.support.cubes.staging import Staging
 
 PROJECT = Path(__file__).resolve().parents[3]
 

@@ -9,11 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from rtolap.base.errors import NotFound
-from rtolap.format import history
+from rtolap.cubes.format import history
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.offsets import PartRange
-from rtolap.testing.built import assert_nothing_else, assert_recount
-from rtolap.testing.staging import CUBE, Staging, raw_events, roll_up
+
+from tests.support.cubes.built import assert_nothing_else, assert_recount
+from tests.support.cubes.staging import CUBE, Staging, raw_events, roll_up
 
 SEED = 20130102
 DAYS = [f"201301{day:02d}000000_201301{day + 1:02d}000000" for day in range(1, 7)]

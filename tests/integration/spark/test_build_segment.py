@@ -11,11 +11,12 @@ import msgspec
 import pyarrow as pa
 import pytest
 from rtolap.base.errors import NotFound
-from rtolap.format import history
+from rtolap.cubes.format import history
 from rtolap.model.build_spec import BuildPart, BuildSpec
 from rtolap.model.offsets import PartRange
-from rtolap.testing.built import assert_recount
-from rtolap.testing.staging import Staging, raw_events
+
+from tests.support.cubes.built import assert_recount
+from tests.support.cubes.staging import Staging, raw_events
 
 SEED = 20130101
 Command = Callable[..., tuple[list[str], dict[str, str]]]

@@ -11,12 +11,13 @@ from typing import Any
 
 import msgspec
 from rtolap.base.errors import NotFound
-from rtolap.format import history
+from rtolap.cubes.format import history
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.cuboids import cuboids
 from rtolap.model.offsets import PartRange
-from rtolap.testing.built import assert_nothing_else, assert_recount
-from rtolap.testing.staging import CUBE, SCHEMA, SEGMENT, Staging, raw_events
+
+from tests.support.cubes.built import assert_nothing_else, assert_recount
+from tests.support.cubes.staging import CUBE, SCHEMA, SEGMENT, Staging, raw_events
 
 SEED = 20130103
 SECOND = "20130102000000_20130103000000"

@@ -12,21 +12,22 @@ import httpx
 import msgspec
 import pytest
 from pyspark.find_spark_home import _find_spark_home
-from rtolap.airflow import batch
+from rtolap.airflow.operators import build_batch as batch
 from rtolap.base.errors import NotFound
 from rtolap.base.settings import Settings
-from rtolap.format import history
+from rtolap.cubes.format import history
 from rtolap.model.build_spec import BuildSpec
 from rtolap.model.offsets import PartRange
+from rtolap.protocols.agent.client import AgentClient
+from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus
 from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.spec import ProcessSpec as PartSpec
-from rtolap.testing.agent_harness import running_agent
-from rtolap.testing.built import assert_nothing_else, assert_recount
-from rtolap.testing.staging import Staging, raw_events
-from rtolap.wire.agent import ProcessSpec, ProcessStatus
-from rtolap.wire.agent_client import AgentClient
+
+from tests.support.agent_harness import running_agent
+from tests.support.cubes.built import assert_nothing_else, assert_recount
+from tests.support.cubes.staging import Staging, raw_events
 
 pytestmark = pytest.mark.integration
 

@@ -26,9 +26,8 @@ from rtolap.base.errors import NotFound, Unavailable
 from rtolap.coordinator.builds import Builds
 from rtolap.coordinator.purge import Purge
 from rtolap.coordinator.views import Views
-from rtolap.format import history
-from rtolap.format.object_store import ObjectStore, open_store
-from rtolap.format.staged import write_staged_part
+from rtolap.cubes.format import history
+from rtolap.cubes.format.staged import write_staged_part
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.records import SegmentRecord
@@ -37,16 +36,19 @@ from rtolap.model.build_spec import BuildSpec
 from rtolap.model.offsets import PartRange
 from rtolap.model.segment import parse_segment_name
 from rtolap.model.segment_states import SegmentState
+from rtolap.object_store.store import ObjectStore, open_store
+from rtolap.protocols.receiver.client import ReceiverClients
 from rtolap.query.cluster import Cluster
-from rtolap.query.history import EmbeddedHistory
+from rtolap.query.cubes.history import EmbeddedHistory
+from rtolap.query.cubes.realtime import FlightSource
 from rtolap.query.lookups import Lookups
-from rtolap.query.realtime import FlightSource
 from rtolap.query.service import QueryService
 from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
-from rtolap.testing.built import assert_nothing_else, assert_recount
-from rtolap.testing.object_servers import (
+
+from tests.support.cubes.built import assert_nothing_else, assert_recount
+from tests.support.cubes.object_servers import (
     HdfsPorts,
     S3Keys,
     datanode_spec,
@@ -56,9 +58,8 @@ from rtolap.testing.object_servers import (
     s3_uri,
     spark_s3_jars,
 )
-from rtolap.testing.object_store_contract import ObjectStoreContract
-from rtolap.testing.staging import CUBE, SCHEMA, SEGMENT, TABLE, Staging, raw_events, roll_up
-from rtolap.wire.receiver_client import ReceiverClients
+from tests.support.cubes.object_store_contract import ObjectStoreContract
+from tests.support.cubes.staging import CUBE, SCHEMA, SEGMENT, TABLE, Staging, raw_events, roll_up
 
 pytestmark = pytest.mark.integration
 

@@ -15,18 +15,18 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
-from rtolap.model.stored_table import StoredColumn, StoredTable
+from rtolap.model.stored.table import StoredColumn, StoredTable
+from rtolap.protocols.agent.client import AgentClient
+from rtolap.protocols.agent.messages import ProcessSpec as AgentProcess
+from rtolap.protocols.stored_tables.client import StoredTablesClient
+from rtolap.protocols.stream_load.client import StreamLoadClient
+from rtolap.protocols.stream_load.messages import SendOptions
 from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stack.components import DEFAULT_PORTS
 from rtolap.stack.layout import StackLayout
 from rtolap.stack.ports import free_port
 from rtolap.stack.secrets import SQL_USER, read_secret
 from rtolap.stack.sweep import marked_processes
-from rtolap.wire.agent import ProcessSpec as AgentProcess
-from rtolap.wire.agent_client import AgentClient
-from rtolap.wire.stored_tables_client import StoredTablesClient
-from rtolap.wire.stream_load import SendOptions
-from rtolap.wire.stream_load_client import StreamLoadClient
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("java")]
 ONLY = ("--only", "zookeeper,kafka")

@@ -17,14 +17,15 @@ from pathlib import Path
 import httpx
 import pytest
 from rtolap.base.errors import NotFound, NotYet, RtolapError, StaleSnapshot, Unavailable
-from rtolap.model.stored_table import Buckets, StoredColumn, StoredTable
-from rtolap.testing.services import wait_for
-from rtolap.testing.stream_load_cluster import PASSWORD, TOKEN, USER, StreamLoadCluster
-from rtolap.wire.storage import ScanRequest, TabletId
-from rtolap.wire.storage_client import StorageClient
-from rtolap.wire.stored_tables import TableName
-from rtolap.wire.stream_load import LoadState, SendOptions
-from rtolap.wire.stream_load_client import StreamLoadClient
+from rtolap.model.stored.table import Buckets, StoredColumn, StoredTable
+from rtolap.protocols.storage.client import StorageClient
+from rtolap.protocols.storage.messages import ScanRequest, TabletId
+from rtolap.protocols.stored_tables.messages import TableName
+from rtolap.protocols.stream_load.client import StreamLoadClient
+from rtolap.protocols.stream_load.messages import LoadState, SendOptions
+
+from tests.support.cubes.services import wait_for
+from tests.support.stored.stream_load_cluster import PASSWORD, TOKEN, USER, StreamLoadCluster
 
 SEEDS = (
     [int(os.environ["RTOLAP_STORAGE_SEED"])]

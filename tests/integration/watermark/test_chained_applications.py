@@ -19,12 +19,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from rtolap.stream.kafka import KafkaConsumer
-from rtolap.stream.watermark_columns import batch_statements
-from rtolap.stream.watermark_leases import ProducerLeases
-from rtolap.stream.watermark_reader import WatermarkReader
-from rtolap.testing.services import TOKEN, Services, wait_for
-from rtolap.wire.watermark_client import WatermarkClient
+from rtolap.kafka.consumer import KafkaConsumer
+from rtolap.watermark.records.columns import batch_statements
+from rtolap.watermark.records.leases import ProducerLeases
+from rtolap.watermark.records.reader import WatermarkReader
+from rtolap.watermark_client.client import WatermarkClient
+
+from tests.support.cubes.services import TOKEN, Services, wait_for
 
 pytestmark = pytest.mark.integration
 
@@ -299,7 +300,7 @@ class World:
             urls = self.services.environment["RTOLAP_COORDINATORS"].split(",")
 
             def command(name: str) -> list[str]:
-                module = [sys.executable, "-m", "rtolap.testing.watermark_sink"]
+                module = [sys.executable, "-m", "tests.support.watermarks.watermark_sink"]
                 where = [kafka, topic, name, "up", "store", ",".join(urls), TOKEN]
                 return [*module, *where, *(["--silent"] if silent else [])]
 

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rtolap.stream.consumer import OutRecord
-from rtolap.stream.kafka import KafkaConsumer
-from rtolap.stream.kafka_out import KafkaProducer
-from rtolap.testing.services import TOKEN, Services, wait_for
-from rtolap.wire.watermark import LevelWatermark
+from rtolap.kafka.consumer import KafkaConsumer
+from rtolap.kafka.interfaces import OutRecord
+from rtolap.kafka.producer import KafkaProducer
+from rtolap.protocols.watermark.messages import LevelWatermark
+
+from tests.support.cubes.services import TOKEN, Services, wait_for
+from tests.support.paths import PYTHONPATH
 
 pytestmark = pytest.mark.integration
 
@@ -67,8 +69,8 @@ class World:
         where = [self.kafka, self.read, self.write, "jobs", urls, TOKEN, str(self.folder), name]
         with (self.folder / f"{name}.log").open("ab") as log:
             self.drivers[name] = subprocess.Popen(
-                [sys.executable, "-m", "rtolap.testing.spark_operator", *where],
-                env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+                [sys.executable, "-m", "tests.support.cubes.spark_operator", *where],
+                env={**os.environ, "PYSPARK_PYTHON": sys.executable, "PYTHONPATH": PYTHONPATH},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowRuntimeError
 from airflow.sdk.execution_time.hitl import get_hitl_detail_content_detail
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from rtolap.airflow.connection import DEFAULT_CONN_ID
+from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.triggers.window import WindowTrigger
 
 UNASKED = "unasked"

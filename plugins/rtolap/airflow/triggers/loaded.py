@@ -12,10 +12,10 @@ from typing import Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from rtolap.airflow.completeness import CaughtUp, behind
-from rtolap.airflow.connection import DEFAULT_CONN_ID
-from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
+from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.base.errors import Unavailable
-from rtolap.wire.loader import LoaderStatus
+from rtolap.protocols.loader.messages import LoaderStatus
 
 TELL_S = 60.0  # how often the task's log is told what is missing
 

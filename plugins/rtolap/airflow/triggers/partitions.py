@@ -11,13 +11,13 @@ from typing import Any
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
 from rtolap.airflow.completeness import TableProgress, complete_until_ms
-from rtolap.airflow.connection import DEFAULT_CONN_ID
-from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
+from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.loaders import RunningLoader, loader_of
 from rtolap.airflow.words import iso
 from rtolap.base.errors import RtolapError
-from rtolap.model.stored_partitions import PartitionRange
-from rtolap.wire.coordinator_client import AsyncCoordinatorClient
+from rtolap.model.stored.partitions import PartitionRange
+from rtolap.protocols.coordinator.client import AsyncCoordinatorClient
 
 
 class PartitionsTrigger(BaseEventTrigger):

@@ -13,10 +13,10 @@ from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 from asgiref.sync import sync_to_async
 
-from rtolap.airflow.connection import DEFAULT_CONN_ID
-from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
+from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.base.errors import NotFound, Refused, RtolapError, Unavailable
-from rtolap.wire.agent_client import AsyncAgentClient
+from rtolap.protocols.agent.client import AsyncAgentClient
 
 # Why a trigger fires, beside the final states of the process itself.
 SUPERSEDED = "SUPERSEDED"

@@ -11,10 +11,10 @@ from typing import Any
 
 from airflow.triggers.base import BaseEventTrigger, TriggerEvent
 
-from rtolap.airflow.connection import DEFAULT_CONN_ID
-from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
+from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.base.errors import RtolapError
-from rtolap.wire.coordinator import Queue
+from rtolap.protocols.coordinator.messages import Queue
 
 ENTRIES_IN_EVENT_MAX = 100  # an event is a signal; the queue itself is read by whoever acts on it
 

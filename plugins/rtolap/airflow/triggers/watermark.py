@@ -11,8 +11,8 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from rtolap.airflow.connection import DEFAULT_CONN_ID
-from rtolap.airflow.hook import RtolapHook
+from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
+from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.base.errors import Unavailable
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
-from rtolap.wire.watermark import SourceReport
+from rtolap.protocols.watermark.messages import SourceReport
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.definitions import Definitions
 from rtolap.metadata.requests import Note
 from rtolap.model.application import Application
-from rtolap.model.validate_application import cube_watermark_problems, validate_application
-from rtolap.wire.coordinator import Definition
+from rtolap.model.validation.application import cube_watermark_problems, validate_application
+from rtolap.protocols.coordinator.messages import Definition
 
 
 class Declarations:

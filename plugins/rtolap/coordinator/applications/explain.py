@@ -9,10 +9,10 @@ import numpy as np
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.model.durations import format_duration
+from rtolap.protocols.watermark import messages as wire
 from rtolap.watermark.missing import Behind, behind, missing
 from rtolap.watermark.snapshot import NEVER
 from rtolap.watermark.zones import zone_hint
-from rtolap.wire import watermark as wire
 
 _NAMED_MAX = 3  # hosts in a sentence
 _LISTED_MAX = 20

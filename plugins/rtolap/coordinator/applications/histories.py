@@ -15,9 +15,9 @@ from rtolap.coordinator.applications.history_rows import NOBODY, Name, Rows
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.records import UnitKey
 from rtolap.model.application import Application
+from rtolap.protocols.watermark import history as wire
+from rtolap.protocols.watermark.messages import ApprovalInfo
 from rtolap.watermark.snapshot import NEVER, Indices, Instants
-from rtolap.wire import watermark_history as wire
-from rtolap.wire.watermark import ApprovalInfo
 
 _FOREVER_MS = 2**62
 

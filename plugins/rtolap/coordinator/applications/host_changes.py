@@ -15,8 +15,8 @@ from rtolap.coordinator.applications.sources import SourceState
 from rtolap.metadata.application_hosts import KeptHosts, packed
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.model.application import HostList
-from rtolap.wire import watermark as wire
-from rtolap.wire.watermark import check_host_names
+from rtolap.protocols.watermark import messages as wire
+from rtolap.protocols.watermark.messages import check_host_names
 
 
 class HostChanges:

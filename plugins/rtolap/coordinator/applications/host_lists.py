@@ -16,7 +16,7 @@ from rtolap.coordinator.applications.list_places import ListPlaces
 from rtolap.coordinator.applications.running import RunningApplication
 from rtolap.metadata.store import MetadataStore
 from rtolap.model.application import HostList
-from rtolap.wire.watermark import check_host_names
+from rtolap.protocols.watermark.messages import check_host_names
 
 log = logging.getLogger(__name__)
 

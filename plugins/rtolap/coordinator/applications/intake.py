@@ -19,7 +19,7 @@ from rtolap.coordinator.applications.sessions import Session, SessionNames
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.coordinator.applications.units import Units
 from rtolap.model.application import Application
-from rtolap.wire import watermark as wire
+from rtolap.protocols.watermark import messages as wire
 
 
 class Intake:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtolap.wire.watermark import HOSTS_MAX as HOSTS_MAX
+from rtolap.protocols.watermark.messages import HOSTS_MAX as HOSTS_MAX
 
 PARTITIONS_MAX = 10_000  # of a source: each takes 8 bytes per host
 UNITS_MAX = 20_000

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from rtolap.protocols.watermark.messages import Refusal
 from rtolap.watermark.zones import zone_hint
-from rtolap.wire.watermark import Refusal
 
 _NAMED_MAX = 5  # hosts named in one refusal
 

@@ -12,9 +12,9 @@ from rtolap.base.undecodable import UNDECODABLE
 from rtolap.coordinator.applications.limits import INSTANT_MAX_MS
 from rtolap.coordinator.request_ids import RequestId
 from rtolap.coordinator.service import Coordinator
-from rtolap.wire import watermark as wire
-from rtolap.wire import watermark_history as watched
-from rtolap.wire.coordinator import Definition
+from rtolap.protocols.coordinator.messages import Definition
+from rtolap.protocols.watermark import history as watched
+from rtolap.protocols.watermark import messages as wire
 
 _JSON = "application/json"
 _BATCH_PACKED = msgspec.msgpack.Decoder(wire.ReportBatch)

@@ -25,8 +25,8 @@ from rtolap.coordinator.applications.units import Units
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.records import Approval
 from rtolap.model.application import Application
+from rtolap.protocols.watermark import messages as wire
 from rtolap.watermark.topology import combine
-from rtolap.wire import watermark as wire
 
 _RELEASE_EVERY_TICKS = 30
 

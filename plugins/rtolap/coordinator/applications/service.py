@@ -21,9 +21,9 @@ from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.definitions import Definitions
 from rtolap.metadata.requests import Note
 from rtolap.metadata.store import MetadataStore
-from rtolap.wire import watermark as wire
-from rtolap.wire.coordinator import Definition
-from rtolap.wire.watermark_history import ApplicationHistory, UnitsInfo
+from rtolap.protocols.coordinator.messages import Definition
+from rtolap.protocols.watermark import messages as wire
+from rtolap.protocols.watermark.history import ApplicationHistory, UnitsInfo
 
 log = logging.getLogger(__name__)
 

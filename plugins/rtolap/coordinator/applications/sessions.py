@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtolap.base.errors import Refused
+from rtolap.protocols.watermark.messages import Refusal, ReportBatch
 from rtolap.watermark.hostlist import Hosts
-from rtolap.wire.watermark import Refusal, ReportBatch
 
 CLIENTS_MAX = 10_000
 SILENT_MS = 600_000  # afterwards a client begins a new session

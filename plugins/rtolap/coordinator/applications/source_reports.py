@@ -13,7 +13,7 @@ from rtolap.coordinator.applications.limits import HOSTS_MAX
 from rtolap.coordinator.applications.refusals import refusals
 from rtolap.coordinator.applications.sessions import SessionNames
 from rtolap.coordinator.applications.sources import SourceState
-from rtolap.wire.watermark import Refusal, SourceReport, check_host_names
+from rtolap.protocols.watermark.messages import Refusal, SourceReport, check_host_names
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from rtolap.coordinator.applications.limits import NUMBER_MAX, UNITS_BYTES_MAX, 
 from rtolap.metadata import codec
 from rtolap.metadata.records import KnownUnit, UnitKey
 from rtolap.model.application import Application
+from rtolap.protocols.watermark.messages import UnitReport
 from rtolap.watermark.topology import Marks, Unit
-from rtolap.wire.watermark import UnitReport
 
 BEFORE_EVERYTHING_MS = 0  # event times before 1970 are refused
 

@@ -17,7 +17,7 @@ import msgspec
 
 from rtolap.base.errors import SqlSyntaxError, UnknownTable, UnsupportedSql
 from rtolap.query.approval.engine_names import ENGINE_FUNCTIONS, ENGINE_TYPES
-from rtolap.query.function_names import unknown_function
+from rtolap.query.sql.function_names import unknown_function
 
 TEXTS_KEPT = 4096
 TEXT_KEPT_MAX = 4096  # characters

@@ -12,7 +12,7 @@ from sqlglot.errors import SqlglotError, TokenError
 from sqlglot.tokenizer_core import TokenType
 
 from rtolap.base.errors import QueryError, SqlSyntaxError, UnsupportedSql
-from rtolap.query.dialect import RtolapSql
+from rtolap.query.sql.dialect import RtolapSql
 
 Value = str | int
 TIMEOUT_MS_MAX = 86_400_000

@@ -25,7 +25,7 @@ from rtolap.base.errors import (
     UnknownTable,
     UnsupportedSql,
 )
-from rtolap.wire.query_warning import WarningCode
+from rtolap.protocols.query.warning import WarningCode
 
 SERVER_VERSION = "8.0.33-rtolap"  # clients decide by it which grammar and catalogue they use
 UTF8MB4 = 255

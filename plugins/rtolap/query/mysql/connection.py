@@ -22,8 +22,8 @@ from rtolap.query.mysql.rows import binary_rows, text_rows
 from rtolap.query.mysql.show import Shows
 from rtolap.query.mysql.variables import Session, substitute
 from rtolap.query.outcome import Outcome
-from rtolap.query.parser import Statement
 from rtolap.query.service import QueryService
+from rtolap.query.sql.parser import Statement
 from rtolap.query.stored.ddl import parse_ddl
 
 PACKET_BYTES_MAX = 16 << 20

@@ -10,7 +10,7 @@ from rtolap.base.errors import QueryError
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.packets import Fields
 from rtolap.query.mysql.parameters import decode_parameters
-from rtolap.query.parser import Statement
+from rtolap.query.sql.parser import Statement
 
 STATEMENTS_MAX = 1000
 LONG_DATA_BYTES_MAX = 16 << 20

@@ -10,18 +10,18 @@ import pyarrow as pa
 from sqlglot import exp
 
 from rtolap.base.errors import QueryError, UnknownDatabase, UnsupportedSql
-from rtolap.model.stored_table_text import create_table_text
+from rtolap.model.stored.create_table_text import create_table_text
+from rtolap.protocols.stored_tables.messages import TableName
 from rtolap.query.cancel import Cancellation
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, Catalogue, unknown_table
 from rtolap.query.described import described
-from rtolap.query.dialect import engine_sql, quoted_for_ansi
 from rtolap.query.information_schema import INFORMATION_TABLES, index_rows
 from rtolap.query.mysql.show_stored import PARTITIONS, TRANSACTION, StoredShows
 from rtolap.query.mysql.statements import is_query
 from rtolap.query.mysql.variables import Session
-from rtolap.query.parser import parse
 from rtolap.query.service import QueryService
-from rtolap.wire.stored_tables import TableName
+from rtolap.query.sql.dialect import engine_sql, quoted_for_ansi
+from rtolap.query.sql.parser import parse
 
 _CHARACTERS_MAX = 4096  # of a SHOW: the patterns below look at some of them more than once
 _NAME = r"(?:`?(?P<db>\w+)`?\s*\.\s*)?`?(?P<name>[^`\s;.]+)`?"

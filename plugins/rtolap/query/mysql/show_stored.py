@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from rtolap.base.errors import NotFound, QueryError
+from rtolap.protocols.stored_tables.messages import TableName, TransactionInfo
 from rtolap.query.mysql.variables import Session
 from rtolap.query.service import QueryService
-from rtolap.wire.stored_tables import TableName, TransactionInfo
 
 Rows = tuple[Sequence[str], list[tuple[object, ...]]]
 PARTITIONS = r"show\s+partitions\s+from\s+"

@@ -6,7 +6,7 @@ import re
 from typing import Literal, NamedTuple
 
 from rtolap.query.approval import bounds
-from rtolap.query.dialect import quoted_with_backticks
+from rtolap.query.sql.dialect import quoted_with_backticks
 
 _COMMENT = re.compile(r"\A(?:\s++|/\*(?!!)(?:[^*]|\*(?!/))*+\*/|--[ \t][^\n]*+\n?|#[^\n]*+\n?)++")
 _PIECE = re.compile(

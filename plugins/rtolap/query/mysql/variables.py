@@ -10,11 +10,11 @@ from sqlglot import exp
 from rtolap.base.errors import QueryError, UnknownDatabase
 from rtolap.query.approval.bounds import STATEMENT_BYTES_MAX
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
-from rtolap.query.dialect import user_sql
 from rtolap.query.mysql.assignments import ANSI_QUOTES, TIMEOUT_MS_MAX, Value, assigned
 from rtolap.query.mysql.codes import SERVER_VERSION
-from rtolap.query.parser import Statement
 from rtolap.query.service import TIMEOUT_MS_DEFAULT
+from rtolap.query.sql.dialect import user_sql
+from rtolap.query.sql.parser import Statement
 
 VARIABLES: dict[str, Value] = {
     "auto_increment_increment": 1,

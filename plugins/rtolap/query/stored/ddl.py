@@ -9,12 +9,18 @@ import re
 from dataclasses import dataclass
 
 from rtolap.base.errors import QueryError
-from rtolap.model.stored_table import StoredTable
+from rtolap.model.stored.table import StoredTable
+from rtolap.protocols.stored_tables.messages import (
+    AddColumn,
+    ColumnChange,
+    DropColumn,
+    RenameColumn,
+    TableName,
+)
 from rtolap.query.stored.ddl_columns import column
 from rtolap.query.stored.ddl_partitions import AddTablePartition, DropTablePartition, partition_change
 from rtolap.query.stored.ddl_table import create_table
 from rtolap.query.stored.words import Words
-from rtolap.wire.stored_tables import AddColumn, ColumnChange, DropColumn, RenameColumn, TableName
 
 _DDL = re.compile(r"\s*(create|drop|alter|truncate|rename)\b", re.IGNORECASE)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import msgspec
 
 from rtolap.base.errors import UnsupportedSql
-from rtolap.model.stored_table import AggregateFunction, StoredColumn
+from rtolap.model.stored.table import AggregateFunction, StoredColumn
 from rtolap.query.stored.words import Words
 
 _FUNCTIONS: tuple[AggregateFunction, ...] = (

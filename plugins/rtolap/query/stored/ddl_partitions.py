@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from rtolap.base.errors import QueryError, SqlSyntaxError
+from rtolap.protocols.stored_tables.messages import AddPartition, TableName
 from rtolap.query.stored.ddl_table import notes_on, properties
 from rtolap.query.stored.words import Words
-from rtolap.wire.stored_tables import AddPartition, TableName
 
 _INSTANT = re.compile(r"\d{4}-\d{2}-\d{2}(?: \d{2}:\d{2}:\d{2}(?:\.0+)?)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ from typing import cast
 
 from rtolap.base.errors import DefinitionError, QueryError, UnsupportedSql
 from rtolap.model.durations import parse_duration_ms
-from rtolap.model.stored_table import (
+from rtolap.model.stored.table import (
     Buckets,
     PartitionUnit,
     RangePartitions,
@@ -16,9 +16,9 @@ from rtolap.model.stored_table import (
     StoredTable,
     TableModel,
 )
+from rtolap.protocols.stored_tables.messages import TableName
 from rtolap.query.stored.ddl_columns import column
 from rtolap.query.stored.words import Words
-from rtolap.wire.stored_tables import TableName
 
 _MODELS: tuple[tuple[str, TableModel], ...] = (
     ("UNIQUE", "unique"),

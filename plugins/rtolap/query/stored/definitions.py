@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext, suppress
 
 from rtolap.base.errors import NotFound, UnsupportedSql
+from rtolap.protocols.stored_tables.messages import PartitionInfo, TableName, TransactionInfo
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
 from rtolap.query.cluster import Cluster
 from rtolap.query.stored.ddl import (
@@ -18,7 +19,6 @@ from rtolap.query.stored.ddl import (
 )
 from rtolap.query.stored.ddl_partitions import AddTablePartition, DropTablePartition
 from rtolap.query.stored.source import StoredSource
-from rtolap.wire.stored_tables import PartitionInfo, TableName, TransactionInfo
 
 
 class StoredDefinitions:

@@ -7,9 +7,9 @@ import threading
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError
+from rtolap.protocols.stored_tables.messages import TableInfo
 from rtolap.query.stored.relation import relation_key
 from rtolap.query.stored.source import StoredSource
-from rtolap.wire.stored_tables import TableInfo
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from rtolap.model.predicate import And, Compare, In, Or, Predicate
 from rtolap.query.plan import TimeRange
-from rtolap.query.timeline import as_datetime
+from rtolap.query.sql.timeline import as_datetime
 
 _NOWHERE = TimeRange(0, 0)
 

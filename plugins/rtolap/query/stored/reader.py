@@ -27,14 +27,14 @@ from rtolap.base.errors import (
     UnknownColumn,
 )
 from rtolap.model.predicate import columns_of
-from rtolap.model.stored_schema import StoredSchema
+from rtolap.model.stored.schema import StoredSchema
+from rtolap.protocols.storage.messages import ScanRequest, TabletId
+from rtolap.protocols.stored_tables.messages import PartitionView, ReadView, TableName, TabletView, TableView
 from rtolap.query.cancel import Cancellation
 from rtolap.query.peers import Attempt, Peer, Peers, PeersFailed
 from rtolap.query.plan import TableRead, TableStats
 from rtolap.query.stored.relation import arrow_schema
 from rtolap.query.stored.source import StoredSource
-from rtolap.wire.storage import ScanRequest, TabletId
-from rtolap.wire.stored_tables import PartitionView, ReadView, TableName, TabletView, TableView
 
 VIEWS_MAX = 8  # a version goes stale once a compaction: more in a row is a fault, not traffic
 RETRY_WAIT_S = 0.05  # before each further view, times the attempt

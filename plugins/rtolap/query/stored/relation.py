@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from rtolap.format.schema import arrow_type
-from rtolap.model.stored_schema import StoredSchema
+from rtolap.columnar.schema import arrow_type
+from rtolap.model.stored.schema import StoredSchema
 from rtolap.model.types import ColumnType
-from rtolap.wire.stored_tables import TableInfo
+from rtolap.protocols.stored_tables.messages import TableInfo
 
 
 def relation_key(db: str, name: str) -> str:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Protocol
 
 from rtolap.base.errors import Unavailable
-from rtolap.model.stored_table import StoredTable
-from rtolap.wire.storage import ScanRequest
-from rtolap.wire.storage_client import BatchStream, StorageClients
-from rtolap.wire.stored_tables import (
+from rtolap.model.stored.table import StoredTable
+from rtolap.protocols.storage.client import BatchStream, StorageClients
+from rtolap.protocols.storage.messages import ScanRequest
+from rtolap.protocols.stored_tables.client import StoredTablesClient
+from rtolap.protocols.stored_tables.messages import (
     AddPartition,
     ColumnChange,
     PartitionInfo,
@@ -19,7 +20,6 @@ from rtolap.wire.stored_tables import (
     TableName,
     TransactionInfo,
 )
-from rtolap.wire.stored_tables_client import StoredTablesClient
 
 
 class StoredSource(Protocol):

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pendulum
 from airflow.sdk import DAG
-from rtolap.airflow.loaded_sensor import LoadedSensor
+from rtolap.airflow.sensors.loaded import LoadedSensor
 
 START = pendulum.datetime(2024, 1, 1, tz="UTC")
 

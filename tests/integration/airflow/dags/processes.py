@@ -7,7 +7,7 @@ from typing import Any
 
 import pendulum
 from airflow.sdk import DAG
-from rtolap.airflow.process import ManagedProcessOperator
+from rtolap.airflow.operators.process import ManagedProcessOperator
 
 START = pendulum.datetime(2024, 1, 1, tz="UTC")
 SLEEP = ["rtolap", "agent", "sleep", "--seconds"]

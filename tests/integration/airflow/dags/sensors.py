@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pendulum
 from airflow.sdk import DAG
-from rtolap.airflow.sensors import LowWatermarkSensor, RemotePersistedSensor
+from rtolap.airflow.sensors.cubes import LowWatermarkSensor, RemotePersistedSensor
 
 CUBE, DAY = "{{ params.cube }}", "{{ params.day }}"
 NEVER = "2100-01-01"

@@ -9,8 +9,8 @@ from typing import Any
 import pendulum
 from airflow.sdk import DAG, Context
 from airflow.sdk.exceptions import AirflowException
-from rtolap.airflow.approval import AskWindowOperator
-from rtolap.airflow.sensors import WindowCompleteSensor
+from rtolap.airflow.operators.window_approval import AskWindowOperator
+from rtolap.airflow.sensors.cubes import WindowCompleteSensor
 
 WINDOW = {"application": "{{ params.application }}", "window_end": "{{ params.window_end }}"}
 SHORT = {"poke_interval": 0.5, "timeout": 6}

@@ -1,0 +1,1 @@
+"""Connections of Airflow, and the clients that they lead to."""

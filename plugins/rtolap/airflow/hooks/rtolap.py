@@ -1,0 +1,91 @@
+"""RtolapHook: clients for the coordinator and the agent that a connection names."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from rtolap.airflow.hooks.connection import (
+    CONN_TYPE,
+    DEFAULT_CONN_ID,
+    Endpoints,
+    from_connection,
+    from_settings,
+)
+from rtolap.base.errors import RtolapError
+from rtolap.base.settings import Settings
+from rtolap.protocols.agent.client import AgentClient, AsyncAgentClient
+from rtolap.protocols.coordinator.client import AsyncCoordinatorClient, CoordinatorClient
+from rtolap.protocols.loader.async_client import AsyncLoaderClient
+from rtolap.protocols.loader.client import LoaderClient
+
+
+class RtolapHook(BaseHook):
+    """Reads the connection once. The default connection may be missing: RTOLAP_* variables serve then."""
+
+    conn_name_attr = "rtolap_conn_id"
+    default_conn_name = DEFAULT_CONN_ID
+    conn_type = CONN_TYPE
+    hook_name = "rtolap"
+
+    def __init__(self, rtolap_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.rtolap_conn_id = rtolap_conn_id
+
+    @cached_property
+    def endpoints(self) -> Endpoints:
+        try:
+            connection = self.get_connection(self.rtolap_conn_id)
+        except AirflowNotFoundException:
+            if self.rtolap_conn_id != DEFAULT_CONN_ID:
+                raise
+            return from_settings(Settings())
+        return from_connection(connection, Settings())
+
+    async def load(self) -> None:
+        """Read the connection without blocking; triggers call it before they ask for a client."""
+        try:
+            connection = await self.aget_connection(self.rtolap_conn_id)
+        except AirflowNotFoundException:
+            if self.rtolap_conn_id != DEFAULT_CONN_ID:
+                raise
+            self.endpoints = from_settings(Settings())
+        else:
+            self.endpoints = from_connection(connection, Settings())
+
+    def coordinator(self) -> CoordinatorClient:
+        return CoordinatorClient(self.endpoints.coordinator_urls, self.endpoints.token)
+
+    def agent(self) -> AgentClient:
+        return AgentClient(self.endpoints.agent_url, self.endpoints.token)
+
+    def loader(self, port: int) -> LoaderClient:
+        """Of the loader with that port on the agent's host."""
+        return LoaderClient(self.endpoints.loader_url(port), self.endpoints.token)
+
+    def async_loader(self, port: int) -> AsyncLoaderClient:
+        return AsyncLoaderClient(self.endpoints.loader_url(port), self.endpoints.token)
+
+    def cube_names(self) -> list[str]:
+        """What tasks that go over all cubes are mapped over."""
+        with self.coordinator() as coordinator:
+            return [cube.name for cube in coordinator.cubes()]
+
+    def async_coordinator(self) -> AsyncCoordinatorClient:
+        return AsyncCoordinatorClient(self.endpoints.coordinator_urls, self.endpoints.token)
+
+    def async_agent(self) -> AsyncAgentClient:
+        return AsyncAgentClient(self.endpoints.agent_url, self.endpoints.token)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """For the connection form: do coordinator and agent answer with this token?"""
+        try:
+            with self.coordinator() as coordinator, self.agent() as agent:
+                cluster = coordinator.cluster()
+                running = sum(status.is_live for status in agent.processes())
+        except RtolapError as error:
+            return False, str(error)
+        return True, f"leader {cluster.leader_url}, {len(cluster.cubes)} cubes, {running} processes running"

@@ -1,0 +1,1 @@
+"""Operators: builds, long-running processes, approvals and short calls to the coordinator."""

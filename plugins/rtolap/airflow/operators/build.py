@@ -1,0 +1,213 @@
+"""SparkBuildOperator: drains a cube's queue, a few segments per spark-submit, and promotes what was built.
+
+    execute ──▶ a build of this cube runs, or its result waits?  ── yes ──▶ wait for that one
+       ▲                        │ no
+       │              start attempts at the coordinator, one process at the agent ──▶ wait (trigger)
+       │                                                                                │
+       └── the queue holds more ◀── promote the built ones in order, report the others ◀─┘
+
+What a loss of the worker after each step leaves behind: attempts without a process (the next execution starts
+others, which take their right of promotion); a process (adopted by its key); a result not yet read (read by
+the next execution: a process is acknowledged only when all its attempts are promoted or reported).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from airflow.sdk import BaseOperatorLink, Context
+from airflow.sdk.exceptions import AirflowException
+
+from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.incomplete import held, incomplete_builds
+from rtolap.airflow.links import ProcessLogLink, SegmentsLink
+from rtolap.airflow.operators import build_batch as batch
+from rtolap.airflow.operators.build_batch import Build, Outcome
+from rtolap.airflow.operators.process import ManagedProcessOperator, find
+from rtolap.airflow.words import state_of
+from rtolap.base.errors import NotFound, NotYet, Refused
+from rtolap.base.settings import Settings
+from rtolap.protocols.agent.client import AgentClient
+from rtolap.protocols.agent.messages import LOG_BYTES_MAX, ProcessStatus
+from rtolap.protocols.coordinator.client import CoordinatorClient
+from rtolap.protocols.coordinator.messages import BuildSpec, QueueEntry
+
+PROMOTE_POLL_S = 1.0
+
+
+class SparkBuildOperator(ManagedProcessOperator):
+    """Builds and promotes all queued segments of `cube`; returns the names of the last batch.
+
+    One build process per cube at any time, under the key `build.<cube>`: a second run, a retry or a cleared
+    task waits for the one that is there. `segments_max`: how many segments share one Spark session, whose
+    start costs more than a small build. A failed attempt is reported to the coordinator and fails the task
+    after the others are promoted; a retry starts a new attempt. `incomplete_builds`: `build` or `approve`,
+    see `incomplete`.
+    """
+
+    template_fields: Sequence[str] = ("cube", "process_key", "env", "incomplete_builds")
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (ProcessLogLink(), SegmentsLink())
+    ui_color = "#f4e3d7"
+
+    def __init__(
+        self,
+        *,
+        cube: str,
+        segments_max: int = 128,
+        spark_master: str | None = None,
+        spark_conf: Mapping[str, str] | None = None,
+        job: str = "build_segment.py",
+        promote_wait_s: float = 20.0,
+        incomplete_builds: str = "build",
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(argv=(), process_key=f"build.{cube}", one_shot=True, **kwargs)
+        self.cube = cube
+        self.segments_max = segments_max
+        self.spark_master = spark_master
+        self.spark_conf = dict(spark_conf or {})
+        self.job = job
+        self.promote_wait_s = promote_wait_s
+        self.incomplete_builds = incomplete_builds
+
+    def execute(self, context: Context) -> list[str]:
+        self.process_key = f"build.{self.cube}"  # a mapped or templated cube is known only now
+        hook = RtolapHook(self.rtolap_conn_id)
+        with hook.agent() as agent, hook.coordinator() as coordinator:
+            running = find(agent, self.process_key)
+            if running is not None and running.is_live:
+                self.log.info("waiting for %s, which is under way", running.key)
+                return self.wait(context, running.generation)
+            promoted: list[str] = []
+            if running is not None:
+                promoted, errors = self._settle(agent, coordinator, running)
+                for error in errors:  # of an execution that was ended: this one begins anew
+                    self.log.warning("an earlier attempt failed: %s", error)
+            return self._next(context, agent, coordinator, promoted)
+
+    def process_ended(self, context: Context, event: dict[str, Any], generation: int) -> list[str]:
+        self.process_key = f"build.{self.cube}"
+        hook = RtolapHook(self.rtolap_conn_id)
+        with hook.agent() as agent, hook.coordinator() as coordinator:
+            status = find(agent, self.process_key)
+            if status is None or status.is_live or status.generation != generation:
+                self.log.info("another task has read the result: looking at the queue again")
+                return self.execute(context)
+            promoted, errors = self._settle(agent, coordinator, status)
+            if errors:
+                lines = "\n".join((*errors, *status.log_tail))
+                raise AirflowException(f"{len(errors)} builds of {self.cube} failed:\n{lines}")
+            return self._next(context, agent, coordinator, promoted)
+
+    def _next(
+        self, context: Context, agent: AgentClient, coordinator: CoordinatorClient, promoted: list[str]
+    ) -> list[str]:
+        """Start the next batch and wait for it; or, with the queue drained, end."""
+        unfinished = coordinator.segments(self.cube, state="IMMUTABLE")
+        queued = [entry for entry in coordinator.queue().entries if entry.cube == self.cube]
+        waiting = held(coordinator, queued) if incomplete_builds(self.incomplete_builds) == "approve" else {}
+        for entry, said in waiting.items():
+            self.log.info("%s was closed by force and is held: %s", entry.segment, state_of(said))
+        entries = batch.choose(queued, self.cube, self.segments_max, unfinished, waiting)
+        if not entries:
+            self.log.info("nothing of %s can be built now", self.cube)
+            return promoted
+        specs = self._attempts(coordinator, entries)
+        builds = [batch.build_of(spec) for spec in specs]
+        self.log.info("building %s", ", ".join(f"{build.segment} v{build.version}" for build in builds))
+        generation = self.start(
+            context,
+            agent,
+            batch.argv(self._spark_options(), self.job),
+            labels=batch.labels(builds),
+            files={batch.SPECS_FILE: batch.specs_file(specs)},
+        )
+        return self.wait(context, generation)
+
+    def _attempts(self, coordinator: CoordinatorClient, entries: Sequence[QueueEntry]) -> list[BuildSpec]:
+        """An attempt per segment, up to the first that cannot be built any more (purged meanwhile)."""
+        specs: list[BuildSpec] = []
+        for entry in entries:
+            try:
+                specs.append(coordinator.start_build(entry.cube, entry.segment))
+            except (Refused, NotFound):
+                if not specs:
+                    raise
+                self.log.warning("%s cannot be built any more", entry.segment, exc_info=True)
+                break
+        return specs
+
+    def _spark_options(self) -> list[str]:
+        options = ["--master", self.spark_master or Settings().spark_master, "--name", self.process_key]
+        for name, value in sorted(self.spark_conf.items()):
+            options += ["--conf", f"{name}={value}"]
+        return options
+
+    def _settle(
+        self, agent: AgentClient, coordinator: CoordinatorClient, status: ProcessStatus
+    ) -> tuple[list[str], list[str]]:
+        """Promote what was built, in order; report the rest; then let go of the process.
+
+        Returns the promoted segments and the errors of the others.
+        """
+        said = batch.outcomes(agent.log(status.key, LOG_BYTES_MAX))
+        everything_built = status.state == "SUCCEEDED"
+        promoted: list[str] = []
+        errors: list[str] = []
+        for build in batch.builds_of(status):
+            outcome = Outcome(built=True) if everything_built else said.get(build.build_id, Outcome())
+            error = outcome.error or f"the process is {status.state}: {status.reason}"
+            if outcome.built and not errors:
+                try:
+                    if self._promote(coordinator, build):
+                        promoted.append(build.segment)
+                    continue
+                except NotYet as held:  # one before it was closed meanwhile: let go, so that it can be built
+                    error = str(held)
+            elif outcome.built:
+                error = "an earlier segment of the batch failed"
+            errors.append(f"{build.segment}: {error}")
+            self._report(coordinator, build, error)
+        try:
+            agent.acknowledge(status.key, status.generation)
+        except (Refused, NotFound) as error:
+            self.log.info("another task has read the result as well: %s", error)
+        return promoted, errors
+
+    def _promote(self, coordinator: CoordinatorClient, build: Build) -> bool:
+        """True once READY; False if a later attempt or a purge made this one void.
+
+        NotYet, an earlier segment comes first, is asked again until `promote_wait_s` and raised then.
+        """
+        deadline_s = time.monotonic() + self.promote_wait_s
+        while True:
+            try:
+                coordinator.promote(build.cube, build.segment, build.build_id)
+            except NotYet:
+                if time.monotonic() >= deadline_s:
+                    raise
+                time.sleep(PROMOTE_POLL_S)
+            except (Refused, NotFound) as error:
+                if not self._void(coordinator, build):
+                    raise
+                self.log.warning("%s %s is void: %s", build.segment, build.build_id, error)
+                return False
+            else:
+                self.log.info("%s version %d is READY", build.segment, build.version)
+                return True
+
+    def _void(self, coordinator: CoordinatorClient, build: Build) -> bool:
+        try:
+            segment = coordinator.segment(build.cube, build.segment)
+        except NotFound:
+            return True
+        newest = segment.build
+        return segment.state != "REMOTE_PERSISTED" or newest is None or newest.build_id != build.build_id
+
+    def _report(self, coordinator: CoordinatorClient, build: Build, error: str) -> None:
+        try:
+            coordinator.fail_build(build.cube, build.segment, build.build_id, error)
+        except (Refused, NotFound) as refused:
+            self.log.info("%s needs no report: %s", build.segment, refused)

@@ -1,0 +1,100 @@
+"""What one spark-submit builds: chosen from the queue, noted with the process, read from its log. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from rtolap.protocols.agent.messages import ProcessStatus
+from rtolap.protocols.coordinator.messages import BuildSpec, QueueEntry, SegmentInfo
+
+KIND = "build"
+SPECS_FILE = "specs.json"
+PROGRESS_MARK = "rtolap-progress: "
+
+
+class Build(msgspec.Struct, frozen=True):
+    """One attempt, by the names that promotion and failure need."""
+
+    cube: str
+    segment: str
+    version: int
+    build_id: str
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What the job said about one attempt. `error` None and `built` False: it did not get that far."""
+
+    built: bool = False
+    error: str | None = None
+
+
+def choose(
+    entries: Iterable[QueueEntry],
+    cube: str,
+    segments_max: int,
+    unfinished: Iterable[SegmentInfo],
+    held: Collection[QueueEntry] = (),
+) -> list[QueueEntry]:
+    """The cube's oldest segments, up to the first that could not be promoted with those before it.
+
+    Promotion goes in the order of event time. `unfinished`: the cube's IMMUTABLE segments; one that has no
+    history yet and is not in the queue holds back all later ones. So does one that is `held`.
+    """
+    limit_ms = min((segment.start_ms for segment in unfinished if segment.version == 0), default=None)
+    chosen: list[QueueEntry] = []
+    for entry in entries:
+        if entry.cube != cube:
+            continue
+        blocked = limit_ms is not None and entry.start_ms > limit_ms
+        waits = entry.waits_for is not None and entry.waits_for not in {other.segment for other in chosen}
+        if blocked or waits or entry in held or len(chosen) == segments_max:
+            break
+        chosen.append(entry)
+    return chosen
+
+
+def build_of(spec: BuildSpec) -> Build:
+    return Build(spec.cube, spec.segment, spec.version, spec.build_id)
+
+
+def specs_file(specs: Sequence[BuildSpec]) -> str:
+    return json.dumps([spec.model_dump(mode="json") for spec in specs])
+
+
+def labels(builds: Sequence[Build]) -> dict[str, str]:
+    return {"kind": KIND, "builds": msgspec.json.encode(list(builds)).decode()}
+
+
+def builds_of(status: ProcessStatus) -> list[Build]:
+    """The attempts that a process was started for; none if it is no build."""
+    if status.labels.get("kind") != KIND:
+        return []
+    return msgspec.json.decode(status.labels["builds"], type=list[Build])
+
+
+def outcomes(log: str) -> dict[str, Outcome]:
+    """build_id → what its last progress line says. Lines cut off by the end of the log are passed over."""
+    found: dict[str, Outcome] = {}
+    for line in log.splitlines():
+        _, mark, text = line.partition(PROGRESS_MARK)
+        if not mark:
+            continue
+        try:
+            progress: Any = json.loads(text)
+        except ValueError:
+            continue
+        if not isinstance(progress, dict) or "build_id" not in progress:
+            continue
+        if progress.get("event") == "built":
+            found[progress["build_id"]] = Outcome(built=True)
+        elif progress.get("event") == "failed":
+            found[progress["build_id"]] = Outcome(error=str(progress.get("error", "failed")))
+    return found
+
+
+def argv(options: Sequence[str], job: str) -> list[str]:
+    return ["spark-submit", *options, job, "{files}/" + SPECS_FILE]

@@ -1,0 +1,111 @@
+"""Short calls to the coordinator, one operator each. All may be repeated safely."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import BaseOperator, BaseOperatorLink, Context
+
+from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
+from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.links import SegmentsLink
+from rtolap.base.errors import Refused
+from rtolap.model.instants import instant_ms
+from rtolap.protocols.coordinator.client import CoordinatorClient
+
+READY = "READY"
+
+
+class CubeOperator(BaseOperator):
+    """Base of the calls that concern one cube."""
+
+    template_fields: Sequence[str] = ("cube",)
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (SegmentsLink(),)
+
+    def __init__(self, *, cube: str, rtolap_conn_id: str = DEFAULT_CONN_ID, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.cube = cube
+        self.rtolap_conn_id = rtolap_conn_id
+
+    def execute(self, context: Context) -> Any:
+        with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
+            return self.call(coordinator)
+
+    def call(self, coordinator: CoordinatorClient) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} has to say what it calls")
+
+
+class PromoteOperator(CubeOperator):
+    """Make a finished build the READY version. Refused while an earlier segment waits: use retries."""
+
+    template_fields: Sequence[str] = ("cube", "segment", "build_id")
+
+    def __init__(self, *, segment: str, build_id: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.segment = segment
+        self.build_id = build_id
+
+    def call(self, coordinator: CoordinatorClient) -> int:
+        return coordinator.promote(self.cube, self.segment, self.build_id).version
+
+
+class PurgeOperator(CubeOperator):
+    """Drop, for ever, the segments that end at or below `before` (ISO 8601 or milliseconds)."""
+
+    template_fields: Sequence[str] = ("cube", "before")
+
+    def __init__(self, *, before: str | int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.before = before
+
+    def call(self, coordinator: CoordinatorClient) -> list[str]:
+        result = coordinator.purge(self.cube, instant_ms(self.before))
+        self.log.info("%s: horizon %s, purged %s", self.cube, result.horizon_ms, result.segments)
+        return list(result.segments)
+
+
+class RetentionOperator(CubeOperator):
+    """Purge what the cube's own retention policy says is too old, by its low watermark."""
+
+    def call(self, coordinator: CoordinatorClient) -> list[str]:
+        result = coordinator.retention(self.cube)
+        self.log.info("%s: horizon %s, purged %s", self.cube, result.horizon_ms, result.segments)
+        return list(result.segments)
+
+
+class CleanupOperator(CubeOperator):
+    """Delete what nothing refers to any more: staged files of promoted versions, folders of lost attempts."""
+
+    def call(self, coordinator: CoordinatorClient) -> list[str]:
+        result = coordinator.cleanup(self.cube)
+        self.log.info(
+            "%s: deleted %d folders, %d records", self.cube, len(result.folders), len(result.records)
+        )
+        return list(result.folders)
+
+
+class RequeueOperator(CubeOperator):
+    """Queue the READY segments that overlap `[start, end)` to be built anew. Others are left as they are."""
+
+    template_fields: Sequence[str] = ("cube", "start", "end")
+
+    def __init__(self, *, start: str | int, end: str | int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.start = start
+        self.end = end
+
+    def call(self, coordinator: CoordinatorClient) -> list[str]:
+        found = coordinator.segments(
+            self.cube, state=READY, start_ms=instant_ms(self.start), end_ms=instant_ms(self.end)
+        )
+        queued: list[str] = []
+        for segment in found:
+            try:
+                coordinator.requeue(self.cube, segment.segment)
+            except Refused as error:  # not READY any more: a late delta was closed, or it was purged
+                self.log.info("%s is left as it is: %s", segment.segment, error)
+            else:
+                queued.append(segment.segment)
+        self.log.info("%s: queued %d of %d segments", self.cube, len(queued), len(found))
+        return queued

@@ -1,0 +1,1 @@
+"""Deferrable sensors: the queue, watermarks, windows, loaded tables."""

@@ -1,0 +1,93 @@
+"""Base of the sensors: one look in the worker, then they wait in the triggerer."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from typing import Any, Generic, TypeVar
+
+from airflow.sdk import BaseSensorOperator, Context
+from airflow.sdk.exceptions import AirflowSensorTimeout, AirflowSkipException
+from airflow.triggers.base import BaseTrigger
+
+from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
+from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.triggers.addressed import address_of, addressed
+from rtolap.protocols.coordinator.client import CoordinatorClient
+
+Client = TypeVar("Client")
+
+
+class DeferredSensor(BaseSensorOperator, Generic[Client]):
+    """Base of what waits for a service's state; `timeout` is in seconds, as everywhere in Airflow.
+
+    When the time is over it looks once more: then it succeeds after all, or says what it found instead.
+    """
+
+    def __init__(
+        self, *, rtolap_conn_id: str = DEFAULT_CONN_ID, poke_interval: float = 5.0, **kwargs: Any
+    ) -> None:
+        super().__init__(poke_interval=poke_interval, **kwargs)
+        self.rtolap_conn_id = rtolap_conn_id
+
+    @abstractmethod
+    def client(self, hook: RtolapHook) -> AbstractContextManager[Client]:
+        """Whom it asks."""
+
+    @abstractmethod
+    def look(self, client: Client) -> Any:
+        """The sensor's result, or None while it has to wait."""
+
+    @abstractmethod
+    def found(self, client: Client) -> str:
+        """After a wait in vain: what was expected and what is there, in words."""
+
+    @abstractmethod
+    def trigger(self, client: Client) -> BaseTrigger:
+        """What waits in the triggerer."""
+
+    @abstractmethod
+    def fired(self, context: Context, event: dict[str, Any]) -> Any:
+        """The sensor's result, of what its trigger has fired."""
+
+    def execute(self, context: Context) -> Any:
+        with self.client(RtolapHook(self.rtolap_conn_id)) as client:
+            result = self.look(client)
+            if result is not None:
+                return result
+            trigger = addressed(self.trigger(client))
+        return self.defer(
+            trigger=trigger,
+            method_name="heard",
+            kwargs={"waited_for": address_of(trigger)},
+            timeout=timedelta(seconds=self.timeout),
+        )
+
+    def heard(self, context: Context, event: dict[str, Any], waited_for: list[Any]) -> Any:
+        if event.get("waited_for") != waited_for:
+            self.log.info("meant for somebody else, so the wait goes on: %s", event)
+            return self.execute(context)
+        return self.fired(context, event["said"])
+
+    def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
+        try:
+            return super().resume_execution(next_method, next_kwargs, context)
+        except (AirflowSensorTimeout, AirflowSkipException) as ended:
+            if isinstance(ended, AirflowSkipException) and not isinstance(
+                ended.__cause__, AirflowSensorTimeout
+            ):
+                raise
+            with self.client(RtolapHook(self.rtolap_conn_id)) as client:
+                result = self.look(client)
+                if result is not None:
+                    return result
+                reason = f"waited {self.timeout:g} s in vain: {self.found(client)}"
+            raise type(ended)(reason) from ended
+
+
+class CoordinatorSensor(DeferredSensor[CoordinatorClient]):
+    """Base of what waits for the coordinator's state."""
+
+    def client(self, hook: RtolapHook) -> AbstractContextManager[CoordinatorClient]:
+        return hook.coordinator()

@@ -1,0 +1,175 @@
+"""Sensors. Who waits in vain is told for what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from airflow.sdk import BaseOperatorLink, Context
+from airflow.sdk.exceptions import AirflowException
+
+from rtolap.airflow.links import WindowLink
+from rtolap.airflow.sensors.base import CoordinatorSensor
+from rtolap.airflow.triggers.queue import QueueTrigger
+from rtolap.airflow.triggers.watermark import WatermarkTrigger
+from rtolap.airflow.triggers.window import WindowTrigger
+from rtolap.airflow.windows import Window, explain, named_window, outcome
+from rtolap.airflow.words import iso, state_of
+from rtolap.model.instants import instant_ms
+from rtolap.protocols.coordinator.client import CoordinatorClient
+from rtolap.protocols.coordinator.messages import PartitionWatermark
+from rtolap.protocols.watermark.messages import Explanation
+
+
+class RemotePersistedSensor(CoordinatorSensor):
+    """Succeeds when a segment waits to be built: any, one of `cube`, or that `segment` of it."""
+
+    template_fields: Sequence[str] = ("cube", "segment")
+
+    def __init__(self, *, cube: str | None = None, segment: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.cube = cube
+        self.segment = segment
+
+    def trigger(self, coordinator: CoordinatorClient) -> QueueTrigger:
+        return self._queued()
+
+    def _queued(self) -> QueueTrigger:
+        return QueueTrigger(
+            cube=self.cube,
+            segment=self.segment,
+            poll_s=float(self.poke_interval),
+            rtolap_conn_id=self.rtolap_conn_id,
+        )
+
+    def look(self, coordinator: CoordinatorClient) -> int | None:
+        return len(self._queued().wanted(coordinator.queue())) or None
+
+    def found(self, coordinator: CoordinatorClient) -> str:
+        if self.cube is None:
+            return "the queue is empty; expected a REMOTE_PERSISTED segment of any cube"
+        if self.segment is None:
+            counts = coordinator.cube(self.cube).segments
+            there = ", ".join(f"{number} {state}" for state, number in sorted(counts.items())) or "none"
+            return f"no segment of {self.cube} is REMOTE_PERSISTED; its segments are: {there}"
+        state = coordinator.segment(self.cube, self.segment).state
+        return f"segment {self.segment} of {self.cube} is {state}; expected REMOTE_PERSISTED"
+
+    def fired(self, context: Context, event: dict[str, Any]) -> int:
+        return int(event["waiting"])
+
+
+class LowWatermarkSensor(CoordinatorSensor):
+    """Succeeds when the cube's low watermark is at or beyond `at_least` (ISO 8601 or milliseconds)."""
+
+    template_fields: Sequence[str] = ("cube", "at_least")
+
+    def __init__(self, *, cube: str, at_least: str | int | datetime, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.cube = cube
+        self.at_least = at_least
+
+    def trigger(self, coordinator: CoordinatorClient) -> WatermarkTrigger:
+        return WatermarkTrigger(
+            cube=self.cube,
+            at_least_ms=instant_ms(self.at_least),
+            poll_s=float(self.poke_interval),
+            rtolap_conn_id=self.rtolap_conn_id,
+        )
+
+    def look(self, coordinator: CoordinatorClient) -> int | None:
+        reached_ms = coordinator.watermark(self.cube).low_watermark_ms
+        return reached_ms if reached_ms is not None and reached_ms >= instant_ms(self.at_least) else None
+
+    def found(self, coordinator: CoordinatorClient) -> str:
+        wanted_ms = instant_ms(self.at_least)
+        watermark = coordinator.watermark(self.cube)
+        return (
+            f"the low watermark of {self.cube} is {iso(watermark.low_watermark_ms)}; expected "
+            f"{iso(wanted_ms)} or later; {_behind(watermark.partitions, wanted_ms)}"
+        )
+
+    def fired(self, context: Context, event: dict[str, Any]) -> int:
+        if "error" in event:
+            raise AirflowException(f"the low watermark of {self.cube} cannot be read: {event['error']}")
+        return int(event["low_watermark_ms"])
+
+
+class WindowCompleteSensor(CoordinatorSensor):
+    """Succeeds when a window of an application may close: its events are there to its rule's bound, or a
+    person has let it go.
+
+    Names either `application` and `window_end` (ISO 8601 or milliseconds; `lateness_ms` beyond it is waited
+    for), or a `cube` that closes by an application and a `segment` of it. Result: see `windows.outcome`.
+    """
+
+    template_fields: Sequence[str] = ("application", "window_end", "lateness_ms", "cube", "segment")
+    operator_extra_links: tuple[BaseOperatorLink, ...] = (WindowLink(),)
+
+    def __init__(
+        self,
+        *,
+        application: str | None = None,
+        window_end: str | int | datetime | None = None,
+        lateness_ms: int | str = 0,
+        cube: str | None = None,
+        segment: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.application = application
+        self.window_end = window_end
+        self.lateness_ms = lateness_ms
+        self.cube = cube
+        self.segment = segment
+
+    def trigger(self, coordinator: CoordinatorClient) -> WindowTrigger:
+        window = self._window(coordinator)
+        return WindowTrigger(
+            application=window.application,
+            window_end_ms=window.end_ms,
+            lateness_ms=window.lateness_ms,
+            poll_s=float(self.poke_interval),
+            rtolap_conn_id=self.rtolap_conn_id,
+        )
+
+    def look(self, coordinator: CoordinatorClient) -> dict[str, Any] | None:
+        said = self._explain(coordinator)
+        self.log.info(state_of(said))
+        return outcome(said) if said.may_close else None
+
+    def found(self, coordinator: CoordinatorClient) -> str:
+        return state_of(self._explain(coordinator))
+
+    def fired(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        if "error" in event:
+            raise AirflowException(f"whether the window may close cannot be asked: {event['error']}")
+        said = Explanation.model_validate(event["explanation"])
+        self.log.info(state_of(said))
+        return outcome(said)
+
+    def _explain(self, coordinator: CoordinatorClient) -> Explanation:
+        return explain(coordinator, self._window(coordinator))
+
+    def _window(self, coordinator: CoordinatorClient) -> Window:
+        return named_window(
+            coordinator,
+            application=self.application,
+            window_end=self.window_end,
+            cube=self.cube,
+            segment=self.segment,
+            lateness_ms=self.lateness_ms,
+        )
+
+
+def _behind(partitions: Mapping[int, PartitionWatermark], wanted_ms: int) -> str:
+    """Which partitions hold the watermark, and where each stands."""
+    if not partitions:
+        return "no receiver has reported a partition: see `rtolap receivers list`"
+    held = ", ".join(
+        f"partition {number} is at {iso(seen.watermark_ms)}{' and idle' if seen.idle else ''}"
+        for number, seen in sorted(partitions.items())
+        if seen.watermark_ms is None or seen.watermark_ms < wanted_ms
+    )
+    return held or "partitions without a report hold it: see `rtolap receivers list`"

@@ -1,0 +1,106 @@
+"""LoadedSensor: a table holds what its loader was to bring."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from airflow.sdk import Context
+
+from rtolap.airflow.completeness import behind
+from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.loaders import find_loader
+from rtolap.airflow.sensors.base import DeferredSensor
+from rtolap.airflow.triggers.loaded import LoadedTrigger, offsets_of, outcome, words
+from rtolap.base.errors import DefinitionError, Unavailable
+from rtolap.model.instants import instant_ms
+from rtolap.protocols.loader.client import LoaderClient
+
+
+class Loader(NamedTuple):
+    """The process of a loader, by its port, and who asks it."""
+
+    port: int
+    client: LoaderClient
+
+
+class LoadedSensor(DeferredSensor[Loader]):
+    """Succeeds when the table shows what `loader` has loaded up to `offsets` ({partition: next-to-read}), or
+    all that was in its topic at the instant `until` (ISO 8601 or milliseconds, by the clock: when records
+    came, not event time).
+
+    The loader is found by its name on the agent; one that is not running is waited for. Result: {"loaded":
+    {partition: offset}}.
+    """
+
+    template_fields: Sequence[str] = ("loader", "until", "offsets")
+
+    def __init__(
+        self,
+        *,
+        loader: str,
+        until: str | int | datetime | None = None,
+        offsets: Mapping[Any, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.loader = loader
+        self.until = until
+        self.offsets = offsets
+
+    def client(self, hook: RtolapHook) -> AbstractContextManager[Loader]:
+        return _asking(hook, self.loader)
+
+    def look(self, client: Loader) -> dict[str, Any] | None:
+        """Of offsets only: the trigger waits for an instant, and for what was in the topic then."""
+        offsets = offsets_of(self._offsets())
+        try:
+            status = client.client.status()
+        except Unavailable as error:
+            self.log.warning("loader %s is waited for: %s", self.loader, error)
+            return None
+        return outcome(status) if offsets and not behind(status, offsets) else None
+
+    def found(self, client: Loader) -> str:
+        try:
+            return words(client.client.status(), offsets_of(self._offsets()))
+        except Unavailable as error:
+            return str(error)
+
+    def trigger(self, client: Loader) -> LoadedTrigger:
+        return LoadedTrigger(
+            loader=self.loader,
+            port=client.port,
+            until_ms=None if self.until is None else instant_ms(self.until),
+            offsets=self._offsets(),
+            poll_s=float(self.poke_interval),
+            rtolap_conn_id=self.rtolap_conn_id,
+        )
+
+    def fired(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
+        return event
+
+    def _offsets(self) -> dict[str, int]:
+        """As JSON has them. Raises DefinitionError: exactly one of `offsets` and `until` is wanted."""
+        given = self.offsets or {}
+        try:
+            offsets = {str(int(partition)): int(offset) for partition, offset in given.items()}
+        except (TypeError, ValueError, AttributeError):
+            offsets = {}
+        if bool(given) == (self.until is not None) or len(offsets) != len(given):
+            raise DefinitionError(
+                "loaded up to what?",
+                expected="until, an instant; or offsets, {partition: offset}",
+                found=f"until={self.until!r}, offsets={self.offsets!r}",
+            )
+        return offsets
+
+
+@contextmanager
+def _asking(hook: RtolapHook, name: str) -> Iterator[Loader]:
+    with hook.agent() as agent:
+        port = find_loader(agent, name).port
+    with hook.loader(port) as client:
+        yield Loader(port, client)

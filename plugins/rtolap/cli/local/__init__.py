@@ -1,0 +1,1 @@
+"""The local stack and the demonstration on it."""

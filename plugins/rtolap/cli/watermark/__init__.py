@@ -1,0 +1,1 @@
+"""`rtolap watermark`: how far applications are, who holds them back, and what can be done about it."""

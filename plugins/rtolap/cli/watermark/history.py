@@ -1,0 +1,167 @@
+"""`rtolap watermark history` and `plot`: what watermarks were, and who held them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from pydantic import ValidationError
+
+from rtolap.base.errors import DefinitionError
+from rtolap.cli.coordinator_access import coordinator_client
+from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn, write_file
+from rtolap.cli.watermark.words import Name, at, complete_application, complete_level, span
+from rtolap.draw.figure import picture_format
+from rtolap.draw.timeline import Timeline, Trace, timeline
+from rtolap.draw.timeline_figure import draw_timeline
+from rtolap.model.durations import parse_duration_ms
+from rtolap.model.instants import instant_ms
+from rtolap.protocols.watermark.history import ApplicationHistory
+
+SAMPLES = 4_000  # an hour by the second, and a pixel or two of a picture each
+
+Since = Annotated[str, typer.Option(help="From so long ago (1h, 15m) or from this instant on.")]
+Until = Annotated[str | None, typer.Option(help="Up to this instant, or so long ago; else up to now.")]
+
+
+def history(
+    application: Name,
+    level: Annotated[str | None, typer.Option(help="Only this one.", autocompletion=complete_level)] = None,
+    since: Since = "1h",
+    until: Until = None,
+    limit: Annotated[int, typer.Option(min=1, help="Name so many hosts and units per level.")] = 10,
+    as_json: JsonOption = False,
+) -> None:
+    """Who held the watermarks, from when to when, and how far behind they were.
+
+    With --json the samples themselves, for `plot --from`. The leader remembers a day, and takes it along.
+    """
+    found = _ask(application, since, until, level)
+    if as_json:
+        print_json(found.model_dump(mode="json"))
+        return
+    shown = timeline(found)
+    print_table(
+        ("level", "held by", "from", "until", "samples", "behind up to"),
+        [
+            (panel.level, one.name, at(one.from_ms), at(one.until_ms), one.held, _behind(one))
+            for panel in shown.panels
+            for one in panel.holders[:limit]
+        ],
+        title=found.application,
+    )
+    _remembered(found)
+
+
+def plot(
+    application: Annotated[
+        str | None,
+        typer.Argument(help="Name of the application; not with --from.", autocompletion=complete_application),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="File to write, .svg or .png; else APPLICATION.svg.")
+    ] = None,
+    level: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this level; may be repeated.", autocompletion=complete_level),
+    ] = None,
+    since: Since = "1h",
+    until: Until = None,
+    window: Annotated[
+        str | None, typer.Option(help="Mark when windows of this length (5m) could close.")
+    ] = None,
+    lag: Annotated[
+        bool, typer.Option("--lag", help="How far behind the clock, instead of event time.")
+    ] = False,
+    source: Annotated[
+        str | None, typer.Option("--from", help="A file of `history --json`, - for standard input.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Draw watermarks against the wall clock, a panel per level, with the hosts and units that held them."""
+    if (application is None) == (source is None):
+        raise typer.BadParameter("name an application, or a file with --from")
+    if out is not None:
+        picture_format(out)  # before anybody is asked
+    window_ms = None if window is None else parse_duration_ms(window)
+    if window_ms == 0:
+        raise DefinitionError("a window has a length", found=repr(window))
+    if application is not None:
+        found = _ask(application, since, until, level[0] if level and len(level) == 1 else None)
+    else:
+        found = _read(source or "-")
+    shown = timeline(found, level or (), window_ms)
+    target = out or Path(f"{found.application}.svg")
+    picture = draw_timeline(shown, picture_format(target), lag=lag)
+    write_file(target, picture)
+    if as_json:
+        print_json({"file": target, "samples": len(found.at_ms), **_summary(shown)})
+        return
+    success(f"{target}: {len(shown.panels)} levels, {len(found.at_ms)} samples")
+    _remembered(found)
+
+
+def _ask(application: str, since: str, until: str | None, level: str | None) -> ApplicationHistory:
+    with coordinator_client() as client:
+        now_ms = client.application_watermarks(application).now_ms  # spans are back from the leader's clock
+        return client.application_history(
+            application,
+            since_ms=max(_back_from(now_ms, since), 0),
+            until_ms=None if until is None else max(_back_from(now_ms, until), 0),
+            level=level,
+            samples=SAMPLES,
+        )
+
+
+def _back_from(now_ms: int, text: str) -> int:
+    try:
+        return now_ms - parse_duration_ms(text)
+    except DefinitionError:
+        return instant_ms(text)
+
+
+def _read(source: str) -> ApplicationHistory:
+    try:
+        data = sys.stdin.buffer.read() if source == "-" else Path(source).read_bytes()
+        return ApplicationHistory.model_validate_json(data)
+    except OSError as error:
+        raise DefinitionError("the history cannot be read", found=str(error)) from error
+    except ValidationError as error:
+        raise DefinitionError(
+            f"{source} is not a history of watermarks",
+            found=f"{error.error_count()} mistakes, the first: {error.errors()[0]['msg']}",
+            action="write one with `rtolap watermark history APPLICATION --json`",
+        ) from error
+
+
+def _summary(shown: Timeline) -> dict[str, object]:
+    return {
+        "application": shown.application,
+        "levels": {
+            panel.level: [
+                {"name": one.name, "from_ms": one.from_ms, "until_ms": one.until_ms, "held": one.held}
+                | {"behind_max_ms": one.behind_max_ms}
+                for one in panel.holders
+            ]
+            for panel in shown.panels
+        },
+        "windows": [
+            {"end_ms": one.end_ms, "could_close_at_ms": one.at_ms, "let_go_by": one.by}
+            for one in shown.closings
+        ],
+    }
+
+
+def _remembered(found: ApplicationHistory) -> None:
+    if found.since_ms is None or not found.at_ms:
+        warn("the leader remembers nothing of that time")
+    else:
+        console.print(
+            f"{len(found.at_ms)} samples; the leader remembers since {at(found.since_ms)}", highlight=False
+        )
+
+
+def _behind(one: Trace) -> str | None:
+    return "never seen" if one.behind_max_ms is None else span(one.behind_max_ms)

@@ -1,0 +1,148 @@
+"""`rtolap watermark hosts`, `units`, `drain` and `remove`: who is behind, and letting hosts leave."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from rtolap.base.errors import DefinitionError
+from rtolap.cli.coordinator_access import coordinator_client
+from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
+from rtolap.cli.watermark.standing import UNITS_MAX, unit_state
+from rtolap.cli.watermark.words import Name, at, complete_level, span
+from rtolap.model.application import Application
+from rtolap.model.instants import instant_ms
+from rtolap.protocols.coordinator.client import CoordinatorClient
+from rtolap.protocols.watermark.messages import HostsChanged
+
+Level = Annotated[str | None, typer.Option(help="Only this one.", autocompletion=complete_level)]
+Source = Annotated[
+    str | None,
+    typer.Option(
+        "--level", help="The source; needed where there are several.", autocompletion=complete_level
+    ),
+]
+Hosts = Annotated[list[str], typer.Argument(help="Their names, as they are listed.")]
+
+
+def hosts(
+    application: Name,
+    level: Source = None,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many hosts.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """The hosts that are furthest behind."""
+    with coordinator_client() as client:
+        info = client.application_hosts(application, level, limit)
+    if as_json:
+        print_json(info.model_dump(mode="json"))
+        return
+    rows = [
+        (host.host, at(host.latest_ms), span(host.behind_ms), host.share_ppm, _yes(host.holds), host.hint)
+        for host in info.behind
+    ]
+    if rows:
+        print_table(("host", "read up to", "behind", "owes ppm", "holds", "hint"), rows)
+    elif not info.counting:
+        success(f"no host of {info.level} counts; a source with the rule `partitions` has none")
+    else:
+        success(f"no host of {info.level} is behind")
+    console.print(
+        f"{info.level} is at {at(info.watermark_ms) or 'unknown'}; {info.counting} hosts count, "
+        f"{info.unseen} never seen, {info.holding} hold the watermark",
+        highlight=False,
+    )
+    if info.awaited_partitions:
+        waiting = ", ".join(map(str, info.awaited_partitions))
+        warn(f"partitions that have not reported to this leader yet: {waiting}")
+    if info.list_problem:
+        warn(info.list_problem)
+
+
+def units(
+    application: Name,
+    level: Level = None,
+    limit: Annotated[int, typer.Option(min=1, max=UNITS_MAX, help="At most so many units.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """The units of the levels, processor and key group, those with the oldest work first."""
+    with coordinator_client() as client:
+        info = client.application_units(application, level, limit)
+    if as_json:
+        print_json(info.model_dump(mode="json"))
+        return
+    if not info.units:
+        success(f"no unit of {level or application} reports")
+        return
+    rows = [
+        (
+            one.level,
+            one.processor,
+            one.key_group,
+            at(one.oldest_work_ms),
+            span(one.behind_ms),
+            unit_state(one),
+        )
+        for one in info.units
+    ]
+    print_table(("level", "processor", "key group", "oldest work", "behind", "state"), rows)
+    numbers = ", ".join(f"{name} {count}" for name, count in info.counts.items())
+    console.print(f"units: {numbers}", highlight=False, markup=False)
+
+
+def drain(
+    application: Name,
+    hosts: Hosts,
+    level: Source = None,
+    end: Annotated[
+        str | None, typer.Option(help="They log nothing from this instant on; else nothing from now on.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Hosts leave once they have been read to their end, at the latest after the list's grace time."""
+    with coordinator_client() as client:
+        source = level or _only_source(client, application)
+        now_ms = client.application_watermarks(application).now_ms
+        end_ms = now_ms if end is None else instant_ms(end)
+        changed = client.change_hosts(application, source, "drain", hosts, end_ms)
+    _report(changed, f"{len(hosts)} hosts of {source} leave once they are read to {at(end_ms)}", as_json)
+
+
+def remove(
+    application: Name,
+    hosts: Hosts,
+    level: Source = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Hosts that are gone for good leave at once: nothing waits for what they have not said.
+
+    A file, address or node that still names them lists them again.
+    """
+    with coordinator_client() as client:
+        source = level or _only_source(client, application)
+        if not yes:
+            typer.confirm(f"Wait no more for {', '.join(hosts)} of {source}?", abort=True, err=True)
+        changed = client.change_hosts(application, source, "remove", hosts)
+    _report(changed, f"{len(hosts)} hosts of {source} have left", as_json)
+
+
+def _only_source(client: CoordinatorClient, application: str) -> str:
+    declared = msgspec.convert(client.application(application).definition, Application)
+    if len(declared.sources) > 1:
+        names = ", ".join(source.name for source in declared.sources)
+        raise DefinitionError("which source?", expected=f"--level, one of {names}")
+    return declared.sources[0].name
+
+
+def _report(changed: HostsChanged, done: str, as_json: bool) -> None:
+    if as_json:
+        print_json(changed.model_dump(mode="json"))
+    else:
+        success(f"{done}; {changed.counting} count")
+
+
+def _yes(true: bool) -> str:
+    return "yes" if true else ""

@@ -1,0 +1,79 @@
+"""`rtolap watermark explain` and `approve`: whether a window may close, and letting it go."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated
+
+import typer
+
+from rtolap.cli.coordinator_access import coordinator_client
+from rtolap.cli.output import JsonOption, console, error_console, print_json, success, warn
+from rtolap.cli.watermark.words import Name, at
+from rtolap.model.instants import instant_ms
+from rtolap.protocols.watermark.messages import Explanation
+
+EXIT_WAITS = 3
+
+WindowEnd = Annotated[
+    str,
+    typer.Argument(help="The window's end: 2013-01-31T10:00 (UTC) or milliseconds."),
+]
+
+
+def explain(application: Name, window_end: WindowEnd, as_json: JsonOption = False) -> None:
+    """May the window that ends there close, and if not, what does it wait for?
+
+    Exits with 3 while it waits.
+    """
+    with coordinator_client() as client:
+        said = client.explain_window(application, instant_ms(window_end))
+    if as_json:
+        print_json(said.model_dump(mode="json"))
+    else:
+        _tell(said)
+    if not said.may_close:
+        raise typer.Exit(EXIT_WAITS)
+
+
+def _tell(said: Explanation) -> None:
+    ends = at(said.window_end_ms)
+    if said.may_close:
+        success(
+            f"the window that ends at {ends} may close" + (", let go by a person" if said.approved else "")
+        )
+    else:
+        warn(f"the window that ends at {ends} waits")
+    for line in _reasons(said):
+        console.print(f"  {line}", highlight=False, markup=False)
+
+
+def approve(
+    application: Name,
+    until: WindowEnd,
+    reason: Annotated[str, typer.Option("--reason", help="Why; it is recorded.")],
+    by: Annotated[str | None, typer.Option("--by", help="Who; by default the user of this shell.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Let the windows that end at or before UNTIL close as they are, although events may be missing."""
+    until_ms = instant_ms(until)
+    with coordinator_client() as client:
+        if not yes:
+            for line in _reasons(client.explain_window(application, until_ms)):
+                error_console.print(f"  {line}", highlight=False, markup=False)
+            typer.confirm(f"Let windows of {application} up to {at(until_ms)} go?", abort=True, err=True)
+        info = client.approve_windows(application, until_ms, by or getpass.getuser(), reason)
+    if as_json:
+        print_json([approval.model_dump(mode="json") for approval in info.approvals])
+    else:
+        success(f"windows of {application} up to {at(until_ms)} may close; recorded")
+
+
+def _reasons(said: Explanation) -> list[str]:
+    missing = (
+        f"{source}: {expected_ppm} ppm of the window expected to be missing, "
+        f"at most {said.bound_ppm[source]} ppm"
+        for source, expected_ppm in said.expected_missing_ppm.items()
+    )
+    return [*said.reasons, *missing]

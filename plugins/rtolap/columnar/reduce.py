@@ -1,0 +1,179 @@
+"""Reductions by group number: exact, null as SQL has it, one pass of numpy or Arrow a column.
+
+Whole numbers and decimals are summed in four limbs of 32 bits, the topmost with its sign, so no batch can
+overflow a limb's 64 bits: they hold 2^31 rows. What leaves the type of the result is refused, never wrapped.
+Small values take one 64-bit sum instead, after a look at their range.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rtolap.base.errors import Refused
+from rtolap.columnar.groups import Ids
+from rtolap.columnar.hll_image import prune_coupons
+from rtolap.columnar.schema import COUPONS
+
+_LIMB = np.uint64(0xFFFFFFFF)
+_SHIFT = np.uint64(32)
+_INT32_MAX = (1 << 31) - 1
+_INT64_MAX = (1 << 63) - 1
+_DECIMAL_MAX = 10**38 - 1
+
+
+def count_rows(ids: Ids, groups: int) -> pa.Array:
+    return pa.array(np.bincount(ids, minlength=groups).astype(np.int64))
+
+
+def count_valid(column: pa.Array, ids: Ids, groups: int) -> pa.Array:
+    return count_rows(ids[_valid(column)] if column.null_count else ids, groups)
+
+
+def sum_values(column: pa.Array, ids: Ids, groups: int, target: pa.DataType) -> pa.Array:
+    """Sum of the non-null values as `target`; null for a group without any. Refused beyond what it holds."""
+    if column.null_count:
+        keep = _valid(column)
+        column, ids = column.filter(pa.array(keep)), ids[keep]
+        seen = np.bincount(ids, minlength=groups) > 0
+    else:
+        seen = np.ones(groups, bool) if len(ids) else np.zeros(groups, bool)
+    absent = None if seen.all() else ~seen
+    if pa.types.is_floating(target):
+        totals = np.bincount(ids, column.cast(pa.float64()).to_numpy(), minlength=groups)
+        return pa.array(totals, target, mask=absent)
+    low, high = _words(column)
+    if _fits(low, high, len(ids)):
+        sums = np.zeros(groups, np.int64)
+        np.add.at(sums, ids, low.view(np.int64))
+        if pa.types.is_integer(target):
+            return pa.array(sums, target, mask=absent)
+        return _decimals(sums.view(np.uint64), (sums >> 63).view(np.uint64), target, absent)
+    sum_low, sum_high = _sum_limbs(low, high, ids, groups)
+    if pa.types.is_integer(target):
+        totals = sum_low.view(np.int64)
+        if not np.array_equal(sum_high.view(np.int64), totals >> 63):
+            raise Refused("a sum needs more than 64 bits", expected=str(target))
+        return pa.array(totals, target, mask=absent)
+    return _decimals(sum_low, sum_high, target, absent)
+
+
+def extreme(column: pa.Array, ids: Ids, groups: int, op: str) -> pa.Array:
+    """`op` is "min" or "max"; strings by their bytes, nulls ignored, null for a group without a value."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
+        return _extreme_longs(column, ids, groups, op)
+    table = pa.table({"group": ids, "value": column})
+    found = table.group_by("group", use_threads=False).aggregate([("value", op)])
+    places = np.full(groups, len(found), np.int64)
+    places[found.column("group").to_numpy()] = np.arange(len(found))
+    return pa.concat_arrays([*found.column(f"value_{op}").chunks, pa.nulls(1, kind)]).take(pa.array(places))
+
+
+def distinct_coupons(coupons: pa.Array, ids: Ids, groups: int, lg_k: int) -> pa.ListArray:
+    """Per group its distinct non-null coupons, sorted, no more than decide the sketch."""
+    if coupons.null_count:
+        keep = _valid(coupons)
+        coupons, ids = coupons.filter(pa.array(keep)), ids[keep]
+    packed = (ids.astype(np.uint64) << _SHIFT) | coupons.to_numpy().astype(np.uint64)
+    packed = np.unique(packed)
+    flat = (packed & _LIMB).astype(np.uint32)
+    lengths = np.bincount((packed >> _SHIFT).astype(np.int64), minlength=groups)
+    if int(lengths.max(initial=0)) > 1 << lg_k:
+        parts = [prune_coupons(part, lg_k) for part in np.split(flat, np.cumsum(lengths)[:-1])]
+        lengths = np.array([len(part) for part in parts], np.int64)
+        flat = np.concatenate(parts)
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    if offsets[-1] > (1 << 31) - 1:
+        raise Refused("one table holds too many sketch coupons", expected="< 2^31", found=int(offsets[-1]))
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(flat), type=COUPONS)
+
+
+def merge_coupons(lists: pa.ListArray, ids: Ids, groups: int, lg_k: int) -> pa.ListArray:
+    lengths = np.array(lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False), np.int64)
+    return distinct_coupons(lists.flatten(), np.repeat(ids, lengths), groups, lg_k)
+
+
+def _valid(column: pa.Array) -> NDArray[np.bool_]:
+    return np.asarray(column.is_valid().to_numpy(zero_copy_only=False))
+
+
+def _words(column: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.uint64] | None]:
+    """Non-null whole numbers or decimals as 128-bit two's complement: low words, and high words if needed."""
+    if not pa.types.is_decimal(column.type):
+        return column.cast(pa.int64()).to_numpy().view(np.uint64), None
+    if len(column) == 0:
+        return np.zeros(0, np.uint64), None
+    words = np.frombuffer(column.buffers()[1], "<u8").reshape(-1, 2)[
+        column.offset : column.offset + len(column)
+    ]
+    low = np.ascontiguousarray(words[:, 0])
+    return low, None if column.type.precision <= 18 else np.ascontiguousarray(words[:, 1])
+
+
+def _fits(low: NDArray[np.uint64], high: NDArray[np.uint64] | None, rows: int) -> bool:
+    """True when no sum of `rows` such values can leave 64 bits."""
+    if rows == 0:
+        return True
+    values = low.view(np.int64)
+    if high is not None and not np.array_equal(high.view(np.int64), values >> 63):
+        return False
+    largest = max(int(values.max()), -int(values.min()))
+    return largest * rows <= _INT64_MAX
+
+
+def _sum_limbs(
+    low: NDArray[np.uint64], high: NDArray[np.uint64] | None, ids: Ids, groups: int
+) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+    top = (low.view(np.int64) >> 63).view(np.uint64) if high is None else high
+    carry = np.zeros(groups, np.uint64)
+    limbs = []
+    for limb in (low & _LIMB, low >> _SHIFT, top & _LIMB):
+        total = carry
+        np.add.at(total, ids, limb)
+        limbs.append(total & _LIMB)
+        carry = total >> _SHIFT
+    signed = carry.view(np.int64)
+    np.add.at(signed, ids, top.view(np.int64) >> 32)
+    if len(signed) and max(int(signed.max()), -int(signed.min()) - 1) > _INT32_MAX:
+        raise Refused("a sum needs more than 38 digits", expected="decimal(38)")
+    return limbs[0] | limbs[1] << _SHIFT, limbs[2] | signed.view(np.uint64) << _SHIFT
+
+
+def _decimals(
+    low: NDArray[np.uint64], high: NDArray[np.uint64], target: pa.DataType, absent: NDArray[np.bool_] | None
+) -> pa.Array:
+    words = np.empty((len(low), 2), "<u8")
+    words[:, 0], words[:, 1] = low, high
+    validity = None
+    if absent is not None:
+        validity = pa.array(~absent).buffers()[1]
+    wide = pa.Array.from_buffers(pa.decimal128(38, target.scale), len(low), [validity, pa.py_buffer(words)])
+    bounds = pc.min_max(wide).as_py()
+    if bounds["max"] is not None and max(_unscaled(bounds["max"]), _unscaled(bounds["min"])) > _DECIMAL_MAX:
+        raise Refused("a sum needs more than 38 digits", found=str(bounds["max"]), expected="decimal(38)")
+    return wide
+
+
+def _unscaled(value: object) -> int:
+    _, digits, _ = value.as_tuple()  # type: ignore[attr-defined]
+    return int("".join(map(str, digits)))
+
+
+def _extreme_longs(column: pa.Array, ids: Ids, groups: int, op: str) -> pa.Array:
+    kind = column.type
+    keep = None
+    if column.null_count:
+        keep = _valid(column)
+        column, ids = column.filter(pa.array(keep)), ids[keep]
+    storage = pa.int32() if kind.bit_width == 32 else pa.int64()
+    values = column.cast(storage).to_numpy()
+    limits = np.iinfo(values.dtype)
+    found = np.full(groups, limits.max if op == "min" else limits.min, values.dtype)
+    (np.minimum if op == "min" else np.maximum).at(found, ids, values)
+    absent = None if keep is None else np.bincount(ids, minlength=groups) == 0
+    return pa.array(found, storage, mask=absent).cast(kind)

@@ -1,0 +1,120 @@
+"""A batch of segments, from specs to versions that can be promoted: steps 1 to 6 of the Spark job."""
+
+from __future__ import annotations
+
+import time
+import traceback
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import msgspec
+from pyspark.sql import SparkSession
+
+from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, RtolapError
+from rtolap.cubes.build.cuboid_writer import CuboidWriter
+from rtolap.cubes.build.progress import report
+from rtolap.cubes.format import history
+from rtolap.cubes.format.build_batch import adopt, check_events, finish
+from rtolap.cubes.format.build_inputs import BuildInputs, check_finished, verify_inputs
+from rtolap.cubes.format.manifest import HistoryManifest
+from rtolap.model.build_spec import BuildResult, BuildSpec
+from rtolap.object_store.store import open_store
+
+EXIT_REFUSED, EXIT_FAILED = 3, 4
+ERROR_CHARS = 2000
+_WORKERS = 8  # inputs verified at a time
+
+
+class Verified(NamedTuple):
+    """A spec whose inputs may be built."""
+
+    spec: BuildSpec
+    inputs: BuildInputs
+
+
+def attempt(spark: SparkSession, batch: Sequence[BuildSpec]) -> int:
+    """Build what has to be built of a batch; a failure is reported and does not stop the next batch.
+
+    Returns 0, EXIT_REFUSED or EXIT_FAILED, the worst of all.
+    """
+    started = time.monotonic()
+    worst = 0
+    wanted: list[Verified] = []
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        for spec, found in zip(batch, pool.map(_verified, batch), strict=True):
+            if isinstance(found, RtolapError):
+                worst = max(worst, _failed(spec, found))
+            elif isinstance(found, HistoryManifest):
+                report("built", spec, **msgspec.structs.asdict(_result(spec, found, started)))
+            else:
+                report("verified", spec, files=len(found.inputs.files), events=found.inputs.events)
+                wanted.append(found)
+    if not wanted:
+        return worst
+    try:
+        for spec, manifest in build(spark, wanted):
+            report("built", spec, **msgspec.structs.asdict(_result(spec, manifest, started)))
+    except Exception as error:  # noqa: BLE001 - whatever Spark raises; reported here and by the exit code
+        if len(wanted) == 1:
+            return max(worst, _failed(wanted[0].spec, error))
+        traceback.print_exc()
+        report("alone", wanted[0].spec, segments=len(wanted), error=str(error)[:ERROR_CHARS])
+        return max([worst, *(attempt(spark, [each.spec]) for each in wanted)])
+    return worst
+
+
+def build(spark: SparkSession, wanted: Sequence[Verified]) -> Iterator[tuple[BuildSpec, HistoryManifest]]:
+    """Steps 2 to 6 of a batch. Each version as soon as it is whole, in order."""
+    specs = [each.spec for each in wanted]
+    events = [each.inputs.events for each in wanted]
+    store = open_store(specs[0].object_store)
+    for key, value in store.spark_settings.items():
+        spark.conf.set(key, value)
+    for spec in specs:
+        store.delete_tree(spec.location)
+    writer = CuboidWriter(spark, store, specs)
+    writer.write_all([each.inputs.files for each in wanted])
+    entries = adopt(store, writer.folder, specs, writer.cuboids)
+    report("moved", specs[0], segments=len(specs), files=sum(len(e.files) for of in entries for e in of))
+    check_events(store, specs, events, entries)
+    report("counted", specs[0], segments=len(specs), events=sum(events))
+    for spec, held, of_spec in zip(specs, events, entries, strict=True):
+        yield spec, finish(store, spec, held, of_spec)
+
+
+def _verified(spec: BuildSpec) -> Verified | HistoryManifest | RtolapError:
+    """May it be built; or is it built already, and what by; or why not."""
+    try:
+        store = open_store(spec.object_store)
+        if store.exists(history.manifest_path(spec.location)):
+            finished = history.verify(store, spec.location, spec.schema)
+            check_finished(spec, finished)
+            return finished
+        return Verified(spec, verify_inputs(store, spec))
+    except RtolapError as error:
+        return error
+
+
+def _failed(spec: BuildSpec, error: Exception) -> int:
+    if isinstance(error, (Refused, Corrupted, NotFound, DefinitionError)):
+        report("failed", spec, error=str(error), retry=False)
+        return EXIT_REFUSED
+    traceback.print_exception(error)
+    report("failed", spec, error=str(error)[:ERROR_CHARS], retry=True)
+    return EXIT_FAILED
+
+
+def _result(spec: BuildSpec, manifest: HistoryManifest, started: float) -> BuildResult:
+    return BuildResult(
+        build_id=spec.build_id,
+        cube=spec.cube,
+        segment=spec.segment,
+        version=spec.version,
+        location=spec.location,
+        events=manifest.events,
+        base_rows=manifest.cuboids[0].rows,
+        cuboids=len(manifest.cuboids),
+        bytes=sum(file.bytes for cuboid in manifest.cuboids for file in cuboid.files),
+        duration_ms=int((time.monotonic() - started) * 1000),
+    )

@@ -1,0 +1,126 @@
+"""From events to partial aggregates, and from partial aggregates to fewer of them.
+
+All in local form (see `schema`), one grouping for all segments of a batch. NULL as SQL has it: a null
+dimension is a group of its own, aggregates skip nulls, a SUM, MIN or MAX of nothing is null. AVG is kept as
+sum and count. A sum that needs more than 38 digits is Refused, never wrapped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+
+from rtolap.columnar import reduce
+from rtolap.columnar.groups import Coded, Groups, code, group, keys_of_groups, single_chunk
+from rtolap.columnar.hll import coupons
+from rtolap.columnar.hll_image import sketches_from_coupons
+from rtolap.columnar.schema import EVENT_MS, partial_type, physical_schema, select_partials
+from rtolap.cubes.format.derive import time_keys
+from rtolap.model.cube import Partial, Schema
+
+# Segments of one batch that get tables of their own; of more (a replay), tables share memory by slices.
+_COPIED_SEGMENTS_MAX = 8
+
+
+def aggregate_events(schema: Schema, table: pa.Table) -> dict[int, pa.Table]:
+    """Decoded events → segment start in ms, ascending → local table of all dimensions and partials."""
+    if table.num_rows == 0:
+        return {}
+    columns = {name: single_chunk(table.column(name)) for name in table.column_names}
+    times = time_keys(schema, columns[EVENT_MS].to_numpy())
+    time_key = Coded(times.codes, len(times.segment_ms), None)
+    keys = {name: code(columns[name]) for name in schema.cube.dimensions}
+    groups = group([time_key, *keys.values()], table.num_rows)
+    time_of_group = times.codes[groups.first]
+    arrays = [column.take(pa.array(time_of_group)) for column in times.columns.values()]
+    arrays += [keys_of_groups(key, groups) for key in keys.values()]
+    arrays += [_initial(schema, partial, columns, groups) for partial in schema.partials]
+    whole = pa.Table.from_arrays(arrays, schema=physical_schema(schema, plain=False))
+    return _by_segment(whole, times.segment_ms[time_of_group])
+
+
+def merge_tables(
+    schema: Schema,
+    tables: Sequence[pa.Table],
+    dimensions: Sequence[str] | None = None,
+    partials: Sequence[str] | None = None,
+) -> pa.Table:
+    """Local tables → one local table, grouped by `dimensions` (None: all), with `partials` (None: all).
+
+    No dimensions gives one row, or none when there are no rows at all.
+    """
+    target = physical_schema(schema, dimensions, partials, plain=False)
+    chosen = select_partials(schema, partials)
+    names = target.names[: len(target) - len(chosen)]
+    together = (
+        pa.concat_tables([table.select(target.names) for table in tables]) if tables else target.empty_table()
+    )
+    if together.num_rows == 0:
+        return target.empty_table()
+    keys = [code(single_chunk(together.column(name))) for name in names]
+    groups = group(keys, together.num_rows)
+    arrays = [keys_of_groups(key, groups) for key in keys]
+    arrays += [
+        _merged(schema, partial, single_chunk(together.column(partial.name)), groups) for partial in chosen
+    ]
+    return pa.Table.from_arrays(arrays, schema=target)
+
+
+def to_plain(schema: Schema, table: pa.Table) -> pa.Table:
+    """Local table → plain table of the same columns: plain strings, sketches as compact HLL_8 bytes."""
+    lg_k = schema.lg_k
+    arrays = []
+    for name in table.column_names:
+        column = single_chunk(table.column(name))
+        if name in lg_k:
+            column = sketches_from_coupons(column, lg_k[name])
+        elif pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        arrays.append(column)
+    return pa.Table.from_arrays(arrays, names=table.column_names)
+
+
+def _initial(schema: Schema, partial: Partial, columns: dict[str, pa.Array], groups: Groups) -> pa.Array:
+    if partial.source is None:
+        return reduce.count_rows(groups.ids, groups.size)
+    column = columns[partial.source]
+    match partial.initial:
+        case "count":
+            return reduce.count_valid(column, groups.ids, groups.size)
+        case "hll":
+            return reduce.distinct_coupons(
+                coupons(column), groups.ids, groups.size, schema.lg_k[partial.name]
+            )
+        case "min" | "max":
+            return reduce.extreme(column, groups.ids, groups.size, partial.initial)
+        case _:
+            target = partial_type(partial, plain=False)
+            return reduce.sum_values(column, groups.ids, groups.size, target)
+
+
+def _merged(schema: Schema, partial: Partial, column: pa.Array, groups: Groups) -> pa.Array:
+    match partial.op:
+        case "hll":
+            return reduce.merge_coupons(column, groups.ids, groups.size, schema.lg_k[partial.name])
+        case "min" | "max":
+            return reduce.extreme(column, groups.ids, groups.size, partial.op)
+        case _:
+            return reduce.sum_values(column, groups.ids, groups.size, partial_type(partial, plain=False))
+
+
+def _by_segment(table: pa.Table, segment_ms: np.typing.NDArray[np.int64]) -> dict[int, pa.Table]:
+    starts = np.unique(segment_ms)
+    if len(starts) == 1:
+        return {int(starts[0]): table}
+    if len(starts) <= _COPIED_SEGMENTS_MAX:
+        return {int(start): table.filter(pa.array(segment_ms == start)) for start in starts}
+    order = np.argsort(segment_ms, kind="stable")
+    bounds = [*np.searchsorted(segment_ms[order], starts), len(order)]
+    ordered = table.take(pa.array(order))
+    return {
+        int(start): ordered.slice(first, last - first)
+        for start, (first, last) in zip(starts, pairwise(bounds), strict=True)
+    }

@@ -1,0 +1,143 @@
+"""Many segments in one Spark job: which specs go together, and how one job's files become their versions.
+
+A job writes cuboid by cuboid below one scratch folder, split by segment:
+`<scratch>/<cuboid>/__segment=<place in the batch>/part-*.parquet`. The scratch folder lies inside the first
+attempt's own location, so that whatever sweeps a dead attempt sweeps it too; and each try has one of its own,
+so that nothing a killed driver had still under way can fall into it. No Spark in here.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby
+from pathlib import Path
+
+from rtolap.base.errors import Corrupted
+from rtolap.base.files import fsync_dir, fsync_file
+from rtolap.cubes.format import history
+from rtolap.cubes.format.manifest import CuboidEntry, FileEntry, HistoryManifest
+from rtolap.model.build_spec import BuildSpec
+from rtolap.model.completeness import late_ppm
+from rtolap.model.cuboids import Cuboid
+from rtolap.object_store.store import ObjectStore
+
+SEGMENT_COLUMN = "__segment"  # place in the batch; no column of a cube begins with two underscores
+SCRATCH_FOLDER = "_batch"
+_WORKERS = 8  # mostly waiting for a disk or a remote store
+
+
+def batches(specs: Sequence[BuildSpec], segments_max: int) -> list[list[BuildSpec]]:
+    """Runs of specs, in order, that one job can build: one store, one schema, no spec on another's result."""
+    found: list[list[BuildSpec]] = []
+    for _, alike in groupby(
+        specs, lambda spec: (spec.object_store, spec.table_definition, spec.cube_definition)
+    ):
+        batch: list[BuildSpec] = []
+        for spec in alike:
+            makes = {other.location for other in batch}
+            if len(batch) == segments_max or spec.previous_location in makes or spec.location in makes:
+                found.append(batch)
+                batch = []
+            batch.append(spec)
+        found.append(batch)
+    return found
+
+
+def new_scratch(batch: Sequence[BuildSpec]) -> str:
+    """A folder for one try of the batch."""
+    return f"{batch[0].location}/{SCRATCH_FOLDER}-{uuid.uuid4().hex[:8]}"
+
+
+def adopt(
+    store: ObjectStore, scratch_folder: str, specs: Sequence[BuildSpec], cuboids: Iterable[Cuboid]
+) -> list[list[CuboidEntry]]:
+    """Move every file of the scratch folder to the version that it belongs to; entries per spec.
+
+    When this returns the files are durable, and the scratch folder is gone. A crash before leaves folders
+    without a manifest.
+    """
+    names = [(history.cuboid_folder(cuboid), cuboid) for cuboid in cuboids]
+    listed: dict[str, list[str]] = {}
+    for stored in store.list(scratch_folder):
+        folder, _, name = stored.path.rpartition("/")
+        if name.endswith(".parquet"):  # beside Hadoop's own checksums, on a local disk
+            listed.setdefault(folder, []).append(name)
+
+    def take(place: int, spec: BuildSpec) -> list[CuboidEntry]:
+        entries = []
+        for folder, cuboid in names:
+            source = f"{scratch_folder}/{folder}/{SEGMENT_COLUMN}={place}"
+            files = tuple(
+                _move(store, source, spec.location, folder, name) for name in listed.get(source, ())
+            )
+            entries.append(CuboidEntry(folder, cuboid.dimensions, sum(file.rows for file in files), files))
+        _make_durable(store, spec.location, entries)
+        return entries
+
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        found = list(pool.map(take, range(len(specs)), specs))
+    store.delete_tree(scratch_folder)
+    return found
+
+
+def check_events(
+    store: ObjectStore,
+    specs: Sequence[BuildSpec],
+    events: Sequence[int],
+    entries: Sequence[list[CuboidEntry]],
+) -> None:
+    """Count the events of every cuboid again, from its files. Raises Corrupted, naming one that differs."""
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        list(pool.map(_check_events, (store,) * len(specs), specs, events, entries))
+
+
+def finish(
+    store: ObjectStore, spec: BuildSpec, events: int, entries: Sequence[CuboidEntry]
+) -> HistoryManifest:
+    """Write the manifest: from here on the version can be promoted."""
+    late = spec.late_events(events)
+    manifest = HistoryManifest(
+        cube=spec.cube,
+        segment=spec.segment,
+        version=spec.version,
+        build_id=spec.build_id,
+        covered=spec.covered,
+        events=events,
+        cuboids=tuple(entries),
+        completeness=spec.completeness,
+        late_events=late,
+        late_ppm=None if late is None else late_ppm(late, events),
+        losses=spec.losses,
+    )
+    history.write_manifest(store, spec.location, manifest)
+    return manifest
+
+
+def _check_events(store: ObjectStore, spec: BuildSpec, expected: int, entries: Sequence[CuboidEntry]) -> None:
+    for entry in entries:
+        found = history.count_events(store, spec.location, entry.files)
+        if found != expected:
+            raise Corrupted(
+                f"cuboid {entry.name} of {spec.location}", expected=f"{expected} events", found=found
+            )
+
+
+def _move(store: ObjectStore, source: str, location: str, folder: str, name: str) -> FileEntry:
+    store.move(f"{source}/{name}", f"{location}/{folder}/{name}")
+    return history.describe_file(store, location, f"{folder}/{name}")
+
+
+def _make_durable(store: ObjectStore, location: str, entries: Iterable[CuboidEntry]) -> None:
+    """Spark does not sync what it writes; staged parts are deleted after promotion, so it has to last."""
+    if not store.is_local:
+        return
+    folders = set()
+    for entry in entries:
+        for file in entry.files:
+            path = Path(store.absolute(f"{location}/{file.name}"))
+            fsync_file(path)
+            folders.add(path.parent)
+    for folder in folders:
+        fsync_dir(folder)

@@ -1,0 +1,143 @@
+"""May this build start? A BuildSpec against the manifests and files of its inputs. No Spark in here.
+
+The checks repeat what the coordinator checked before, because a build decides what history says for good.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from rtolap.base.errors import Corrupted, DefinitionError, Refused
+from rtolap.cubes.format import history
+from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, StagedManifest, decode
+from rtolap.model.build_spec import BuildPart, BuildSpec
+from rtolap.model.cuboids import cuboids
+from rtolap.model.offsets import Offsets, PartRange
+from rtolap.object_store.store import ObjectStore, open_store
+
+_UPLOAD_AGAIN = (
+    "the coordinator has receivers upload it again when it hears of this; else `rtolap segments requeue` does"
+)
+_READ_AGAIN = (
+    "the coordinator has the segment's events read again from Kafka when it hears of this; else `rtolap "
+    "segments requeue` does"
+)
+
+
+class BuildInputs(NamedTuple):
+    """Parquet files to read, relative to the store's root, and the events that they hold."""
+
+    files: list[str]
+    events: int
+
+
+def read_specs(argument: str) -> list[BuildSpec]:
+    """One spec or a list of them, from a local path or a URI. Raises DefinitionError or NotFound."""
+    folder, _, name = (argument if "://" in argument else Path(argument).absolute().as_uri()).rpartition("/")
+    data = open_store(folder).read(name)
+    try:
+        if data.lstrip().startswith(b"["):
+            return msgspec.json.decode(data, type=list[BuildSpec])
+        return [msgspec.json.decode(data, type=BuildSpec)]
+    except msgspec.MsgspecError as error:
+        raise DefinitionError(f"{argument} is not a build specification", found=str(error)) from error
+
+
+def verify_inputs(store: ObjectStore, spec: BuildSpec) -> BuildInputs:
+    """Manifests, checksums and ranges of everything that goes in. Raises Refused, Corrupted or NotFound."""
+    check_ranges_join(spec)
+    files: list[str] = []
+    events = 0
+    for part in spec.parts:
+        path = f"{part.path}/{MANIFEST_NAME}"
+        manifest = decode(store.read(path), StagedManifest, path)
+        check_part(spec, part, manifest)
+        history.verify_files(store, part.path, manifest.files, action=_UPLOAD_AGAIN)
+        files += [f"{part.path}/{file.name}" for file in manifest.files]
+        events += manifest.events
+    if spec.previous_location is not None:
+        previous = history.read_manifest(store, spec.previous_location)
+        check_previous(spec, previous)
+        base = history.entry_of(previous, cuboids(spec.cube_definition)[0])
+        history.verify_files(store, spec.previous_location, base.files, action=_READ_AGAIN)
+        files += [f"{spec.previous_location}/{file.name}" for file in base.files]
+        events += previous.events
+    elif spec.version != 1 and not spec.base_lost:
+        raise Refused(f"version {spec.version} of {spec.cube}/{spec.segment} needs a previous version")
+    return BuildInputs(files, events)
+
+
+def check_ranges_join(spec: BuildSpec) -> None:
+    """The parts hold every offset from the previous vector up to `covered`, once. Raises Refused."""
+    by_partition: dict[int, list[PartRange]] = {}
+    for part in spec.parts:
+        for piece in part.ranges:
+            by_partition.setdefault(piece.partition, []).append(piece)
+    for partition in sorted(set(by_partition) | set(spec.covered)):
+        pieces = sorted(by_partition.get(partition, ()), key=lambda piece: (piece.start, piece.end))
+        end = spec.covered.get(partition)
+        if end is None:
+            raise _no_join(spec, partition, "a covered offset of the partition", "none")
+        begin = pieces[0].start if pieces else end
+        at = spec.previous_covered.get(partition, spec.first_offsets.get(partition, begin))
+        for piece in pieces:
+            if piece.start != at:
+                kind = "a gap" if piece.start > at else "an overlap"
+                raise _no_join(spec, partition, f"a part from offset {at}", f"{kind}: {piece}")
+            at = piece.end
+        if at != end:
+            raise _no_join(spec, partition, f"parts up to offset {end}", f"parts up to {at}")
+
+
+def check_part(spec: BuildSpec, part: BuildPart, manifest: StagedManifest) -> None:
+    """A staged part is the one that the spec means. Raises Corrupted."""
+    expected = (spec.cube, spec.segment, spec.version, part.replica_set, _as_vector(part.ranges), part.events)
+    found = (
+        manifest.cube,
+        manifest.segment,
+        manifest.version,
+        manifest.replica_set,
+        _as_vector(manifest.ranges),
+        manifest.events,
+    )
+    if found != expected:
+        raise Corrupted(f"staged part {part.path} is another one", expected=expected, found=found)
+
+
+def check_previous(spec: BuildSpec, manifest: HistoryManifest) -> None:
+    """The version that the build goes on from is the one that the spec means. Raises Corrupted."""
+    expected = (spec.cube, spec.segment, spec.version - 1, dict(spec.previous_covered))
+    found = (manifest.cube, manifest.segment, manifest.version, dict(manifest.covered))
+    if found != expected:
+        raise Corrupted(
+            f"previous version {spec.previous_location} is another one", expected=expected, found=found
+        )
+
+
+def check_finished(spec: BuildSpec, manifest: HistoryManifest) -> None:
+    """A manifest found where this build should write is the build's own. Raises Refused."""
+    covered: Offsets = dict(manifest.covered)
+    expected = (spec.build_id, spec.version, dict(spec.covered))
+    if (manifest.build_id, manifest.version, covered) != expected:
+        raise Refused(
+            f"{spec.location} holds another build",
+            expected=expected,
+            found=(manifest.build_id, manifest.version, covered),
+            action="ask the coordinator for a new build",
+        )
+
+
+def _as_vector(ranges: tuple[PartRange, ...]) -> tuple[tuple[int, int, int], ...]:
+    return tuple(sorted((piece.partition, piece.start, piece.end) for piece in ranges))
+
+
+def _no_join(spec: BuildSpec, partition: int, expected: str, found: str) -> Refused:
+    return Refused(
+        f"{spec.cube}/{spec.segment} cannot be built: its parts do not join in partition {partition}",
+        expected=expected,
+        found=found,
+        action="queue the segment again, so that the missing range is uploaded",
+    )

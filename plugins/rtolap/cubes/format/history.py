@@ -1,0 +1,194 @@
+"""History versions at rest: folders, checksums, reading, verifying, dumping. No Spark in here.
+
+A version is `history/<cube>/<segment>/v<version>-<build id>/`, with one folder per cuboid and a manifest that
+is written last: a folder without one is an attempt that did not finish, and nobody reads it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from rtolap.base.errors import Corrupted, NotFound
+from rtolap.columnar.schema import physical_schema
+from rtolap.cubes.format.manifest import (
+    MANIFEST_NAME,
+    CuboidEntry,
+    FileEntry,
+    HistoryManifest,
+    decode,
+    encode,
+)
+from rtolap.model.cube import ROWS, Schema
+from rtolap.model.cuboids import Cuboid
+from rtolap.object_store.store import ObjectStore
+
+FOLDER_LENGTH_MAX = 120  # file systems allow 255 bytes a name; paths stay readable below this
+REBUILD = (
+    "`rtolap segments requeue CUBE SEGMENT` builds it again: from the base cuboid, the one with all "
+    "dimensions, or where that is lost from Kafka; or restore the file"
+)
+
+
+def cuboid_folder(cuboid: Cuboid) -> str:
+    """The cuboid's name, or its beginning and a hash where the name is too long for a path."""
+    name = cuboid.name
+    if len(name) <= FOLDER_LENGTH_MAX:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+    return f"{name[: FOLDER_LENGTH_MAX - len(digest) - 1]}-{digest}"
+
+
+def manifest_path(location: str) -> str:
+    return f"{location}/{MANIFEST_NAME}"
+
+
+def read_manifest(store: ObjectStore, location: str) -> HistoryManifest:
+    """Raises NotFound where there is none, Corrupted where it fails its checksum."""
+    path = manifest_path(location)
+    return decode(store.read(path), HistoryManifest, path)
+
+
+def write_manifest(store: ObjectStore, location: str, manifest: HistoryManifest) -> None:
+    """The last write of a build: from here on the version can be promoted."""
+    store.write(manifest_path(location), encode(manifest))
+
+
+def entry_of(manifest: HistoryManifest, cuboid: Cuboid) -> CuboidEntry:
+    for entry in manifest.cuboids:
+        if set(entry.dimensions) == set(cuboid.dimensions):
+            return entry
+    raise NotFound(
+        f"{manifest.cube}/{manifest.segment} version {manifest.version} has no cuboid {cuboid.name}",
+        found=", ".join(entry.name for entry in manifest.cuboids),
+    )
+
+
+def check_base(store: ObjectStore, location: str, *, read_all: bool) -> None:
+    """That builds can start from a version: its manifest is whole, the base cuboid's files are there and as
+    long as they were, with `read_all` the very same. Raises NotFound or Corrupted."""
+    manifest = read_manifest(store, location)
+    base = max(manifest.cuboids, key=lambda cuboid: len(cuboid.dimensions), default=None)
+    files = () if base is None else base.files
+    for file in files:
+        path = f"{location}/{file.name}"
+        if (found := store.size_bytes(path)) != file.bytes:
+            raise Corrupted(f"file {path} is damaged", expected=f"{file.bytes} bytes", found=f"{found} bytes")
+    if read_all:
+        verify_files(store, location, files)
+
+
+def describe_file(store: ObjectStore, folder: str, name: str) -> FileEntry:
+    """Checksum, size and rows of a Parquet file that was just written."""
+    path = f"{folder}/{name}"
+    digest, size_bytes = store.sha256(path)
+    return FileEntry(name, _rows(store, path), size_bytes, digest)
+
+
+def verify_files(
+    store: ObjectStore, folder: str, files: Iterable[FileEntry], *, action: str = REBUILD
+) -> int:
+    """Every file is there and matches its manifest. Returns their rows; raises Corrupted."""
+    total_rows = 0
+    for entry in files:
+        path = f"{folder}/{entry.name}"
+        try:
+            digest, size_bytes = store.sha256(path)
+        except NotFound as error:
+            raise Corrupted(f"file {path} is missing", found="nothing there", action=action) from error
+        if (size_bytes, digest) != (entry.bytes, entry.sha256):
+            raise Corrupted(
+                f"file {path} does not match its checksum",
+                expected=f"{entry.bytes} bytes, sha256 {entry.sha256}",
+                found=f"{size_bytes} bytes, sha256 {digest}",
+                action=action,
+            )
+        if (rows := _rows(store, path)) != entry.rows:
+            raise Corrupted(f"file {path} has another number of rows", expected=entry.rows, found=rows)
+        total_rows += rows
+    return total_rows
+
+
+def verify(store: ObjectStore, location: str, schema: Schema | None = None) -> HistoryManifest:
+    """Checksums of all files, rows per cuboid, and the same number of events in every cuboid.
+
+    With a `schema` the columns are compared too. Raises Corrupted or NotFound.
+    """
+    manifest = read_manifest(store, location)
+    for cuboid in manifest.cuboids:
+        rows = verify_files(store, location, cuboid.files)
+        if rows != cuboid.rows:
+            raise Corrupted(f"cuboid {cuboid.name} of {location}", expected=f"{cuboid.rows} rows", found=rows)
+        if schema is not None:
+            _verify_columns(store, location, cuboid, physical_schema(schema, cuboid.dimensions, plain=True))
+        if (events := count_events(store, location, cuboid.files)) != manifest.events:
+            raise Corrupted(
+                f"cuboid {cuboid.name} of {location} holds another number of events",
+                expected=manifest.events,
+                found=events,
+                action=REBUILD,
+            )
+    return manifest
+
+
+def count_events(store: ObjectStore, folder: str, files: Iterable[FileEntry]) -> int:
+    """Sum of `__rows`, read back from the files."""
+    events = 0
+    for entry in files:
+        with store.open(f"{folder}/{entry.name}") as source:
+            for batch in pq.ParquetFile(source).iter_batches(columns=[ROWS]):
+                events += pc.sum(batch.column(0)).as_py() or 0
+    return events
+
+
+def dump(store: ObjectStore, location: str) -> dict[str, object]:
+    """The manifest in plain terms, for people and `--json`."""
+    manifest = read_manifest(store, location)
+    return {
+        "location": location,
+        "cube": manifest.cube,
+        "segment": manifest.segment,
+        "version": manifest.version,
+        "build_id": manifest.build_id,
+        "events": manifest.events,
+        "completeness": msgspec.to_builtins(manifest.completeness),
+        "late_events": manifest.late_events,
+        "late_ppm": manifest.late_ppm,
+        "losses": msgspec.to_builtins(manifest.losses),
+        "covered": {str(partition): offset for partition, offset in sorted(manifest.covered.items())},
+        "cuboids": [
+            {
+                "name": cuboid.name,
+                "rows": cuboid.rows,
+                "files": len(cuboid.files),
+                "bytes": sum(file.bytes for file in cuboid.files),
+            }
+            for cuboid in manifest.cuboids
+        ],
+    }
+
+
+def _verify_columns(store: ObjectStore, location: str, cuboid: CuboidEntry, expected: pa.Schema) -> None:
+    for entry in cuboid.files:
+        path = f"{location}/{entry.name}"
+        with store.open(path) as source:
+            found = pq.read_schema(source)
+        if [(f.name, f.type) for f in found] != [(f.name, f.type) for f in expected]:
+            raise Corrupted(
+                f"file {path} has other columns",
+                expected=", ".join(f"{field.name} {field.type}" for field in expected),
+                found=", ".join(f"{field.name} {field.type}" for field in found),
+            )
+
+
+def _rows(store: ObjectStore, path: str) -> int:
+    try:
+        with store.open(path) as source:
+            return int(pq.read_metadata(source).num_rows)
+    except pa.ArrowInvalid as error:
+        raise Corrupted(f"file {path} is not Parquet", found=str(error), action=REBUILD) from error

@@ -1,0 +1,124 @@
+"""The inverted index of a fragment: which rows hold which value, as roaring bitmaps.
+
+It answers with *supersets*: rows that may match. What it cannot judge (NOT, LIKE, ranges, columns without an
+index) counts as all rows, so that the filter afterwards decides alone about NULLs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from pyroaring import BitMap
+
+from rtolap.columnar.groups import code
+from rtolap.columnar.literals import place
+from rtolap.model.predicate import And, Compare, In, IsNull, Or, Predicate, Scalar
+
+VALUES_MAX = 4096  # distinct values of a dimension; above, an index costs more than it spares
+
+Entry = tuple[Scalar, int, int]  # value, offset in the index, length
+
+
+class Built(NamedTuple):
+    directory: dict[str, list[Entry]]
+    data: bytes
+
+
+def to_scalar(value: object) -> Scalar:
+    """An Arrow value's Python form → predicate scalar."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if hasattr(value, "hour"):
+        return value.strftime("%Y-%m-%d %H:%M:%S.%f").rjust(26, "0")  # type: ignore[attr-defined, no-any-return]
+    return str(value)
+
+
+def indexable(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_dictionary(kind)
+        or pa.types.is_boolean(kind)
+        or pa.types.is_integer(kind)
+        or pa.types.is_date(kind)
+        or pa.types.is_timestamp(kind)
+    )
+
+
+def build(columns: dict[str, pa.Array]) -> Built:
+    directory: dict[str, list[Entry]] = {}
+    pieces: list[bytes] = []
+    at = 0
+    for name, column in columns.items():
+        if not indexable(column.type):
+            continue
+        coded = code(column)
+        assert coded.values is not None, "columns carry their values"
+        if len(column) == 0:
+            directory[name] = []
+            continue
+        order = np.argsort(coded.codes, kind="stable")
+        present, starts = np.unique(coded.codes[order], return_index=True)
+        if len(present) > VALUES_MAX:
+            continue
+        values = [*coded.values.to_pylist(), None]
+        entries: list[Entry] = []
+        for value_code, rows in zip(present, np.split(order, starts[1:]), strict=True):
+            bitmap = BitMap(np.sort(rows).astype(np.uint32))
+            bitmap.run_optimize()
+            data = bitmap.serialize()
+            entries.append((to_scalar(values[value_code]), at, len(data)))
+            pieces.append(data)
+            at += len(data)
+        directory[name] = entries
+    return Built(directory, b"".join(pieces))
+
+
+class InvertedIndex:
+    def __init__(
+        self,
+        directory: dict[str, list[Entry]],
+        types: dict[str, pa.DataType],
+        read: Callable[[int, int], bytes],
+    ) -> None:
+        self._entries = {
+            name: {_key(value, types[name]): (offset, length) for value, offset, length in entries}
+            for name, entries in directory.items()
+        }
+        self._types = types
+        self._read = read
+
+    def candidates(self, predicate: Predicate) -> BitMap | None:
+        """Rows that may match; None for all."""
+        match predicate:
+            case Compare(column=name, op="eq", value=value) if name in self._entries:
+                return self._rows(name, (value,)) if value is not None else BitMap()
+            case In(column=name, values=values, negated=False) if name in self._entries:
+                return self._rows(name, values)
+            case IsNull(column=name, negated=False) if name in self._entries:
+                return self._union([self._entries[name].get(None)])
+            case And(terms=terms):
+                found = [rows for rows in map(self.candidates, terms) if rows is not None]
+                return BitMap.intersection(*found) if found else None
+            case Or(terms=terms):
+                each = [rows for rows in map(self.candidates, terms) if rows is not None]
+                return BitMap.union(*each) if each and len(each) == len(terms) else None
+            case _:
+                return None
+
+    def _rows(self, name: str, values: tuple[Scalar, ...]) -> BitMap:
+        entries, kind = self._entries[name], self._types[name]
+        exact = [at.value for at in (place(v, kind) for v in values if v is not None) if at.exact]
+        return self._union([entries.get(value) for value in exact])
+
+    def _union(self, found: list[tuple[int, int] | None]) -> BitMap:
+        rows = BitMap()
+        for where in found:
+            if where is not None:
+                rows |= BitMap.deserialize(self._read(*where))
+        return rows
+
+
+def _key(value: Scalar, kind: pa.DataType) -> object:
+    return None if value is None else place(value, kind).value

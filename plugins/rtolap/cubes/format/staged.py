@@ -1,0 +1,139 @@
+"""Staged parts: what a replica set uploads of a closed segment for Spark to build from.
+
+Files carry fresh names in a fresh folder (`unique`), so a repeated upload never touches an earlier one; the
+manifest, written last, makes the part exist.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rtolap.base.errors import Corrupted, DefinitionError, NotFound
+from rtolap.columnar.schema import physical_schema
+from rtolap.cubes.format.manifest import MANIFEST_NAME, FileEntry, StagedManifest, decode, encode
+from rtolap.model.cube import Schema
+from rtolap.model.offsets import Offsets, PartRange
+from rtolap.model.staged_part import StagedPart
+from rtolap.object_store.store import ObjectStore
+
+FILE_ROWS_MAX = 1_000_000  # rows of one Parquet file: bounds the memory that an upload needs
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+def staged_folder(cube: str, segment: str, version: int, replica_set: str, unique: str) -> str:
+    """Relative to the object store's root. DefinitionError for names that are no path parts."""
+    for part in (cube, segment, replica_set, unique):
+        if not _NAME.fullmatch(part) or part in (".", ".."):
+            raise DefinitionError(
+                "not a name for a path", expected="letters, digits, _ . -", found=repr(part)
+            )
+    return f"staged/{cube}/{segment}/v{version}/{replica_set}-{unique}"
+
+
+def write_staged_part(
+    store: ObjectStore,
+    *,
+    schema: Schema,
+    cube: str,
+    segment: str,
+    version: int,
+    replica_set: str,
+    ranges: Sequence[PartRange],
+    tables: Iterable[pa.Table],
+    events: int,
+    unique: str,
+    begins: Offsets | None = None,
+) -> StagedPart:
+    """Plain tables of all physical columns → Parquet files, then the manifest.
+
+    `version` is the history version that the part becomes; `ranges`, `events` and `begins` say what it
+    holds. A crash before the manifest leaves a folder that nobody reads.
+    """
+    folder = staged_folder(cube, segment, version, replica_set, unique)
+    expected = physical_schema(schema, plain=True)
+    files: list[FileEntry] = []
+    for table in tables:
+        for start in range(0, table.num_rows, FILE_ROWS_MAX):
+            part = table.slice(start, FILE_ROWS_MAX)
+            if part.column_names != expected.names:
+                raise DefinitionError(
+                    f"part of {cube} {segment} has other columns",
+                    expected=expected.names,
+                    found=part.column_names,
+                )
+            files.append(_write_file(store, folder, f"part-{len(files):05}.parquet", part.cast(expected)))
+    manifest = StagedManifest(
+        cube=cube,
+        segment=segment,
+        version=version,
+        replica_set=replica_set,
+        ranges=tuple(ranges),
+        files=tuple(files),
+        events=events,
+    )
+    store.write(f"{folder}/{MANIFEST_NAME}", encode(manifest))
+    return StagedPart(
+        replica_set=replica_set,
+        path=folder,
+        ranges=tuple(ranges),
+        rows=sum(entry.rows for entry in files),
+        events=events,
+        bytes=sum(entry.bytes for entry in files),
+        begins=begins or {},
+    )
+
+
+def read_staged_manifest(store: ObjectStore, path: str) -> StagedManifest:
+    """`path` is the part's folder. NotFound when there is no manifest, Corrupted when it is damaged."""
+    where = f"{path}/{MANIFEST_NAME}"
+    return decode(store.read(where), StagedManifest, where)
+
+
+def read_staged_tables(store: ObjectStore, path: str) -> list[pa.Table]:
+    """The part's tables, every file checked against the manifest."""
+    manifest = read_staged_manifest(store, path)
+    return [pq.read_table(pa.BufferReader(_checked(store, path, entry))) for entry in manifest.files]
+
+
+def verify_staged(store: ObjectStore, path: str) -> StagedManifest:
+    """The manifest, after every file was found whole. Corrupted names the first that is not."""
+    manifest = read_staged_manifest(store, path)
+    for entry in manifest.files:
+        data = _checked(store, path, entry)
+        rows = pq.read_metadata(pa.BufferReader(data)).num_rows
+        if rows != entry.rows:
+            raise Corrupted(
+                f"staged file {path}/{entry.name} has other rows", expected=entry.rows, found=rows
+            )
+    return manifest
+
+
+def _write_file(store: ObjectStore, folder: str, name: str, table: pa.Table) -> FileEntry:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", coerce_timestamps="us", version="2.6")
+    data = sink.getvalue().to_pybytes()
+    store.write(f"{folder}/{name}", data)
+    return FileEntry(name, table.num_rows, len(data), hashlib.sha256(data).hexdigest())
+
+
+def _checked(store: ObjectStore, path: str, entry: FileEntry) -> bytes:
+    try:
+        data = store.read(f"{path}/{entry.name}")
+    except NotFound as error:
+        raise Corrupted(
+            f"staged part {path} has lost a file", expected=entry.name, action="upload the part again"
+        ) from error
+    digest = hashlib.sha256(data).hexdigest()
+    if len(data) != entry.bytes or digest != entry.sha256:
+        raise Corrupted(
+            f"staged file {path}/{entry.name} does not match its manifest",
+            expected=f"{entry.bytes} bytes, sha256 {entry.sha256}",
+            found=f"{len(data)} bytes, sha256 {digest}",
+            action="upload the part again",
+        )
+    return data

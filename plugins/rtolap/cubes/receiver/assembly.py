@@ -1,0 +1,135 @@
+"""Everything that serving one cube takes, put together."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import DefinitionError, Forbidden, RtolapError, Unauthorized
+from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.local.realign import RangeReader
+from rtolap.cubes.receiver.runner import CubeRunner
+from rtolap.cubes.receiver.settings import ReceiverSettings
+from rtolap.cubes.receiver.upload import Uploader
+from rtolap.events.dead_letter_records import TOPIC_CONFIG
+from rtolap.kafka.interfaces import StreamConsumer, StreamProducer, TopicAdmin
+from rtolap.kafka.rights import Need
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.store import Election
+from rtolap.model.cube import Schema
+from rtolap.model.table import Table
+from rtolap.object_store.store import ObjectStore
+from rtolap.watermark_client.client import WatermarkClient
+
+log = logging.getLogger(__name__)
+
+# A consumer of one's own of the table's topic, with create times, and statements where it has them.
+OpenConsumer = Callable[[Table], StreamConsumer]
+
+
+# What does not pass by itself: somebody grants a right or mends the host's settings.
+UNREACHABLE = (Forbidden, Unauthorized, DefinitionError)
+
+
+class Connections(Protocol):
+    """Of one receiver to Kafka, one of each a cluster: `stream.kafka_connections.KafkaConnections`."""
+
+    def producer(self, cluster: str) -> StreamProducer: ...
+
+    def admin(self, cluster: str) -> TopicAdmin: ...
+
+    def check_rights(self, cluster: str, needs: Iterable[Need]) -> bool: ...
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class CubeAssembly:
+    """Of one receiver: what its cubes share."""
+
+    receiver_id: str
+    replica_set: str
+    token: str = field(repr=False)
+    data_dir: Path
+    metadata: ClusterMetadata
+    store: ObjectStore
+    open_consumer: OpenConsumer
+    connections: Connections
+    clock: Clock
+    settings: ReceiverSettings
+
+    def runner(self, schema: Schema, cube_id: str, election: Election) -> CubeRunner:
+        """Not started yet. Local data belongs to one creation of the cube; what an earlier one left goes.
+
+        Raises Forbidden, Unauthorized and DefinitionError where Kafka would not let it read the topic or keep
+        refused records.
+        """
+        table = schema.table
+        folder = self.data_dir / "cubes" / schema.cube.name
+        for other in folder.iterdir() if folder.exists() else ():
+            if other.name != cube_id:
+                shutil.rmtree(other, ignore_errors=True)
+        create_topic = partial(
+            self.connections.admin(table.kafka_cluster).create_topic,
+            table.dead_letter_topic,
+            1,
+            config=TOPIC_CONFIG,
+        )
+        needs = [Need(table.topic, "Read"), Need(table.dead_letter_topic, "Write", creates=True)]
+        if self.connections.check_rights(table.kafka_cluster, needs):
+            try:
+                if create_topic():
+                    self.connections.check_rights(table.kafka_cluster, needs)  # now it tells of Write, too
+            except UNREACHABLE:
+                raise
+            except RtolapError as error:  # it is tried again when something is refused
+                log.warning("cube %s: %s", schema.cube.name, error)
+        core = CubeReceiver(
+            schema,
+            replica_set=self.replica_set,
+            consumer=self.open_consumer(table),
+            producer=self.connections.producer(table.kafka_cluster),
+            folder=folder / cube_id,
+            clock=self.clock,
+            settings=self.settings,
+            ends_beside=True,
+            create_dead_letter_topic=create_topic,
+        )
+        reader = RangeReader(
+            schema,
+            lambda: self.open_consumer(table),
+            self.clock,
+            self.settings.realign_records_max,
+            core.confirm_topic,
+        )
+        return CubeRunner(
+            schema,
+            core,
+            cube_id=cube_id,
+            receiver_id=self.receiver_id,
+            replica_set=self.replica_set,
+            metadata=self.metadata,
+            election=election,
+            reader=reader,
+            uploader=Uploader(
+                schema,
+                replica_set=self.replica_set,
+                metadata=self.metadata,
+                store=self.store,
+                reader=reader,
+            ),
+            clock=self.clock,
+            open_watermark_client=self._watermark_client,
+        )
+
+    def _watermark_client(self, coordinators: tuple[str, ...], application: str) -> WatermarkClient:
+        return WatermarkClient(coordinators, self.token, application)
+
+    def close(self) -> None:
+        self.connections.close()

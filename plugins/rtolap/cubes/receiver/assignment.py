@@ -1,0 +1,76 @@
+"""Which partitions one cube reads here, and from which offsets on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+from rtolap.base.clock import Clock
+from rtolap.cubes.receiver.checkpointing import Checkpoints
+from rtolap.cubes.receiver.lifecycle import Lifecycle
+from rtolap.cubes.receiver.local.tables import LocalState
+from rtolap.cubes.receiver.progress import Progress
+from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerState
+from rtolap.kafka.interfaces import StreamConsumer
+from rtolap.model.event_loss import EventLoss, behind_losses
+from rtolap.model.offsets import Offsets
+
+
+class Assignment:
+    """Used by the core thread only."""
+
+    def __init__(
+        self,
+        *,
+        consumer: StreamConsumer,
+        life: Lifecycle,
+        progress: Progress,
+        checkpoints: Checkpoints,
+        clock: Clock,
+    ) -> None:
+        self._consumer = consumer
+        self._life = life
+        self._progress = progress
+        self._checkpoints = checkpoints
+        self._clock = clock
+        self._assigned: frozenset[int] = frozenset()
+
+    def forget(self) -> None:
+        """The next look assigns anew, from the positions that the state has then."""
+        self._assigned = frozenset()
+
+    def follow(
+        self,
+        state: LocalState,
+        owned: frozenset[int],
+        start_offsets: Offsets,
+        losses: Sequence[EventLoss] = (),
+    ) -> LocalState:
+        """The state with the positions of what is read from now on; the same object if nothing changes.
+        `losses`: offsets that are passed over."""
+        known = {**(self._checkpoints.known or {}), **state.positions}
+        ready = owned & {*known, *_startable(state, owned - set(known), start_offsets)}
+        if ready == self._assigned and not (ready and self._life.state is ConsumerState.STOPPED):
+            return state
+        # Positions known here go on where they are; history may be further than a checkpoint.
+        offsets = {
+            p: behind_losses(losses, p, max(known.get(p, 0), start_offsets.get(p, 0))) for p in sorted(ready)
+        }
+        self._consumer.assign(offsets)
+        self._assigned = ready
+        self._progress.assigned(offsets, self._clock.monotonic_s())
+        self._checkpoints.known = known
+        if offsets and self._life.state is ConsumerState.STOPPED:
+            self._life.take(ConsumerEvent.START)
+        elif set(offsets) - set(known) and self._life.state is ConsumerState.CONSUMING:
+            self._life.take(ConsumerEvent.START)  # what is behind the log's end is not silent
+        elif not offsets and self._life.state is not ConsumerState.STOPPED:
+            self._life.take(ConsumerEvent.STOP)
+        return replace(state, positions=offsets)
+
+
+def _startable(state: LocalState, fresh: Collection[int], start_offsets: Offsets) -> set[int]:
+    """Which of the partitions without a position may start. Not those of which a table has events of an
+    earlier stay: they would be read a second time beside it."""
+    left_over = {p for table in state.tables() for p in table.ranges} if fresh else set()
+    return {p for p in fresh if p in start_offsets and p not in left_over}

@@ -1,0 +1,65 @@
+"""What the core knows, put together for `closing.decide`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from rtolap.base.clock import Clock
+from rtolap.cubes.receiver.closing import rules as closing
+from rtolap.cubes.receiver.closing.rules import Takeover
+from rtolap.cubes.receiver.local.tables import LocalState
+from rtolap.cubes.receiver.progress import Progress
+from rtolap.cubes.receiver.views import CubeView
+from rtolap.model.cube import Schema
+
+
+def due(
+    schema: Schema,
+    view: CubeView,
+    state: LocalState,
+    progress: Progress,
+    clock: Clock,
+    *,
+    caught_up: bool,
+    force: Collection[int],
+) -> tuple[closing.Closing, ...]:
+    """What to close now, when this receiver leads. Offsets are this state's positions."""
+    if not (view.leading and view.connected and state.positions):
+        return ()
+    now_s = clock.monotonic_s()
+    own = {
+        p: (
+            counters.watermark_ms if (counters := progress.counters.get(p)) is not None else None,
+            progress.idle(state.positions, p, now_s),
+        )
+        for p in state.positions
+    }
+    return closing.decide(
+        schema.cube,
+        positions=state.positions,
+        local=state.segments.keys(),
+        records=view.records,
+        marks=progress.marks(state, clock.now_ms()),
+        low_watermark_ms=closing.low_watermark(view.low_watermark_ms, own),
+        caught_up=caught_up,
+        now_ms=clock.now_ms(),
+        force=frozenset(force),
+        force_before_ms=view.control.close_before_ms,
+        application=closing.ByApplication(view.windows, _takeover(view), view.control.close_completeness),
+    )
+
+
+def _takeover(view: CubeView) -> Takeover | None:
+    """Of this very term and assignment."""
+    one = view.takeover
+    return one if one is not None and one.generation == view.generation else None
+
+
+def late_before(schema: Schema, state: LocalState, before_ms: int | None) -> set[int]:
+    """Segments with a late delta that a new forced closing asks for."""
+    window_ms = schema.cube.segment.window_ms
+    return {
+        start
+        for start in state.segments
+        if before_ms is not None and start + window_ms <= before_ms and state.version(start) > 0
+    }

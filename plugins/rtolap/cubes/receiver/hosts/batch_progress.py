@@ -1,0 +1,72 @@
+"""What one batch says of how far hosts are: events of who logged them, statements of their producer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rtolap.columnar.schema import EVENT_MS, PARTITION
+from rtolap.protocols.watermark.messages import NAMELESS
+from rtolap.watermark.records.columns import UNKNOWN_MS, Statements
+
+Int64s = NDArray[np.int64]
+
+NEVER = -(2**63)
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """Of one batch: row i is `hosts[i]` in `partitions[i]`, each pair once. `events`: how many were read of
+    it. `generations`: of a producer that states its own progress; 0 of hosts that log."""
+
+    hosts: pa.Array
+    partitions: Int64s
+    latest_ms: Int64s
+    events: Int64s
+    generations: Int64s
+
+    def without_events(self) -> Heard:
+        """Of heartbeats: they move progress, and are nothing to be counted."""
+        return replace(self, events=np.zeros_like(self.events))
+
+
+def heard(events: pa.Table, created_ms: Int64s | None, host_column: str | None) -> Heard:
+    """`events` as `stream.decode` gives them, `created_ms` the timestamp of each one's record, -1 for none.
+
+    Without a host column all events are of one nameless host. A host that is null stands as one row, too.
+    """
+    event_ms = np.asarray(events.column(EVENT_MS).to_numpy(), np.int64)
+    if created_ms is not None:
+        event_ms = np.where(created_ms < 0, event_ms, np.minimum(event_ms, created_ms))
+    table = pa.table({"partition": events.column(PARTITION), "at": event_ms})
+    if host_column is None:
+        hosts: pa.Array | pa.ChunkedArray = pa.repeat(pa.scalar(NAMELESS), len(table))
+    else:
+        hosts = events.column(host_column)
+    grouped = (
+        table.append_column("host", hosts)
+        .group_by(["partition", "host"], use_threads=False)
+        .aggregate([("at", "max"), ("at", "count")])
+    )
+    return Heard(
+        grouped.column("host").combine_chunks(),
+        np.asarray(grouped.column("partition").to_numpy(), np.int64),
+        np.asarray(grouped.column("at_max").to_numpy(), np.int64),
+        np.asarray(grouped.column("at_count").to_numpy(), np.int64),
+        np.zeros(grouped.num_rows, np.int64),
+    )
+
+
+def stated(statements: Statements) -> Heard:
+    """Producers stand for hosts: each says itself how far it is in a partition. One that does not know it
+    yet has been heard all the same: who was before it is not believed any more."""
+    return Heard(
+        pa.array(statements.producers, pa.string()),
+        statements.partitions,
+        np.where(statements.watermarks_ms == UNKNOWN_MS, NEVER, statements.watermarks_ms),
+        np.zeros(len(statements), np.int64),
+        statements.generations,
+    )

@@ -1,0 +1,207 @@
+"""How far the hosts are that log to each partition, as far as this receiver has read. Columns throughout.
+
+A host's progress in a partition is the largest event time that was read of it there, an event counting no
+further than its own record's timestamp. Whatever a state holds, this says; nothing that it does not hold.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rtolap.cubes.receiver.hosts.batch_progress import NEVER, Heard, Int64s
+from rtolap.cubes.receiver.hosts.columns import Columns
+from rtolap.protocols.watermark.messages import HOST_NAME_MAX, HOSTS_MAX
+from rtolap.watermark.forgetting import worth_keeping
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_MS = 60_000  # of event time: whom to forget takes a look at all hosts
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionProgress:
+    """What there is to say of one partition. `events`: read since it was said last."""
+
+    hosts: tuple[str, ...]
+    latest_ms: Int64s
+    events: Int64s
+
+
+class SavedHosts(msgspec.Struct, frozen=True):
+    """As a checkpoint keeps it: names once; per partition their indices, int32, instants, int64, and, where
+    they have any, generations, int64, all little-endian."""
+
+    names: tuple[str, ...] = ()
+    index: dict[int, bytes] = {}
+    latest_ms: dict[int, bytes] = {}
+    generations: dict[int, bytes] = {}
+
+
+class HostProgress:
+    """Owned by the core thread. Memory: 25 bytes per host and partition, and the names once.
+
+    There are as many names as the watermark server takes of a source. Where they are used up, those are
+    forgotten that no partition holds, and then hosts that have been silent for long (`forgetting`).
+    """
+
+    def __init__(self) -> None:
+        self._warned = False
+        self._looked: object = None
+        self._names: list[str] = []
+        self._known = pa.array([], pa.string())
+        self._partitions: dict[int, Columns] = {}
+
+    def took(self, batch: Heard) -> dict[int, int]:
+        """What was read of a batch, once its state is the one that a closing would use.
+
+        Returns partition → events that move nobody: their host is null, has no usable name, or is one too
+        many.
+        """
+        at = self._indices(batch)
+        lost = at < 0
+        hostless = _sums(batch.partitions[lost], batch.events[lost])
+        if hostless:
+            self._warn()
+        for partition in np.unique(batch.partitions[~lost]).tolist():
+            rows = (batch.partitions == partition) & ~lost
+            columns = self._partitions.setdefault(partition, Columns())
+            columns.grow(len(self._names))
+            columns.take(at[rows], batch.latest_ms[rows], batch.events[rows], batch.generations[rows])
+        return hostless
+
+    def take(self, partitions: Collection[int], *, whole: bool) -> dict[int, PartitionProgress]:
+        """What has changed since the last time, or with `whole` all that is known. Of each of `partitions`,
+        also where there is nothing to say."""
+        return {partition: self._take(partition, whole) for partition in partitions}
+
+    def keep_only(self, partitions: Collection[int]) -> None:
+        """Forget the others, as the state does."""
+        self._partitions = {p: columns for p, columns in self._partitions.items() if p in partitions}
+
+    def latest_ms(self) -> dict[int, dict[str, int]]:
+        """Partition → host → progress: for people and tests."""
+        return {
+            partition: {self._names[at]: int(columns.latest_ms[at]) for at in columns.seen().tolist()}
+            for partition, columns in self._partitions.items()
+        }
+
+    # -- checkpoints ------------------------------------------------------------------------------------
+
+    def saved(self) -> SavedHosts:
+        seen = {partition: (columns.kept(), columns) for partition, columns in self._partitions.items()}
+        return SavedHosts(
+            names=tuple(self._names),
+            index={partition: at.astype("<i4").tobytes() for partition, (at, _) in seen.items()},
+            latest_ms={p: columns.latest_ms[at].astype("<i8").tobytes() for p, (at, columns) in seen.items()},
+            generations={
+                p: columns.generations[at].astype("<i8").tobytes()
+                for p, (at, columns) in seen.items()
+                if columns.generations.any()
+            },
+        )
+
+    def recover(self, saved: SavedHosts) -> None:
+        self._name(list(saved.names))
+        self._partitions = dict(self._recovered(saved))
+
+    def _recovered(self, saved: SavedHosts) -> Iterator[tuple[int, Columns]]:
+        for partition, packed in saved.index.items():
+            columns = Columns()
+            columns.grow(len(self._names))
+            at = np.frombuffer(packed, "<i4")
+            columns.latest_ms[at] = np.frombuffer(saved.latest_ms[partition], "<i8")
+            if partition in saved.generations:
+                columns.generations[at] = np.frombuffer(saved.generations[partition], "<i8")
+            yield partition, columns
+
+    # -- inside -----------------------------------------------------------------------------------------
+
+    def _take(self, partition: int, whole: bool) -> PartitionProgress:
+        columns = self._partitions.get(partition, Columns())
+        at = columns.seen() if whole else np.flatnonzero(columns.changed & (columns.latest_ms != NEVER))
+        taken = PartitionProgress(
+            tuple(self._names[place] for place in at.tolist()), columns.latest_ms[at], columns.events[at]
+        )
+        columns.changed[:] = False
+        columns.events[:] = 0
+        return taken
+
+    def _indices(self, batch: Heard) -> Int64s:
+        """Places of names, -1 for those that cannot be kept."""
+        found = self._places(batch.hosts)
+        fresh = _fresh(batch.hosts, found)
+        if fresh and self._make_room(batch, len(fresh)):
+            fresh = _fresh(batch.hosts, self._places(batch.hosts))
+        usable = fresh[: max(HOSTS_MAX - len(self._names), 0)]
+        if usable:
+            self._name([*self._names, *usable])
+        return self._places(batch.hosts) if fresh else found
+
+    def _make_room(self, batch: Heard, wanted: int) -> bool:
+        """Has somebody been forgotten, so that places are others now?"""
+        if len(self._names) + wanted <= HOSTS_MAX:
+            return False
+        columns = list(self._partitions.values())
+        newest = [one.latest_ms.max(initial=NEVER) for one in columns]
+        newest_ms = int(max(*newest, batch.latest_ms.max(initial=NEVER), NEVER))
+        look = (newest_ms // _LOOK_EVERY_MS, frozenset(self._partitions))
+        if look == self._looked:
+            return False
+        self._looked = look
+        count = len(self._names)
+        latest = (one.latest_ms for one in columns)
+        keep = worth_keeping(latest, count, max(HOSTS_MAX - wanted, 0), newest_ms)
+        for one in columns:
+            one.grow(count)
+            keep |= one.generations[:count] > 0  # else a producer's predecessor would be believed
+        if keep.all():
+            return False
+        at = np.flatnonzero(keep)
+        for one in columns:
+            one.keep(at)
+        self._name(self._known.take(pa.array(at)).to_pylist())
+        log.info("%d names of hosts that were silent for long are forgotten", count - at.size)
+        return True
+
+    def _name(self, names: list[str]) -> None:
+        self._names = names
+        self._known = pa.array(names, pa.string())
+
+    def _places(self, hosts: pa.Array) -> Int64s:
+        return np.asarray(pc.index_in(hosts, self._known).fill_null(-1).to_numpy(), np.int64)
+
+    def _warn(self) -> None:
+        if not self._warned:
+            log.warning(
+                "events without a usable host move no progress: expected 1 to %d printable characters "
+                "without spaces, and at most %d hosts",
+                HOST_NAME_MAX,
+                HOSTS_MAX,
+            )
+        self._warned = True
+
+
+def _sums(partitions: Int64s, events: Int64s) -> dict[int, int]:
+    """Partition → events, where there are any."""
+    found = {part: int(events[partitions == part].sum()) for part in np.unique(partitions).tolist()}
+    return {part: number for part, number in found.items() if number}
+
+
+def _fresh(hosts: pa.Array, found: Int64s) -> list[str]:
+    """Names that have no place yet and may have one."""
+    absent = found < 0
+    return _usable(pc.unique(hosts.filter(pa.array(absent))).to_pylist()) if absent.any() else []
+
+
+def _usable(names: Sequence[str | None]) -> list[str]:
+    """Each name is asked for once, when it is new."""
+    return [
+        one for one in names if one and len(one) <= HOST_NAME_MAX and one.isprintable() and " " not in one
+    ]

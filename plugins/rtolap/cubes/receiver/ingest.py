@@ -1,0 +1,360 @@
+"""The core of one cube in a receiver. Single-threaded: whoever owns it calls `step`, nobody else changes it.
+
+A step
+  1. aligns the local state with the records, drops what history has taken over,
+  2. follows the assignment, the pause switch and its own limits,
+  3. polls what has arrived, decodes, ranks, aggregates and swaps one new state in,
+  4. writes a checkpoint when rows, bytes or time ask for it.
+
+Other threads read `state` (one reference, immutable). Work that takes long (realigning, merging fragments,
+uploading) is handed out as values and comes back through `apply_realigned` and `apply_merged`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import Corrupted, NotFound, RtolapError, Unavailable
+from rtolap.cubes.receiver.assignment import Assignment
+from rtolap.cubes.receiver.checkpointing import TOPIC_WAIT_S, Checkpoints, Persisting
+from rtolap.cubes.receiver.closing import candidates as closings
+from rtolap.cubes.receiver.closing.rules import Closing
+from rtolap.cubes.receiver.dead_letters import DeadLetterBox
+from rtolap.cubes.receiver.hosts.progress import HostProgress
+from rtolap.cubes.receiver.intake import Intake
+from rtolap.cubes.receiver.lifecycle import Lifecycle
+from rtolap.cubes.receiver.limits import Limits
+from rtolap.cubes.receiver.local.alignment import aligned, exchanged
+from rtolap.cubes.receiver.local.checkpoint import CheckpointFile
+from rtolap.cubes.receiver.local.fragments import MergeJob
+from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
+from rtolap.cubes.receiver.log_ends import LogEnds
+from rtolap.cubes.receiver.lost_offsets import LostOffsets
+from rtolap.cubes.receiver.progress import Progress
+from rtolap.cubes.receiver.settings import ReceiverSettings
+from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerState
+from rtolap.cubes.receiver.views import CubeView
+from rtolap.kafka.interfaces import OffsetsGone, StreamConsumer, StreamProducer, TopicRecreated
+from rtolap.kafka.topic_identity import CUBE_ACTION, TopicIdentity
+from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.model.cube import Schema
+from rtolap.model.offsets import Offsets, PartRange
+
+log = logging.getLogger(__name__)
+
+
+class CubeReceiver:
+    def __init__(
+        self,
+        schema: Schema,
+        *,
+        replica_set: str,
+        consumer: StreamConsumer,
+        producer: StreamProducer,
+        folder: Path,
+        clock: Clock,
+        settings: ReceiverSettings,
+        ends_beside: bool = False,
+        create_dead_letter_topic: Callable[[], object] | None = None,
+    ) -> None:
+        """`ends_beside`: see `log_ends`; `create_dead_letter_topic`: see `dead_letters`."""
+        table = schema.table
+        self.schema = schema
+        self.settings = settings
+        self.state = LocalState()
+        hosts = HostProgress() if schema.cube.watermark is not None else None
+        self.progress = Progress(settings.idle_after_s, hosts)
+        self.force: set[int] = set()
+        self.epoch = 0
+        letters = DeadLetterBox(producer, table.topic, table.dead_letter_topic, create_dead_letter_topic)
+        self._topic = TopicIdentity(table.topic, consumer.topic_id, action=CUBE_ACTION)
+        self._missing_after: int | None = None  # the topic's confirmations before it was missing
+        self._checkpoints = Checkpoints(schema, folder, letters, settings, clock, self._topic)
+        self._life = Lifecycle(schema.cube.name, consumer)
+        self._limits = Limits(settings, folder, clock)
+        self._lost = LostOffsets(consumer)
+        self._persisting = Persisting(schema.cube.name, self._checkpoints, letters, self._limits)
+        self._replica_set = replica_set
+        self._consumer = consumer
+        self._clock = clock
+        self._view = CubeView()
+        self._aligned_records: Mapping[int, SegmentRecord] | None = None  # compared by identity
+        self._aligned_basis: tuple[int | None, int] = (None, 0)
+        self._close_epoch = 0
+        self._asked_to_pause = False
+        self._ends = LogEnds(consumer, self._topic, self.progress, clock, beside=ends_beside)
+        self._assignment = Assignment(
+            consumer=consumer,
+            life=self._life,
+            progress=self.progress,
+            checkpoints=self._checkpoints,
+            clock=clock,
+        )
+        self._intake = Intake(
+            schema,
+            consumer=consumer,
+            letters=letters,
+            progress=self.progress,
+            clock=clock,
+            settings=settings,
+        )
+
+    # -- what others see of it --------------------------------------------------------------------------
+
+    @property
+    def consumer_state(self) -> ConsumerState:
+        return self._life.state
+
+    @property
+    def reason(self) -> str:
+        """Why it does not consume, or what troubles it; empty when all is well."""
+        return self._life.reason
+
+    @property
+    def lost(self) -> tuple[PartRange, ...]:
+        """Offsets that it has to read and Kafka no longer holds; it is FAILED for that."""
+        return self._lost.ranges
+
+    @property
+    def file(self) -> CheckpointFile:
+        return self._checkpoints.file
+
+    @property
+    def checkpointed(self) -> Offsets:
+        return self._checkpoints.written
+
+    @property
+    def control(self) -> CubeControl:
+        """The one that this core follows."""
+        return self._view.control
+
+    @property
+    def owned(self) -> frozenset[int]:
+        return frozenset(self._view.control.assignment.get(self._replica_set, ()))
+
+    @property
+    def held(self) -> frozenset[int]:
+        """Owned partitions of which everything between history and a known position is here.
+
+        A partition that was given away and comes back is owned, but not held, before it is started anew:
+        what a table still has of it from before is void.
+        """
+        return self.owned & {*self.state.positions, *(self._checkpoints.known or ())}
+
+    @property
+    def assignment_epoch(self) -> int:
+        """Of the assignment that this core follows."""
+        return self._view.control.assignment_epoch
+
+    # -- the step ---------------------------------------------------------------------------------------
+
+    def step(self, view: CubeView, timeout_s: float = 0.0) -> bool:
+        """True if records were read. Errors that make going on wrong end in state FAILED, not in a raise;
+        what is raised stands in `reason`, and the next step tries again."""
+        self._view = view
+        if view.control.assignment_epoch == 0:
+            return False  # nothing was ever assigned, or the cube is gone
+        if self.consumer_state is ConsumerState.FAILED:
+            self._align(view)
+            self._look_for_missing_topic()
+            if self._lost.accepted(view.control.losses):
+                self.restart()
+            return False
+        try:
+            if self._checkpoints.known is None:
+                self.state = self._checkpoints.recover(self.progress)
+                self._aligned_records = None
+            self._align(view)
+            self._persisting.look_at_letters()
+            self._swap_if_new(self._persisting.again_if_due(self.state, self.progress))
+            self._follow(view)  # first: one that has failed answers for what its positions say
+            self._topic.expect(view.control.topic_id)
+            self._topic.raise_if_recreated()
+            if not self._life.reading or not self._knows_topic():
+                return False
+            worked = self._consume(timeout_s)
+            self._swap_if_new(self._persisting.if_due(self.state, self.progress))
+        except (NotFound, OffsetsGone, Corrupted, TopicRecreated) as error:
+            if isinstance(error, NotFound) and self._life.reading:
+                self._missing_after = self._topic.confirmations
+            self.fail(self._named(error))
+            return False
+        except RtolapError as error:
+            self._trouble(str(error))  # seen until a step goes well: the same is tried again
+            raise
+        return worked
+
+    def fail(self, error: RtolapError) -> None:
+        """Going on would be wrong, as the core or work beside it has found."""
+        if self.consumer_state is not ConsumerState.FAILED:
+            error = self._lost.note(error, self.state.positions)
+        self._life.fail(error)
+
+    def restart(self) -> None:
+        """After the cause of a failure is mended: go on from the position it stopped at."""
+        if self._life.restart():
+            self._lost.clear()
+            self._assignment.forget()
+
+    def confirm_topic(self) -> None:
+        """That what was read until now is of the topic in which the cube's offsets count. For any thread.
+        Raises TopicRecreated, NotFound and Unavailable: then nothing of it may be stored."""
+        self._topic.confirm(TOPIC_WAIT_S)
+
+    def pause(self, asked: bool) -> None:
+        """The local switch, beside the cube's own."""
+        self._asked_to_pause = asked
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _align(self, view: CubeView) -> None:
+        basis = (view.control.horizon_ms, view.control.assignment_epoch)
+        if view.records is self._aligned_records and basis == self._aligned_basis:
+            return
+        checkpoints, owned = self._checkpoints, self.owned
+        if checkpoints.known is not None:
+            checkpoints.known = {p: o for p, o in checkpoints.known.items() if p in owned}
+            self.progress.keep_only(owned)
+        state = aligned(self.schema, self.state, view, self.held)
+        checkpoints.dirty |= len(list(state.tables())) < len(list(self.state.tables()))  # frees the files
+        self._swap(state)
+        self._aligned_records, self._aligned_basis = view.records, basis
+
+    def _swap_if_new(self, state: LocalState) -> None:
+        if state is not self.state:
+            self._swap(state)
+
+    def _swap(self, state: LocalState) -> None:
+        self.state = state
+        self.epoch += 1
+
+    # -- assignment and pauses --------------------------------------------------------------------------
+
+    def _follow(self, view: CubeView) -> None:
+        control = view.control
+        owned = self.owned if control.enabled else frozenset[int]()
+        state = self._assignment.follow(self.state, owned, view.start_offsets, control.losses)
+        self._swap_if_new(state)
+        if control.close_epoch > self._close_epoch:
+            self._close_epoch = control.close_epoch
+            self.force.update(closings.late_before(self.schema, self.state, control.close_before_ms))
+        if self.consumer_state is ConsumerState.STOPPED:
+            return
+        self._limits.look(self.state, self.schema, view.records)
+        if control.paused:
+            self._life.hold("paused for the cube")
+        else:
+            self._life.hold("paused here" if self._asked_to_pause else self._limits.reason)
+
+    # -- consuming --------------------------------------------------------------------------------------
+
+    def _consume(self, timeout_s: float) -> bool:
+        state, worked = self._intake.read(self.state, timeout_s)
+        if state is not self.state:
+            self._topic.note_read()
+        self._swap_if_new(state)
+        self._checkpoints.dirty |= worked
+        self._trouble(self._ends.look_if_due(self.state.positions))
+        positions = self.state.positions
+        if self.consumer_state is ConsumerState.REPLAYING and all(
+            self.progress.at_end(positions, p) for p in positions
+        ):
+            self._life.take(ConsumerEvent.CAUGHT_UP)
+        return worked
+
+    def look_up_log_ends(self) -> None:
+        """From a thread beside the core."""
+        what = self._ends.look(self.state.positions)
+        if self.consumer_state is not ConsumerState.FAILED:  # that has a reason of its own
+            self._trouble(what)
+
+    # -- the topic --------------------------------------------------------------------------------------
+
+    def _knows_topic(self) -> bool:
+        """Nothing is read before it was asked once whether the topic is the one that positions count in."""
+        if not self._topic.confirmations:
+            try:
+                self._topic.confirm(TOPIC_WAIT_S)
+            except Unavailable as error:
+                self._trouble(str(error))
+        return self._topic.confirmations > 0
+
+    def _named(self, error: RtolapError) -> RtolapError:
+        """An offset that is gone may be one of a topic that is gone."""
+        if isinstance(error, OffsetsGone):
+            try:
+                self._topic.confirm(TOPIC_WAIT_S)
+            except TopicRecreated as cause:
+                return cause
+            except RtolapError as cause:
+                log.info("whether the topic is another one is not known: %s", cause)
+        return error
+
+    def _look_for_missing_topic(self) -> None:
+        """A topic that was missing is there again: it goes on, or says that it is another one."""
+        if self._missing_after is None:
+            return
+        self._ends.look_if_due(self.state.positions)
+        if self._topic.recreated is not None:
+            self._life.rename(self._topic.recreated)
+        elif self._topic.confirmations > self._missing_after:
+            self._missing_after = None
+            self.restart()
+
+    def _trouble(self, what: str | None) -> None:
+        if what is not None:
+            self._life.reason = what
+
+    # -- checkpoints ------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> None:
+        """Raises what `Checkpoints.write` raises; the state and the checkpoint on disk stay as they were."""
+        self._swap_if_new(self._persisting.write(self.state, self.progress))
+
+    def replay_from(self) -> Offsets:
+        """Per partition the smallest offset that is not in history, as of the last checkpoint."""
+        return self._checkpoints.replay_from(self.state)
+
+    # -- what comes back from beside --------------------------------------------------------------------
+
+    def apply_realigned(
+        self, start_ms: int, old: Collection[LocalTable], new: tuple[LocalTable, ...]
+    ) -> bool:
+        """Swap a re-read table in; False when it is void, because `old` changed meanwhile."""
+        state = exchanged(self.schema, self.state, start_ms, old, new, self.held)
+        if state is None:
+            return False
+        self._swap(state)
+        self._checkpoints.dirty = True
+        return True
+
+    def apply_merged(self, job: MergeJob, merged: LocalTable) -> bool:
+        """Swap a merged fragment in; the old files go with the next checkpoint."""
+        done = self.apply_realigned(job.start_ms, job.group, (merged,))
+        if merged.fragment is not None:
+            self._checkpoints.adopt(merged.fragment.info.name)
+        return done
+
+    def closings(self) -> tuple[Closing, ...]:
+        """What to close now, when this receiver leads."""
+        self.force = {s for s in self.force if s in self.state.segments or s in self._view.records}
+        due = closings.due(
+            self.schema,
+            self._view,
+            self.state,
+            self.progress,
+            self._clock,
+            caught_up=self.consumer_state is ConsumerState.CONSUMING,
+            force=self.force,
+        )
+        if due:
+            try:
+                self._topic.confirm_reads(TOPIC_WAIT_S)
+            except RtolapError as error:  # nothing is closed by what may be of another topic
+                self._trouble(str(error))
+                return ()
+        return due

@@ -1,0 +1,1 @@
+"""The local state of one cube: immutable tables in memory and in fragments, and what changes them."""

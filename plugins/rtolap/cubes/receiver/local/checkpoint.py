@@ -1,0 +1,127 @@
+"""The local checkpoint: next-to-read offsets and the fragments that hold what lies below, as one record.
+
+A checkpoint writes memory out for all segments, so positions and fragments are always of one moment.
+`CheckpointFile.save` is the last step of this order (`checkpointing.Checkpoints.write`):
+
+  1. settle the dead letters         crash: some rejects are produced again, under the same key;
+                                     not possible: no checkpoint, the consumer pauses and says why
+  2. confirm the topic               asked after everything in it was read; another one: no checkpoint
+  3. write the new fragments         crash: files that no checkpoint names; recovery deletes them
+  4. replace the checkpoint          crash: the old one stands (3.), or the new one
+  5. swap the local state            in memory only
+  6. delete fragments no longer named   crash: recovery deletes them
+
+Recovery reads it, deletes fragment files that it does not name, opens the others with their checksums,
+aligns them with the records (dropping what is READY by now), and reads on at its positions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from rtolap.base.errors import Corrupted
+from rtolap.base.files import write_atomic
+from rtolap.cubes.format.fragment import SUFFIX, delete_fragment, open_fragment
+from rtolap.cubes.receiver.hosts.progress import SavedHosts
+from rtolap.cubes.receiver.local.align import Ranges
+from rtolap.cubes.receiver.local.tables import LocalSegment, LocalTable
+from rtolap.model.offsets import Offsets
+
+NAME = "checkpoint.json"
+FRAGMENTS = "fragments"
+
+
+class FragmentEntry(msgspec.Struct, frozen=True):
+    segment_ms: int
+    name: str
+    events: int
+    ranges: Ranges
+
+
+class PartitionCounters(msgspec.Struct, frozen=True):
+    """Since the cube began, for this receiver. Replayed events are not counted twice: counters are part of
+    the checkpoint. `rejected`: reason → records; `example`: reason → what was wrong with the newest of them.
+    `hostless`: events, of a cube that closes by hosts, without a usable one."""
+
+    events: int = 0
+    late: int = 0
+    dropped: int = 0
+    rejected: dict[str, int] = {}
+    watermark_ms: int | None = None
+    hostless: int = 0
+    example: dict[str, str] = {}
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """`arrivals` and `mark_ms`: see `closing.Marks`; `hosts`: of a cube that closes by an application.
+    `topic_id`: of the topic in which the offsets count, None where it is not known."""
+
+    cube: str
+    positions: Offsets
+    fragments: tuple[FragmentEntry, ...] = ()
+    counters: dict[int, PartitionCounters] = {}
+    mark_ms: int | None = None
+    arrivals: dict[int, int] = {}
+    hosts: SavedHosts | None = None
+    saved_ms: int = 0
+    topic_id: str | None = None
+
+
+class CheckpointFile:
+    """Below `folder`: the checkpoint, and its fragments in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.fragments = folder / FRAGMENTS
+        self.fragments.mkdir(parents=True, exist_ok=True)
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        write_atomic(self.folder / NAME, msgspec.json.encode(checkpoint))
+
+    def load(self) -> Checkpoint | None:
+        path = self.folder / NAME
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Checkpoint)
+        except FileNotFoundError:
+            return None
+        except msgspec.MsgspecError as error:
+            raise Corrupted(
+                f"{path} is not a checkpoint",
+                found=str(error),
+                action="move the cube's folder away: the receiver then replays from Kafka",
+            ) from error
+
+    def clean(self, keep: set[str]) -> None:
+        """Delete what no checkpoint names, unfinished files too."""
+        for path in self.fragments.iterdir():
+            stem = path.name.partition(".")[0]
+            if stem not in keep:
+                delete_fragment(self.fragments, stem)
+                path.unlink(missing_ok=True)
+
+    def recover(self, checkpoint: Checkpoint) -> dict[int, LocalSegment]:
+        """The named fragments, not yet aligned. Raises Corrupted or NotFound."""
+        found: dict[int, LocalSegment] = {}
+        for entry in checkpoint.fragments:
+            fragment = open_fragment(self.fragments / f"{entry.name}{SUFFIX}", verify=True)
+            table = LocalTable(
+                table=fragment.table,
+                events=entry.events,
+                ranges=entry.ranges,
+                versions=(1,),
+                fragment=fragment,
+            )
+            before = found.get(entry.segment_ms, LocalSegment(entry.segment_ms))
+            found[entry.segment_ms] = LocalSegment(entry.segment_ms, (*before.tables, table))
+        return found
+
+
+def entries(segments: dict[int, LocalSegment]) -> tuple[FragmentEntry, ...]:
+    return tuple(
+        FragmentEntry(segment.start_ms, table.fragment.info.name, table.events, table.ranges)
+        for segment in segments.values()
+        for table in segment.tables
+        if table.fragment is not None
+    )

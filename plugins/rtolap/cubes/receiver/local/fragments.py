@@ -1,0 +1,96 @@
+"""Memory tables → fragments, and small fragments → larger ones. Builds values; swaps nothing."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from rtolap.base.errors import Corrupted
+from rtolap.cubes.format.aggregate import merge_tables
+from rtolap.cubes.format.fragment import SUFFIX, open_fragment, write_fragment
+from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTable, merged, runs, substituted
+from rtolap.cubes.receiver.settings import ReceiverSettings
+from rtolap.model.cube import Schema
+
+
+def flushed(schema: Schema, folder: Path, state: LocalState) -> dict[int, LocalSegment]:
+    """Every segment with its memory written out. A table that straddles a vector gets its own fragment."""
+    return {start: _flush_segment(schema, folder, segment) for start, segment in state.segments.items()}
+
+
+def _flush_segment(schema: Schema, folder: Path, segment: LocalSegment) -> LocalSegment:
+    groups = runs(segment, lambda table: table.in_memory)
+    groups += [[table] for table in segment.tables if table.straddles and table.in_memory]
+    for group in groups:
+        written = _written(schema, folder, segment.start_ms, group)
+        after = substituted(segment, group, (written,))
+        assert after is not None, "the groups come from this very segment"
+        segment = after
+    return segment
+
+
+def _written(schema: Schema, folder: Path, start_ms: int, group: list[LocalTable]) -> LocalTable:
+    table = merge_tables(schema, [one.table for one in group])
+    name = f"{start_ms}-{uuid.uuid4().hex[:12]}"
+    write_fragment(folder, name, table, schema)
+    fragment = open_fragment(folder / f"{name}{SUFFIX}", verify=False)
+    return merged(group, fragment.table, fragment=fragment)
+
+
+@dataclass(frozen=True)
+class MergeJob:
+    start_ms: int
+    group: tuple[LocalTable, ...]
+
+
+def merge_job(segments: Mapping[int, LocalSegment], settings: ReceiverSettings) -> MergeJob | None:
+    """The first run of more than `fragments_max` fragments; as many neighbours as fit."""
+    for segment in segments.values():
+        for run in runs(segment, lambda table: not table.in_memory):
+            if len(run) > settings.fragments_max:
+                group = _neighbours(run, settings)
+                if len(group) > 1:
+                    return MergeJob(segment.start_ms, group)
+    return None
+
+
+def _neighbours(run: list[LocalTable], settings: ReceiverSettings) -> tuple[LocalTable, ...]:
+    """The longest stretch whose rows and bytes together stay within the bounds."""
+    best: tuple[LocalTable, ...] = ()
+    left = rows = nbytes = 0
+    for right, table in enumerate(run):
+        rows, nbytes = rows + table.rows, nbytes + table.nbytes
+        while rows > settings.merge_rows_max or nbytes > settings.merge_bytes_max:
+            rows, nbytes = rows - run[left].rows, nbytes - run[left].nbytes
+            left += 1
+        if right + 1 - left > len(best):
+            best = tuple(run[left : right + 1])
+    return best
+
+
+def merge(schema: Schema, folder: Path, job: MergeJob) -> LocalTable:
+    """Runs beside the core thread: the tables are immutable."""
+    return _written(schema, folder, job.start_ms, list(job.group))
+
+
+def verify(folder: Path, tables: Iterable[LocalTable]) -> None:
+    """Read the files of these tables again and compare their checksums, before what they hold goes further.
+
+    A fragment is checked when it is opened and mapped from then on: a page that the disk loses later would
+    go unseen into larger fragments and into history. Corrupted; NotFound where a checkpoint was faster.
+    """
+    for table in tables:
+        if table.fragment is None:
+            continue
+        path = folder / f"{table.fragment.info.name}{SUFFIX}"
+        try:
+            open_fragment(path, verify=True)
+        except Corrupted as error:
+            raise Corrupted(
+                f"{path} was damaged after it was opened: {error.message}",
+                expected=error.expected,
+                found=error.found,
+                action="stop the receiver, move the cube's folder away and start it: it replays from Kafka",
+            ) from error

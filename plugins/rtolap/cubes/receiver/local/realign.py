@@ -1,0 +1,142 @@
+"""Read a bounded offset range again, for one segment, and cut it at the vectors.
+
+Runs beside the core: it takes immutable values, and the core decides whether the result still fits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import Unavailable
+from rtolap.columnar.schema import EVENT_MS, OFFSET, PARTITION
+from rtolap.cubes.format.aggregate import aggregate_events, merge_tables
+from rtolap.cubes.receiver.local.align import NO_VECTORS, Piece, pieces
+from rtolap.cubes.receiver.local.batch import sum_of_rows
+from rtolap.cubes.receiver.local.tables import LocalState, LocalTable, union
+from rtolap.events.decode import EventDecoder
+from rtolap.kafka.interfaces import OffsetsGone, StreamConsumer
+from rtolap.model.cube import Schema
+from rtolap.model.event_loss import EventLoss, behind_losses
+
+READ_TIMEOUT_S = 120.0  # without progress; then the job is given up and tried again later
+
+
+@dataclass(frozen=True)
+class RealignJob:
+    start_ms: int
+    table: LocalTable
+    pieces: tuple[Piece, ...]
+
+
+def realign_job(state: LocalState, held: Collection[int]) -> RealignJob | None:
+    """The first table that straddles; those that keep a segment from answering go first.
+
+    `held`: partitions of which tables are valid (`CubeReceiver.held`); what they have of others is left out.
+    """
+    waiting = [(s, t) for s, segment in state.segments.items() for t in segment.tables if t.straddles]
+    if not waiting:
+        return None
+    start_ms, table = min(waiting, key=lambda one: (not one[1].unsettled, one[0]))
+    vectors = state.vectors.get(start_ms, NO_VECTORS)
+    return RealignJob(start_ms, table, pieces(vectors, table.ranges, held))
+
+
+class RangeReader:
+    """`open_consumer` gives a consumer of the table's topic, with create times, that nobody else uses.
+    `confirm_topic`: see `CubeReceiver.confirm_topic`; called when a range is read."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        open_consumer: Callable[[], StreamConsumer],
+        clock: Clock,
+        records_max: int,
+        confirm_topic: Callable[[], None],
+    ) -> None:
+        self._schema = schema
+        self._open = open_consumer
+        self._clock = clock
+        self._records_max = records_max
+        self._confirm_topic = confirm_topic
+        self._decoder = EventDecoder(schema)
+
+    def read(
+        self, start_ms: int, wanted: Sequence[Piece], losses: Sequence[EventLoss] = ()
+    ) -> tuple[LocalTable, ...]:
+        """One table a version, ascending; none where there is no event. Pieces of version 0 are left out, and
+        offsets that were accepted as lost.
+
+        OffsetsGone: retention took the range. TopicRecreated: the offsets are those of a topic that is gone.
+        Unavailable: the broker gives nothing.
+        """
+        kept = [piece for piece in wanted if piece.version]
+        ends: dict[int, int] = {}
+        begins: dict[int, int] = {}
+        for piece in kept:
+            ends[piece.partition] = max(ends.get(piece.partition, 0), piece.end)
+            begins[piece.partition] = min(begins.get(piece.partition, piece.start), piece.start)
+        found: dict[int, list[LocalTable]] = {}
+        consumer = self._open()
+        try:
+            consumer.assign({part: behind_losses(losses, part, begin) for part, begin in begins.items()})
+            deadline_s = self._clock.monotonic_s() + READ_TIMEOUT_S
+            while any(consumer.position()[part] < end for part, end in ends.items()):
+                batch = consumer.poll(self._records_max, 0.2)
+                if len(batch):
+                    deadline_s = self._clock.monotonic_s() + READ_TIMEOUT_S
+                    decoded = self._decoder.decode(
+                        batch.values,
+                        batch.partitions,
+                        batch.offsets,
+                        now_ms=self._clock.now_ms(),
+                        create_ms=batch.create_ms,
+                        statements=batch.statements,
+                    )
+                    for table in self._cut(start_ms, kept, decoded.table):
+                        found.setdefault(table.version, []).append(table)
+                elif self._clock.monotonic_s() > deadline_s:
+                    raise Unavailable(
+                        f"{consumer.topic} gave no record of a range to be read again",
+                        found=consumer.broker_trouble,
+                        action="it is tried again",
+                    )
+        except OffsetsGone:
+            self._confirm_topic()
+            raise
+        finally:
+            consumer.close()
+        self._confirm_topic()
+        return tuple(self._one(tables) for _, tables in sorted(found.items()))
+
+    def _cut(self, start_ms: int, kept: Sequence[Piece], events: pa.Table) -> list[LocalTable]:
+        if not events.num_rows:
+            return []
+        window_ms = self._schema.cube.segment.window_ms
+        event_ms = events.column(EVENT_MS).to_numpy()
+        partition, offset = events.column(PARTITION).to_numpy(), events.column(OFFSET).to_numpy()
+        inside = event_ms // window_ms * window_ms == start_ms
+        found: list[LocalTable] = []
+        for piece in kept:
+            mask = inside & (partition == piece.partition) & (offset >= piece.start) & (offset < piece.end)
+            at = np.flatnonzero(mask)
+            if not len(at):
+                continue
+            table = aggregate_events(self._schema, events.filter(pa.array(mask)))[start_ms]
+            ranges = {piece.partition: (int(offset[at].min()), int(offset[at].max()) + 1)}
+            found.append(LocalTable(table, sum_of_rows(table), ranges, (piece.version,)))
+        return found
+
+    def _one(self, tables: Sequence[LocalTable]) -> LocalTable:
+        if len(tables) == 1:
+            return tables[0]
+        return LocalTable(
+            table=merge_tables(self._schema, [one.table for one in tables]),
+            events=sum(one.events for one in tables),
+            ranges=union(one.ranges for one in tables),
+            versions=tables[0].versions,
+        )

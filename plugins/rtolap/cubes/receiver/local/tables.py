@@ -1,0 +1,223 @@
+"""The local state: what a receiver holds of a cube, as one immutable value.
+
+The core thread builds a new `LocalState` out of the old one and swaps a single reference; queries, uploads
+and merges work on whichever they took. Tables of a segment stand in the order of consumption.
+
+Memory tables are compacted like a binary counter with digits up to FAN_OUT: FAN_OUT neighbours of one level
+become one table of the next. A row is merged log_FAN_OUT(batches) times, and a segment has at most
+(FAN_OUT - 1) tables per level. Only neighbours of one version are merged, and never across a table that
+straddles a vector; therefore the ranges of different tables never overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from rtolap.cubes.format.fragment import Fragment
+from rtolap.cubes.receiver.local.align import NO_VECTORS, Ranges, Vectors, versions_of
+from rtolap.cubes.receiver.local.statistics import TableStatistics
+from rtolap.model.offsets import Offsets
+
+FAN_OUT = 8
+
+Merge = Callable[[Sequence[pa.Table]], pa.Table]
+
+
+@dataclass(frozen=True, eq=False)
+class LocalTable:
+    """Aggregated events of one segment. Compared by identity.
+
+    table      local form; memory-mapped when it stands in `fragment`
+    ranges     partition → [start, end): the table holds the segment's events of exactly these offsets
+    versions   what `align.versions_of` says of the ranges; more than one: straddles, to be realigned
+    """
+
+    table: pa.Table
+    events: int
+    ranges: Ranges
+    versions: tuple[int, ...]
+    fragment: Fragment | None = None
+    level: int = 0
+
+    @property
+    def rows(self) -> int:
+        return int(self.table.num_rows)
+
+    @cached_property
+    def nbytes(self) -> int:
+        return int(self.table.nbytes) if self.fragment is None else self.fragment.info.bytes
+
+    @cached_property
+    def statistics(self) -> TableStatistics:
+        """Of a table in memory; a fragment has its own."""
+        return TableStatistics(self.table)
+
+    @property
+    def in_memory(self) -> bool:
+        return self.fragment is None
+
+    @property
+    def straddles(self) -> bool:
+        return len(self.versions) > 1
+
+    @property
+    def unsettled(self) -> bool:
+        """Holds events that history holds too, beside others: no answer before it is realigned."""
+        return self.straddles and self.versions[0] == 0
+
+    @property
+    def version(self) -> int:
+        """The version it belongs to; of a straddling table the lowest that is kept."""
+        return next((version for version in self.versions if version), 0)
+
+
+@dataclass(frozen=True)
+class LocalSegment:
+    start_ms: int
+    tables: tuple[LocalTable, ...] = ()
+
+    def of_version(self, version: int) -> tuple[LocalTable, ...]:
+        return tuple(table for table in self.tables if table.versions == (version,))
+
+
+@dataclass(frozen=True)
+class LocalState:
+    """`vectors`: what is known of segments with a record, by start; the tables are aligned with it, and with
+    the assignment of `assignment_epoch`."""
+
+    positions: Offsets = field(default_factory=dict)
+    segments: Mapping[int, LocalSegment] = field(default_factory=dict)
+    vectors: Mapping[int, Vectors] = field(default_factory=dict)
+    horizon_ms: int | None = None
+    assignment_epoch: int = 0
+
+    def tables(self) -> Iterable[LocalTable]:
+        for segment in self.segments.values():
+            yield from segment.tables
+
+    def version(self, start_ms: int) -> int:
+        """The READY version known of a segment, 0 for none."""
+        return self.vectors.get(start_ms, NO_VECTORS).version
+
+    def with_segments(self, changed: Mapping[int, LocalSegment]) -> LocalState:
+        """Replace whole segments; those left without tables disappear."""
+        together = {**self.segments, **changed}
+        return replace(self, segments={start: one for start, one in together.items() if one.tables})
+
+
+def union(ranges: Iterable[Ranges]) -> Ranges:
+    """The smallest ranges that hold all of them."""
+    found: Ranges = {}
+    for one in ranges:
+        for partition, (start, end) in one.items():
+            low, high = found.get(partition, (start, end))
+            found[partition] = (min(low, start), max(high, end))
+    return found
+
+
+def appended(
+    segment: LocalSegment, fresh: Iterable[LocalTable], merge: Merge, *, fan_out: int = FAN_OUT
+) -> LocalSegment:
+    """Add tables of a batch behind the others and carry over full levels."""
+    tables = list(segment.tables)
+    for table in fresh:
+        tables.append(table)
+        if not table.straddles:
+            _carry(tables, table.versions, merge, fan_out)
+    return replace(segment, tables=tuple(tables))
+
+
+def _carry(tables: list[LocalTable], versions: tuple[int, ...], merge: Merge, fan_out: int) -> None:
+    while True:
+        same = _tail(tables, versions)
+        level = tables[same[-1]].level
+        if len(same) < fan_out:
+            return
+        group = [tables[index] for index in same]
+        tables[same[-1]] = merged(group, merge([table.table for table in group]), level=level + 1)
+        for index in reversed(same[:-1]):
+            del tables[index]
+
+
+def _tail(tables: Sequence[LocalTable], versions: tuple[int, ...]) -> list[int]:
+    """Indexes of the last memory tables of one version and level, with no other of that version between.
+
+    A table that was read again stands, with level 0, where the old one stood: taking it together with the
+    newest would give the result a range that covers those between them too.
+    """
+    found: list[int] = []
+    for index in range(len(tables) - 1, -1, -1):
+        table = tables[index]
+        if table.straddles or not table.in_memory:
+            break
+        if table.versions != versions:
+            continue
+        if found and table.level != tables[found[0]].level:
+            break
+        found.append(index)
+    found.reverse()
+    return found
+
+
+def merged(
+    group: Sequence[LocalTable], table: pa.Table, *, fragment: Fragment | None = None, level: int = 0
+) -> LocalTable:
+    """The table that stands for `group`, whose rows have been merged into `table`."""
+    assert len({one.versions for one in group}) == 1, "tables of different versions are never merged"
+    return LocalTable(
+        table=table,
+        events=sum(one.events for one in group),
+        ranges=union(one.ranges for one in group),
+        versions=group[0].versions,
+        fragment=fragment,
+        level=level,
+    )
+
+
+def runs(segment: LocalSegment, wanted: Callable[[LocalTable], bool]) -> list[list[LocalTable]]:
+    """Groups of tables that may become one: of one version, with no other of that version and no straddling
+    table between them, so that the range of the result holds nothing of theirs."""
+    open_runs: dict[tuple[int, ...], list[LocalTable]] = {}
+    found: list[list[LocalTable]] = []
+    for table in segment.tables:
+        if table.straddles:
+            found += open_runs.values()
+            open_runs = {}
+        elif wanted(table):
+            open_runs.setdefault(table.versions, []).append(table)
+        elif table.versions in open_runs:
+            found.append(open_runs.pop(table.versions))
+    return [*found, *open_runs.values()]
+
+
+def substituted(
+    segment: LocalSegment, old: Sequence[LocalTable], new: Sequence[LocalTable]
+) -> LocalSegment | None:
+    """Put `new` where the last of `old` stood; None when one of `old` is gone (the work is void)."""
+    present = {id(table) for table in segment.tables}
+    if not old or any(id(table) not in present for table in old):
+        return None
+    leaving = {id(table) for table in old}
+    tables: list[LocalTable] = []
+    for table in segment.tables:
+        if table is old[-1]:
+            tables += new
+        elif id(table) not in leaving:
+            tables.append(table)
+    return replace(segment, tables=tuple(tables))
+
+
+def realigned(segment: LocalSegment, vectors: Vectors, owned: Collection[int]) -> LocalSegment:
+    """Classify every table anew by the vectors; tables that nobody asks us for any more are dropped."""
+    tables: list[LocalTable] = []
+    for table in segment.tables:
+        versions = versions_of(vectors, table.ranges, owned)
+        if versions == table.versions:
+            tables.append(table)
+        elif versions != (0,):
+            tables.append(replace(table, versions=versions))
+    return LocalSegment(segment.start_ms, tuple(tables))

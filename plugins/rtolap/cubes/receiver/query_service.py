@@ -1,0 +1,168 @@
+"""Answer a PartialQuery from one local state.
+
+The answer holds, of every segment asked for, exactly the events of this receiver's partitions that the
+snapshot's history does not hold, up to `positions`. When the state does not allow that yet, `answer` raises
+NotReady and the caller waits for another state; when it no longer does, StaleSnapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+import pyarrow as pa
+
+from rtolap.base.errors import QueryError, StaleSnapshot, Unavailable
+from rtolap.columnar.filter import mask
+from rtolap.columnar.schema import physical_schema
+from rtolap.cubes.format.aggregate import merge_tables, to_plain
+from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
+from rtolap.cubes.receiver.progress import Progress
+from rtolap.model.cube import Schema
+from rtolap.model.segment import SegmentRange, parse_segment_name
+from rtolap.protocols.predicate import columns_of
+from rtolap.protocols.receiver.messages import ANSWER_KEY, PartialAnswer, PartialQuery, Snapshot
+
+
+class NotReady(Unavailable):
+    """The state has to catch up first; a later one will do."""
+
+    code = "not_ready"
+
+
+def answer(
+    schema: Schema,
+    state: LocalState,
+    query: PartialQuery,
+    *,
+    owned: Collection[int],
+    receiver_id: str,
+    progress: Progress,
+) -> pa.Table:
+    """A plain table with its PartialAnswer in the schema's metadata. Raises NotReady or StaleSnapshot."""
+    _check_columns(schema, query)
+    check(schema, state, query, owned)
+    tables: list[pa.Table] = []
+    names: list[str] = []
+    scanned = pruned = 0
+    for start_ms, segment in sorted(state.segments.items()):
+        window = SegmentRange(start_ms, start_ms + schema.cube.segment.window_ms)
+        if not _asked(window, query.snapshot):
+            continue
+        names.append(window.name)
+        for local in segment.tables:
+            kept, looked, spared = _select(local, query)
+            scanned, pruned = scanned + looked, pruned + spared
+            if kept.num_rows:
+                tables.append(kept)
+    if tables:
+        found = to_plain(schema, merge_tables(schema, tables, query.dimensions, query.partials))
+    else:
+        found = physical_schema(schema, query.dimensions, query.partials, plain=True).empty_table()
+    meta = PartialAnswer(
+        receiver_id=receiver_id,
+        positions=dict(state.positions),
+        segments=tuple(names),
+        rows_scanned=scanned,
+        rows_pruned=pruned,
+        refused={part: one.rejected for part, one in progress.counters.items() if one.rejected},
+        refused_example=progress.example(),
+    )
+    return found.replace_schema_metadata({ANSWER_KEY: msgspec.json.encode(meta)})
+
+
+def check(schema: Schema, state: LocalState, query: PartialQuery, owned: Collection[int]) -> None:
+    """May this state answer this query?"""
+    behind = {p: state.positions.get(p) for p in owned if p not in state.positions}
+    if behind:
+        raise NotReady("the receiver has not started all its partitions", found=sorted(behind))
+    _reached(state, query.at_least, "what an earlier answer held")
+    snapshot = query.snapshot
+    _check_epoch(state, snapshot)
+    _check_horizon(state, snapshot)
+    window_ms = schema.cube.segment.window_ms
+    asked = {parse_segment_name(name).start_ms: version for name, version in snapshot.versions.items()}
+    for start_ms in {*asked, *state.vectors, *state.segments}:
+        if not _asked(SegmentRange(start_ms, start_ms + window_ms), snapshot):
+            continue
+        known, wanted = state.version(start_ms), asked.get(start_ms, 0)
+        name = SegmentRange(start_ms, start_ms + window_ms).name
+        if known < wanted:
+            raise NotReady(f"version {wanted} of {name} is not known here yet", found=known)
+        vectors = state.vectors.get(start_ms)
+        if known > wanted or (vectors is not None and vectors.purged):
+            raise StaleSnapshot(
+                f"{name} has moved on",
+                expected=f"version {known}",
+                found=wanted,
+                action="take a new snapshot",
+            )
+        if vectors is not None:
+            _reached(state, vectors.covered, f"what history holds of {name}")
+        segment = state.segments.get(start_ms)
+        if segment is not None and any(table.unsettled for table in segment.tables):
+            raise NotReady(f"{name} is being realigned")
+
+
+def _check_epoch(state: LocalState, snapshot: Snapshot) -> None:
+    """Answers of one assignment are put together: of two, a partition may be in both or in neither."""
+    local, asked = state.assignment_epoch, snapshot.assignment_epoch
+    if not local:
+        raise NotReady("the receiver does not follow any assignment yet")
+    if asked is None or asked == local:
+        return
+    if asked > local:
+        raise NotReady("the receiver does not follow the assignment yet", expected=asked, found=local)
+    raise StaleSnapshot(
+        "the assignment has changed",
+        expected=f"epoch {local}",
+        found=asked,
+        action="take a new snapshot",
+    )
+
+
+def _check_horizon(state: LocalState, snapshot: Snapshot) -> None:
+    local, asked = state.horizon_ms, snapshot.horizon_ms
+    if local is None or (asked is not None and asked >= local):
+        return
+    if snapshot.start_ms is None or snapshot.start_ms < local:
+        raise StaleSnapshot("segments were purged", expected=f"horizon {local}", found=asked)
+
+
+def _reached(state: LocalState, offsets: dict[int, int], what: str) -> None:
+    for part, offset in offsets.items():
+        position = state.positions.get(part)
+        if position is not None and position < offset:
+            raise NotReady(
+                f"partition {part} has not reached {what}", expected=f"offset {offset}", found=position
+            )
+
+
+def _asked(window: SegmentRange, snapshot: Snapshot) -> bool:
+    if snapshot.horizon_ms is not None and window.end_ms <= snapshot.horizon_ms:
+        return False
+    if snapshot.start_ms is not None and window.end_ms <= snapshot.start_ms:
+        return False
+    return snapshot.end_ms is None or window.start_ms < snapshot.end_ms
+
+
+def _select(local: LocalTable, query: PartialQuery) -> tuple[pa.Table, int, int]:
+    if local.fragment is not None:
+        chosen = local.fragment.select(query.filter)
+        return chosen.table, chosen.rows_scanned, chosen.rows_pruned
+    if query.filter is None:
+        return local.table, local.rows, 0
+    if local.statistics.excludes(query.filter):
+        return local.table.slice(0, 0), 0, local.rows
+    return local.table.filter(mask(local.table, query.filter)), local.rows, 0
+
+
+def _check_columns(schema: Schema, query: PartialQuery) -> None:
+    dimensions = set(schema.cube.all_dimensions)
+    unknown = sorted({*query.dimensions, *columns_of(query.filter)} - dimensions)
+    unknown += sorted(set(query.partials) - {partial.name for partial in schema.partials})
+    if unknown:
+        raise QueryError(
+            f"cube {schema.cube.name} has no {', '.join(unknown)}",
+            expected=f"dimensions {', '.join(schema.cube.all_dimensions)}",
+        )

@@ -1,0 +1,108 @@
+"""What a receiver says of itself: stats for people, the heartbeat for the coordinator."""
+
+from __future__ import annotations
+
+from rtolap.base.clock import Clock
+from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.local.checkpoint import PartitionCounters
+from rtolap.cubes.receiver.local.tables import LocalSegment
+from rtolap.model.segment import SegmentRange
+from rtolap.protocols.coordinator.messages import CubeReport, PartitionRange, PartitionReport
+from rtolap.protocols.receiver.messages import CubeStats, LocalSegmentStats, PartitionStats
+
+ACTIVE_MAX = 1000  # names in a heartbeat: a replay of small windows has more open segments than anybody reads
+_NONE = PartitionCounters()
+
+
+def cube_stats(core: CubeReceiver, clock: Clock, *, is_leader: bool) -> CubeStats:
+    state, progress = core.state, core.progress
+    now_s = clock.monotonic_s()
+    partitions = tuple(
+        PartitionStats(
+            partition=part,
+            position=position,
+            log_end=progress.log_ends.get(part),
+            watermark_ms=counters.watermark_ms,
+            idle=progress.idle(state.positions, part, now_s),
+            events=counters.events,
+            rejected=dict(counters.rejected),
+            late=counters.late,
+            dropped=counters.dropped,
+            hostless=counters.hostless,
+        )
+        for part, position in sorted(state.positions.items())
+        for counters in (progress.counters.get(part, _NONE),)
+    )
+    segments = tuple(
+        stats for _, segment in sorted(state.segments.items()) for stats in _segment_stats(core, segment)
+    )
+    return CubeStats(
+        cube=core.schema.cube.name,
+        state=core.consumer_state.value,
+        reason=core.reason,
+        is_leader=is_leader,
+        partitions=partitions,
+        segments=segments,
+        refused_example=progress.example(),
+    )
+
+
+def _segment_stats(core: CubeReceiver, segment: LocalSegment) -> list[LocalSegmentStats]:
+    """One line a version. ACTIVE: not closed here; IMMUTABLE: its vector is known; STRADDLING: to be cut."""
+    name = SegmentRange(segment.start_ms, segment.start_ms + core.schema.cube.segment.window_ms).name
+    vectors = core.state.vectors.get(segment.start_ms)
+    found: list[LocalSegmentStats] = []
+    for version in sorted({table.version for table in segment.tables}):
+        tables = [table for table in segment.tables if table.version == version]
+        closed = vectors is not None and version == vectors.version + 1 and bool(vectors.target)
+        state = "IMMUTABLE" if closed else "ACTIVE"
+        if any(table.straddles for table in tables):
+            state = "STRADDLING"
+        found.append(
+            LocalSegmentStats(
+                segment=name,
+                version=version,
+                state=state,
+                events=sum(table.events for table in tables),
+                memory_rows=sum(table.rows for table in tables if table.in_memory),
+                fragments=sum(not table.in_memory for table in tables),
+                bytes=sum(table.nbytes for table in tables),
+            )
+        )
+    return found
+
+
+def cube_report(core: CubeReceiver, clock: Clock) -> CubeReport:
+    now_s = clock.monotonic_s()
+    state, progress = core.state, core.progress
+    return CubeReport(
+        state=core.consumer_state.value,
+        reason=core.reason,
+        assignment_epoch=core.assignment_epoch,
+        partitions={
+            part: PartitionReport(
+                position=position,
+                log_end=progress.log_ends.get(part),
+                watermark_ms=counters.watermark_ms,
+                idle=progress.idle(state.positions, part, now_s),
+                hostless_events=counters.hostless,
+                refused=dict(counters.rejected),
+            )
+            for part, position in state.positions.items()
+            for counters in (progress.counters.get(part, _NONE),)
+        },
+        active=_active(core),
+        refused_example=progress.example(),
+        lost=tuple(
+            PartitionRange(partition=piece.partition, start=piece.start, end=piece.end) for piece in core.lost
+        ),
+    )
+
+
+def _active(core: CubeReceiver) -> tuple[str, ...]:
+    """Names of the oldest segments that have local events and no vector yet."""
+    window_ms, state = core.schema.cube.segment.window_ms, core.state
+    starts = sorted(
+        start for start, held in state.segments.items() if held.tables and start not in state.vectors
+    )
+    return tuple(SegmentRange(start, start + window_ms).name for start in starts[:ACTIVE_MAX])

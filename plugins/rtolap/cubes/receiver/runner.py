@@ -1,0 +1,231 @@
+"""One cube at work: a core thread that steps, a worker for what takes long, a thread that looks up log ends.
+
+Only the core thread changes the core's state. Others hand it functions through `ask`; queries read it and
+wait on `changed`.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TypeVar
+
+import pyarrow as pa
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.cubes.receiver.closing.commits import ClosingCommits
+from rtolap.cubes.receiver.hosts.reports import WatermarkReports
+from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.local.realign import RangeReader
+from rtolap.cubes.receiver.log_ends import LOG_END_EVERY_S
+from rtolap.cubes.receiver.query_service import NotReady, answer
+from rtolap.cubes.receiver.requests import Requests
+from rtolap.cubes.receiver.states import READING
+from rtolap.cubes.receiver.upload import Uploader
+from rtolap.cubes.receiver.views import ViewSource
+from rtolap.cubes.receiver.work import CubeWork
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.store import Election
+from rtolap.model.completeness import Completeness
+from rtolap.model.cube import Schema
+from rtolap.model.segment import parse_segment_name
+from rtolap.protocols.receiver.messages import PartialQuery
+from rtolap.watermark_client.client import WatermarkClient
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+OpenWatermarkClient = Callable[[tuple[str, ...], str], WatermarkClient]  # coordinators, application
+
+POLL_S = 0.05  # a poll returns as soon as something has arrived
+WORK_EVERY_S = 0.1
+STOP_TIMEOUT_S = 60.0
+
+
+class CubeRunner:
+    def __init__(
+        self,
+        schema: Schema,
+        core: CubeReceiver,
+        *,
+        cube_id: str,
+        receiver_id: str,
+        replica_set: str,
+        metadata: ClusterMetadata,
+        election: Election,
+        reader: RangeReader,
+        uploader: Uploader,
+        clock: Clock,
+        open_watermark_client: OpenWatermarkClient,
+    ) -> None:
+        self.schema = schema
+        self.core = core
+        self.cube_id = cube_id
+        self.changed = threading.Condition()
+        self._receiver_id = receiver_id
+        self._metadata = metadata
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._core_stopping = threading.Event()
+        self._requests = Requests(schema.cube.name, receiver_id)
+        self._commits = ClosingCommits(
+            schema,
+            core,
+            by=f"{replica_set}/{receiver_id}",
+            metadata=metadata,
+            election=election,
+            clock=clock,
+        )
+        self._views = ViewSource(metadata, schema.cube.name, election)
+        self._work = CubeWork(
+            schema,
+            core,
+            replica_set=replica_set,
+            metadata=metadata,
+            election=election,
+            reader=reader,
+            uploader=uploader,
+            views=self._views,
+            requests=self._requests,
+            stopping=self._stopping,
+        )
+        name = schema.cube.name
+        self._threads = [
+            threading.Thread(target=self._run_core, name=f"core-{name}", daemon=True),
+            threading.Thread(target=self._run_worker, name=f"work-{name}", daemon=True),
+        ]
+        self._ends = threading.Thread(target=self._run_log_ends, name=f"ends-{name}", daemon=True)
+        self._reports: threading.Thread | None = None
+        if (mark := schema.cube.watermark) is not None:
+            reports = WatermarkReports(
+                mark,
+                core,
+                views=self._views,
+                clock=clock,
+                ask=self._requests.ask,
+                coordinators=self._coordinators,
+                open_client=lambda urls: open_watermark_client(urls, mark.application),
+            )
+            self._reports = threading.Thread(
+                target=reports.run, args=(self._stopping,), name=f"reports-{name}", daemon=True
+            )
+
+    def start(self) -> None:
+        self._ends.start()  # first: the core waits for its end
+        for thread in self._threads:
+            thread.start()
+        if self._reports is not None:
+            self._reports.start()
+
+    def stop(self) -> None:
+        """End the worker, which may still wait for the core, then the core, which writes a checkpoint."""
+        core, worker = self._threads
+        self._stopping.set()
+        worker.join(STOP_TIMEOUT_S)
+        if self._reports is not None:
+            self._reports.join(STOP_TIMEOUT_S)
+        self._requests.refuse_more()
+        self._core_stopping.set()
+        core.join(STOP_TIMEOUT_S)
+        self._views.close()
+
+    @property
+    def alive(self) -> bool:
+        beside = () if self._reports is None else (self._reports,)
+        return all(thread.is_alive() for thread in (*self._threads, self._ends, *beside))
+
+    def offer_watermark(self, low_watermark_ms: int) -> None:
+        """A smaller one than before is not taken."""
+        self._views.offer_watermark(low_watermark_ms)
+
+    def offer_windows(self, windows: tuple[Completeness, ...]) -> None:
+        """What the cube's application lets close; older windows than before are not taken."""
+        self._views.offer_windows(windows)
+
+    # -- requests of other threads ----------------------------------------------------------------------
+
+    def ask(self, what: Callable[[], T]) -> T:
+        """Run `what` on the core thread: see `requests`."""
+        return self._requests.ask(what)
+
+    def close_segments(self, names: list[str]) -> None:
+        starts = {parse_segment_name(name).start_ms for name in names}
+        self.ask(lambda: self.core.force.update(starts))
+
+    def query(self, query: PartialQuery) -> pa.Table:
+        """Wait, within the query's own time-out, for a state that can answer it."""
+        deadline_s = self._clock.monotonic_s() + query.timeout_ms / 1000
+        while True:
+            epoch, state = self.core.epoch, self.core.state
+            try:
+                return answer(
+                    self.schema,
+                    state,
+                    query,
+                    owned=self.core.owned,
+                    receiver_id=self._receiver_id,
+                    progress=self.core.progress,
+                )
+            except NotReady as reason:
+                left_s = deadline_s - self._clock.monotonic_s()
+                if left_s <= 0:
+                    raise Unavailable(
+                        f"receiver {self._receiver_id} could not catch up in {query.timeout_ms} ms: {reason}"
+                    ) from reason
+                with self.changed:
+                    if self.core.epoch == epoch:
+                        self.changed.wait(min(left_s, 0.5))
+
+    # -- the core thread --------------------------------------------------------------------------------
+
+    def _run_core(self) -> None:
+        epoch = -1
+        while not self._core_stopping.is_set():
+            self._requests.serve()
+            try:
+                self.core.step(self._views.view(), POLL_S)
+                self._commits.close_due()
+            except RtolapError as error:
+                log.warning("cube %s: %s", self.schema.cube.name, error)
+                self._core_stopping.wait(POLL_S)
+            except Exception as error:
+                log.exception("cube %s", self.schema.cube.name)
+                self.core.fail(RtolapError(f"unexpected {type(error).__name__}: {error}"))
+            if self.core.epoch != epoch:
+                epoch = self.core.epoch
+                with self.changed:
+                    self.changed.notify_all()
+            if self.core.consumer_state not in READING:
+                self._core_stopping.wait(POLL_S)
+        self._requests.end()
+        try:
+            self.core.checkpoint()
+        except (OSError, RtolapError) as error:
+            log.error("cube %s: last checkpoint failed: %s", self.schema.cube.name, error)
+        self._ends.join()  # it uses the consumer; a look-up is bounded
+        self.core.close()
+
+    def _run_log_ends(self) -> None:
+        looked: tuple[frozenset[int], float] = (frozenset(), float("-inf"))
+        while not self._core_stopping.wait(POLL_S):
+            partitions, now_s = frozenset(self.core.state.positions), self._clock.monotonic_s()
+            if partitions == looked[0] and now_s - looked[1] < LOG_END_EVERY_S:
+                continue
+            looked = (partitions, now_s)
+            try:
+                self.core.look_up_log_ends()
+            except Exception:
+                log.exception("log ends of cube %s", self.schema.cube.name)
+
+    def _coordinators(self) -> tuple[str, ...]:
+        """Where they stand for election; none while ZooKeeper cannot tell."""
+        return tuple(self._metadata.coordinators()) if self._metadata.store.connected() else ()
+
+    # -- the worker thread ------------------------------------------------------------------------------
+
+    def _run_worker(self) -> None:
+        while not self._stopping.wait(WORK_EVERY_S):
+            self._work.round()

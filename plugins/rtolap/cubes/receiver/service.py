@@ -1,0 +1,244 @@
+"""A receiver process: registration, election, heartbeats, and one `CubeRunner` for each cube it is assigned.
+
+Losing the ZooKeeper session costs leadership, not data: it goes on consuming and serving, closes and
+uploads nothing, and announces itself again in the new session.
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import time
+import uuid
+
+import pyarrow as pa
+
+from rtolap.base.errors import NotFound, RtolapError, Unavailable
+from rtolap.base.flight_guard.limits import FlightLimits
+from rtolap.base.metrics_server import MetricsServer
+from rtolap.cubes.receiver.assembly import UNREACHABLE, CubeAssembly
+from rtolap.cubes.receiver.flight import ReceiverFlightServer
+from rtolap.cubes.receiver.giving_way import GivingWay
+from rtolap.cubes.receiver.heartbeats import Heartbeats
+from rtolap.cubes.receiver.metrics import ReceiverMetrics
+from rtolap.cubes.receiver.reports import cube_stats
+from rtolap.cubes.receiver.runner import CubeRunner
+from rtolap.cubes.receiver.states import ConsumerState
+from rtolap.metadata import paths
+from rtolap.metadata.records import ChangeLog, ReceiverRecord
+from rtolap.metadata.updates import read
+from rtolap.model.cube import Schema
+from rtolap.protocols.flight.endpoint import shut_down
+from rtolap.protocols.receiver.messages import PartialQuery, ReceiverStats
+
+log = logging.getLogger(__name__)
+
+CONTROL_EVERY_S = 1.0
+RIGHTS_RETRY_S = 10.0
+BEGIN_WAIT_S = 2.0  # what a query waits for a cube that this receiver is just being given
+
+
+class ReceiverService:
+    def __init__(
+        self,
+        cubes: CubeAssembly,
+        *,
+        host: str,
+        port: int,
+        metrics_port: int = 0,
+        flight_limits: FlightLimits = FlightLimits(),
+    ) -> None:
+        receiver_id, replica_set, token = cubes.receiver_id, cubes.replica_set, cubes.token
+        metadata, clock = cubes.metadata, cubes.clock
+        self.receiver_id = receiver_id
+        self.replica_set = replica_set
+        self._host = host
+        self._metadata = metadata
+        self._clock = clock
+        self._cubes = cubes
+        self._instance = uuid.uuid4().hex
+        self._started_ms = clock.now_ms()
+        self._runners: dict[str, CubeRunner] = {}
+        self._retry_s: dict[str, float] = {}  # cubes that Kafka did not let it start, by when to try again
+        self._lock = threading.Lock()
+        self._begun = threading.Condition(self._lock)
+        self._wake = threading.Event()
+        self._stopping = threading.Event()
+        metrics = ReceiverMetrics(self.stats).registry
+        self._server = ReceiverFlightServer(
+            self, host=host, port=port, token=token, metrics=metrics, limits=flight_limits
+        )
+        self.port: int = self._server.port
+        self._metrics = MetricsServer(metrics, host=host, port=metrics_port, token=token)
+        self._election = metadata.store.elect(
+            paths.replica_set_election(replica_set), receiver_id, self._wake.set
+        )
+        self._giving_way = GivingWay(self._election)
+        metadata.store.watch(paths.CUBES, self._wake.set)
+        beats = Heartbeats(
+            receiver_id=receiver_id,
+            replica_set=replica_set,
+            token=token,
+            metadata=metadata,
+            election=self._election,
+            clock=clock,
+            runners=self._served,
+        )
+        self._threads = [
+            threading.Thread(target=self._run_control, name="control", daemon=True),
+            threading.Thread(target=beats.run, args=(self._stopping,), name="heartbeats", daemon=True),
+        ]
+
+    # -- life -------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._metadata.register_receiver(
+            ReceiverRecord(self.receiver_id, self._host, self.port, self.replica_set, self._metrics.port)
+        )
+        for thread in self._threads:
+            thread.start()
+        log.info(
+            "receiver %s of %s serves at %s:%d, metrics at %s",
+            self.receiver_id,
+            self.replica_set,
+            self._host,
+            self.port,
+            self._metrics.url,
+        )
+
+    def stop(self) -> bool:
+        """Graceful: each cube writes a checkpoint, leadership is given back.
+
+        False where queries are still open: see `wire.flight_door.shut_down`.
+        """
+        self._stopping.set()
+        self._wake.set()
+        for thread in self._threads:
+            thread.join(30)
+        with self._lock:
+            runners, self._runners = list(self._runners.values()), {}
+        for runner in runners:
+            runner.stop()
+        self._election.close()
+        drained = shut_down(self._server)
+        self._metrics.close()
+        self._cubes.close()
+        return drained
+
+    # -- what the door asks for -------------------------------------------------------------------------
+
+    def query(self, query: PartialQuery) -> pa.Table:
+        self._wait_begun(query.cube, min(BEGIN_WAIT_S, query.timeout_ms / 1000))
+        return self._runner(query.cube).query(query)
+
+    def stats(self) -> ReceiverStats:
+        with self._lock:
+            runners = list(self._runners.values())
+        leading = self._election.is_leader()
+        cubes = tuple(cube_stats(runner.core, self._clock, is_leader=leading) for runner in runners)
+        return ReceiverStats(
+            receiver_id=self.receiver_id,
+            replica_set=self.replica_set,
+            address=f"{self._host}:{self.port}",
+            cubes=cubes,
+            memory_bytes=sum(s.bytes for cube in cubes for s in cube.segments if s.memory_rows),
+            started_ms=self._started_ms,
+        )
+
+    def pause(self, cube: str, paused: bool) -> None:
+        runner = self._runner(cube)
+
+        def switch() -> None:
+            runner.core.pause(paused)
+            if not paused:
+                runner.core.restart()
+
+        runner.ask(switch)
+
+    def checkpoint(self, cube: str) -> None:
+        runner = self._runner(cube)
+        runner.ask(runner.core.checkpoint)
+
+    def close_segments(self, cube: str, segments: list[str]) -> None:
+        self._runner(cube).close_segments(segments)
+
+    def _wait_begun(self, cube: str, timeout_s: float) -> None:
+        """A query may know of an assignment before this receiver has looked: it looks at once."""
+        with self._begun:
+            if cube not in self._runners:
+                self._wake.set()
+                self._begun.wait_for(lambda: cube in self._runners, timeout_s)
+
+    def _runner(self, cube: str) -> CubeRunner:
+        with self._lock:
+            runner = self._runners.get(cube)
+        if runner is None:
+            raise Unavailable(
+                f"receiver {self.receiver_id} does not serve cube {cube}",
+                found=f"cubes {', '.join(sorted(self._runners)) or 'none'}",
+                action="ask another receiver, or try again after the assignment",
+            )
+        return runner
+
+    # -- control ----------------------------------------------------------------------------------------
+
+    def _run_control(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                if self._metadata.store.connected():
+                    self._metadata.announce_live(self.receiver_id, self._instance)
+                    self._follow_cubes()
+                    self._giving_way.look(self._failed())
+            except RtolapError as error:
+                log.warning("control waits: %s", error)
+            except Exception:
+                log.exception("control waits")
+            self._wake.wait(CONTROL_EVERY_S)
+            self._wake.clear()
+
+    def _failed(self) -> list[str]:
+        return [
+            name
+            for name, runner in self._runners.items()
+            if runner.core.consumer_state is ConsumerState.FAILED
+        ]
+
+    def _follow_cubes(self) -> None:
+        """Start a runner where this replica set is named, end it where the cube is gone or another one."""
+        cubes = {name: self._cube_id(name) for name in self._metadata.cubes()}
+        for name in [name for name, runner in self._runners.items() if cubes.get(name) != runner.cube_id]:
+            with self._lock:
+                runner = self._runners.pop(name)
+            log.info("cube %s was dropped", name)
+            runner.stop()
+            shutil.rmtree(runner.core.file.folder, ignore_errors=True)
+        for name in set(cubes) - set(self._runners):
+            if time.monotonic() < self._retry_s.get(name, 0.0):
+                continue
+            try:
+                control = self._metadata.control(name)
+                if self.replica_set in control.assignment:
+                    self._begin(self._metadata.schema(name), cubes[name])
+            except NotFound:
+                continue  # dropped in between
+            except UNREACHABLE as error:
+                # Other cubes go on. Somebody may grant the right at any time, so it is asked again.
+                log.error("cube %s is not started: %s", name, error)
+                self._retry_s[name] = time.monotonic() + RIGHTS_RETRY_S
+
+    def _cube_id(self, cube: str) -> str:
+        log_of_changes = read(self._metadata.store, paths.cube_changes(cube), ChangeLog)
+        return log_of_changes.cube_id if log_of_changes is not None else ""
+
+    def _begin(self, schema: Schema, cube_id: str) -> None:
+        runner = self._cubes.runner(schema, cube_id, self._election)
+        with self._begun:
+            self._runners[schema.cube.name] = runner
+            self._begun.notify_all()
+        runner.start()
+        log.info("cube %s: serving", schema.cube.name)
+
+    def _served(self) -> dict[str, CubeRunner]:
+        with self._lock:
+            return dict(self._runners)

@@ -1,0 +1,219 @@
+"""The leader's way from local tables to the object store: one staged part per closed version.
+
+  1. choose: the segment's vector is persisted, this receiver has consumed up to it, nothing straddles
+  2. write the part's files, manifest last     crash: a folder that no record names; cleanup removes it
+  3. add the part to the record, by CAS        crash or CommitUnknown: repeated, and a part whose ranges
+                                               are there already changes nothing
+
+A deposed leader may do the same at the same time: whoever comes second changes nothing.
+
+Of a version that has lost what builds start from, the part holds all of the segment: what history covers is
+read from Kafka again, later events stand in local tables.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from rtolap.base.errors import Refused
+from rtolap.cubes.format.aggregate import merge_tables, to_plain
+from rtolap.cubes.format.staged import write_staged_part
+from rtolap.cubes.receiver.closing.rules import Closing
+from rtolap.cubes.receiver.local.align import Piece
+from rtolap.cubes.receiver.local.realign import RangeReader
+from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTable, union
+from rtolap.metadata import segments
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.metadata.store import Check, Election, Operation
+from rtolap.model.cube import Schema
+from rtolap.model.event_loss import EventLoss, behind_losses
+from rtolap.model.offsets import Offsets, PartRange
+from rtolap.model.segment import SegmentRange
+from rtolap.model.segment_states import SegmentState
+from rtolap.object_store.store import ObjectStore
+
+
+@dataclass(frozen=True)
+class UploadJob:
+    """`ranges`: what the part holds, out of `tables` and of `read`, which is to be read from Kafka.
+    `anew`: the version is made anew, because the one before has lost what builds start from."""
+
+    window: SegmentRange
+    version: int
+    ranges: tuple[PartRange, ...]
+    tables: tuple[LocalTable, ...]
+    read: tuple[Piece, ...]
+    anew: bool
+
+
+def upload_job(
+    schema: Schema,
+    state: LocalState,
+    control: CubeControl,
+    records: Mapping[int, SegmentRecord],
+    besides: Container[int] = (),
+) -> UploadJob | None:
+    """The earliest closed segment that lacks this replica set's part and is ready for it. Versions that are
+    made anew come last, for reading takes long. `besides`: starts of segments that are left out."""
+    if schema.cube.retention.policy == "PURGE" or not state.positions:
+        return None
+    for start_ms, record in sorted(records.items(), key=lambda one: (one[1].base_lost, one[0])):
+        if record.state is SegmentState.IMMUTABLE and start_ms not in besides:
+            job = _job(state, control, record, state.segments.get(start_ms, LocalSegment(start_ms)))
+            if job is not None:
+                return job
+    return None
+
+
+def _job(
+    state: LocalState, control: CubeControl, record: SegmentRecord, segment: LocalSegment
+) -> UploadJob | None:
+    mine = sorted(state.positions)
+    known = state.vectors.get(record.start_ms)
+    if known is None or (known.version, known.target) != (record.version, record.target):
+        return None  # not aligned with this very record yet
+    if any(part not in record.target or state.positions[part] < record.target[part] for part in mine):
+        return None
+    if any(table.straddles for table in segment.tables):
+        return None
+    there = {piece.partition for part in record.parts for piece in part.ranges}
+    ranges = tuple(
+        PartRange(part, record.built_on.get(part, control.first_offsets.get(part, 0)), record.target[part])
+        for part in mine
+        if part not in there
+    )
+    if all(piece.end <= record.built_on.get(piece.partition, -1) for piece in ranges):
+        return None  # all is there, or was in history before: no late event is of these partitions
+    version = record.version + 1
+    tables = segment.of_version(version)
+    read = _covered(record, control, ranges) if record.base_lost else ()
+    if len(ranges) < len(mine):  # local tables hold more: only where they have events is anything to be read
+        held = union(table.ranges for table in tables)
+        read += tuple(_behind(control.losses, Piece(p, *held[p], version)) for p in _of(ranges) if p in held)
+        tables = ()
+    return UploadJob(record.range, version, ranges, tables, read, record.base_lost)
+
+
+def _covered(record: SegmentRecord, control: CubeControl, ranges: Iterable[PartRange]) -> tuple[Piece, ...]:
+    """What of `ranges` history covers, from where the segment's events begin on, without what is lost."""
+    losses = segments.known_losses(record, control)
+    return tuple(
+        _behind(losses, Piece(piece.partition, max(piece.start, begin), end, record.version + 1))
+        for piece in ranges
+        for begin in (record.begins.get(piece.partition, piece.start),)
+        for end in (record.covered.get(piece.partition, 0),)
+        if max(piece.start, begin) < end
+    )
+
+
+def _behind(losses: Iterable[EventLoss], piece: Piece) -> Piece:
+    start = behind_losses(losses, piece.partition, piece.start)
+    return replace(piece, start=min(start, piece.end))
+
+
+def _of(ranges: Iterable[PartRange]) -> list[int]:
+    return [piece.partition for piece in ranges]
+
+
+class Uploader:
+    def __init__(
+        self,
+        schema: Schema,
+        *,
+        replica_set: str,
+        metadata: ClusterMetadata,
+        store: ObjectStore,
+        reader: RangeReader,
+    ) -> None:
+        self._schema = schema
+        self._replica_set = replica_set
+        self._metadata = metadata
+        self._store = store
+        self._reader = reader
+
+    def upload(self, job: UploadJob, control: CubeControl) -> SegmentRecord:
+        """Repeatable. Raises Unavailable or CommitUnknown: try again; Refused: the record has moved on."""
+        wanted = [piece for piece in job.read if piece.start < piece.end]
+        tables = (*job.tables, *(self._reader.read(job.window.start_ms, wanted) if wanted else ()))
+        cube = self._schema.cube
+        plain = (
+            [to_plain(self._schema, merge_tables(self._schema, [one.table for one in tables]))]
+            if tables
+            else []
+        )
+        part = write_staged_part(
+            self._store,
+            schema=self._schema,
+            cube=cube.name,
+            segment=job.window.name,
+            version=job.version,
+            replica_set=self._replica_set,
+            ranges=job.ranges,
+            tables=plain,
+            events=sum(one.events for one in tables),
+            unique=uuid.uuid4().hex[:12],
+            begins=_begins(job.ranges, tables),
+        )
+        partitions = {p for assigned in control.assignment.values() for p in assigned}
+
+        def added(record: SegmentRecord) -> SegmentRecord:
+            moved_on = record.version + 1 != job.version or record.base_lost is not job.anew
+            if moved_on or record.state is not SegmentState.IMMUTABLE:
+                return record  # promoted, purged or restored meanwhile: the files are garbage
+            return segments.add_part(
+                record,
+                part,
+                partitions=partitions,
+                first=control.first_offsets,
+                now_ms=self._metadata.clock.now_ms(),
+            )
+
+        return self._metadata.update_segment(cube.name, job.window, added)
+
+
+def _begins(ranges: Iterable[PartRange], tables: Iterable[LocalTable]) -> Offsets:
+    """The least offsets at which there are events; behind the range of a partition without any."""
+    held = union(table.ranges for table in tables)
+    return {piece.partition: held.get(piece.partition, (piece.end,))[0] for piece in ranges}
+
+
+def close_segment(
+    metadata: ClusterMetadata,
+    schema: Schema,
+    one: Closing,
+    *,
+    by: str,
+    require: Callable[[], Sequence[Operation]] = tuple,
+) -> SegmentRecord:
+    """Persist a closing vector. Whoever was first for a partition has decided; the record says what.
+
+    `require`: what has to hold in the same transaction, see `leading_under`.
+    """
+    window = SegmentRange(one.start_ms, one.start_ms + schema.cube.segment.window_ms)
+
+    def closed(record: SegmentRecord) -> SegmentRecord:
+        return segments.close(
+            record, one.vector, now_ms=metadata.clock.now_ms(), by=by, completeness=one.completeness
+        )
+
+    return metadata.update_segment(schema.cube.name, window, closed, require=require)
+
+
+def leading_under(
+    metadata: ClusterMetadata, cube: str, assignment_epoch: int, election: Election
+) -> Callable[[], Sequence[Operation]]:
+    """What a closing by an application requires: that this receiver leads, under that assignment.
+
+    Otherwise somebody else may report by now, and have read further than this receiver.
+    """
+
+    def require() -> Sequence[Operation]:
+        fence = election.fence()
+        if fence is None:
+            raise Refused("this receiver leads its replica set no more", action="its successor closes")
+        return (Check(fence, -1), metadata.under_epoch(cube, assignment_epoch))
+
+    return require

@@ -1,0 +1,116 @@
+"""The cluster as one cube's core is told of it at each step: a value, made by the service or by a test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rtolap.cubes.receiver.closing.rules import Takeover, generation_of
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.records import CubeControl, SegmentRecord
+from rtolap.metadata.store import Election
+from rtolap.metadata.view import SegmentView
+from rtolap.model.completeness import Completeness
+from rtolap.model.offsets import Offsets
+
+
+class ViewSource:
+    """`view` on the core thread; `control` and `refresh` from any."""
+
+    def __init__(self, metadata: ClusterMetadata, cube: str, election: Election) -> None:
+        self._metadata = metadata
+        self._cube = cube
+        self._election = election
+        self._segments = SegmentView(metadata, cube)
+        published = metadata.published_watermark(cube)
+        self._low_watermark_ms = published.low_watermark_ms
+        self._windows = published.windows
+        self._takeover: Takeover | None = None
+        self._converted: tuple[object, Mapping[int, SegmentRecord]] = (None, {})
+        self._start_offsets: Offsets = {}
+        self._start_epoch = -1
+
+    def view(self) -> CubeView:
+        control, by_name = self._segments.snapshot()
+        connected = self._metadata.store.connected()
+        if control.enabled and control.assignment_epoch != self._start_epoch and connected:
+            # First where history ends, then the records: never the other way round, or events between
+            # an older view of history and a newer start would be nowhere.
+            self._start_offsets = self._metadata.replay_from(self._cube)
+            self._segments.refresh()
+            self._start_epoch = control.assignment_epoch
+            control, by_name = self._segments.snapshot()
+        if self._converted[0] is not by_name:
+            self._converted = (by_name, _by_start(by_name))
+        return CubeView(
+            control=control,
+            records=self._converted[1],
+            start_offsets=self._start_offsets,
+            leading=self._election.is_leader(),
+            connected=connected,
+            low_watermark_ms=self._low_watermark_ms,
+            windows=self._windows,
+            generation=self.generation(control),
+            takeover=self._takeover,
+        )
+
+    def generation(self, control: CubeControl) -> int | None:
+        """As which this receiver's reading is reported under that assignment; None while it does not lead."""
+        term = self._election.term()
+        if term is None or not control.assignment_epoch:
+            return None
+        return generation_of(control.generation_base, control.assignment_epoch, term)
+
+    def snapshot(self) -> tuple[CubeControl, Mapping[int, SegmentRecord]]:
+        """The control record and the segments by start, of one moment."""
+        control, by_name = self._segments.snapshot()
+        return control, _by_start(by_name)
+
+    def refresh(self) -> None:
+        self._segments.refresh()
+
+    def offer_watermark(self, low_watermark_ms: int) -> None:
+        """A smaller one than before is not taken."""
+        self._low_watermark_ms = max(low_watermark_ms, self._low_watermark_ms or low_watermark_ms)
+
+    def offer_windows(self, windows: tuple[Completeness, ...]) -> None:
+        """What an application lets close; older ones than before are not taken."""
+        if windows and (not self._windows or windows[-1].window_end_ms > self._windows[-1].window_end_ms):
+            self._windows = windows
+
+    def offer_takeover(self, takeover: Takeover | None) -> None:
+        self._takeover = takeover
+
+    def close(self) -> None:
+        self._segments.close()
+
+
+def _by_start(records: Mapping[str, SegmentRecord]) -> Mapping[int, SegmentRecord]:
+    return {record.start_ms: record for record in records.values()}
+
+
+_NO_CONTROL = CubeControl()
+
+
+@dataclass(frozen=True)
+class CubeView:
+    """
+    records            by segment start; an unchanged mapping is the same object as before
+    start_offsets      where a partition starts that this receiver has no position for
+    leading            does this receiver lead its replica set, as far as its live session knows?
+    connected          False: keep consuming and serving, close nothing
+    low_watermark_ms   the published one
+    windows            of a cube with an application: the newest windows that it lets close, ascending
+    generation         as which this receiver's reading is reported to it; None while it does not lead
+    takeover           since when it counts on that; None before
+    """
+
+    control: CubeControl = _NO_CONTROL
+    records: Mapping[int, SegmentRecord] = field(default_factory=dict)
+    start_offsets: Offsets = field(default_factory=dict)
+    leading: bool = False
+    connected: bool = True
+    low_watermark_ms: int | None = None
+    windows: tuple[Completeness, ...] = ()
+    generation: int | None = None
+    takeover: Takeover | None = None

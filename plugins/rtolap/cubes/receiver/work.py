@@ -1,0 +1,127 @@
+"""What takes long, beside the core of one cube: realigning, uploading, merging fragments."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from threading import Event
+
+from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
+from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.local import fragments
+from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
+from rtolap.cubes.receiver.requests import Requests
+from rtolap.cubes.receiver.upload import Uploader, upload_job
+from rtolap.cubes.receiver.views import ViewSource
+from rtolap.kafka.interfaces import OffsetsGone, TopicRecreated
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.store import Election
+from rtolap.model.cube import Schema
+from rtolap.model.event_loss import EventLoss
+from rtolap.model.offsets import Offsets
+
+log = logging.getLogger(__name__)
+
+Losses = tuple[tuple[EventLoss, ...], tuple[EventLoss, ...]]
+
+
+class CubeWork:
+    """Takes immutable values from the core and hands results back through `requests`."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        core: CubeReceiver,
+        *,
+        replica_set: str,
+        metadata: ClusterMetadata,
+        election: Election,
+        reader: RangeReader,
+        uploader: Uploader,
+        views: ViewSource,
+        requests: Requests,
+        stopping: Event,
+    ) -> None:
+        self._schema = schema
+        self._core = core
+        self._replica_set = replica_set
+        self._metadata = metadata
+        self._election = election
+        self._reader = reader
+        self._uploader = uploader
+        self._views = views
+        self._requests = requests
+        self._stopping = stopping
+        self._replayed: Offsets = {}
+        self._unreadable: dict[int, Losses] = {}  # by segment start
+
+    def round(self) -> None:
+        """Everything once. What goes wrong is logged, seen in the state where it matters, and tried again."""
+        for work in (self._realign, self._upload, self._merge, self._tell_replay_from):
+            if self._stopping.is_set():
+                return
+            self._guarded(work)
+
+    def _guarded(self, work: Callable[[], None]) -> None:
+        cube = self._schema.cube.name
+        try:
+            try:
+                work()
+                return
+            except (OffsetsGone, Corrupted, TopicRecreated) as error:
+                self._requests.ask(partial(self._core.fail, error))
+        except NotFound as error:
+            log.warning("cube %s: %s", cube, error)
+        except (RtolapError, OSError) as error:
+            log.warning("cube %s: work is tried again: %s", cube, error)
+        except Exception:
+            log.exception("cube %s: work is tried again", cube)
+        self._stopping.wait(self._core.settings.retry_s)
+
+    def _realign(self) -> None:
+        core = self._core
+        while (job := realign_job(core.state, core.held)) is not None and not self._stopping.is_set():
+            fresh = self._reader.read(job.start_ms, job.pieces, core.control.losses)
+            self._requests.ask(partial(core.apply_realigned, job.start_ms, (job.table,), fresh))
+
+    def _upload(self) -> None:
+        while self._election.is_leader() and not self._stopping.is_set():
+            control, records = self._views.snapshot()
+            accepted = (control.losses, control.version_losses)
+            self._unreadable = {s: known for s, known in self._unreadable.items() if known == accepted}
+            job = upload_job(self._schema, self._core.state, control, records, self._unreadable)
+            if job is None:
+                return
+            fragments.verify(self._core.file.fragments, job.tables)
+            self._core.confirm_topic()
+            try:
+                self._uploader.upload(job, control)
+            except TopicRecreated:
+                raise
+            except OffsetsGone as error:
+                if not job.anew:
+                    raise
+                # Nothing that is read now is missing: the coordinator names what that version has lost.
+                self._unreadable[job.window.start_ms] = accepted
+                log.error("%s cannot be read again: %s", job.window.name, error)
+            except Refused as error:
+                log.warning("part of %s is not taken: %s", job.window.name, error)
+            self._views.refresh()
+
+    def _merge(self) -> None:
+        folder = self._core.file.fragments
+        job = fragments.merge_job(self._core.state.segments, self._core.settings)
+        if job is not None:
+            fragments.verify(folder, job.group)
+            merged = fragments.merge(self._schema, folder, job)
+            self._requests.ask(partial(self._core.apply_merged, job, merged))
+
+    def _tell_replay_from(self) -> None:
+        core = self._core
+        if not (self._election.is_leader() and self._metadata.store.connected() and core.checkpointed):
+            return
+        offsets = self._requests.ask(core.replay_from)
+        if offsets and offsets != self._replayed:
+            self._metadata.set_replay_from(self._schema.cube.name, self._replica_set, offsets)
+            self._replayed = offsets

@@ -1,0 +1,181 @@
+"""PEP 249 over the query service's HTTP door.
+
+with connect("http://127.0.0.1:7090", token="…") as connection:
+    cursor = connection.cursor()
+    cursor.execute("SELECT COUNT(*) FROM flights WHERE carrier = ?", ("AA",))
+    cursor.fetchone()
+    cursor.messages  # [(Warning, …)]: how the rows are meant, where that is not what was asked to the letter
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from rtolap.base.closing import Closing
+from rtolap.base.errors import (
+    NotFound,
+    OutOfRange,
+    QueryError,
+    QueryInterrupted,
+    QueryTimeout,
+    RtolapError,
+    Unavailable,
+    UnsupportedSql,
+)
+from rtolap.protocols.query.client import QueryAnswer, QueryClient
+from rtolap.protocols.query.warning import QueryWarning
+
+apilevel = "2.0"
+threadsafety = 2  # threads may share a connection, not a cursor
+paramstyle = "qmark"
+
+
+class Warning(Exception):  # PEP 249 gives the name
+    """PEP 249: what `Cursor.messages` holds. `code` and `level` as QueryWarning's."""
+
+    def __init__(self, warning: QueryWarning) -> None:
+        self.code, self.level = warning.code, warning.level
+        super().__init__(warning.message)
+
+
+class Error(Exception):
+    """PEP 249: base of the errors of this module. `code` is the one of rtolap's error tree."""
+
+    def __init__(self, message: str, code: str = "error") -> None:
+        self.code = code
+        super().__init__(message)
+
+
+class InterfaceError(Error):
+    """The module was used wrongly."""
+
+
+class DatabaseError(Error):
+    """The service refused or failed."""
+
+
+class OperationalError(DatabaseError):
+    """The service, or what it needs, is not there."""
+
+
+class ProgrammingError(DatabaseError):
+    """The SQL is wrong, or a cube cannot answer it."""
+
+
+class DataError(DatabaseError):
+    """A value that its type cannot hold was computed."""
+
+
+class NotSupportedError(DatabaseError):
+    """SQL that others may know."""
+
+
+# Of a class and those below it; the first that fits counts.
+_KINDS: tuple[tuple[type[RtolapError], type[DatabaseError]], ...] = (
+    (QueryTimeout, OperationalError),
+    (QueryInterrupted, OperationalError),
+    (OutOfRange, DataError),
+    (UnsupportedSql, NotSupportedError),
+    (QueryError, ProgrammingError),
+    (NotFound, ProgrammingError),
+    (Unavailable, OperationalError),
+)
+
+
+def connect(url: str, **credentials: Any) -> Connection:
+    """PEP 249. Arguments as QueryClient's."""
+    return Connection(QueryClient(url, **credentials))
+
+
+class Connection(Closing):
+    """Nothing is written, so commit and rollback have nothing to do."""
+
+    def __init__(self, client: QueryClient) -> None:
+        self._client = client
+        self._closed = False
+
+    def cursor(self) -> Cursor:
+        if self._closed:
+            raise InterfaceError("the connection is closed")
+        return Cursor(self._client)
+
+    def commit(self) -> None:
+        """Nothing to commit."""
+
+    def rollback(self) -> None:
+        """Nothing to roll back."""
+
+    def close(self) -> None:
+        self._closed = True
+        self._client.close()
+
+
+class Cursor:
+    arraysize = 1
+
+    def __init__(self, client: QueryClient) -> None:
+        self._client = client
+        self._answer: QueryAnswer | None = None
+        self._next = 0
+        self.messages: list[tuple[type[Warning], Warning]] = []  # of the last statement, as PEP 249 has it
+
+    @property
+    def description(self) -> list[tuple[Any, ...]] | None:
+        if self._answer is None:
+            return None
+        return [(column.name, column.type, None, None, None, None, True) for column in self._answer.columns]
+
+    @property
+    def rowcount(self) -> int:
+        return -1 if self._answer is None else len(self._answer.rows)
+
+    @property
+    def positions(self) -> dict[str, dict[int, int]]:
+        """Not in PEP 249: what the last answer holds."""
+        return self._result().positions
+
+    def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Cursor:
+        self._answer, self._next = None, 0
+        self.messages.clear()
+        try:
+            self._answer = self._client.query(sql, parameters)
+        except RtolapError as error:
+            kind = next((kind for of, kind in _KINDS if isinstance(error, of)), DatabaseError)
+            raise kind(str(error), error.code) from error
+        self.messages += [(Warning, Warning(warning)) for warning in self._answer.warnings]
+        return self
+
+    def executemany(self, sql: str, rows: Sequence[Sequence[Any]]) -> None:
+        for parameters in rows:
+            self.execute(sql, parameters)
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        found = self.fetchmany(1)
+        return found[0] if found else None
+
+    def fetchmany(self, size: int | None = None) -> list[tuple[Any, ...]]:
+        start, self._next = self._next, self._next + (size or self.arraysize)
+        return list(self._result().rows[start : self._next])
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        start, self._next = self._next, len(self._result().rows)
+        return list(self._result().rows[start:])
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        return iter(self.fetchall())
+
+    def setinputsizes(self, sizes: Sequence[Any]) -> None:
+        """PEP 249 lets this do nothing."""
+
+    def setoutputsize(self, size: int, column: int | None = None) -> None:
+        """PEP 249 lets this do nothing."""
+
+    def close(self) -> None:
+        self._answer = None
+        self.messages.clear()
+
+    def _result(self) -> QueryAnswer:
+        if self._answer is None:
+            raise InterfaceError("no statement was executed")
+        return self._answer

@@ -1,0 +1,36 @@
+"""Refused records as records of a dead-letter topic: whole, with where they came from and why.
+
+The key is `topic/partition/offset`, so that copies are one for a reader or a compacted topic. The value is
+the record's own, whole up to VALUE_BYTES_MAX; of a larger one the beginning, with its size in the header
+`value_bytes`.
+"""
+
+from __future__ import annotations
+
+from rtolap.events.rejects import Rejects
+from rtolap.kafka.interfaces import Batch, OutRecord
+
+DETAIL_CHARS_MAX = 500
+VALUE_BYTES_MAX = 3 << 20  # with key and headers below what the producer takes, 4 MiB
+TOPIC_CONFIG = {"max.message.bytes": str(4 << 20)}  # the source's own limit has no room for the headers
+
+
+def letters(topic: str, batch: Batch, rejects: Rejects) -> list[OutRecord]:
+    """One record for each refusal; `topic` is where they were read."""
+    records: list[OutRecord] = []
+    for index, reason, detail in zip(rejects.index.tolist(), rejects.reason, rejects.detail, strict=True):
+        partition, offset = int(batch.partitions[index]), int(batch.offsets[index])
+        headers = {
+            "topic": topic.encode(),
+            "partition": str(partition).encode(),
+            "offset": str(offset).encode(),
+            "reason": reason.encode(),
+            "detail": detail[:DETAIL_CHARS_MAX].encode("utf-8", "replace"),
+        }
+        key = f"{topic}/{partition}/{offset}".encode()
+        value = batch.values[index]
+        if value is not None and len(value) > VALUE_BYTES_MAX:
+            headers["value_bytes"] = str(len(value)).encode()
+            value = value[:VALUE_BYTES_MAX]
+        records.append(OutRecord(value, key=key, headers=headers))
+    return records

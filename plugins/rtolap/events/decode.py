@@ -1,0 +1,159 @@
+"""A batch of JSON records → typed Arrow columns, and a named reason for each record that is refused.
+
+Nothing is lost on the way in: numbers that a column cannot hold exactly, broken bytes and unreadable times
+are rejects, never wrong values, and one bad record never costs its batch. Only columns that the cube uses are
+read and checked. Numbers may be written as strings; doubles take the nearest double, as JSON numbers do.
+
+Control records of a topic that carries watermarks are neither events nor rejects, and heartbeats of hosts are
+not either; their offsets count on.
+
+The order of checks (and so the reason given when a record has several faults): size, bytes and JSON, types,
+unknown columns, dates and timestamps, event time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rtolap.base.errors import DefinitionError
+from rtolap.columnar.schema import OFFSET, PARTITION
+from rtolap.events.classify import Problem
+from rtolap.events.columns import ColumnMaker
+from rtolap.events.event_time import EventTimeParser
+from rtolap.events.plan import ReadPlan
+from rtolap.events.rejects import Rejects, rejects_of
+from rtolap.events.rows import RowReader, at_path
+from rtolap.model.cube import Schema
+from rtolap.watermark.records.columns import Stated, Statements, stated
+
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """`table`: accepted records in input order: `Schema.source_columns`, then EVENT_MS, PARTITION, OFFSET.
+
+    `statements`: what the producers of the records state of their watermarks, where the table declares them;
+    they may be believed once everything in `table` has been taken in.
+
+    `places`: where in the batch each row of `table` stood. `heartbeats`: accepted records that are
+    heartbeats, with the same columns, and where they stood; None where the table knows none.
+    """
+
+    table: pa.Table
+    rejects: Rejects
+    statements: Statements | None = None
+    places: Places = field(default_factory=lambda: np.empty(0, np.int64))
+    heartbeats: tuple[pa.Table, Places] | None = None
+
+
+class EventDecoder:
+    """One per cube and thread (the pattern parser is not thread-safe)."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        time = schema.table.time
+        times = EventTimeParser(time.format, time.zone)
+        plan = ReadPlan(schema, times)
+        self._plan = plan
+        self._rows = RowReader(plan)
+        self._columns = ColumnMaker(schema, plan, times)
+
+    def decode(
+        self,
+        values: Sequence[bytes | None],
+        partitions: NDArray[np.int32],
+        offsets: NDArray[np.int64],
+        *,
+        now_ms: int,
+        create_ms: NDArray[np.int64] | None = None,
+        statements: Sequence[bytes | None] | None = None,
+    ) -> Decoded:
+        """`values[i]` was read from `partitions[i]` at `offsets[i]`.
+
+        An event time is in the future when it is beyond the record's own timestamp `create_ms[i]` by more
+        than the table allows: replays and replicas judge alike. `now_ms` stands in where there is none
+        (negative, or no array).
+
+        `statements[i]` stood in the watermark header; to be given where the table has watermarks there.
+        """
+        problems: dict[int, Problem] = {}
+        told = self._told(statements, partitions)
+        records, places = self._sized(values, problems, None if told is None else told.control)
+        rows, places = self._rows.read(records, places, problems)
+        if self._plan.statement_path is not None:
+            told = stated(at_path(rows, self._plan.statement_path), np.asarray(partitions)[places])
+            if told.control.any():
+                rows, places = rows.filter(pa.array(~told.control)), places[~told.control]
+        present_ms = _present(create_ms, places, now_ms)
+        columns, keep = self._columns.columns(rows, places, present_ms, problems)
+        if not keep.all():
+            chosen = pa.array(np.flatnonzero(keep))
+            columns = {name: column.take(chosen) for name, column in columns.items()}
+            places = places[keep]
+        columns[PARTITION] = pa.array(np.asarray(partitions, np.int32)[places])
+        columns[OFFSET] = pa.array(np.asarray(offsets, np.int64)[places])
+        table, heartbeats = pa.table(columns), None
+        if (mark := self._schema.table.heartbeat_column) is not None:
+            is_beat = table.column(mark).fill_null(False)
+            beats = is_beat.to_numpy()
+            heartbeats = table.filter(is_beat), places[beats]
+            table, places = table.filter(pc.invert(is_beat)), places[~beats]
+        return Decoded(
+            table, rejects_of(problems), None if told is None else told.statements, places, heartbeats
+        )
+
+    def _told(
+        self, statements: Sequence[bytes | None] | None, partitions: NDArray[np.int32]
+    ) -> Stated | None:
+        """What the headers state. DefinitionError: the table has statements there, and they are not given."""
+        if self._schema.table.watermark_records != "header":
+            return None
+        if statements is None:
+            raise DefinitionError(
+                f"table {self._schema.table.name} carries watermarks in headers",
+                expected="a consumer that was opened with_statements",
+                found="records without headers",
+            )
+        return stated(statements, partitions)
+
+    def _sized(
+        self,
+        values: Sequence[bytes | None],
+        problems: dict[int, Problem],
+        control: NDArray[np.bool_] | None,
+    ) -> tuple[list[bytes], Places]:
+        """Leave out control records, tombstones and what is too large before anything parses them."""
+        bytes_max = self._schema.table.record_bytes_max
+        places = np.arange(len(values))
+        if control is not None and control.any():
+            places = places[~control]
+            values = [values[place] for place in places.tolist()]
+        if None in values:
+            absent = [position for position, value in enumerate(values) if value is None]
+            for place in places[absent]:
+                problems[int(place)] = Problem("tombstone", "a record without a value")
+            places = np.delete(places, absent)
+        records = [value for value in values if value is not None]
+        if records and max(map(len, records)) > bytes_max:
+            lengths = np.fromiter(map(len, records), np.int64, len(records))
+            for position in np.flatnonzero(lengths > bytes_max):
+                detail = f"{lengths[position]} bytes, expected at most {bytes_max}"
+                problems[int(places[position])] = Problem("too_large", detail)
+            fits = np.flatnonzero(lengths <= bytes_max)
+            records, places = [records[position] for position in fits], places[fits]
+        return records, places
+
+
+def _present(create_ms: NDArray[np.int64] | None, places: Places, now_ms: int) -> NDArray[np.int64]:
+    """What was "now" for each record: its own timestamp, the clock where it has none."""
+    if create_ms is None:
+        return np.full(len(places), now_ms, np.int64)
+    own = np.asarray(create_ms, np.int64)[places]
+    return np.where(own < 0, np.int64(now_ms), own)

@@ -1,0 +1,117 @@
+"""How a cube's source columns are read from JSON: which paths, as which Arrow types, and what to watch.
+
+Dates and timestamps are read as strings and parsed afterwards, because the reader would take bare numbers
+for them. Two columns may read one path if they read it as the same type.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from rtolap.base.errors import DefinitionError
+from rtolap.columnar.schema import arrow_type
+from rtolap.events.classify import Leaf
+from rtolap.events.event_time import EventTimeParser
+from rtolap.events.lossy import ANY_SCALE, Strict
+from rtolap.model.cube import Schema
+from rtolap.model.types import BIGINT, INT, STRING, ColumnType, decimal
+
+_EPOCH_TYPES = ("int", "bigint", "timestamp", "string")
+_WRITTEN_TYPES = ("string", "timestamp", "date")
+_PATTERN_TYPES = ("string", "timestamp")
+
+
+class JsonPlan:
+    """Which leaves are read. `known`: names allowed at the top level, or None when any are."""
+
+    def __init__(self, leaves: tuple[Leaf, ...], known: frozenset[str] | None) -> None:
+        self.leaves = leaves
+        self.known = known
+        self.arrow_schema = pa.schema(_fields(_tree(leaves)))
+
+    def strict(self) -> list[Strict]:
+        """Columns whose digits must not be lost on reading, by the last part of their path."""
+        watched = []
+        for leaf in self.leaves:
+            if leaf.type.kind in ("int", "bigint"):
+                watched.append(Strict(leaf.path[-1], None))
+            elif leaf.type.kind == "decimal":
+                watched.append(Strict(leaf.path[-1], leaf.type.scale if leaf.rounded is None else ANY_SCALE))
+        return watched
+
+
+class ReadPlan(JsonPlan):
+    """`columns` in the order of `Schema.source_columns`. Raises DefinitionError for what cannot be read.
+
+    `leaves` are what is read: the columns, and the field of the producer's watermark where the table has one,
+    at `statement_path`.
+    """
+
+    def __init__(self, schema: Schema, times: EventTimeParser) -> None:
+        self.time_column = schema.table.time.column
+        table = schema.table
+        self.columns = tuple(self._leaf(schema, name, times) for name in schema.source_columns)
+        self.statement_path = (table.watermark_field,) if table.watermark_records == "field" else None
+        leaves = self.columns
+        if self.statement_path is not None:
+            leaves += (Leaf(table.watermark_field, self.statement_path, STRING, False),)
+        known = (
+            frozenset(column.json_path[0] for column in table.columns).union(self.statement_path or ())
+            if table.unknown_columns == "reject"
+            else None
+        )
+        super().__init__(leaves, known)
+
+    def _leaf(self, schema: Schema, name: str, times: EventTimeParser) -> Leaf:
+        column = schema.table.column(name)
+        declared = column.column_type
+        is_time = name == self.time_column
+        read = STRING if declared.kind in ("date", "timestamp") else declared
+        if is_time:
+            allowed: tuple[str, ...] = _EPOCH_TYPES if times.is_epoch else _WRITTEN_TYPES
+            if not times.is_epoch and schema.table.time.format != "iso8601":
+                allowed = _PATTERN_TYPES
+            if declared.kind not in allowed:
+                raise DefinitionError(
+                    f"table {schema.table.name}: the event time {name} cannot be read",
+                    expected=f"type {', '.join(allowed)} for format {schema.table.time.format}",
+                    found=str(declared),
+                )
+            read = STRING
+            if times.is_epoch and declared.kind != "string":
+                read = INT if declared.kind == "int" else BIGINT
+        if column.rounding == "half_up":
+            finer = decimal(declared.precision + 1, declared.scale + 1)
+            return Leaf(name, column.json_path, finer, is_time, rounded=declared)
+        return Leaf(name, column.json_path, read, is_time)
+
+
+def _tree(leaves: tuple[Leaf, ...]) -> dict[str, Any]:
+    root: dict[str, Any] = {}
+    for leaf in leaves:
+        node = root
+        for part in leaf.path[:-1]:
+            node = node.setdefault(part, {})
+            if not isinstance(node, dict):
+                raise _conflict(leaf)
+        present: object = node.setdefault(leaf.path[-1], leaf.type)
+        if not isinstance(present, ColumnType) or present != leaf.type:
+            raise _conflict(leaf)
+    return root
+
+
+def _fields(tree: dict[str, Any]) -> list[pa.Field]:
+    return [
+        pa.field(name, pa.struct(_fields(node)) if isinstance(node, dict) else arrow_type(node))
+        for name, node in tree.items()
+    ]
+
+
+def _conflict(leaf: Leaf) -> DefinitionError:
+    return DefinitionError(
+        f"column {leaf.name} reads the path {'.'.join(leaf.path)}",
+        expected="a path read by one column, or by columns of one type",
+        found="another column that reads it, or something around or inside it, as another type",
+    )

@@ -1,0 +1,145 @@
+"""JSON records → Arrow rows of the plan's columns, in cache-sized chunks; refused ones are named.
+
+A chunk goes through three readers, each for what it is good at: a strict one that builds no value (is it
+JSON, an object, with known names?), the columnar one (see `json_reader`), and the screen for lost digits.
+A chunk with a bad record costs about twice what a good one does, whatever the others hold: the record is
+found by strict reading one by one, and the rest stays columnar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rtolap.events.classify import Classifier, Problem
+from rtolap.events.json_reader import JsonReader
+from rtolap.events.lossy import LossScreen
+from rtolap.events.plan import JsonPlan
+from rtolap.events.shapes import fits, known_names, misfits, typed
+
+Places = NDArray[np.int64]
+Problems = dict[int, Problem]
+
+CHUNK_RECORDS = 1024  # with 200-byte records, text and columns of a chunk stay in the processor's cache
+_NUL, _ESCAPED_NUL = b"\0", b"\\u0000"
+
+
+class RowReader:
+    """Of one cube and thread."""
+
+    def __init__(self, plan: JsonPlan) -> None:
+        self._plan = plan
+        self._reader = JsonReader(plan.arrow_schema)
+        self._screen = LossScreen(plan.strict())
+        self._classifier = Classifier(plan.leaves, plan.known)
+        shape = known_names(plan.known)
+        self._strict = msgspec.json.Decoder(list[shape])  # type: ignore[valid-type]
+        self._strict_one = msgspec.json.Decoder(shape)
+        self._typed_one = msgspec.json.Decoder(typed(plan.arrow_schema, plan.known))
+
+    def read(self, records: list[bytes], places: Places, problems: Problems) -> tuple[pa.StructArray, Places]:
+        """Rows in input order and their places; `problems` gets the others. `places[i]`: of `records[i]`."""
+        chunks: list[pa.StructArray] = []
+        kept: list[Places] = []
+        for first in range(0, len(records), CHUNK_RECORDS):
+            last = first + CHUNK_RECORDS
+            rows, at = self._chunk(records[first:last], places[first:last], problems)
+            chunks.append(rows)
+            kept.append(at)
+        if not chunks:
+            return pa.array([], pa.struct(list(self._plan.arrow_schema))), places
+        if len(chunks) == 1:
+            return chunks[0], kept[0]
+        return pa.concat_arrays(chunks), np.concatenate(kept)
+
+    def _chunk(
+        self, records: list[bytes], places: Places, problems: Problems
+    ) -> tuple[pa.StructArray, Places]:
+        """Like `read`."""
+        array = b"[" + b",".join(records) + b"]"
+        if _holds_nul(array):
+            # An error of the columnar reader that quotes a NUL aborts the process, at every restart anew.
+            odd = [at for at, record in enumerate(records) if _holds_nul(record)]
+            records, places = self._without(odd, records, places, problems)
+            array = b"[" + b",".join(records) + b"]"
+        # One record `{"a":1},{"b":2}` passes here, and the columnar reader refuses it; of `{"a":1},"v":{}`,
+        # which that one takes, the array is no JSON.
+        odd = [] if fits(self._strict, array) else misfits(self._typed_one, records)
+        if odd:
+            loose = [at for at in odd if not fits(self._strict_one, records[at])]
+            kept = self._refuse(loose, records, places, problems)
+            if kept is not None:
+                odd = np.flatnonzero(np.isin(kept, odd)).tolist()
+                records, places = [records[at] for at in kept], places[kept]
+        text = self._reader.text(records)
+        rows = self._reader.parse(text, len(records)) if not odd else None
+        if rows is None:
+            records, places, rows = self._salvaged(records, places, problems, odd)
+            text = self._reader.text(records)
+        kept = self._refuse(self._doubtful(records, text, rows), records, places, problems)
+        return (rows, places) if kept is None else (rows.take(pa.array(kept)), places[kept])
+
+    def _salvaged(
+        self, records: list[bytes], places: Places, problems: Problems, odd: Sequence[int]
+    ) -> tuple[list[bytes], Places, pa.StructArray]:
+        """What the columnar reader takes of records that it refuses together; `odd` ones are suspected."""
+        taken, rows = self._reader.salvage(records, odd or misfits(self._typed_one, records))
+        for position in np.setdiff1d(np.arange(len(records)), np.array(taken, np.int64)):
+            problem = self._classifier.problem(records[position])
+            problems[int(places[position])] = problem or Problem(
+                "malformed_json", "the columnar reader refuses it"
+            )
+        return [records[position] for position in taken], places[taken], rows
+
+    def _without(
+        self, suspects: Sequence[int], records: list[bytes], places: Places, problems: Problems
+    ) -> tuple[list[bytes], Places]:
+        kept = self._refuse(suspects, records, places, problems)
+        return (records, places) if kept is None else ([records[at] for at in kept], places[kept])
+
+    def _refuse(
+        self, suspects: Sequence[int] | Places, records: list[bytes], places: Places, problems: Problems
+    ) -> Places | None:
+        """Name the problem of each suspect that has one; the positions of the others, None for all."""
+        refused = []
+        for position in suspects:
+            problem = self._classifier.problem(records[position])
+            if problem is not None:
+                problems[int(places[position])] = problem
+                refused.append(int(position))
+        return np.delete(np.arange(len(records)), refused) if refused else None
+
+    def _doubtful(self, records: list[bytes], text: bytes, rows: pa.StructArray) -> Places:
+        """Rows that parsed, but may have lost something or hold what the table does not allow."""
+        doubts = [np.zeros(0, np.int64)]
+        if rows.null_count:
+            doubts.append(np.flatnonzero(rows.is_null().to_numpy(zero_copy_only=False)))
+        suspects = self._screen.suspects(text) if records else doubts[0]
+        if len(suspects):
+            starts = np.array(self._reader.starts([len(record) for record in records]))
+            doubts.append(np.searchsorted(starts, suspects, side="right") - 1)
+        for leaf in self._plan.leaves:
+            if leaf.type.kind == "double":
+                column = at_path(rows, leaf.path)
+                if not pc.all(pc.is_finite(column), min_count=0).as_py():
+                    odd = pc.fill_null(pc.invert(pc.is_finite(column)), False)
+                    doubts.append(np.flatnonzero(odd.to_numpy(zero_copy_only=False)))
+        return np.unique(np.concatenate(doubts))
+
+
+def _holds_nul(record: bytes) -> bool:
+    return _NUL in record or _ESCAPED_NUL in record
+
+
+def at_path(rows: pa.StructArray, path: tuple[str, ...]) -> pa.Array:
+    """The leaf column; null below a null parent."""
+    column: pa.Array = rows
+    for part in path:
+        place = column.type.get_field_index(part)
+        column = column.flatten()[place] if column.null_count else column.field(place)
+    return column

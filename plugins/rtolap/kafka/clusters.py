@@ -1,0 +1,283 @@
+"""Kafka clusters by name, and what their clients are told to reach them.
+
+The cluster `default` is where `RTOLAP_KAFKA` points; nothing else is needed for brokers without TLS and
+passwords. A host's operator says more in a file, `RTOLAP_KAFKA_CLUSTERS`:
+
+    clusters:
+      default:
+        security.protocol: SASL_SSL
+        sasl.mechanism: SCRAM-SHA-512
+        sasl.username: rtolap
+        sasl.password: {file: /etc/rtolap/kafka.password}
+        ssl.ca.location: /etc/rtolap/kafka-ca.pem
+      measurements:
+        bootstrap.servers: m1:9093,m2:9093
+
+Settings are those of librdkafka, by their own names. What the product's promises rest on it sets itself
+(`OWNED`), and what would load code or run a command is nobody's to set. Values never leave this module but
+to a client: a cluster shows its name and the names of its settings (docs/decisions/0023-kafka-clusters.md).
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from confluent_kafka import KafkaException
+
+from rtolap.base.errors import DefinitionError
+from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
+from rtolap.model.validation.problems import did_you_mean
+
+Client = TypeVar("Client")
+
+SERVERS = "bootstrap.servers"
+_FILE_BYTES_MAX = 1 << 20
+_OTHERS = 0o077  # of whom a secret is none of their business
+_OTHERS_WRITE = 0o022
+
+_POSITIONS = "positions are the product's: no group is joined, nothing is committed"
+_EXACT = "every record counts once"
+_DURABLE = "what was acknowledged stays"
+_CODE = "it would load code or run a command"
+OWNED: Mapping[str, str] = {
+    **dict.fromkeys(
+        (
+            *("group.id", "group.instance.id", "group.protocol", "group.remote.assignor"),
+            *("enable.auto.commit", "auto.commit.enable", "auto.commit.interval.ms"),
+            *("enable.auto.offset.store", "auto.offset.reset", "enable.partition.eof"),
+            *("offset.store.method", "offset.store.path"),
+        ),
+        _POSITIONS,
+    ),
+    **dict.fromkeys(
+        ("isolation.level", "transactional.id", "transaction.timeout.ms", "allow.auto.create.topics"), _EXACT
+    ),
+    **dict.fromkeys(
+        (
+            *("enable.idempotence", "enable.gapless.guarantee", "acks", "request.required.acks"),
+            *("message.timeout.ms", "delivery.timeout.ms", "retries", "message.send.max.retries"),
+        ),
+        _DURABLE,
+    ),
+    **dict.fromkeys(("client.id", "log_level", "log.queue", "enabled_events"), "each client sets its own"),
+    "metadata.broker.list": f"say {SERVERS}",
+    "default.topic.config": "say the settings themselves",
+    **dict.fromkeys(("on_delivery", "on_commit", "logger", "opaque"), _CODE),
+    **dict.fromkeys(
+        ("plugin.library.paths", "ssl.engine.location", "ssl.providers", "sasl.kerberos.kinit.cmd"), _CODE
+    ),
+}
+SECRETS = frozenset(
+    (
+        *("sasl.password", "ssl.key.password", "ssl.key.pem", "ssl.keystore.password"),
+        *("sasl.oauthbearer.client.secret", "sasl.oauthbearer.config"),
+        "sasl.oauthbearer.assertion.private.key.passphrase",
+        "sasl.oauthbearer.assertion.private.key.pem",
+    )
+)
+_KEY_FILES = (
+    "ssl.key.location",
+    "ssl.keystore.location",
+    "sasl.kerberos.keytab",
+    "sasl.oauthbearer.assertion.private.key.file",
+)
+
+
+@dataclass(frozen=True)
+class KafkaCluster:
+    """A cluster's name and all that its clients need. Equal where both are; prints no value."""
+
+    name: str
+    settings: Mapping[str, str] = field(repr=False, hash=False)
+
+    @classmethod
+    def of(cls, cluster: KafkaCluster | str) -> KafkaCluster:
+        """Bootstrap servers alone stand for a cluster without any further setting."""
+        if isinstance(cluster, KafkaCluster):
+            return cluster
+        return cls(DEFAULT_KAFKA_CLUSTER, {SERVERS: cluster})
+
+    @property
+    def servers(self) -> str:
+        return self.settings[SERVERS]
+
+    @property
+    def principal(self) -> str:
+        """Who its clients are to the brokers, in the words of ACLs, as far as the settings tell."""
+        protocol = self.settings.get("security.protocol", "PLAINTEXT").upper()
+        user = self.settings.get("sasl.username") or self.settings.get("sasl.kerberos.principal")
+        if protocol.startswith("SASL"):
+            return f"User:{user}" if user else "the SASL user of its settings"
+        if protocol == "SSL" and {"ssl.certificate.location", "ssl.keystore.location"} & set(self.settings):
+            return "the user of its client certificate"
+        return "User:ANONYMOUS"
+
+    def open(self, make: Callable[[dict[str, Any]], Client], defaults: Mapping[str, Any]) -> Client:
+        """A client of librdkafka. The cluster's settings come before the product's `defaults`, among which
+        those of `OWNED` cannot be met: nobody else may set them.
+
+        Raises DefinitionError for a setting that the client does not know or cannot use.
+        """
+        try:
+            return make({**defaults, **self.settings, "log_level": 2})
+        except (KafkaException, TypeError, ValueError) as error:
+            reason = error.args[0].str() if isinstance(error, KafkaException) else str(error)
+        # outside of the handler: the client's own error, which may repeat a value, goes no further
+        raise DefinitionError(
+            f"Kafka cluster {self.name} cannot be reached as it is set", found=self.redacted(reason)
+        )
+
+    def redacted(self, text: str) -> str:
+        """The text without the secrets of the settings."""
+        for name in SECRETS & set(self.settings):
+            if self.settings[name]:
+                text = text.replace(self.settings[name], "***")
+        return text
+
+
+@dataclass(frozen=True)
+class KafkaClusters:
+    """The clusters that this host knows."""
+
+    clusters: Mapping[str, KafkaCluster]
+
+    @classmethod
+    def load(cls, servers: str, file: Path | None) -> KafkaClusters:
+        """`servers`: those of the cluster `default`, where the file does not say other ones.
+
+        Raises DefinitionError: the file, or a file that it names, cannot be read, is open to others, or says
+        what may not be said.
+        """
+        declared = {} if file is None else _read(file)
+        declared.setdefault(DEFAULT_KAFKA_CLUSTER, {})
+        found: dict[str, KafkaCluster] = {}
+        for name, settings in declared.items():
+            where = f"Kafka cluster {name}"
+            if name == DEFAULT_KAFKA_CLUSTER:
+                settings = {SERVERS: servers, **settings}
+            found[name] = cluster_of(name, {key: _value(where, key, it) for key, it in settings.items()})
+            _check_key_files(where, found[name].settings)
+        return cls(found)
+
+    def get(self, name: str) -> KafkaCluster:
+        """Raises DefinitionError where this host has no cluster of that name."""
+        try:
+            return self.clusters[name]
+        except KeyError:
+            hint = did_you_mean(name, self.clusters)
+            raise DefinitionError(
+                f"this host knows no Kafka cluster {name}",
+                expected=", ".join(sorted(self.clusters)),
+                action=hint or "declare it in the file that RTOLAP_KAFKA_CLUSTERS names",
+            ) from None
+
+
+def cluster_of(name: str, settings: Mapping[str, str]) -> KafkaCluster:
+    """Raises DefinitionError for settings that are not the caller's to set, and where servers are missing."""
+    for key in settings:
+        reason = OWNED.get(key, _CODE if key.endswith("_cb") else None)
+        if reason is not None:
+            raise DefinitionError(f"Kafka cluster {name}: {key} cannot be set", expected=reason)
+    if not settings.get(SERVERS):
+        raise DefinitionError(f"Kafka cluster {name} has no {SERVERS}", expected="host:port, comma-separated")
+    return KafkaCluster(name, dict(settings))
+
+
+def plain_value(where: str, key: str, value: object) -> str:
+    """A scalar as librdkafka reads it. Raises DefinitionError, without the value."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise DefinitionError(f"{where}: {key} has no value", expected="a text or number")
+
+
+def _value(where: str, key: str, value: object) -> str:
+    if key not in SECRETS:
+        return plain_value(where, key, value)
+    path = value.get("file") if isinstance(value, dict) and set(value) == {"file"} else None
+    if not isinstance(path, str):
+        raise DefinitionError(
+            f"{where}: {key} is a secret", expected=f"a file of its own: {key}: {{file: /path}}"
+        )
+    return _read_secret(where, key, Path(path))
+
+
+def _read(path: Path) -> dict[str, dict[str, object]]:
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            text = file.read(_FILE_BYTES_MAX)
+    except OSError as error:
+        raise DefinitionError(
+            "the file of Kafka clusters cannot be read",
+            expected=f"a readable file {path}",
+            found=error.strerror,
+        ) from error
+    if mode & _OTHERS_WRITE:
+        # who writes to it could have the host's passwords sent elsewhere
+        raise DefinitionError(
+            f"others may write to {path}", expected="a file of its owner's", action=f"chmod go-w {path}"
+        )
+    try:
+        parsed = yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        at = getattr(error, "problem_mark", None)
+        line = "" if at is None else f", line {at.line + 1}"
+        raise DefinitionError(f"{path} is no YAML{line}") from None
+    clusters = parsed.get("clusters") if isinstance(parsed, dict) and set(parsed) == {"clusters"} else None
+    if not isinstance(clusters, dict):
+        raise DefinitionError(f"{path} declares no clusters", expected="clusters: {name: settings}")
+    for name, settings in clusters.items():
+        if not isinstance(name, str) or not isinstance(settings, dict):
+            raise DefinitionError(f"{path}: {name} is no cluster", expected="a name with settings")
+        if not all(isinstance(key, str) for key in settings):
+            raise DefinitionError(f"{path}: {name} has settings without names", expected="name: value")
+    return clusters
+
+
+def _read_secret(where: str, key: str, path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            _check_mode(where, key, path, os.fstat(file.fileno()).st_mode)
+            text = file.read(_FILE_BYTES_MAX).decode().rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DefinitionError(
+            f"{where}: the file of {key} cannot be read",
+            expected=f"a readable text file {path}",
+            found=getattr(error, "strerror", None) or type(error).__name__,
+        ) from None
+    if not text:
+        raise DefinitionError(f"{where}: the file of {key} is empty", found=str(path))
+    return text
+
+
+def _check_key_files(where: str, settings: Mapping[str, str]) -> None:
+    for key in _KEY_FILES:
+        if key not in settings:
+            continue
+        path = Path(settings[key])
+        try:
+            _check_mode(where, key, path, path.stat().st_mode)
+        except OSError as error:
+            raise DefinitionError(
+                f"{where}: the file of {key} cannot be read",
+                expected=f"a readable file {path}",
+                found=error.strerror,
+            ) from error
+
+
+def _check_mode(where: str, key: str, path: Path, mode: int) -> None:
+    if mode & _OTHERS:
+        raise DefinitionError(
+            f"{where}: the file of {key} is open to others",
+            expected="a file that its owner alone may read, mode 0400 or 0600",
+            found=f"{path} with mode {stat.S_IMODE(mode):04o}",
+            action=f"chmod go-rwx {path}",
+        )

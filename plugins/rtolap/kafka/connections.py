@@ -1,0 +1,63 @@
+"""What one service shares of its connections to Kafka: a producer and an administrator for each cluster."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from threading import Lock
+
+from rtolap.base.errors import NotFound, Unavailable
+from rtolap.kafka.clusters import KafkaClusters
+from rtolap.kafka.producer import KafkaAdmin, KafkaProducer
+from rtolap.kafka.rights import Need, check_rights
+
+log = logging.getLogger(__name__)
+
+
+class KafkaConnections:
+    """Thread-safe. Each is opened when it is first asked for; `close` closes them all."""
+
+    def __init__(self, clusters: KafkaClusters, client_id: str) -> None:
+        self.clusters = clusters
+        self._client_id = client_id
+        self._producers: dict[str, KafkaProducer] = {}
+        self._admins: dict[str, KafkaAdmin] = {}
+        self._lock = Lock()
+
+    def producer(self, cluster: str) -> KafkaProducer:
+        """Raises DefinitionError where this host does not know the cluster, or cannot reach it as it is set;
+        the others do too."""
+        with self._lock:
+            if cluster not in self._producers:
+                self._producers[cluster] = KafkaProducer(
+                    self.clusters.get(cluster), client_id=self._client_id
+                )
+            return self._producers[cluster]
+
+    def admin(self, cluster: str) -> KafkaAdmin:
+        with self._lock:
+            if cluster not in self._admins:
+                self._admins[cluster] = KafkaAdmin(self.clusters.get(cluster))
+            return self._admins[cluster]
+
+    def check_rights(self, cluster: str, needs: Iterable[Need]) -> bool:
+        """Raises Forbidden, Unauthorized and DefinitionError: then a start would be in vain.
+
+        False where no broker answers: services start without Kafka, and wait for it, as they do for a topic
+        that is missing.
+        """
+        try:
+            check_rights(self.clusters.get(cluster), needs)
+        except NotFound as error:
+            log.warning("%s", error)
+        except Unavailable as error:
+            log.warning("rights cannot be checked: %s", error)
+            return False
+        return True
+
+    def close(self) -> None:
+        with self._lock:
+            for producer in self._producers.values():
+                producer.close()
+            for admin in self._admins.values():
+                admin.close()

@@ -1,0 +1,209 @@
+"""Kafka through confluent-kafka (librdkafka), for data: the consumer. Producer and admin: `kafka_out`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from threading import Lock
+
+import numpy as np
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from rtolap.base.errors import NotFound, RtolapError, Unavailable
+from rtolap.kafka.batch import to_batch, value_bytes
+from rtolap.kafka.clusters import KafkaCluster
+from rtolap.kafka.errors import GONE_OFFSET, GONE_TOPIC
+from rtolap.kafka.interfaces import BATCH_BYTES_MAX, Batch, LogRange, OffsetsGone
+from rtolap.kafka.settings import consumer_settings
+from rtolap.kafka.topic_lookup import TopicLookup
+from rtolap.model.offsets import Offsets
+
+GROUP_RECORDS = 10_000  # taken at once: the bytes of a batch are counted between groups
+TOPIC_CHECK_S = 2.0  # a silent consumer asks this often whether its topic is still there
+_CHECK_TIMEOUT_S = 1.0
+_MISSES_MAX = 2  # a broker that has just started may not know all topics yet
+
+
+class KafkaConsumer:
+    """StreamConsumer on a real cluster. Joins no group: assignment is ours, and so are the positions.
+
+    `cluster` of this and the other clients: one with settings, or bootstrap servers that need none.
+    """
+
+    def __init__(
+        self,
+        cluster: KafkaCluster | str,
+        topic: str,
+        *,
+        client_id: str = "rtolap",
+        with_create_ms: bool = False,
+        with_statements: bool = False,
+    ) -> None:
+        self.topic = topic
+        self._with_create_ms = with_create_ms
+        self._with_statements = with_statements
+        self._positions: Offsets = {}
+        self._paused: set[int] = set()
+        self._pending: RtolapError | None = None
+        self._trouble: str | None = None
+        self._trouble_lock = Lock()
+        self._misses = 0
+        self._next_check_s = time.monotonic() + TOPIC_CHECK_S
+        reached = KafkaCluster.of(cluster)
+        settings = consumer_settings(client_id) | {"error_cb": self._on_error}
+        self._consumer = reached.open(Consumer, settings)
+        self._topic = TopicLookup(reached, client_id, topic)
+
+    def assign(self, offsets: Offsets) -> None:
+        self._positions = dict(offsets)
+        self._paused &= offsets.keys()
+        self._pending = None
+        self._reassign()
+
+    def add_partitions(self, offsets: Offsets) -> None:
+        self._positions = offsets | self._positions
+        self._reassign()
+
+    def poll(self, records_max: int, timeout_s: float, *, bytes_max: int = BATCH_BYTES_MAX) -> Batch:
+        self._raise_pending()
+        messages = self._take(records_max, bytes_max)
+        if not messages:
+            messages = self._consumer.consume(1, timeout_s)  # returns at the first arrival …
+            if messages and records_max > 1:
+                messages += self._take(records_max - 1, bytes_max)  # … with what came along
+        if any(map(Message.error, messages)):
+            messages = self._without_events(messages)
+        batch = self._batch(messages)
+        if not len(batch):
+            self._check_topic()
+            self._raise_pending()
+        return batch
+
+    def position(self) -> Offsets:
+        return dict(self._positions)
+
+    def log_range(self, partition: int, timeout_s: float = 5.0) -> LogRange:
+        return self._topic.log_range(partition, timeout_s)
+
+    def partitions(self, timeout_s: float = 5.0) -> list[int]:
+        return self._topic.partitions(timeout_s)
+
+    def topic_id(self, timeout_s: float = 5.0) -> str:
+        return self._topic.topic_id(timeout_s)
+
+    def pause(self, partitions: Iterable[int] | None = None) -> None:
+        chosen = set(self._positions if partitions is None else partitions)
+        self._paused |= chosen
+        self._consumer.pause(self._topic_partitions(chosen))
+
+    def resume(self, partitions: Iterable[int] | None = None) -> None:
+        chosen = set(self._positions if partitions is None else partitions) & self._paused
+        self._paused -= chosen
+        self._consumer.resume(self._topic_partitions(chosen))
+
+    @property
+    def broker_trouble(self) -> str | None:
+        return self._trouble
+
+    def close(self) -> None:
+        self._topic.close()
+        self._consumer.close()
+
+    def _take(self, records_max: int, bytes_max: int) -> list[Message]:
+        """What is fetched already, a group at a time, so that large records do not make a large batch."""
+        messages: list[Message] = []
+        size = 0
+        while len(messages) < records_max and size < bytes_max:
+            group = self._consumer.consume(min(GROUP_RECORDS, records_max - len(messages)), 0)
+            messages += group
+            size += value_bytes(group)
+            if len(group) < GROUP_RECORDS:
+                break
+        return messages
+
+    def _raise_pending(self) -> None:
+        """An offset that is gone stays gone until `assign`; anything else may mend itself."""
+        error = self._pending
+        if error is not None:
+            if not isinstance(error, OffsetsGone):
+                self._pending = None
+            raise error
+
+    def _check_topic(self) -> None:
+        """A quiet topic may be a deleted one, of which librdkafka says nothing: look now and then."""
+        now_s = time.monotonic()
+        if not self._positions or now_s < self._next_check_s:
+            return
+        self._next_check_s = now_s + TOPIC_CHECK_S
+        try:
+            present = set(self.partitions(timeout_s=_CHECK_TIMEOUT_S))
+        except Unavailable as error:
+            self._trouble = str(error)
+            return
+        except NotFound:
+            present = set()
+        self._trouble = None
+        self._misses = 0 if present.issuperset(self._positions) else self._misses + 1
+        if self._misses >= _MISSES_MAX:
+            raise self._topic.gone()
+
+    def _reassign(self) -> None:
+        try:
+            self._consumer.assign(
+                [TopicPartition(self.topic, partition, at) for partition, at in self._positions.items()]
+            )
+            if self._paused:
+                self._consumer.pause(self._topic_partitions(self._paused))
+        except KafkaException as error:
+            raise self._topic.unavailable("be assigned", error) from error
+
+    def _batch(self, messages: list[Message]) -> Batch:
+        batch = to_batch(messages, with_create_ms=self._with_create_ms, with_statements=self._with_statements)
+        if len(batch):
+            ends = np.zeros(int(batch.partitions.max()) + 1, np.int64)
+            np.maximum.at(ends, batch.partitions, batch.offsets + 1)
+            for partition in np.flatnonzero(ends).tolist():
+                self._positions[partition] = int(ends[partition])
+            self._trouble = None
+        return batch
+
+    def _without_events(self, messages: list[Message]) -> list[Message]:
+        """Note ends of partitions and errors; an error is raised once the records before it are out."""
+        records = [message for message in messages if message.error() is None]
+        ends: Offsets = {}
+        for message in messages:
+            error = message.error()
+            if error is None:
+                continue
+            partition = int(message.partition() or 0)
+            if error.code() == KafkaError._PARTITION_EOF:
+                ends[partition] = int(message.offset() or 0)
+            elif error.code() in GONE_OFFSET:
+                self._pending = self._offsets_gone(partition, records)
+            elif error.code() in GONE_TOPIC:
+                self._pending = self._topic.gone()
+            else:
+                self._on_error(error)
+        for partition, end in ends.items():
+            if partition in self._positions:
+                self._positions[partition] = max(self._positions[partition], end)
+        return records
+
+    def _offsets_gone(self, partition: int, records: list[Message]) -> RtolapError:
+        position = self._positions.get(partition, -1)
+        for message in records:
+            if message.partition() == partition:
+                position = int(message.offset() or 0) + 1
+        try:
+            known = self.log_range(partition)
+        except RtolapError as error:
+            return error
+        return OffsetsGone(self.topic, partition, position=position, start=known.start, end=known.end)
+
+    def _topic_partitions(self, partitions: Iterable[int]) -> list[TopicPartition]:
+        return [TopicPartition(self.topic, partition) for partition in sorted(partitions)]
+
+    def _on_error(self, error: KafkaError) -> None:
+        """Connections come and go, librdkafka retries for ever; people get to see it."""
+        with self._trouble_lock:
+            self._trouble = error.str()

@@ -1,0 +1,76 @@
+"""Reading a dead-letter topic: refused records with where they came from and why. For people, not speed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from rtolap.base.errors import NotFound, Unavailable
+from rtolap.kafka.clusters import KafkaCluster
+from rtolap.kafka.errors import FORBIDDEN, translated
+from rtolap.kafka.settings import consumer_settings
+
+_TIMEOUT_S = 10.0
+_POLL_S = 1.0
+_VALUE_CHARS_MAX = 120
+_BATCH_RECORDS = 1000
+
+
+class DeadLetter(NamedTuple):
+    """`partition` and `offset` are those of the refused record; `value` is its beginning."""
+
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+    detail: str
+    value: str | None
+
+
+def read_dead_letters(cluster: KafkaCluster | str, topic: str) -> Iterator[DeadLetter]:
+    """Everything that the topic holds now. Raises NotFound, Forbidden or Unavailable."""
+    reached = KafkaCluster.of(cluster)
+    consumer = reached.open(Consumer, consumer_settings("rtolap-dead-letters"))
+    try:
+        metadata = consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
+        if metadata.error is not None:
+            if metadata.error.code() in FORBIDDEN:
+                raise translated("read", topic, metadata.error, reached)
+            raise NotFound(f"there is no topic {topic}: nothing was refused yet")
+        partitions = [TopicPartition(topic, partition, 0) for partition in metadata.partitions]
+        for partition in partitions:
+            partition.offset = consumer.get_watermark_offsets(partition, timeout=_TIMEOUT_S)[0]
+        consumer.assign(partitions)
+        open_partitions = {partition.partition for partition in partitions}
+        while open_partitions:
+            for message in consumer.consume(_BATCH_RECORDS, timeout=_POLL_S):
+                error = message.error()
+                if error is None:
+                    yield _letter(message)
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    open_partitions.discard(message.partition())
+                else:
+                    raise translated("read", topic, error, reached)
+    except KafkaException as error:
+        raise Unavailable(f"Kafka at {reached.servers} does not answer", found=str(error)) from error
+    finally:
+        consumer.close()
+
+
+def _letter(message: Message) -> DeadLetter:
+    headers = {name: _text(value) or "" for name, value in dict(message.headers() or ()).items()}
+    value = _text(message.value())
+    return DeadLetter(
+        headers.get("topic", ""),
+        int(headers.get("partition", "-1")),
+        int(headers.get("offset", "-1")),
+        headers.get("reason", ""),
+        headers.get("detail", ""),
+        None if value is None else value[:_VALUE_CHARS_MAX],
+    )
+
+
+def _text(value: bytes | str | None) -> str | None:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

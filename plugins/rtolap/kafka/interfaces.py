@@ -1,0 +1,234 @@
+"""The seam to Kafka: what the data path needs of a consumer, a producer and an administrator.
+
+Implementations: `kafka` (confluent-kafka) and `memory` (deterministic, for tests and the in-process
+harness). One contract suite runs on both. Offsets are next-to-read everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.base.errors import NotFound, Refused, RtolapError
+from rtolap.model.offsets import Offsets
+
+BATCH_BYTES_MAX = 64 << 20  # of values in one batch, unless a caller says otherwise
+
+WATERMARK_HEADER = "rtolap-watermark"
+"""The header in which a record states its producer's watermark: docs/watermark_records.md."""
+
+
+class OffsetsGone(Refused):
+    """The position lies outside what the log still holds: retention was faster, or the topic was recreated.
+
+    Nothing is skipped: the caller decides. `position` is next-to-read, the log holds `[start, end)`.
+    """
+
+    code = "offsets_gone"
+
+    def __init__(self, topic: str, partition: int, *, position: int, start: int, end: int) -> None:
+        self.topic, self.partition = topic, partition
+        self.position, self.start, self.end = position, start, end
+        super().__init__(
+            f"{topic} partition {partition} no longer holds offset {position}",
+            expected=f"an offset from {start} to {end}",
+            found=position,
+            action=(
+                "raise the topic's retention; events between are lost to this cube"
+                if position < start
+                else "the log is shorter than what was read: was the topic deleted and created anew?"
+            ),
+        )
+
+
+class TopicMissing(NotFound):
+    """There is no topic under the name of the one that stored offsets count in."""
+
+    code = "topic_missing"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__(
+            f"there is no topic {topic}",
+            action="create it, or mend the table's topic; it may have been deleted",
+        )
+
+
+class TopicRecreated(Refused):
+    """Another topic stands under the name than the one that stored offsets count in.
+
+    Its offsets mean other records: nothing that is read from it may be counted by them. `known` and `found`
+    are topic ids.
+    """
+
+    code = "topic_recreated"
+
+    def __init__(self, topic: str, *, known: str, found: str, action: str) -> None:
+        self.topic, self.known, self.found_id = topic, known, found
+        super().__init__(
+            f"{self.code}: topic {topic} was deleted and created anew, its offsets count other records",
+            expected=f"topic id {known}",
+            found=found,
+            action=action,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Records in the order in which they arrived; offsets grow within each partition.
+
+    `create_ms` is the record's timestamp, -1 where it has none; `statements` what its header
+    `WATERMARK_HEADER` says, None where it has none. Both are None unless the consumer was asked for
+    them.
+    """
+
+    values: list[bytes | None]
+    partitions: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    create_ms: NDArray[np.int64] | None = None
+    statements: list[bytes | None] | None = None
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+
+class LogRange(NamedTuple):
+    """The log holds `[start, end)`."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLog:
+    """What a topic holds, by partition. `topic_id`, asked after the ranges: "" where the broker has none."""
+
+    topic_id: str
+    ranges: Mapping[int, LogRange]
+
+    @property
+    def ends(self) -> Offsets:
+        return {partition: known.end for partition, known in self.ranges.items()}
+
+
+class StreamConsumer(Protocol):
+    """Reads assigned partitions of one topic from given offsets; joins no group and commits nothing.
+
+    Not thread-safe, except `log_range`, `partitions` and `topic_id`.
+    """
+
+    topic: str
+
+    def assign(self, offsets: Offsets) -> None:
+        """Read exactly these partitions from now on, each from its offset. Replaces what was assigned."""
+
+    def add_partitions(self, offsets: Offsets) -> None:
+        """Read these partitions too; those already assigned keep their position."""
+
+    def poll(self, records_max: int, timeout_s: float, *, bytes_max: int = BATCH_BYTES_MAX) -> Batch:
+        """What has arrived, at most `records_max`; waits up to `timeout_s` only while there is nothing.
+
+        It ends with the record that brings the values to `bytes_max` or more; a memory bound, not exact:
+        a client that takes records in groups may end with the group.
+
+        NotFound: the topic is gone. OffsetsGone: a position is outside the log; every poll says so until
+        `assign` mends it, for the other partitions' records must not hide it. A broker that is down gives
+        empty batches until it is back; `broker_trouble` names the trouble.
+        """
+
+    def position(self) -> Offsets:
+        """Next-to-read of every assigned partition, past compaction gaps and transaction markers too."""
+
+    def log_range(self, partition: int, timeout_s: float = 5.0) -> LogRange:
+        """The offsets that the broker holds now. Unavailable when it does not answer."""
+
+    def partitions(self, timeout_s: float = 5.0) -> list[int]:
+        """Partitions of the topic. NotFound when there is no such topic."""
+
+    def topic_id(self, timeout_s: float = 5.0) -> str:
+        """The id that the topic got when it was created, asked of a broker now: another one under the same
+        name has another. "" of brokers that give none. NotFound; Unavailable.
+
+        A consumer reads on in a topic that was created anew, if that is long enough: see `topic_identity`.
+        """
+
+    def pause(self, partitions: Iterable[int] | None = None) -> None:
+        """Give no records of these partitions (None: of any) until resumed; positions stay."""
+
+    def resume(self, partitions: Iterable[int] | None = None) -> None: ...
+
+    @property
+    def broker_trouble(self) -> str | None:
+        """The last error of a connection that has not been followed by a record, for people."""
+
+    def close(self) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OutRecord:
+    """One record to produce. Without `partition` the producer chooses by key (or spreads)."""
+
+    value: bytes | None
+    key: bytes | None = None
+    partition: int | None = None
+    headers: Mapping[str, bytes] = field(default_factory=dict)
+    timestamp_ms: int | None = None
+
+
+Delivered = Callable[[OutRecord, RtolapError | None], None]
+
+
+class StreamProducer(Protocol):
+    """Idempotent, acks=all. Bounded by its own queue: `produce` waits when that is full."""
+
+    def produce(
+        self, topic: str, records: Sequence[OutRecord], *, delivered: Delivered | None = None
+    ) -> None:
+        """Queue the records. Unavailable when the queue stays full for a minute.
+
+        `delivered` is called once for each record, with None when it is acknowledged or with why it never
+        will be, on whichever thread produces, polls or flushes: it must be quick and thread-safe. What is
+        told there is not raised by `flush`.
+        """
+
+    def poll(self) -> None:
+        """Tell what has been acknowledged or refused by now; waits for nothing."""
+
+    def flush(self, timeout_s: float) -> None:
+        """Return when everything queued is acknowledged; Unavailable, with how many are not, otherwise.
+
+        Refused or NotFound: the broker will not take a record that was queued without `delivered`.
+        """
+
+    def close(self) -> None: ...
+
+
+class TopicAdmin(Protocol):
+    """Administration that the product itself needs; cluster operations live elsewhere."""
+
+    def create_topic(
+        self, topic: str, partitions: int, *, replication: int = 1, config: Mapping[str, str] | None = None
+    ) -> bool:
+        """True when it was created, False when it was there already."""
+
+    def delete_topic(self, topic: str) -> None: ...
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Grow the topic to `total` partitions."""
+
+    def partitions(self, topic: str) -> list[int]:
+        """NotFound when there is no such topic."""
+
+    def topic_id(self, topic: str) -> str:
+        """See `StreamConsumer.topic_id`."""
+
+    def offsets(self, topic: str, which: str) -> Offsets:
+        """`which` is "earliest" or "latest": per partition the start or the end of the log."""
+
+    def delete_records(self, topic: str, before: Offsets) -> None:
+        """Trim each log so that it starts at the given offset."""
+
+    def close(self) -> None: ...

@@ -1,0 +1,108 @@
+"""Kafka's deterministic twin: logs in memory, shared by consumers, producers and admins of one broker.
+
+Single process, thread-safe. It knows what the contract suite knows: offsets with gaps, trimmed logs, deleted
+topics, added partitions, a broker that is down, a topic's limit on the size of a record. A record goes to the
+partition it names, else by the crc32 of its key, else in turn.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from threading import Condition
+
+from rtolap.base.errors import NotFound, Refused
+from rtolap.kafka.interfaces import OutRecord
+
+
+@dataclass(slots=True)
+class Log:
+    """`records[i]` has offset `offsets[i]`; offsets grow, with gaps where nothing can be read."""
+
+    start: int = 0
+    end: int = 0
+    offsets: list[int] = field(default_factory=list)
+    records: list[OutRecord] = field(default_factory=list)
+
+
+class MemoryBroker:
+    """Topics by name. `changed` is notified whenever a consumer could see something new."""
+
+    def __init__(self) -> None:
+        self.changed = Condition()
+        self._topics: dict[str, list[Log]] = {}
+        self._config: dict[str, Mapping[str, str]] = {}
+        self._ids: dict[str, str] = {}
+        self._created = 0
+        self._turn = 0
+        self.down = False
+
+    def set_down(self, down: bool) -> None:
+        """A broker that is down keeps its logs and answers nobody."""
+        with self.changed:
+            self.down = down
+            self.changed.notify_all()
+
+    def skip(self, topic: str, partition: int, offsets: int) -> None:
+        """Use up offsets without a record, as transaction markers and compaction do."""
+        with self.changed:
+            self.logs(topic)[partition].end += offsets
+            self.changed.notify_all()
+
+    def logs(self, topic: str) -> list[Log]:
+        """Call with `changed` held. NotFound."""
+        if topic not in self._topics:
+            raise NotFound(f"there is no topic {topic}", action="create it, or mend the table's topic")
+        return self._topics[topic]
+
+    def topic_id(self, topic: str) -> str:
+        """Call with `changed` held. NotFound."""
+        self.logs(topic)
+        return self._ids[topic]
+
+    def create(self, topic: str, partitions: int, config: Mapping[str, str] | None = None) -> bool:
+        with self.changed:
+            if topic in self._topics:
+                return False
+            self._topics[topic] = [Log() for _ in range(partitions)]
+            self._config[topic] = dict(config or {})
+            self._created += 1
+            self._ids[topic] = f"id-{self._created}"
+            self.changed.notify_all()
+            return True
+
+    def delete(self, topic: str) -> None:
+        with self.changed:
+            self.logs(topic)
+            del self._topics[topic]
+            self.changed.notify_all()
+
+    def configure(self, topic: str, **config: str) -> None:
+        """Change settings of a topic; names with `_` for the point."""
+        with self.changed:
+            self.logs(topic)
+            named = {name.replace("_", "."): value for name, value in config.items()}
+            self._config[topic] = {**self._config[topic], **named}
+
+    def append(self, topic: str, record: OutRecord) -> tuple[int, int]:
+        """(partition, offset) of the new record. Refused: it is larger than the topic takes."""
+        with self.changed:
+            logs = self.logs(topic)
+            size, most = len(record.value or b""), self._config[topic].get("max.message.bytes")
+            if most is not None and size > int(most):
+                raise Refused(f"{topic} takes no such record", expected=f"at most {most} bytes", found=size)
+            if record.partition is not None:
+                partition = record.partition
+            elif record.key is not None:
+                partition = zlib.crc32(record.key) % len(logs)
+            else:
+                partition, self._turn = self._turn % len(logs), self._turn + 1
+            if not 0 <= partition < len(logs):
+                raise Refused(f"{topic} has no partition {partition}", expected=f"below {len(logs)}")
+            log = logs[partition]
+            log.offsets.append(log.end)
+            log.records.append(record)
+            log.end += 1
+            self.changed.notify_all()
+            return partition, log.end - 1

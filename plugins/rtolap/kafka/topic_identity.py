@@ -1,0 +1,103 @@
+"""Whether a topic is still the one that stored offsets count in.
+
+A consumer does not notice that its topic was deleted and created anew once the new log is longer than its
+position: it reads on, and what lies below is never read. The topic's id tells: Kafka gives a new one with
+each creation, and never the old one again. So what was read before an id was confirmed belongs to that id,
+and offsets are stored only when the id was confirmed after what they count was read.
+
+    id          is                                                   then
+    confirmed   the known one, or none was known: it is adopted      offsets may be stored
+    missing     there is no such topic                               TopicMissing: wait, store nothing
+    another     TopicRecreated, for good                             stop: a person says what counts now
+    none        the broker gives no ids (Kafka before 2.8)           as confirmed: nothing can be compared
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+
+from rtolap.base.errors import NotFound
+from rtolap.kafka.interfaces import TopicMissing, TopicRecreated
+
+# A cube's history counts by the offsets of the topic that is gone.
+CUBE_ACTION = (
+    "the new topic needs another cube: `rtolap drop --disable` this one and create it again, or create one "
+    "of another name beside it and keep this one for its history"
+)
+
+
+class TopicIdentity:
+    """Thread-safe. `ask`: `StreamConsumer.topic_id`; `action`: what a person can do about another topic."""
+
+    def __init__(
+        self, topic: str, ask: Callable[[float], str], *, action: str, known: str | None = None
+    ) -> None:
+        self._topic = topic
+        self._ask = ask
+        self._action = action
+        self._known = known or None
+        self._recreated: TopicRecreated | None = None
+        self._reads = 0
+        self._reads_confirmed = -1
+        self._confirmations = 0
+        self._lock = Lock()
+
+    @property
+    def known(self) -> str | None:
+        """None before it is adopted, and where the broker gives no ids."""
+        return self._known
+
+    @property
+    def confirmations(self) -> int:
+        """How often it was confirmed: grows with each."""
+        return self._confirmations
+
+    @property
+    def recreated(self) -> TopicRecreated | None:
+        """What was found before, on whichever thread."""
+        return self._recreated
+
+    def note_read(self) -> None:
+        """By the one thread that reads: something has come that no confirmation so far is good for."""
+        self._reads += 1
+
+    def expect(self, topic_id: str | None) -> None:
+        """Offsets are stored under this id elsewhere. Raises TopicRecreated if it is not the known one."""
+        if topic_id:
+            self._compare(topic_id)
+
+    def raise_if_recreated(self) -> None:
+        """Without asking: by what was found before."""
+        if self._recreated is not None:
+            raise self._recreated
+
+    def confirm(self, timeout_s: float = 5.0) -> str | None:
+        """The topic's id, asked now and the known one. Raises TopicRecreated, TopicMissing, Unavailable."""
+        self.raise_if_recreated()
+        reads = self._reads
+        try:
+            found = self._ask(timeout_s)
+        except NotFound as error:
+            raise TopicMissing(self._topic) from error
+        if found:
+            self._compare(found)
+        with self._lock:
+            self._reads_confirmed = max(self._reads_confirmed, reads)
+            self._confirmations += 1
+        return self._known
+
+    def confirm_reads(self, timeout_s: float = 5.0) -> str | None:
+        """As `confirm`; it is asked only if something was read since it was asked last."""
+        self.raise_if_recreated()
+        return self._known if self._reads_confirmed >= self._reads else self.confirm(timeout_s)
+
+    def _compare(self, found: str) -> None:
+        with self._lock:
+            if self._known is None:
+                self._known = found
+            if found != self._known and self._recreated is None:
+                self._recreated = TopicRecreated(
+                    self._topic, known=self._known, found=found, action=self._action
+                )
+        self.raise_if_recreated()

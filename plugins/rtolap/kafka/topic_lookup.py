@@ -1,0 +1,96 @@
+"""What the broker says of one topic: its id, its partitions and what their logs hold."""
+
+from __future__ import annotations
+
+from threading import Lock
+
+from confluent_kafka import Consumer, KafkaException, TopicCollection, TopicPartition, Uuid
+from confluent_kafka.admin import AdminClient
+
+from rtolap.base.errors import NotFound, Unavailable
+from rtolap.kafka.clusters import KafkaCluster
+from rtolap.kafka.errors import GONE_TOPIC, translated
+from rtolap.kafka.interfaces import LogRange
+from rtolap.kafka.settings import consumer_settings
+
+_NO_ID = str(Uuid(0, 0))  # of a broker, or a topic's metadata, older than topic ids
+
+
+def asked_topic_id(admin: AdminClient, topic: str, timeout_s: float, cluster: KafkaCluster) -> str:
+    """As `StreamConsumer.topic_id`."""
+    futures = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)
+    try:
+        found = str(futures[topic].result(timeout_s).topic_id)
+    except KafkaException as error:
+        raise translated("tell the id of", topic, error, cluster) from error
+    except TimeoutError as error:
+        raise Unavailable(
+            f"cannot tell the id of {topic}", found="no answer in time", action="retry"
+        ) from error
+    return "" if found == _NO_ID else found
+
+
+class TopicLookup:
+    """Thread-safe. The contract: `consumer.StreamConsumer`.
+
+    It has a client of its own, which reads nothing: a look-up waits for a client that another thread polls,
+    and one that polls without a pause is never free.
+    """
+
+    def __init__(self, cluster: KafkaCluster, client_id: str, topic: str) -> None:
+        self._consumer = cluster.open(Consumer, consumer_settings(client_id))
+        self._cluster = cluster
+        self._admin: AdminClient | None = None  # many consumers read a range only, and ask no id
+        self._admin_lock = Lock()
+        self._topic = topic
+
+    def log_range(self, partition: int, timeout_s: float) -> LogRange:
+        try:
+            found = self._consumer.get_watermark_offsets(
+                TopicPartition(self._topic, partition), timeout=timeout_s, cached=False
+            )
+        except KafkaException as error:
+            if error.args[0].code() in GONE_TOPIC:
+                raise self.gone() from error
+            raise self.unavailable("tell its offsets", error) from error
+        except RuntimeError as error:  # closed by another thread meanwhile
+            raise self.unavailable("tell its offsets", error) from error
+        if found is None:
+            raise self.unavailable("tell its offsets", "no answer in time")
+        return LogRange(*found)
+
+    def partitions(self, timeout_s: float) -> list[int]:
+        try:
+            topics = self._consumer.list_topics(self._topic, timeout=timeout_s).topics
+        except KafkaException as error:
+            raise self.unavailable("tell its partitions", error) from error
+        except RuntimeError as error:  # closed by another thread meanwhile
+            raise self.unavailable("tell its partitions", error) from error
+        described = topics.get(self._topic)
+        if described is None or not described.partitions:
+            reason = described.error if described is not None else None
+            if reason is None or reason.code() in GONE_TOPIC:
+                raise self.gone()
+            raise self.unavailable("tell its partitions", reason)
+        return sorted(described.partitions)
+
+    def topic_id(self, timeout_s: float) -> str:
+        with self._admin_lock:
+            if self._admin is None:
+                self._admin = self._cluster.open(AdminClient, {})
+            admin = self._admin
+        return asked_topic_id(admin, self._topic, timeout_s, self._cluster)
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def gone(self) -> NotFound:
+        return NotFound(
+            f"there is no topic {self._topic}",
+            action="create it, or mend the table's topic; it may have been deleted",
+        )
+
+    def unavailable(self, what: str, error: object) -> Unavailable:
+        return Unavailable(
+            f"Kafka could not {what} for topic {self._topic}", found=str(error), action="retry"
+        )

@@ -1,0 +1,1 @@
+"""What is declared of a stored table: its columns, keys, partitions, and how its schema may change."""

@@ -1,0 +1,1 @@
+"""Validation of definitions: pure functions that list every problem with the way to it."""

@@ -1,0 +1,211 @@
+"""Is a cube sound, given a table that is?"""
+
+from __future__ import annotations
+
+from collections import Counter
+from math import prod
+
+from rtolap.model.cube import TIME_UNITS, AggregationGroup, Measure, Schema
+from rtolap.model.cuboids import cuboids
+from rtolap.model.validation.policies import policy_problems
+from rtolap.model.validation.problems import Key, Problem, did_you_mean
+
+DIMENSIONS_MAX = 64
+GROUP_COMBINATIONS_MAX = 4096
+CUBOIDS_MAX = 512  # each one is a Spark job and a folder per segment
+LG_K_MIN, LG_K_MAX = 4, 21  # what Apache DataSketches takes
+_ORDERED = frozenset(("string", "int", "bigint", "double", "decimal", "date", "timestamp"))
+_COUNTABLE = frozenset(("string", "int", "bigint", "decimal", "date", "timestamp", "boolean"))
+
+
+def cube_problems(schema: Schema) -> tuple[Problem, ...]:
+    found: list[Problem] = []
+    if schema.cube.table != schema.table.name:
+        found.append(
+            Problem(("table",), "another table", expected=schema.table.name, found=repr(schema.cube.table))
+        )
+    found += _dimension_problems(schema)
+    found += _measure_problems(schema)
+    group_faults = [
+        problem
+        for position, group in enumerate(schema.cube.aggregation_groups)
+        for problem in _group_problems(group, ("aggregation_groups", position), schema.cube.all_dimensions)
+    ]
+    found += group_faults
+    if not group_faults and (total := len(cuboids(schema.cube))) > CUBOIDS_MAX:
+        found.append(
+            Problem(
+                ("aggregation_groups",),
+                "too many cuboids",
+                expected=f"at most {CUBOIDS_MAX}",
+                found=str(total),
+                hint="make dimensions mandatory or joint, or leave some out",
+            )
+        )
+    found += policy_problems(schema.cube)
+    return tuple(found)
+
+
+def _dimension_problems(schema: Schema) -> list[Problem]:
+    cube, table = schema.cube, schema.table
+    columns = [column.name for column in table.columns]
+    found: list[Problem] = []
+    if not cube.all_dimensions:
+        found.append(
+            Problem(("dimensions",), "a cube without dimensions", expected="at least one", found="none")
+        )
+    if len(cube.all_dimensions) > DIMENSIONS_MAX:
+        expected = f"at most {DIMENSIONS_MAX}"
+        found.append(
+            Problem(
+                ("dimensions",), "too many dimensions", expected=expected, found=str(len(cube.all_dimensions))
+            )
+        )
+    for position, name in enumerate(cube.dimensions):
+        key: Key = ("dimensions", position)
+        if name in columns:
+            if name in cube.dimensions[:position]:
+                found.append(Problem(key, "dimension is declared twice", found=repr(name)))
+            continue
+        hint = did_you_mean(name, columns)
+        unit = name.removesuffix("_start")
+        if unit in TIME_UNITS:
+            hint = f"put {unit} into time_dimensions"
+        found.append(
+            Problem(
+                key, "no such column", expected=f"a column of table {table.name}", found=repr(name), hint=hint
+            )
+        )
+    found += [
+        Problem(("time_dimensions", position), "declared twice", found=repr(unit))
+        for position, unit in enumerate(cube.time_dimensions)
+        if unit in cube.time_dimensions[:position]
+    ]
+    return found
+
+
+def _measure_problems(schema: Schema) -> list[Problem]:
+    found: list[Problem] = []
+    seen: set[tuple[str, str | None]] = set()
+    for position, measure in enumerate(schema.cube.measures):
+        key: Key = ("measures", position)
+        identity = (measure.function, measure.column)
+        if identity in seen:
+            found.append(Problem(key, "measure is declared twice", found=_spell(measure)))
+        seen.add(identity)
+        found += _one_measure(schema, measure, key)
+    return found
+
+
+def _one_measure(schema: Schema, measure: Measure, key: Key) -> list[Problem]:
+    names = [column.name for column in schema.table.columns]
+    if measure.column is None:
+        if measure.function == "count":
+            return []
+        return [Problem(key, f"{measure.function} needs a column", expected="the key column", found="none")]
+    if measure.column not in names:
+        return [
+            Problem(
+                (*key, "column"),
+                "no such column",
+                expected=f"a column of table {schema.table.name}",
+                found=repr(measure.column),
+                hint=did_you_mean(measure.column, names),
+            )
+        ]
+    found: list[Problem] = []
+    column_type = schema.table.column(measure.column).column_type
+    fits, expected = True, ""
+    if measure.function in ("sum", "avg"):
+        fits, expected = column_type.is_numeric, "a numeric column"
+    elif measure.function in ("min", "max"):
+        fits, expected = column_type.kind in _ORDERED, "a column with an order"
+    elif measure.function == "approx_distinct":
+        fits, expected = column_type.kind in _COUNTABLE, "a column whose values compare exactly"
+        if not LG_K_MIN <= measure.lg_k <= LG_K_MAX:
+            bounds = f"{LG_K_MIN} to {LG_K_MAX}"
+            found.append(Problem((*key, "lg_k"), "out of bounds", expected=bounds, found=str(measure.lg_k)))
+    if not fits:
+        found.append(
+            Problem(
+                (*key, "column"),
+                f"{measure.function} does not fit the column",
+                expected=expected,
+                found=f"{measure.column} {column_type}",
+            )
+        )
+    return found
+
+
+def _group_problems(group: AggregationGroup, key: Key, dimensions: tuple[str, ...]) -> list[Problem]:
+    found: list[Problem] = []
+    for position, name in enumerate(group.include):
+        if name not in dimensions:
+            found.append(
+                Problem(
+                    (*key, "include", position),
+                    "no such dimension",
+                    expected="a dimension of the cube",
+                    found=repr(name),
+                    hint=did_you_mean(name, dimensions),
+                )
+            )
+        elif name in group.include[:position]:
+            found.append(Problem((*key, "include", position), "included twice", found=repr(name)))
+    rules: list[tuple[Key, tuple[str, ...]]] = [((*key, "mandatory"), group.mandatory)]
+    for rule, families in (("hierarchies", group.hierarchies), ("joints", group.joints)):
+        for position, family in enumerate(families):
+            rules.append(((*key, rule, position), family))
+            if len(family) < 2:
+                found.append(
+                    Problem(
+                        (*key, rule, position),
+                        "too short",
+                        expected="two or more dimensions",
+                        found=str(family),
+                    )
+                )
+    used = Counter(name for _, family in rules for name in family)
+    for rule_key, family in rules:
+        for position, name in enumerate(family):
+            if name not in group.include:
+                found.append(
+                    Problem(
+                        (*rule_key, position),
+                        "not in the group",
+                        expected="a dimension of include",
+                        found=repr(name),
+                        hint=did_you_mean(name, group.include),
+                    )
+                )
+            elif used[name] > 1:
+                found.append(
+                    Problem(
+                        (*rule_key, position),
+                        "bound twice",
+                        expected="each dimension in one of mandatory, a hierarchy, a joint",
+                        found=repr(name),
+                    )
+                )
+    if not found and (combinations := _combinations(group)) > GROUP_COMBINATIONS_MAX:
+        found.append(
+            Problem(
+                key,
+                "too many combinations",
+                expected=f"at most {GROUP_COMBINATIONS_MAX}",
+                found=str(combinations),
+                hint="make dimensions mandatory or joint, or leave some out",
+            )
+        )
+    return found
+
+
+def _combinations(group: AggregationGroup) -> int:
+    bound = set(group.mandatory).union(*group.hierarchies, *group.joints)
+    free = sum(1 for name in group.include if name not in bound)
+    choices = 1 << (free + len(group.joints))
+    return choices * prod(len(hierarchy) + 1 for hierarchy in group.hierarchies)
+
+
+def _spell(measure: Measure) -> str:
+    return f"{measure.function}({measure.column or '*'})"

@@ -1,0 +1,103 @@
+"""Is the event time of a table readable: column type, format and zone fit each other?"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+from rtolap.model.table import Table
+from rtolap.model.validation.problems import Problem, did_you_mean
+
+NAMED_FORMATS = ("epoch_s", "epoch_ms", "epoch_us", "iso8601")
+_TYPES = {
+    "epoch_s": ("int", "bigint"),
+    "epoch_ms": ("bigint",),
+    "epoch_us": ("bigint",),
+    "iso8601": ("string", "timestamp"),
+}
+_PATTERN_TYPES = ("string", "timestamp")
+_DIRECTIVES = frozenset("YymdHIMSfzpbBj%")
+_DIRECTIVE = re.compile(r"%(.)")
+_PROBE = datetime(2001, 2, 3, 4, 5, 6)
+
+
+def time_problems(table: Table) -> list[Problem]:
+    """Columns must be valid already."""
+    found: list[Problem] = []
+    time = table.time
+    names = {column.name: column for column in table.columns}
+    if time.format not in NAMED_FORMATS:
+        found += _pattern_problems(time.format)
+    if time.column not in names:
+        found.append(
+            Problem(
+                ("time", "column"),
+                "no such column",
+                expected=f"a column of table {table.name}",
+                found=repr(time.column),
+                hint=did_you_mean(time.column, names),
+            )
+        )
+    else:
+        kind = names[time.column].column_type.kind
+        allowed = _TYPES.get(time.format, _PATTERN_TYPES)
+        if kind not in allowed:
+            found.append(
+                Problem(
+                    ("time", "column"),
+                    f"a column of another type cannot hold {time.format}",
+                    expected=f"type {' or '.join(allowed)}",
+                    found=f"{time.column} {kind}",
+                )
+            )
+    if not zone_is_known(time.zone):
+        found.append(
+            Problem(
+                ("time", "zone"),
+                "unknown zone",
+                expected="an IANA zone, as Europe/Berlin",
+                found=repr(time.zone),
+            )
+        )
+    return found
+
+
+def zone_is_known(zone: str) -> bool:
+    try:
+        ZoneInfo(zone)
+    except (ZoneInfoNotFoundError, ValueError, OSError):  # OSError: a folder of the database, as "Europe"
+        return False
+    return True
+
+
+def _pattern_problems(pattern: str) -> list[Problem]:
+    key = ("time", "format")
+    directives = _DIRECTIVE.findall(pattern)
+    if not directives:
+        return [
+            Problem(
+                key,
+                "unknown format",
+                expected=f"one of {', '.join(NAMED_FORMATS)}, or a pattern as %Y-%m-%d %H:%M",
+                found=repr(pattern),
+                hint=did_you_mean(pattern, NAMED_FORMATS),
+            )
+        ]
+    unknown = sorted(set(directives) - _DIRECTIVES)
+    if unknown or pattern.count("%") != 2 * directives.count("%") + sum(d != "%" for d in directives):
+        expected = ", ".join(f"%{letter}" for letter in sorted(_DIRECTIVES))
+        found = ", ".join(f"%{letter}" for letter in unknown) or "a single % at the end"
+        return [Problem(key, "unknown directive in a pattern", expected=expected, found=found)]
+    try:
+        probe = _PROBE.strftime(pattern.replace("%z", "+0000"))
+        read = datetime.strptime(probe, pattern.replace("%z", "+0000"))
+    except ValueError as error:
+        return [Problem(key, "the pattern does not read what it writes", found=f"{pattern!r} ({error})")]
+    if read.date() != _PROBE.date():
+        return [
+            Problem(
+                key, "the pattern holds no whole date", expected="year, month and day", found=repr(pattern)
+            )
+        ]
+    return []

@@ -1,0 +1,89 @@
+"""Is the definition of a loader sound? Pure; every problem with the way to it."""
+
+from __future__ import annotations
+
+from rtolap.model.loader import Loader, SinkPartitions
+from rtolap.model.validation.definition import (
+    cluster_problems,
+    duplicates,
+    name_problems,
+    topic_problems,
+    watermark_field_problems,
+)
+from rtolap.model.validation.problems import Problem, raise_all
+from rtolap.model.validation.stored_table import AHEAD_MAX
+
+ROWS_MAX = 5_000_000
+BYTES_MAX = 1 << 30
+PARALLEL_MAX = 16
+KEY_MAX = 2**63 - 1
+_BOUNDS: tuple[tuple[tuple[str, ...], int, int], ...] = (
+    (("batch", "rows"), 1, ROWS_MAX),
+    (("batch", "bytes"), 1 << 10, BYTES_MAX),
+    (("batch", "interval_ms"), 10, 3_600_000),
+    (("parallel",), 1, PARALLEL_MAX),
+    (("rejects", "tolerance_percent"), 0, 100),
+    (("record_bytes_max",), 1, 64 << 20),
+    (("sink", "timeout_ms"), 1_000, 86_400_000),
+    (("sink", "label_kept_ms"), 60_000, 365 * 86_400_000),
+)
+
+
+def validate_loader(loader: Loader) -> None:
+    raise_all(f"loader {loader.name}", loader_problems(loader))
+
+
+def loader_problems(loader: Loader) -> tuple[Problem, ...]:
+    found = [
+        *name_problems(loader.name, ("name",)),
+        *name_problems(loader.database, ("database",)),
+        *name_problems(loader.table, ("table",)),
+        *topic_problems(loader.topic),
+        *cluster_problems(loader.kafka_cluster),
+    ]
+    found += watermark_field_problems(loader)
+    for key, least, most in _BOUNDS:
+        value: object = loader
+        for step in key:
+            value = getattr(value, step)
+        if not isinstance(value, int) or not least <= value <= most:
+            found.append(Problem(key, "out of bounds", expected=f"{least} to {most}", found=str(value)))
+    found += [
+        Problem(("columns",), "column is named twice", found=repr(name))
+        for name in duplicates(column.name for column in loader.columns)
+    ]
+    if (application := loader.application) is not None:
+        found += name_problems(application.name, ("application", "name"))
+        found += name_problems(application.level, ("application", "level"))
+        if not 0 <= application.key <= KEY_MAX:
+            found.append(
+                Problem(
+                    ("application", "key"),
+                    "out of bounds",
+                    expected=f"0 to {KEY_MAX}",
+                    found=str(application.key),
+                )
+            )
+    if (partitions := loader.sink.partitions) is not None:
+        found += _partition_problems(partitions)
+    for place, url in enumerate(loader.sink.urls):
+        if not url.startswith(("http://", "https://")) or "@" in url:
+            found.append(Problem(("sink", "urls", place), "not an address", expected="http(s)://host:port"))
+    return tuple(found)
+
+
+def _partition_problems(wanted: SinkPartitions) -> list[Problem]:
+    at = ("sink", "partitions")
+    found = [*name_problems(wanted.column, (*at, "column"))]
+    if wanted.host_port is None:
+        found.append(Problem((*at, "sql"), "not an address", expected="host:port", found=repr(wanted.sql)))
+    for key, value, least, most in (
+        ("ahead", wanted.ahead, 0, AHEAD_MAX),
+        ("behind", wanted.behind, 0, AHEAD_MAX),
+        ("every_ms", wanted.every_ms, 1_000, 86_400_000),
+    ):
+        if not least <= value <= most:
+            found.append(
+                Problem((*at, key), "out of bounds", expected=f"{least} to {most}", found=str(value))
+            )
+    return found

@@ -1,0 +1,105 @@
+"""Where the rows of a lookup come from: is it said once, and does the stored table behind one fit? Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from rtolap.base.errors import DefinitionError
+from rtolap.model.stored.schema import StoredSchema
+from rtolap.model.stored.table import SKETCH_TYPES
+from rtolap.model.table import Lookup
+from rtolap.model.types import parse_type
+from rtolap.model.validation.problems import Problem, did_you_mean
+
+_QUALIFIED = re.compile(r"[a-z_][a-z0-9_]*\.[a-z_][a-z0-9_]*")
+
+
+def source_problems(lookup: Lookup) -> Iterator[Problem]:
+    """Of a lookup by itself: exactly one source, and keys that are among its columns."""
+    if (lookup.file is None) == (lookup.stored_table is None):
+        yield Problem(
+            ("file",) if lookup.file is not None else (),
+            "a lookup has one source of rows",
+            expected="either file or stored_table",
+            found="neither" if lookup.file is None else "both",
+        )
+        return
+    if lookup.file is not None:
+        if not lookup.file.endswith((".csv", ".parquet")):
+            expected = "*.csv or *.parquet"
+            yield Problem(("file",), "unknown kind of file", expected=expected, found=repr(lookup.file))
+        if lookup.keys:
+            yield Problem(("keys",), "only a lookup over a stored table has keys", found=str(lookup.keys))
+        return
+    if not _QUALIFIED.fullmatch(lookup.stored_table or ""):
+        found = repr(lookup.stored_table)
+        yield Problem(("stored_table",), "not a stored table", expected="database.table", found=found)
+    yield from _key_problems(lookup)
+
+
+def stored_lookup_problems(lookup: Lookup, schema: StoredSchema) -> tuple[Problem, ...]:
+    """Of a sound lookup against the columns that its stored table has now."""
+    found: list[Problem] = []
+    for position, column in enumerate(lookup.columns):
+        if column.name not in schema.names:
+            found.append(
+                Problem(
+                    ("columns", position, "name"),
+                    f"no such column in {lookup.stored_table}",
+                    expected=f"one of {', '.join(schema.names)}",
+                    found=repr(column.name),
+                    hint=did_you_mean(column.name, schema.names),
+                )
+            )
+            continue
+        definition = schema.named(column.name).definition
+        kept = definition.type.strip().lower()
+        if kept in SKETCH_TYPES or definition.column_type != _type(column.type):
+            expected = "no sketch" if kept in SKETCH_TYPES else str(definition.column_type)
+            what = f"another type than in {lookup.stored_table}"
+            found.append(Problem(("columns", position, "type"), what, expected=expected, found=column.type))
+    return (*found, *_uniqueness_problems(lookup, schema))
+
+
+def _key_problems(lookup: Lookup) -> Iterator[Problem]:
+    names = [column.name for column in lookup.columns]
+    if not lookup.keys:
+        expected = "keys: the columns that tell its rows apart"
+        yield Problem((), "a lookup over a stored table has no keys", expected=expected, found="none")
+    for position, key in enumerate(lookup.keys):
+        if key not in names:
+            yield Problem(
+                ("keys", position),
+                "no such column",
+                expected=f"one of {', '.join(names)}",
+                found=repr(key),
+                hint=did_you_mean(key, names),
+            )
+        elif key in lookup.keys[:position]:
+            yield Problem(("keys", position), "key is named twice", found=repr(key))
+
+
+def _uniqueness_problems(lookup: Lookup, schema: StoredSchema) -> Iterator[Problem]:
+    if schema.model == "duplicate":
+        yield Problem(
+            ("stored_table",),
+            f"rows of {lookup.stored_table} are not unique",
+            expected="a table of the unique or aggregate model",
+            found="duplicate",
+        )
+    elif not set(schema.key_names) <= set(lookup.keys):
+        yield Problem(
+            ("keys",),
+            f"they do not tell rows of {lookup.stored_table} apart",
+            expected=f"all of {', '.join(schema.key_names)}",
+            found=", ".join(lookup.keys),
+        )
+
+
+def _type(written: str) -> object:
+    """None for what is no type: that is told where the lookup is checked by itself."""
+    try:
+        return parse_type(written)
+    except DefinitionError:
+        return None

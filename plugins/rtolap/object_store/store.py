@@ -1,0 +1,290 @@
+"""The object store seam: whole files below one root, on local disk, S3 or HDFS, through pyarrow.fs.
+
+Paths are relative to the root and checked. A file is visible whole or not at all:
+
+    local    temporary file, fsync, rename             a crash leaves a temporary file, which nobody lists
+    S3       one PUT, or the completion of an upload   a crash leaves an unfinished upload, which is no object
+    HDFS     temporary file, hsync, rename             a crash leaves a temporary file, which nobody lists
+
+Folders are deleted only where the root carries our own marker (`claim`), so that a wrong or forged address
+deletes nothing of anybody else's. Nothing else is relied upon: no rename of folders, no listing right after a
+write, no deletion in one step. Nothing here overwrites in place or appends.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import uuid
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyarrow import fs
+
+from rtolap.base.errors import DefinitionError, NotFound, Refused, Unavailable
+from rtolap.base.files import fsync_dir, write_atomic
+from rtolap.object_store.address import resolve
+
+_CHUNK_BYTES = 1 << 20
+_NAMED_MAX = 5
+_TEMPORARY_SUFFIX = ".rtolap-tmp"
+MARKER = "rtolap-store"
+LAYOUT_FOLDERS = frozenset({"staged", "history"})
+_SEGMENT = re.compile(r"[A-Za-z0-9_.+=,@~-]+")
+
+
+class StoredFile(NamedTuple):
+    """`path` is relative to the store's root."""
+
+    path: str
+    bytes: int
+
+
+class ObjectStore:
+    """Files below `root` of `fs`. Every method takes paths relative to the root.
+
+    Raises DefinitionError for a path that leaves the root, NotFound for a missing file and Unavailable
+    when the store does not answer.
+    """
+
+    def __init__(
+        self, filesystem: fs.FileSystem, root: str, base_uri: str, spark: Mapping[str, str] | None = None
+    ) -> None:
+        """`spark`: settings that make Spark reach the same store under `uri`."""
+        self.fs = filesystem
+        self.root = root.rstrip("/")
+        self.spark_settings: Mapping[str, str] = dict(spark or {})
+        self._base_uri = base_uri.rstrip("/")
+        self.is_local = isinstance(filesystem, fs.LocalFileSystem)
+        self._claimed = False
+
+    def absolute(self, path: str) -> str:
+        """The path as `fs` wants it."""
+        return f"{self.root}/{_checked(path)}" if path else self.root
+
+    def uri(self, path: str) -> str:
+        """What others open: the store's URI with `path` behind it."""
+        return f"{self._base_uri}/{_checked(path)}" if path else self._base_uri
+
+    def spark_uri(self, path: str) -> str:
+        """What Spark opens, given `spark_settings`: Hadoop's name of the S3 file system is s3a."""
+        uri = self.uri(path)
+        return "s3a" + uri.removeprefix("s3") if uri.startswith("s3://") else uri
+
+    def write(self, path: str, data: bytes) -> None:
+        """Create or replace a file in one step; when this returns it is durable."""
+        target = self.absolute(path)
+        try:
+            if self.is_local:
+                _make_local_folders(Path(target).parent, Path(self.root))
+                write_atomic(Path(target), data)
+            elif isinstance(self.fs, fs.S3FileSystem):
+                with self.fs.open_output_stream(target) as stream:
+                    stream.write(data)
+            else:
+                self.fs.create_dir(str(PurePosixPath(target).parent), recursive=True)
+                temporary = f"{target}.{uuid.uuid4().hex}{_TEMPORARY_SUFFIX}"
+                with self.fs.open_output_stream(temporary) as stream:
+                    stream.write(data)
+                self.fs.move(temporary, target)
+        except (OSError, pa.ArrowException) as error:
+            raise self._unavailable("write", path, error) from error
+
+    def move(self, source: str, target: str) -> None:
+        """Give a file another path in the store; a copy and a deletion where the store knows no renaming.
+
+        Locally the new folders are durable when this returns; the name itself once its folder is synced.
+        """
+        try:
+            if self.is_local:
+                _make_local_folders(Path(self.absolute(target)).parent, Path(self.root))
+            elif not isinstance(self.fs, fs.S3FileSystem):
+                self.fs.create_dir(str(PurePosixPath(self.absolute(target)).parent), recursive=True)
+            self.fs.move(self.absolute(source), self.absolute(target))
+        except (OSError, pa.ArrowException) as error:
+            raise self._not_had("move", source, error) from error
+
+    def read(self, path: str) -> bytes:
+        target = self.absolute(path)
+        try:
+            with self.fs.open_input_stream(target, compression=None) as stream:
+                return bytes(stream.read())
+        except (OSError, pa.ArrowException) as error:
+            raise self._not_had("read", path, error) from error
+
+    def open(self, path: str) -> pa.NativeFile:
+        """For reading ranges: seekable. What reading it raises is pyarrow's."""
+        try:
+            return self.fs.open_input_file(self.absolute(path))
+        except (OSError, pa.ArrowException) as error:
+            raise self._not_had("read", path, error) from error
+
+    def sha256(self, path: str) -> tuple[str, int]:
+        """Hex digest and size in bytes of what is stored, read in pieces."""
+        digest, size_bytes = hashlib.sha256(), 0
+        target = self.absolute(path)
+        try:
+            with self.fs.open_input_stream(target, compression=None) as stream:
+                while chunk := stream.read(_CHUNK_BYTES):
+                    digest.update(chunk)
+                    size_bytes += len(chunk)
+        except (OSError, pa.ArrowException) as error:
+            raise self._not_had("read", path, error) from error
+        return digest.hexdigest(), size_bytes
+
+    def exists(self, path: str) -> bool:
+        """True for a file or a folder."""
+        return self._info(path).type is not fs.FileType.NotFound
+
+    def size_bytes(self, path: str) -> int:
+        info = self._info(path)
+        if info.type is not fs.FileType.File:
+            raise self._missing(path)
+        return int(info.size)
+
+    def list(self, prefix: str = "") -> tuple[StoredFile, ...]:
+        """All files below the folder `prefix` but the marker, sorted; none when there is no such folder."""
+        selector = fs.FileSelector(self.absolute(prefix), recursive=True, allow_not_found=True)
+        try:
+            infos = self.fs.get_file_info(selector)
+        except (OSError, pa.ArrowException) as error:
+            raise self._unavailable("list", prefix, error) from error
+        files = [
+            StoredFile(info.path[len(self.root) :].lstrip("/"), int(info.size))
+            for info in infos
+            if info.type is fs.FileType.File and not _is_temporary(info.path)
+        ]
+        return tuple(sorted(file for file in files if file.path != MARKER))
+
+    def folders(self, prefix: str = "") -> tuple[str, ...]:
+        """Names of the folders directly below `prefix`, sorted."""
+        infos = self._entries(prefix)
+        return tuple(sorted(info.base_name for info in infos if info.type is fs.FileType.Directory))
+
+    def claim(self) -> None:
+        """Mark the root as a store of ours, unless it is. For those alone whom the store is configured for.
+
+        Raises DefinitionError where something else lies at the root.
+        """
+        if self._claimed or self.is_claimed():
+            return
+        foreign = {info.base_name for info in self._entries("")} - LAYOUT_FOLDERS
+        if foreign:
+            raise DefinitionError(
+                f"the object store {self._base_uri} holds other things",
+                expected=f"an empty folder, or one with {', '.join(sorted(LAYOUT_FOLDERS))} only",
+                found=", ".join(sorted(foreign)[:_NAMED_MAX]),
+                action=f"name a folder of its own in RTOLAP_OBJECT_STORE, or create the file {MARKER} in it",
+            )
+        self.write(MARKER, b"The folders beside this file are written and deleted by rtolap.\n")
+        self._claimed = True
+
+    def is_claimed(self) -> bool:
+        if not self._claimed:
+            self._claimed = self._info(MARKER).type is fs.FileType.File
+        return self._claimed
+
+    def delete(self, path: str) -> None:
+        """Remove one file; nothing happens when it is gone already."""
+        try:
+            if self._info(path).type is fs.FileType.File:
+                self.fs.delete_file(self.absolute(path))
+        except FileNotFoundError:
+            return
+        except (OSError, pa.ArrowException) as error:
+            raise self._unavailable("delete", path, error) from error
+
+    def delete_tree(self, path: str) -> None:
+        """Remove a folder and what is in it; nothing happens when it is gone already.
+
+        The root itself is refused, and so is a folder of a root without our marker.
+        """
+        if not path:
+            raise DefinitionError(
+                "the root of the object store is not deleted", action="name a folder below it"
+            )
+        target, kind = self.absolute(path), self._info(path).type
+        if kind is fs.FileType.NotFound:
+            return
+        if not self.is_claimed():
+            raise Refused(
+                f"{path} in {self._base_uri} is not deleted",
+                expected=f"the file {MARKER} at the root of the store, which says that it is ours",
+                action="check the address; a coordinator that is configured with it creates the file",
+            )
+        try:
+            if kind is fs.FileType.Directory:
+                self.fs.delete_dir(target)
+            else:
+                self.fs.delete_file(target)
+        except FileNotFoundError:
+            return
+        except (OSError, pa.ArrowException) as error:
+            raise self._unavailable("delete", path, error) from error
+
+    def _entries(self, prefix: str) -> Sequence[fs.FileInfo]:
+        selector = fs.FileSelector(self.absolute(prefix), recursive=False, allow_not_found=True)
+        try:
+            infos: Sequence[fs.FileInfo] = self.fs.get_file_info(selector)
+        except (OSError, pa.ArrowException) as error:
+            raise self._unavailable("list", prefix, error) from error
+        return infos
+
+    def _info(self, path: str) -> fs.FileInfo:
+        try:
+            return self.fs.get_file_info(self.absolute(path))
+        except (OSError, pa.ArrowException) as error:
+            raise self._unavailable("look at", path, error) from error
+
+    def _not_had(self, verb: str, path: str, error: Exception) -> NotFound | Unavailable:
+        """Stores tell a missing file in different ways; a look tells it surely."""
+        if isinstance(error, FileNotFoundError) or not self.exists(path):
+            return self._missing(path)
+        return self._unavailable(verb, path, error)
+
+    def _missing(self, path: str) -> NotFound:
+        return NotFound(f"no file {path} in the object store", found=self._base_uri)
+
+    def _unavailable(self, verb: str, path: str, error: Exception) -> Unavailable:
+        return Unavailable(
+            f"cannot {verb} {path or 'the root'} in the object store {self._base_uri}",
+            found=str(error),
+            action="check that the store is reachable, writable and not full",
+        )
+
+
+def open_store(uri: str) -> ObjectStore:
+    """See `store_address` for the addresses. Raises DefinitionError for anything else."""
+    address = resolve(uri)
+    if isinstance(address.filesystem, fs.LocalFileSystem):
+        Path(address.root).mkdir(parents=True, exist_ok=True)
+    return ObjectStore(address.filesystem, address.root, address.uri, address.spark)
+
+
+def _checked(path: str) -> str:
+    parts = path.split("/")
+    if any(part in ("", ".", "..") or not _SEGMENT.fullmatch(part) for part in parts):
+        raise DefinitionError(
+            "not a path inside the object store",
+            expected="relative, without empty parts, '.' or '..', of letters, digits and _.+=,@~-",
+            found=repr(path),
+        )
+    return path
+
+
+def _is_temporary(path: str) -> bool:
+    return path.endswith((_TEMPORARY_SUFFIX, ".tmp"))
+
+
+def _make_local_folders(folder: Path, root: Path) -> None:
+    """Create missing folders so that they survive a power cut too: each parent is synced."""
+    missing = []
+    while not folder.exists() and folder != root:
+        missing.append(folder)
+        folder = folder.parent
+    for new in reversed(missing):
+        os.makedirs(new, exist_ok=True)
+        fsync_dir(new.parent)

@@ -1,0 +1,1 @@
+"""An agent's protocol: REST on one host, bearer token."""

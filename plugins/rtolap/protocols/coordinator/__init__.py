@@ -1,0 +1,1 @@
+"""The coordinator's protocol: REST and JSON, bearer token."""

@@ -1,0 +1,133 @@
+"""The coordinator's clients: they find the leader among the coordinators and retry while there is none.
+
+`CoordinatorClient` is for services, tasks and the command line, `AsyncCoordinatorClient` for triggers. Their
+methods are the calls of `coordinator_calls`, under the same names. Both raise the error that the coordinator
+raised (`base.errors`), `Unavailable` when no leader answered within `retry_s`, and never repeat a request
+that was refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
+
+import httpx
+from tenacity import Retrying, stop_after_delay
+
+from rtolap.base.closing import Closing
+from rtolap.base.errors import Unavailable
+from rtolap.protocols.coordinator import calls as calls
+from rtolap.protocols.coordinator import messages as wire
+from rtolap.protocols.coordinator.async_client import AsyncCoordinatorClient
+from rtolap.protocols.rest.leader_finder import LeaderFinder
+from rtolap.protocols.rest.request import PASSING, PAUSE, RETRY_S, TIMEOUT_S, Call, Method, headers
+from rtolap.protocols.watermark import calls as watermark_calls
+
+__all__ = ["AsyncCoordinatorClient", "CoordinatorClient"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class _Sent(Method[P, T]):
+    """A call as a method of the synchronous client."""
+
+    def __get__(self, client: CoordinatorClient, owner: type) -> Callable[P, T]:
+        def send(*args: P.args, **kwargs: P.kwargs) -> T:
+            return client.send(self.make(*args, **kwargs))
+
+        return send
+
+
+class CoordinatorClient(Closing):
+    """Synchronous and thread-safe. `urls` are base URLs of all coordinators, in any order."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        token: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        retry_s: float = RETRY_S,
+        transport: httpx.BaseTransport | None = None,
+    ) -> None:
+        self._leader = LeaderFinder(urls)
+        self._retry_s = retry_s
+        self._http = httpx.Client(headers=headers(token), timeout=timeout_s, transport=transport)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def send(self, call: Call[T]) -> T:
+        if call.once:
+            return self._attempt(call)
+        stop = stop_after_delay(self._retry_s)
+        answer: T = Retrying(retry=PASSING, stop=stop, wait=PAUSE, reraise=True)(self._attempt, call)
+        return answer
+
+    def health(self, url: str) -> wire.Health:
+        """One coordinator's own word, leader or not. One attempt."""
+        call = calls.health()
+        try:
+            return call.read(self._http.request(**call.request_at(url.rstrip("/"))))
+        except httpx.TransportError as error:
+            raise Unavailable(f"coordinator {url} does not answer", found=str(error)) from error
+
+    def _attempt(self, call: Call[T]) -> T:
+        for url in self._leader.attempts():
+            try:
+                response = self._http.request(**call.request_at(url))
+            except httpx.TransportError as error:
+                self._leader.failed(url, error)
+                continue
+            if self._leader.answered(url, response):
+                return call.read(response)
+        raise self._leader.nobody(str(call))
+
+    cluster = _Sent(calls.cluster)
+    receivers = _Sent(calls.receivers)
+    replica_sets = _Sent(calls.replica_sets)
+    put_replica_set = _Sent(calls.put_replica_set)
+    heartbeat = _Sent(calls.heartbeat)
+    tables = _Sent(calls.tables)
+    table = _Sent(calls.table)
+    create_table = _Sent(calls.create_table)
+    drop_table = _Sent(calls.drop_table)
+    lookups = _Sent(calls.lookups)
+    lookup = _Sent(calls.lookup)
+    create_lookup = _Sent(calls.create_lookup)
+    drop_lookup = _Sent(calls.drop_lookup)
+    cubes = _Sent(calls.cubes)
+    cube = _Sent(calls.cube)
+    create_cube = _Sent(calls.create_cube)
+    drop_cube = _Sent(calls.drop_cube)
+    enable_cube = _Sent(calls.enable_cube)
+    disable_cube = _Sent(calls.disable_cube)
+    pause_cube = _Sent(calls.pause_cube)
+    resume_cube = _Sent(calls.resume_cube)
+    reassign = _Sent(calls.reassign)
+    watermark = _Sent(calls.watermark)
+    purge = _Sent(calls.purge)
+    retention = _Sent(calls.retention)
+    cleanup = _Sent(calls.cleanup)
+    segments = _Sent(calls.segments)
+    segment = _Sent(calls.segment)
+    queue = _Sent(calls.queue)
+    start_build = _Sent(calls.start_build)
+    promote = _Sent(calls.promote)
+    fail_build = _Sent(calls.fail_build)
+    requeue = _Sent(calls.requeue)
+    close_segment = _Sent(calls.close_segment)
+    accept_loss = _Sent(calls.accept_loss)
+    applications = _Sent(watermark_calls.applications)
+    application = _Sent(watermark_calls.application)
+    create_application = _Sent(watermark_calls.create_application)
+    change_application = _Sent(watermark_calls.change_application)
+    drop_application = _Sent(watermark_calls.drop_application)
+    application_watermarks = _Sent(watermark_calls.application_watermarks)
+    application_hosts = _Sent(watermark_calls.application_hosts)
+    application_units = _Sent(watermark_calls.application_units)
+    application_history = _Sent(watermark_calls.application_history)
+    change_hosts = _Sent(watermark_calls.change_hosts)
+    explain_window = _Sent(watermark_calls.explain_window)
+    approve_windows = _Sent(watermark_calls.approve_windows)

@@ -1,0 +1,122 @@
+"""Cubes: their switches, who consumes them, their watermarks, and what is purged."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from rtolap.protocols.coordinator.messages.base import Definition, Message
+from rtolap.protocols.coordinator.messages.members import ReceiverInfo, ReplicaSetInfo
+
+
+class CubeStatus(Message):
+    """`problem`: what needs a human (topic gone, offsets beyond Kafka's retention, …); None if nothing.
+
+    `catching_up`: partitions that no receiver of their replica set consumes at the log's end yet, after a
+    start or a reassignment; queries wait for them.
+
+    `refused`: reason → at least so many records of the topic were refused and are in no count;
+    `refused_example`: reason → what was wrong with one of them.
+    """
+
+    name: str
+    definition: Definition
+    enabled: bool
+    paused: bool
+    horizon_ms: int | None = None
+    first_offsets: dict[int, int] = Field(default_factory=dict)
+    topic_id: str = ""
+    assignment: dict[str, tuple[int, ...]] = Field(default_factory=dict)
+    assignment_epoch: int = 0
+    catching_up: tuple[int, ...] = ()
+    replay_from: dict[int, int] = Field(default_factory=dict)
+    low_watermark_ms: int | None = None
+    segments: dict[str, int] = Field(default_factory=dict, description="number of segments by state")
+    problem: str | None = None
+    refused: dict[str, int] = Field(default_factory=dict)
+    refused_example: dict[str, str] = Field(default_factory=dict)
+
+
+class EnableRequest(Message):
+    """`assigner` chooses among the published ones; None keeps the coordinator's own choice."""
+
+    assigner: Literal["default", "round_robin"] | None = None
+
+
+class PartitionWatermark(Message):
+    watermark_ms: int | None
+    idle: bool
+    position: int
+    log_end: int | None = None
+    receiver_id: str
+    reported_ms: int
+
+
+class WatermarkInfo(Message):
+    cube: str
+    low_watermark_ms: int | None
+    partitions: dict[int, PartitionWatermark] = Field(default_factory=dict)
+
+
+class ReassignRequest(Message):
+    """Move partitions of a running cube between replica sets.
+
+    assignment     the whole assignment that is wanted; None asks for a level one
+    replica_sets   those that a level assignment uses; None: as many live ones as the cube's
+                   `consumer_tasks_max` allows, those that hold partitions now first
+    epoch          refuse if the assignment is not of this epoch any more
+    dry_run        answer the plan, change nothing
+    """
+
+    assignment: dict[str, tuple[int, ...]] | None = None
+    replica_sets: tuple[str, ...] | None = Field(default=None, min_length=1)
+    epoch: int | None = None
+    dry_run: bool = False
+
+
+class Move(Message):
+    """The new owner reads the partition again from `read_from`; `log_end` is where it ends now."""
+
+    partition: int
+    source: str
+    target: str
+    read_from: int
+    log_end: int
+
+
+class Reassignment(Message):
+    """`epoch` is of the assignment that stands now: `after` if `applied`, otherwise `before`."""
+
+    cube: str
+    epoch: int
+    before: dict[str, tuple[int, ...]]
+    after: dict[str, tuple[int, ...]]
+    moves: tuple[Move, ...] = ()
+    applied: bool = False
+
+
+class PurgeRequest(Message):
+    """Segments that end at or below `before_ms` are dropped for ever."""
+
+    before_ms: int
+
+
+class PurgeResult(Message):
+    horizon_ms: int | None
+    segments: tuple[str, ...] = ()
+
+
+class CleanupResult(Message):
+    """Folders deleted from the object store, and records of purged segments removed."""
+
+    folders: tuple[str, ...] = ()
+    records: tuple[str, ...] = ()
+
+
+class ClusterInfo(Message):
+    leader_url: str
+    coordinators: tuple[str, ...]
+    receivers: tuple[ReceiverInfo, ...]
+    replica_sets: tuple[ReplicaSetInfo, ...]
+    cubes: tuple[CubeStatus, ...]

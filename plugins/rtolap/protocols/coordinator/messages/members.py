@@ -1,0 +1,103 @@
+"""Coordinators, receivers and replica sets: heartbeats, and what people see of them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from rtolap.protocols.coordinator.messages.base import Message
+from rtolap.protocols.coordinator.messages.segments import CompletenessInfo, PartitionRange
+
+ReceiverHealth = Literal["HEALTHY", "WARN", "UNREACHABLE", "DOWN"]
+
+
+class Health(Message):
+    """`leader_url` is None while nobody leads. Standbys are healthy too."""
+
+    role: Literal["leader", "standby"]
+    url: str
+    leader_url: str | None = None
+    zookeeper: bool = Field(description="is the session to ZooKeeper alive?")
+
+
+class PartitionReport(Message):
+    """`idle`: at the log's end and silent for a while, so that it does not hold the watermark.
+    `hostless_events`: without a usable host, of a cube that closes by hosts. `refused`: reason → records that
+    the receiver has refused since it reads the partition, and that are in no count."""
+
+    position: int
+    log_end: int | None = None
+    watermark_ms: int | None = None
+    idle: bool = False
+    hostless_events: int = 0
+    refused: dict[str, int] = Field(default_factory=dict)
+
+
+class CubeReport(Message):
+    """`state`: CONSUMING | PAUSED | REPLAYING | STOPPED | FAILED, as the receiver's own stats say.
+
+    `assignment_epoch` is the epoch of the assignment that the receiver follows. `active` names the segments
+    that have local events and no record yet, so that people see them. `refused_example`: reason → what was
+    wrong with the newest record that was refused for it. `lost`: offsets that it has to read and Kafka no
+    longer holds; it is FAILED until they are accepted as lost.
+    """
+
+    state: str
+    reason: str = ""
+    assignment_epoch: int = 0
+    partitions: dict[int, PartitionReport] = Field(default_factory=dict)
+    active: tuple[str, ...] = ()
+    refused_example: dict[str, str] = Field(default_factory=dict)
+    lost: tuple[PartitionRange, ...] = ()
+
+
+class HeartbeatRequest(Message):
+    """Sent every second. `is_leader`: does it lead its replica set?"""
+
+    receiver_id: str
+    replica_set: str
+    is_leader: bool = False
+    cubes: dict[str, CubeReport] = Field(default_factory=dict)
+
+
+class HeartbeatResponse(Message):
+    """`low_watermark_ms` by cube; a cube is missing while its watermark is unknown.
+
+    `windows`: of cubes with an application, the newest windows that it lets close, ascending.
+    """
+
+    low_watermark_ms: dict[str, int] = Field(default_factory=dict)
+    windows: dict[str, tuple[CompletenessInfo, ...]] = Field(default_factory=dict)
+
+
+class ReceiverInfo(Message):
+    """`last_seen_ms` is None where this leader has had no heartbeat yet. `metrics_port`: 0 without one."""
+
+    receiver_id: str
+    host: str
+    port: int
+    replica_set: str
+    health: ReceiverHealth
+    reason: str = ""
+    is_leader: bool = False
+    last_seen_ms: int | None = None
+    metrics_port: int = 0
+    cubes: dict[str, CubeReport] = Field(default_factory=dict)
+
+
+class ReplicaSetInfo(Message):
+    name: str
+    receivers: tuple[str, ...]
+    leader: str | None = None
+
+
+class ReplicaSetRequest(Message):
+    receivers: tuple[str, ...]
+
+
+class MetricsTargets(Message):
+    """One entry of Prometheus' HTTP service discovery: `host:port`s, and labels for all that they show."""
+
+    targets: tuple[str, ...]
+    labels: dict[str, str]

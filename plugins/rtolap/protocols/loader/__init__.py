@@ -1,0 +1,1 @@
+"""A loader's protocol: REST of one process, bearer token."""

@@ -1,0 +1,52 @@
+"""Client of one loader's process; `loader_async` is its twin for triggers."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import httpx
+import msgspec
+
+from rtolap.base.closing import Closing
+from rtolap.base.errors import RtolapError, Unavailable, from_dict
+from rtolap.protocols.loader.messages import API, LoaderStatus
+
+TIMEOUT_S = 10.0
+
+
+class LoaderClient(Closing):
+    """Thread-safe. Raises Unavailable where nobody answers, and the loader's errors of the tree."""
+
+    def __init__(self, url: str, token: str, *, timeout_s: float = TIMEOUT_S) -> None:
+        self.url = url.rstrip("/")
+        self._http = httpx.Client(
+            headers={"Authorization": f"Bearer {token}"}, timeout=timeout_s, trust_env=False
+        )
+
+    def status(self) -> LoaderStatus:
+        return self._send("GET", API)
+
+    def want(self, change: Literal["pause", "resume", "stop"]) -> LoaderStatus:
+        return self._send("POST", f"{API}/{change}")
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _send(self, method: str, path: str) -> LoaderStatus:
+        try:
+            response = self._http.request(method, self.url + path)
+        except httpx.HTTPError as error:
+            raise Unavailable(f"the loader at {self.url} does not answer", found=str(error)) from error
+        if response.status_code != 200:
+            raise error_of(response)
+        return msgspec.json.decode(response.content, type=LoaderStatus)
+
+
+def error_of(response: httpx.Response) -> RtolapError:
+    try:
+        payload = msgspec.json.decode(response.content, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        payload = {}
+    if "code" not in payload:
+        payload = {"code": "error", "message": f"HTTP {response.status_code}: {response.text[:500]}"}
+    return from_dict(payload)

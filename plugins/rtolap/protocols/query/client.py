@@ -1,0 +1,103 @@
+"""Client of the query service over HTTP; `wire.dbapi` is the PEP 249 module over it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgspec
+
+from rtolap.base.closing import Closing
+from rtolap.base.errors import RtolapError, Unavailable, from_dict
+from rtolap.base.tls import trust
+from rtolap.protocols.query.warning import QueryWarning
+
+DEADLINE_GRACE_S = 5.0  # the service gives up by itself; its words are better than a broken call
+
+
+class QueryColumn(msgspec.Struct, frozen=True):
+    name: str
+    type: str
+
+
+class QueryAnswer(msgspec.Struct, frozen=True):
+    """`positions`: cube → partition → next offset; the answer holds exactly the events below.
+
+    `warnings`: how the rows are meant, where that is not what was asked to the letter.
+    """
+
+    columns: tuple[QueryColumn, ...]
+    rows: tuple[tuple[Any, ...], ...]
+    positions: dict[str, dict[int, int]] = {}
+    stats: tuple[dict[str, Any], ...] = ()
+    warnings: tuple[QueryWarning, ...] = ()
+
+
+class QueryClient(Closing):
+    """Thread-safe. Give a token, or a user and a password. Raises the service's errors of the tree.
+
+    `ca_file`: PEM of whom an https address is trusted to; None: the system's.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        user: str | None = None,
+        password: str = "",
+        timeout_ms: int = 60_000,
+        ca_file: Path | None = None,
+    ) -> None:
+        self.url = url.rstrip("/")
+        self.timeout_ms = timeout_ms
+        headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
+        auth = httpx.BasicAuth(user, password) if user is not None and token is None else None
+        self._http = httpx.Client(headers=headers, auth=auth, verify=trust(ca_file))
+
+    def query(
+        self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = (), *, timeout_ms: int | None = None
+    ) -> QueryAnswer:
+        limit_ms = timeout_ms or self.timeout_ms
+        bound = dict(parameters) if isinstance(parameters, Mapping) else list(parameters)
+        body = {"sql": sql, "parameters": bound, "timeout_ms": limit_ms}
+        try:
+            response = self._http.post(
+                f"{self.url}/api/v1/query",
+                content=msgspec.json.encode(body),
+                headers={"Content-Type": "application/json"},
+                timeout=limit_ms / 1000 + DEADLINE_GRACE_S,
+            )
+        except httpx.HTTPError as error:
+            raise Unavailable(
+                f"the query service {self.url} does not answer",
+                found=str(error),
+                action="start it with `rtolap query serve`",
+            ) from error
+        if response.status_code != 200:
+            raise _error_of(response)
+        return msgspec.json.decode(response.content, type=QueryAnswer)
+
+    def health(self) -> dict[str, str]:
+        try:
+            response = self._http.get(f"{self.url}/health", timeout=DEADLINE_GRACE_S)
+        except httpx.HTTPError as error:
+            raise Unavailable(f"the query service {self.url} does not answer", found=str(error)) from error
+        if response.status_code != 200:
+            raise _error_of(response)
+        return msgspec.json.decode(response.content, type=dict[str, str])
+
+    def close(self) -> None:
+        self._http.close()
+
+
+def _error_of(response: httpx.Response) -> RtolapError:
+    try:
+        payload = msgspec.json.decode(response.content, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        payload = {}
+    if "code" not in payload:
+        payload = {"code": "error", "message": f"HTTP {response.status_code}: {response.text[:500]}"}
+    return from_dict(payload)

@@ -1,0 +1,1 @@
+"""A receiver's protocol over Arrow Flight: messages and client."""

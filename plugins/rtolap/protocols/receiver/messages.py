@@ -1,0 +1,112 @@
+"""Receiver protocol, Arrow Flight: messages. `do_get` answers partial aggregates, `do_action` controls.
+
+Ticket: a PartialQuery as JSON. Answer: one row per combination of `dimensions` (their values plain, not
+dictionary-encoded) with the `partials` columns; sketches as compact DataSketches HLL_8 bytes. The schema's
+metadata holds a PartialAnswer as JSON under ANSWER_KEY. Every call carries `authorization: Bearer <token>`.
+Errors travel as FlightServerError text: the JSON of `RtolapError.to_dict()` behind ERROR_MARK.
+
+Actions (body and result JSON): `stats` → ReceiverStats; `pause`, `resume`, `close_segments`
+({cube, segments}) and `checkpoint` → {}.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rtolap.protocols.predicate import Predicate
+
+ANSWER_KEY = b"rtolap.answer"
+ERROR_MARK = "rtolap-error:"
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """What history answers, so that the receiver answers for exactly the rest.
+
+    versions    segment name → READY version; segments not named here have no history
+    horizon_ms  segments ending at or below it are purged and answered by nobody
+    start_ms, end_ms   only segments that overlap this range are asked for (None: unbounded)
+    assignment_epoch   the assignment by which receivers are asked; None where a single one is looked at
+    """
+
+    versions: dict[str, int] = {}
+    horizon_ms: int | None = None
+    start_ms: int | None = None
+    end_ms: int | None = None
+    assignment_epoch: int | None = None
+
+
+class PartialQuery(msgspec.Struct, frozen=True):
+    """`at_least`: partition → offset that the receiver must have consumed up to before it answers.
+
+    It keeps answers from going backwards when another replica answers; the receiver waits for it until
+    `timeout_ms` and then fails with Unavailable, saying how far behind it is.
+    """
+
+    cube: str
+    dimensions: tuple[str, ...]
+    partials: tuple[str, ...]
+    snapshot: Snapshot
+    filter: Predicate | None = None
+    at_least: dict[int, int] = {}
+    timeout_ms: int = 30_000
+
+
+class PartialAnswer(msgspec.Struct, frozen=True):
+    """`positions`: partition → next offset: the answer holds exactly the events below, for each partition
+    that this receiver consumes.
+
+    `refused`: partition → reason → records that this receiver has refused since it reads the partition, and
+    that are in no count; `refused_example`: reason → what was wrong with the newest of them.
+    """
+
+    receiver_id: str
+    positions: dict[int, int]
+    segments: tuple[str, ...] = ()
+    rows_scanned: int = 0
+    rows_pruned: int = 0
+    refused: dict[int, dict[str, int]] = {}
+    refused_example: dict[str, str] = {}
+
+
+class PartitionStats(msgspec.Struct, frozen=True):
+    partition: int
+    position: int
+    log_end: int | None
+    watermark_ms: int | None
+    idle: bool
+    events: int
+    rejected: dict[str, int] = {}
+    late: int = 0
+    dropped: int = 0
+    hostless: int = 0
+
+
+class LocalSegmentStats(msgspec.Struct, frozen=True):
+    segment: str
+    version: int  # the history version that this local data will become part of
+    state: str
+    events: int
+    memory_rows: int
+    fragments: int
+    bytes: int
+
+
+class CubeStats(msgspec.Struct, frozen=True):
+    """`refused_example`: reason → what was wrong with the newest record that was refused for it."""
+
+    cube: str
+    state: str  # CONSUMING | PAUSED | REPLAYING | STOPPED | FAILED
+    reason: str
+    is_leader: bool
+    partitions: tuple[PartitionStats, ...] = ()
+    segments: tuple[LocalSegmentStats, ...] = ()
+    refused_example: dict[str, str] = {}
+
+
+class ReceiverStats(msgspec.Struct, frozen=True):
+    receiver_id: str
+    replica_set: str
+    address: str
+    cubes: tuple[CubeStats, ...] = ()
+    memory_bytes: int = 0
+    started_ms: int = 0

@@ -1,0 +1,95 @@
+"""One request to a coordinator as a value, and how its answer is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, ParamSpec, TypeVar
+from urllib.parse import quote
+
+import httpx
+from pydantic import TypeAdapter, ValidationError
+from tenacity import retry_if_exception_type, wait_exponential_jitter
+
+from rtolap.base.errors import CommitConflict, CommitUnknown, RtolapError, SessionLost, Unavailable
+from rtolap.protocols.coordinator import messages as wire
+from rtolap.protocols.rest.request_ids import HEADER, new_request_id
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Body = dict[str, object] | None
+
+RETRY_S = 20.0  # longer than a session time-out plus an election
+TIMEOUT_S = 10.0
+PASSING = retry_if_exception_type((Unavailable, SessionLost, CommitUnknown, CommitConflict))
+PAUSE = wait_exponential_jitter(initial=0.1, max=1.0, jitter=0.1)
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """One request. `once`: not repeated when nobody leads, because the next one comes by itself.
+
+    `request_id`: of one that would do harm the second time, for all the times that it is sent."""
+
+    method: str
+    path: str
+    answer: TypeAdapter[T]
+    body: Body = None
+    params: Mapping[str, str] = field(default_factory=dict)
+    once: bool = False
+    timeout_s: float | None = None
+    request_id: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+    def request_at(self, url: str) -> dict[str, Any]:
+        """What an httpx client's `request` is called with. `url`: of a coordinator."""
+        timeout = httpx.USE_CLIENT_DEFAULT if self.timeout_s is None else self.timeout_s
+        return {
+            "method": self.method,
+            "url": url + self.path,
+            "json": self.body,
+            "params": self.params,
+            "headers": {} if self.request_id is None else {HEADER: self.request_id},
+            "timeout": timeout,
+        }
+
+    def read(self, response: httpx.Response) -> T:
+        try:
+            return self.answer.validate_json(response.content)
+        except ValidationError as error:
+            raise RtolapError(
+                f"{response.request.method} {response.request.url} gave an answer this client cannot read",
+                found=str(error),
+                action="run client and coordinator in the same version",
+            ) from error
+
+
+def path(*parts: str) -> str:
+    return wire.API + "/" + "/".join(quote(part, safe="") for part in parts)
+
+
+def get(answer: TypeAdapter[T], *parts: str) -> Call[T]:
+    return Call("GET", path(*parts), answer)
+
+
+def post(answer: TypeAdapter[T], *parts: str, body: Body = None) -> Call[T]:
+    return Call("POST", path(*parts), answer, body)
+
+
+def delete(answer: TypeAdapter[T], *parts: str) -> Call[T]:
+    """Of something that may be made anew before the answer is known: it carries an id."""
+    return Call("DELETE", path(*parts), answer, request_id=new_request_id())
+
+
+class Method(Generic[P, T]):
+    """A call as a method of a client: subclasses say how it is sent."""
+
+    def __init__(self, make: Callable[P, Call[T]]) -> None:
+        self.make = make
+        self.__doc__ = make.__doc__
+
+
+def headers(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}

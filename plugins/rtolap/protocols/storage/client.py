@@ -1,0 +1,231 @@
+"""Arrow Flight client of a storage node. See `wire.storage`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+import pyarrow as pa
+import pyarrow.flight as flight
+
+from rtolap.base.closing import Closing
+from rtolap.base.errors import DefinitionError, Unavailable
+from rtolap.protocols.flight.channel import answers, open_channel
+from rtolap.protocols.flight.clients import FlightClients
+from rtolap.protocols.flight.errors import named
+from rtolap.protocols.storage import messages as wire
+
+T = TypeVar("T")
+M = TypeVar("M", bound=msgspec.Struct)
+ACTION_TIMEOUT_S = 20.0
+
+
+class RowStream(Protocol):
+    """Rows of one transaction on their way to one node. For one thread, but for `cancel`.
+
+    Raises what the node names; Unavailable when it does not answer.
+    """
+
+    def write(self, tablet: wire.TabletId, batch: pa.RecordBatch) -> None:
+        """Blocks while the node takes nothing. All batches of a stream have the same columns."""
+        ...
+
+    def finish(self, end: wire.PutEnd) -> wire.PutAnswer:
+        """The node has made it durable. Nothing can be written afterwards."""
+        ...
+
+    def cancel(self) -> None:
+        """Give it up, from any thread; the node forgets what has come. Harmless afterwards."""
+        ...
+
+
+class BatchStream(Protocol):
+    """What is read, with its schema. `cancel` from any thread."""
+
+    @property
+    def schema(self) -> pa.Schema: ...
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]: ...
+
+    def cancel(self) -> None: ...
+
+
+class StorageNode(Protocol):
+    """A storage node as others see it; thread-safe. `StorageClient`, or a node in the same process.
+
+    Raises Unavailable when it cannot be reached or does not answer in time, Unauthorized for a wrong token,
+    and whatever error of the tree the node names.
+    """
+
+    def put(self, head: wire.PutHead, columns: pa.Schema) -> RowStream: ...
+
+    def scan(self, request: wire.ScanRequest) -> BatchStream: ...
+
+    def copy(self, request: wire.CopyRequest) -> BatchStream: ...
+
+    def create(self, request: wire.CreateTablets) -> None: ...
+
+    def drop(self, request: wire.DropTablets) -> None: ...
+
+    def change_schema(self, request: wire.ChangeSchema) -> None: ...
+
+    def prepare(self, request: wire.Prepare) -> wire.Held: ...
+
+    def publish(self, request: wire.Publish) -> wire.Held: ...
+
+    def catch_up(self, request: wire.CatchUp) -> wire.Reached: ...
+
+    def abort(self, request: wire.Abort) -> None: ...
+
+    def status(self) -> wire.NodeStatus: ...
+
+    def ping(self, within_s: float) -> None:
+        """Raises Unavailable when it does not answer even this in time."""
+        ...
+
+
+class StorageClient(Closing):
+    """A `StorageNode` by its `address` (host:port); connects on the first call. `ca`: PEM of an authority."""
+
+    def __init__(self, address: str, token: str, *, ca: bytes | None = None) -> None:
+        self.address = address
+        self._headers: Any = [(b"authorization", f"Bearer {token}".encode())]
+        self._client = open_channel(address, ca)
+
+    def put(self, head: wire.PutHead, columns: pa.Schema) -> _Put:
+        descriptor = flight.FlightDescriptor.for_command(msgspec.json.encode(head))
+        options = flight.FlightCallOptions(headers=self._headers)
+        writer, reader = self._translate("take rows", lambda: self._client.do_exchange(descriptor, options))
+        self._translate("take rows", lambda: writer.begin(columns))
+        return _Put(self, columns, writer, reader)
+
+    def scan(self, request: wire.ScanRequest, timeout_s: float | None = None) -> BatchStream:
+        """`timeout_s` is for all of its rows."""
+        return self._get("scan", request, timeout_s)
+
+    def copy(self, request: wire.CopyRequest) -> BatchStream:
+        return self._get("copy", request, None)
+
+    def create(self, request: wire.CreateTablets) -> None:
+        self._act("create", request, wire.Done)
+
+    def drop(self, request: wire.DropTablets) -> None:
+        self._act("drop", request, wire.Done)
+
+    def change_schema(self, request: wire.ChangeSchema) -> None:
+        self._act("change_schema", request, wire.Done)
+
+    def prepare(self, request: wire.Prepare) -> wire.Held:
+        return self._act("prepare", request, wire.Held)
+
+    def publish(self, request: wire.Publish) -> wire.Held:
+        return self._act("publish", request, wire.Held)
+
+    def catch_up(self, request: wire.CatchUp) -> wire.Reached:
+        return self._act("catch_up", request, wire.Reached)
+
+    def abort(self, request: wire.Abort) -> None:
+        self._act("abort", request, wire.Done)
+
+    def status(self) -> wire.NodeStatus:
+        return self._act("status", wire.AskStatus(), wire.NodeStatus)
+
+    def ping(self, within_s: float) -> None:
+        self._translate("a ping", lambda: answers(self._client, self._headers, within_s))
+
+    def close(self) -> None:
+        self._client.close()
+
+    def _get(
+        self, what: str, request: wire.ScanRequest | wire.CopyRequest, timeout_s: float | None
+    ) -> BatchStream:
+        ticket = flight.Ticket(msgspec.json.encode(request))
+        options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
+        reader = self._translate(what, lambda: self._client.do_get(ticket, options))
+        schema = self._translate(what, lambda: reader.schema)
+        return _Batches(self, what, reader, schema)
+
+    def _act(self, name: str, body: msgspec.Struct, answer: type[M]) -> M:
+        options = flight.FlightCallOptions(timeout=ACTION_TIMEOUT_S, headers=self._headers)
+        action = flight.Action(name, msgspec.json.encode(body))
+
+        def act() -> M:
+            (result,) = self._client.do_action(action, options)
+            return msgspec.json.decode(bytes(result.body), type=answer)
+
+        return self._translate(name, act)
+
+    def _translate(self, operation: str, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except (flight.FlightError, pa.ArrowException, OSError) as error:
+            raise named(f"storage node {self.address}", operation, error) from error
+
+
+class _Put:
+    def __init__(self, client: StorageClient, columns: pa.Schema, writer: Any, reader: Any) -> None:
+        self._client, self._columns, self._writer, self._reader = client, columns, writer, reader
+
+    def write(self, tablet: wire.TabletId, batch: pa.RecordBatch) -> None:
+        if batch.schema != self._columns:  # said here: the stream itself would be as it was
+            raise DefinitionError(
+                "a batch has other columns than its stream", expected=self._columns, found=batch.schema
+            )
+        metadata = pa.py_buffer(msgspec.json.encode(tablet))
+        try:
+            self._writer.write_with_metadata(batch, metadata)
+        except (flight.FlightError, pa.ArrowException, OSError) as error:
+            raise self._reason(error) from error
+
+    def finish(self, end: wire.PutEnd) -> wire.PutAnswer:
+        try:
+            self._writer.write_metadata(pa.py_buffer(msgspec.json.encode(end)))
+            self._writer.done_writing()
+            answer = self._reader.read_chunk().app_metadata
+            self._writer.close()
+        except (flight.FlightError, pa.ArrowException, OSError, StopIteration) as error:
+            raise self._reason(error) from error
+        return msgspec.json.decode(answer.to_pybytes(), type=wire.PutAnswer)
+
+    def cancel(self) -> None:
+        self._reader.cancel()
+
+    def _reason(self, error: Exception) -> Exception:
+        """The node's own words stand where its answer is read, not where writing broke."""
+        try:
+            self._reader.read_chunk()
+        except StopIteration:
+            return Unavailable(f"storage node {self._client.address} has ended a load", found=str(error))
+        except (flight.FlightError, pa.ArrowException, OSError) as reason:
+            error = reason
+        return named(f"storage node {self._client.address}", "take rows", error)
+
+
+class _Batches:
+    def __init__(self, client: StorageClient, what: str, reader: Any, schema: pa.Schema) -> None:
+        self._client, self._what, self._reader = client, what, reader
+        self.schema = schema
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        while True:
+            chunk = self._client._translate(self._what, self._next)
+            if chunk is None:
+                return
+            yield chunk
+
+    def cancel(self) -> None:
+        self._reader.cancel()
+
+    def _next(self) -> pa.RecordBatch | None:
+        try:
+            return self._reader.read_chunk().data
+        except StopIteration:
+            return None
+
+
+class StorageClients(FlightClients[StorageClient]):
+    """One client an address. Thread-safe."""
+
+    def __init__(self, token: str, *, ca: bytes | None = None) -> None:
+        super().__init__(lambda address: StorageClient(address, token, ca=ca))

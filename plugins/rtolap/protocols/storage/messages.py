@@ -1,0 +1,232 @@
+"""Storage node protocol, Arrow Flight: messages. Every call carries `authorization: Bearer <token>`.
+
+do_exchange  rows of one transaction. Descriptor: a PutHead. Each batch has a TabletId as its metadata, its
+             columns by name (`__delete_sign` among them). The last message has no batch and a PutEnd. The
+             node then makes everything durable and answers a PutAnswer as metadata: prepared. A stream that
+             ends in any other way leaves nothing.
+do_get       Ticket: a ScanRequest, answered by the named columns, rows in no order; or a CopyRequest of
+             another node, answered by files (`COPY_NAME`, `COPY_DATA`; a file in several rows).
+do_action    `ACTIONS`: what is asked and what is answered, as JSON.
+
+Tickets, descriptors and metadata are JSON. Errors travel as those of receivers do.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rtolap.base.errors import QueryError
+from rtolap.base.undecodable import UNDECODABLE
+from rtolap.model.stored.schema import StoredSchema
+from rtolap.protocols.predicate import Predicate
+
+COPY_NAME, COPY_DATA = "name", "data"
+
+
+class TabletId(msgspec.Struct, frozen=True, order=True):
+    """One bucket of a partition. Of two tables of one name the later one has the larger `table_id`."""
+
+    table_id: int
+    db: str
+    table: str
+    partition: str
+    bucket: int
+
+    def __str__(self) -> str:
+        return f"{self.db}.{self.table}/{self.partition}/{self.bucket} (table {self.table_id})"
+
+
+class PutHead(msgspec.Struct, frozen=True):
+    """`schema`: that of the batches; a node that has an older one takes it over. `partial`: rows keep, of the
+    columns that the batches have not, what their keys have when they are published."""
+
+    txn_id: int
+    schema: StoredSchema
+    partial: bool = False
+
+
+class TabletRows(msgspec.Struct, frozen=True):
+    tablet: TabletId
+    rows: int
+
+
+class PutEnd(msgspec.Struct, frozen=True):
+    """All tablets that the node keeps of the partitions that the transaction has written to, those without
+    rows too: the node compares the numbers with what it has got."""
+
+    tablets: tuple[TabletRows, ...]
+
+
+class PutAnswer(msgspec.Struct, frozen=True):
+    """`prepared`: durable, waiting for publish or abort."""
+
+    prepared: tuple[TabletId, ...]
+
+
+class ScanRequest(msgspec.Struct, frozen=True, tag="scan"):
+    """The rows of a version as `schema` names them. No columns: all of them.
+
+    NotYet: the node has not got the version. StaleSnapshot: compaction has passed it.
+    """
+
+    tablet: TabletId
+    schema: StoredSchema
+    version: int
+    columns: tuple[str, ...] = ()
+    filter: Predicate | None = None
+
+
+class CopyRequest(msgspec.Struct, frozen=True, tag="copy"):
+    """What the node `after` that version lacks: the files of single versions where they are still there, or
+    the whole tablet."""
+
+    tablet: TabletId
+    after: int
+
+
+Ticket = ScanRequest | CopyRequest
+_tickets = msgspec.json.Decoder(Ticket)
+
+
+def read_ticket(data: bytes) -> Ticket:
+    """Raises QueryError."""
+    try:
+        found: Ticket = _tickets.decode(data)
+        return found
+    except UNDECODABLE as error:
+        raise QueryError("the request is neither a scan nor a copy", found=str(error)) from error
+
+
+class CreateTablets(msgspec.Struct, frozen=True):
+    """Tablets of a partition, empty at version 0. One that is there stays as it is; one of an earlier table
+    is dropped first; one of a later table makes the call harmless."""
+
+    tablets: tuple[TabletId, ...]
+    schema: StoredSchema
+
+
+class DropTablets(msgspec.Struct, frozen=True):
+    """Those of later tables, and those that are gone, stay so."""
+
+    tablets: tuple[TabletId, ...]
+
+
+class ChangeSchema(msgspec.Struct, frozen=True):
+    """All tablets of the table have this schema, or a later one."""
+
+    table_id: int
+    db: str
+    table: str
+    schema: StoredSchema
+
+
+class Prepare(msgspec.Struct, frozen=True):
+    txn_id: int
+    tablets: tuple[TabletId, ...]
+
+
+class Publish(msgspec.Struct, frozen=True):
+    txn_id: int
+    versions: tuple[tuple[TabletId, int], ...]
+
+
+class Held(msgspec.Struct, frozen=True):
+    """Those of the tablets asked for, of which the node has what it was asked for."""
+
+    tablets: tuple[TabletId, ...]
+
+
+class Missed(msgspec.Struct, frozen=True):
+    """`txn_id` is None where the transaction is forgotten already."""
+
+    version: int
+    txn_id: int | None
+
+
+class CatchUp(msgspec.Struct, frozen=True):
+    """`missed`: ascending, without a gap. `sources`: Flight addresses of nodes that have them all."""
+
+    tablet: TabletId
+    schema: StoredSchema
+    missed: tuple[Missed, ...]
+    sources: tuple[str, ...]
+
+
+class Reached(msgspec.Struct, frozen=True):
+    version: int
+
+
+class Abort(msgspec.Struct, frozen=True):
+    txn_id: int
+
+
+class Done(msgspec.Struct, frozen=True):
+    """Nothing to say."""
+
+
+class AskStatus(msgspec.Struct, frozen=True):
+    """Nothing to ask for in particular."""
+
+
+class TabletReport(msgspec.Struct, frozen=True, kw_only=True):
+    """`rows` and `bytes` as they lie in files: before merging, deleted ones included."""
+
+    tablet: TabletId
+    version: int
+    floor: int
+    files: int
+    rows: int
+    bytes: int
+    prepared: tuple[int, ...] = ()
+    stopped: str | None = None
+
+
+class NodeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """`loading`: transactions whose rows are coming in. `broken`: folders that cannot be opened, and why."""
+
+    name: str
+    node_id: str
+    free_bytes: int
+    load_memory_bytes: int
+    loading: tuple[int, ...] = ()
+    tablets: tuple[TabletReport, ...] = ()
+    broken: dict[str, str] = {}
+
+
+# action -> (body, answer)
+ACTIONS: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
+    "create": (CreateTablets, Done),
+    "drop": (DropTablets, Done),
+    "change_schema": (ChangeSchema, Done),
+    "prepare": (Prepare, Held),
+    "publish": (Publish, Held),
+    "catch_up": (CatchUp, Reached),
+    "abort": (Abort, Done),
+    "status": (AskStatus, NodeStatus),
+}
+
+
+class Heartbeat(msgspec.Struct, frozen=True):
+    """Body of `POST /api/v1/storage-nodes/{name}/heartbeat` on a Stream Load door.
+
+    `node_id` is that of the node's data folder; `address` its Flight door, host:port.
+    """
+
+    node_id: str
+    address: str
+    free_bytes: int
+
+
+class HeartbeatAnswer(msgspec.Struct, frozen=True):
+    """The node is believed to live for so long; it sends the next one well before."""
+
+    lease_ms: int
+
+
+class StorageNodeInfo(msgspec.Struct, frozen=True):
+    """`GET /api/v1/storage-nodes`: every node that ever was, by name."""
+
+    name: str
+    address: str
+    alive: bool
+    free_bytes: int

@@ -1,0 +1,221 @@
+"""The catalogue of stored tables, asked of any Stream Load door; changes find their way to the master.
+
+Raises the error that the door raised (`base.errors`); Unavailable when no door answered within `retry_s`, or
+CommitUnknown where a door may have made the change and its answer was lost. A request that was refused is not
+repeated. All of them may be: a change carries one id for all the times that it is sent, and is made once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+from tenacity import RetryCallState, Retrying
+
+from rtolap.base.closing import Closing
+from rtolap.base.errors import CommitUnknown, RtolapError, Unavailable
+from rtolap.base.tls import trust
+from rtolap.model.stored.table import StoredTable
+from rtolap.protocols.rest.leader_finder import LeaderFinder
+from rtolap.protocols.rest.request import PASSING, PAUSE, headers
+from rtolap.protocols.rest.request_ids import HEADER, new_request_id
+from rtolap.protocols.stored_tables.messages import (
+    API,
+    AddPartition,
+    ChangeColumns,
+    ColumnChange,
+    CreateDatabase,
+    CreateTable,
+    PartitionInfo,
+    ReadView,
+    ReadViewRequest,
+    TableInfo,
+    TableName,
+    TransactionInfo,
+)
+
+TIMEOUT_S = 30.0  # a change tells every node of the table
+READ_TIMEOUT_S = 2.0  # what only reads comes from one ledger: a door that stands still is passed by
+CONNECT_TIMEOUT_S = 2.0
+RETRY_S = 20.0
+_NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
+T = TypeVar("T")
+
+
+@dataclass
+class _Request:
+    """`request_id`: of a change; None for what only reads. `in_doubt`: a door was sent the change and did not
+    answer."""
+
+    method: str
+    path: str
+    content: bytes | None
+    request_id: str | None
+    in_doubt: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+class StoredTablesClient(Closing):
+    """Thread-safe. `urls`: base URLs of doors, in any order. `ca`: PEM whom to trust; None: the system's."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        token: str,
+        *,
+        timeout_s: float = TIMEOUT_S,
+        read_timeout_s: float = READ_TIMEOUT_S,
+        retry_s: float = RETRY_S,
+        transport: httpx.BaseTransport | None = None,
+        ca: Path | None = None,
+    ) -> None:
+        self._doors = LeaderFinder(urls)
+        self._urls = tuple(urls)
+        self._retry_s = retry_s
+        self._change_timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
+        self._read_timeout = httpx.Timeout(min(timeout_s, read_timeout_s))
+        self._http = httpx.Client(headers=headers(token), transport=transport, verify=trust(ca))
+
+    def close(self) -> None:
+        self._http.close()
+
+    def tables(self, *, retry: bool = False) -> tuple[TableInfo, ...]:
+        return self._send("GET", "/stored-tables", tuple[TableInfo, ...], retry=retry)
+
+    def table(self, name: TableName) -> TableInfo:
+        """Raises NotFound."""
+        return self._send("GET", _path(name), TableInfo)
+
+    def databases(self) -> tuple[str, ...]:
+        """Asked with the tables: without patience."""
+        return self._send("GET", "/stored-databases", tuple[str, ...], retry=False)
+
+    def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
+        """Raises DefinitionError, Refused."""
+        self._change("POST", "/stored-databases", dict[str, str], CreateDatabase(name, if_not_exists))
+
+    def drop_database(self, name: str) -> None:
+        """Raises NotFound, Refused."""
+        self._change("DELETE", f"/stored-databases/{quote(name, safe='')}", dict[str, str])
+
+    def create(self, definition: StoredTable, *, if_not_exists: bool = False) -> TableInfo:
+        """Raises DefinitionError, Refused."""
+        return self._change("POST", "/stored-tables", TableInfo, CreateTable(definition, if_not_exists))
+
+    def drop(self, name: TableName) -> None:
+        """Raises NotFound, NotYet."""
+        self._change("DELETE", _path(name), dict[str, str])
+
+    def change_columns(self, name: TableName, changes: Sequence[ColumnChange]) -> TableInfo:
+        """Raises NotFound, DefinitionError."""
+        return self._change("POST", _path(name) + "/columns", TableInfo, ChangeColumns(tuple(changes)))
+
+    def truncate(self, name: TableName) -> TableInfo:
+        """Raises NotFound, NotYet."""
+        return self._change("POST", _path(name) + "/truncate", TableInfo)
+
+    def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:
+        return self._send("GET", _path(name) + "/partitions", tuple[PartitionInfo, ...])
+
+    def add_partition(self, name: TableName, asked: AddPartition) -> TableInfo:
+        """Raises NotFound, DefinitionError, Refused, NotYet."""
+        return self._change("POST", _path(name) + "/partitions", TableInfo, asked)
+
+    def drop_partition(self, name: TableName, partition: str, *, if_exists: bool = False) -> TableInfo:
+        """Raises NotFound, DefinitionError, NotYet."""
+        path = f"{_path(name)}/partitions/{quote(partition, safe='')}"
+        return self._change("DELETE", path + ("?if_exists=true" if if_exists else ""), TableInfo)
+
+    def read_view(self, names: Sequence[TableName]) -> ReadView:
+        """Raises NotFound."""
+        return self._send("POST", "/read-views", ReadView, ReadViewRequest(tuple(names)))
+
+    def transaction(self, db: str, label: str) -> TransactionInfo:
+        """Raises NotFound."""
+        path = f"/transactions/{quote(db, safe='')}/{quote(label, safe='')}"
+        return self._send("GET", path, TransactionInfo)
+
+    def transactions(self, db: str, like: str) -> tuple[TransactionInfo, ...]:
+        """Of labels that are LIKE the pattern, the latest first, 1000 at most."""
+        path = f"/transactions/{quote(db, safe='')}?like={quote(like, safe='')}"
+        return self._send("GET", path, tuple[TransactionInfo, ...])
+
+    def _send(self, method: str, path: str, answer: type[T], body: object = None, *, retry: bool = True) -> T:
+        """What only reads."""
+        request = _Request(method, path, _content(body), None)
+        return self._repeat(request, answer) if retry else self._once(request, answer)
+
+    def _change(self, method: str, path: str, answer: type[T], body: object = None) -> T:
+        return self._repeat(_Request(method, path, _content(body), new_request_id()), answer)
+
+    def _repeat(self, request: _Request, answer: type[T]) -> T:
+        def over(state: RetryCallState) -> bool:
+            """A change whose answer did not come in its time is sent once more, however long that was: what
+            has become of it stands in the ledger."""
+            late = (state.seconds_since_start or 0) >= self._retry_s
+            return late and not (request.in_doubt and state.attempt_number == 1)
+
+        retrying = Retrying(retry=PASSING, wait=PAUSE, stop=over, reraise=True)
+        found: T = retrying(self._once, request, answer)
+        return found
+
+    def _once(self, request: _Request, answer: type[T]) -> T:
+        failure = "no answer"
+        reads = request.request_id is None
+        timeout = self._read_timeout if reads else self._change_timeout
+        sent_headers = {} if request.request_id is None else {HEADER: request.request_id}
+        for url in self._doors.attempts():
+            try:
+                response = self._http.request(
+                    request.method,
+                    url + API + request.path,
+                    content=request.content,
+                    headers=sent_headers,
+                    timeout=timeout,
+                )
+            except httpx.TransportError as error:
+                failure = f"{url}: {error or type(error).__name__}"
+                request.in_doubt |= not reads and not isinstance(error, _NOT_SENT)
+                self._doors.failed(url, error)
+                continue
+            if self._doors.answered(url, response):
+                return _read(response, answer)
+        if request.in_doubt:
+            raise CommitUnknown(
+                f"no Stream Load door said what has become of {request}",
+                expected=f"an answer of {', '.join(self._urls)}",
+                found=failure,
+                action="see whether it was done before you ask for it again",
+            )
+        raise Unavailable(
+            f"no Stream Load door took {request}",
+            expected=f"one that answers among {', '.join(self._urls)}",
+            found=failure,
+            action="start one with `rtolap stream-load`, or set RTOLAP_STREAM_LOAD_DOORS",
+        )
+
+
+def _content(body: object) -> bytes | None:
+    return None if body is None else msgspec.json.encode(body)
+
+
+def _path(name: TableName) -> str:
+    return f"/stored-tables/{quote(name.db, safe='')}/{quote(name.name, safe='')}"
+
+
+def _read(response: httpx.Response, answer: type[T]) -> T:
+    try:
+        return msgspec.json.decode(response.content, type=answer)
+    except msgspec.MsgspecError as error:
+        raise RtolapError(
+            f"{response.request.method} {response.request.url} gave an answer this client cannot read",
+            found=str(error),
+            action="run client and door in the same version",
+        ) from error

@@ -1,0 +1,171 @@
+"""The catalogue of stored tables over REST, below `/api/v1/` of a Stream Load door; bearer token.
+
+    GET    /stored-tables                              TableInfo of all
+    POST   /stored-tables          CreateTable         the one that is there now
+    GET    /stored-tables/{db}/{table}                 TableInfo
+    DELETE /stored-tables/{db}/{table}                 {}
+    POST   /stored-tables/{db}/{table}/columns         ChangeColumns -> TableInfo
+    POST   /stored-tables/{db}/{table}/truncate        TableInfo
+    GET    /stored-tables/{db}/{table}/partitions      PartitionInfo of all
+    POST   /stored-tables/{db}/{table}/partitions      AddPartition -> TableInfo
+    DELETE /stored-tables/{db}/{table}/partitions/{partition}[?if_exists=true]     TableInfo
+    POST   /read-views             ReadViewRequest     ReadView
+    GET    /transactions/{db}/{label}                  TransactionInfo
+    GET    /transactions/{db}?like=pattern             TransactionInfo of those, the latest 1000
+    GET    /stored-databases                           names of all
+    POST   /stored-databases       CreateDatabase      {}
+    DELETE /stored-databases/{db}                      {}
+
+Changes are made by the master; other doors answer 307 to it. One that comes again with the Idempotency-Key
+of its first time (`request_ids`) is answered as it was then, and not made again. Errors are
+`base.errors`, as JSON.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rtolap.model.stored.partitions import PartitionRange
+from rtolap.model.stored.schema import StoredSchema
+from rtolap.model.stored.table import StoredColumn, StoredTable
+
+API = "/api/v1"
+
+
+class TableInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """`table_id` is never used twice: a table that was dropped and made anew has another one.
+
+    `definition` is what it was created with; its columns as they are now stand in `schema`.
+    """
+
+    table_id: int
+    definition: StoredTable
+    schema: StoredSchema
+    created_at_ms: int
+    partitions: tuple[PartitionRange, ...] = ()
+
+    @property
+    def db(self) -> str:
+        return self.definition.database
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+    @property
+    def qualified_name(self) -> str:
+        return self.definition.qualified_name
+
+
+class TableName(msgspec.Struct, frozen=True, order=True):
+    db: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.db}.{self.name}"
+
+
+class CreateTable(msgspec.Struct, frozen=True):
+    """`if_not_exists`: the table that is there stays, whatever it looks like. Otherwise one of the same
+    definition is left as it is, and another one is refused."""
+
+    definition: StoredTable
+    if_not_exists: bool = False
+
+
+class CreateDatabase(msgspec.Struct, frozen=True):
+    """A database that is there before its first table. `if_not_exists`: one that is there stays."""
+
+    name: str
+    if_not_exists: bool = False
+
+
+class AddColumn(msgspec.Struct, frozen=True, tag="add"):
+    column: StoredColumn
+
+
+class DropColumn(msgspec.Struct, frozen=True, tag="drop"):
+    name: str
+
+
+class RenameColumn(msgspec.Struct, frozen=True, tag="rename"):
+    name: str
+    new_name: str
+
+
+ColumnChange = AddColumn | DropColumn | RenameColumn
+
+
+class ChangeColumns(msgspec.Struct, frozen=True):
+    """All of them, in order, or none."""
+
+    changes: tuple[ColumnChange, ...]
+
+
+class AddPartition(msgspec.Struct, frozen=True):
+    """One more partition, `[start_ms, end_ms)` since the epoch in UTC: one unit of the table, under the name
+    that it has for it. None: it begins where the last one below it ends. `if_not_exists`: one of that name
+    that is there stays."""
+
+    name: str
+    start_ms: int | None
+    end_ms: int
+    if_not_exists: bool = False
+
+
+class PartitionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """`replicas`: of all buckets together. Versions as in the ledger."""
+
+    range: PartitionRange
+    visible_version: int
+    committed_version: int
+    buckets: int
+    replicas: int
+
+
+class ReadViewRequest(msgspec.Struct, frozen=True):
+    tables: tuple[TableName, ...]
+
+
+class TabletView(msgspec.Struct, frozen=True):
+    """`nodes`: those known to have the version, in order of their names."""
+
+    bucket: int
+    nodes: tuple[str, ...]
+
+
+class PartitionView(msgspec.Struct, frozen=True):
+    range: PartitionRange
+    version: int
+    tablets: tuple[TabletView, ...]
+
+
+class TableView(msgspec.Struct, frozen=True):
+    table_id: int
+    db: str
+    name: str
+    schema: StoredSchema
+    partitions: tuple[PartitionView, ...]
+
+
+class ReadView(msgspec.Struct, frozen=True):
+    """Versions of all partitions that were visible at one moment. `nodes`: their Flight addresses, as far as
+    they are known."""
+
+    tables: tuple[TableView, ...]
+    nodes: dict[str, str]
+
+
+class TransactionInfo(msgspec.Struct, frozen=True, kw_only=True):
+    """One load, as SHOW TRANSACTION shows it. Instants in ms by the ledger's clock."""
+
+    txn_id: int
+    db: str
+    label: str
+    state: str
+    tables: tuple[str, ...]
+    began_at_ms: int
+    committed_at_ms: int | None
+    finished_at_ms: int | None
+    deadline_ms: int
+    reason: str

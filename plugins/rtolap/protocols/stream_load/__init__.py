@@ -1,0 +1,1 @@
+"""Stream Load, as clients of Doris know it: messages and client."""

@@ -1,0 +1,290 @@
+"""Client of a Stream Load door, ours or that of Doris."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote, urljoin, urlsplit, urlunsplit
+
+import httpx
+import msgspec
+
+from rtolap.base.closing import Closing
+from rtolap.base.errors import (
+    DefinitionError,
+    NotFound,
+    Refused,
+    RtolapError,
+    Unauthorized,
+    Unavailable,
+    from_dict,
+)
+from rtolap.base.tls import trust
+from rtolap.protocols.stream_load.expect_continue import PutAnswer, put
+from rtolap.protocols.stream_load.messages import (
+    KEEP_LABEL_HEADER,
+    KEEP_LABEL_VALUE,
+    NOT_AFTER_HEADER,
+    AcknowledgeRequest,
+    LoadAnswer,
+    LoadState,
+    SchemaAnswer,
+    SendOptions,
+    ServerInfo,
+    StateAnswer,
+    TableSchema,
+    TwoPhaseAnswer,
+)
+
+T = TypeVar("T")
+
+ASK_TIMEOUT_S = 15.0
+_GRACE_S = (
+    30.0  # the door gives up by itself at the request's timeout; its words are better than a broken call
+)
+_REDIRECTS_MAX = 3
+_ERROR_LOG_BYTES_MAX = 4 << 20
+
+
+class StreamLoadClient(Closing):
+    """Thread-safe. `urls`: doors of one cluster; the next is asked where one does not answer.
+
+    Errors of all calls: Unavailable (it may have been carried out: ask the state), Unauthorized, Refused.
+    """
+
+    def __init__(self, urls: Iterable[str], user: str, password: str, *, ca_file: Path | None = None) -> None:
+        self.urls = tuple(_checked(url) for url in urls)
+        if not self.urls:
+            raise DefinitionError("no address of a Stream Load door", expected="at least one base URL")
+        self._first = 0  # the door that answered last
+        self._trust = None if ca_file is None else trust(ca_file)
+        basic = base64.b64encode(f"{user}:{password}".encode()).decode()
+        self._authorization = f"Basic {basic}"
+        self._http = httpx.Client(verify=self._trust or True, timeout=ASK_TIMEOUT_S, trust_env=False)
+
+    def load(
+        self,
+        db: str,
+        table: str,
+        label: str,
+        body: bytes | Iterable[bytes],
+        options: SendOptions = SendOptions(),
+        *,
+        two_phase: bool = False,
+    ) -> LoadAnswer:
+        """Send rows under the label. An iterable can be sent once only: it goes to the first door."""
+        headers = _load_headers(label, options, two_phase=two_phase)
+        path = f"/api/{quote(db, safe='')}/{quote(table, safe='')}/_stream_load"
+        timeout_s = options.timeout_s + _GRACE_S
+        answer = self._put(path, headers, body, timeout_s=timeout_s, repeatable=isinstance(body, bytes))
+        return _read(answer.status, answer.body, LoadAnswer, f"load {label}")
+
+    def commit(self, db: str, txn_id: int) -> TwoPhaseAnswer:
+        return self._second_phase(db, {"txn_id": str(txn_id), "txn_operation": "commit"})
+
+    def abort(self, db: str, txn_id: int) -> TwoPhaseAnswer:
+        return self._second_phase(db, {"txn_id": str(txn_id), "txn_operation": "abort"})
+
+    def commit_label(self, db: str, label: str) -> TwoPhaseAnswer:
+        return self._second_phase(db, {"label": label, "txn_operation": "commit"})
+
+    def abort_label(self, db: str, label: str) -> TwoPhaseAnswer:
+        return self._second_phase(db, {"label": label, "txn_operation": "abort"})
+
+    def state(self, db: str, label: str) -> LoadState:
+        answer = self._ask(
+            "GET", f"/api/{quote(db, safe='')}/get_load_state", StateAnswer, params={"label": label}
+        )
+        if answer.code != 0 or answer.data is None:
+            raise Refused(f"the state of label {label} is not told", found=answer.msg)
+        try:
+            return LoadState(answer.data)
+        except ValueError:
+            raise Refused(
+                f"label {label} is in a state this client does not know", found=repr(answer.data[:80])
+            ) from None
+
+    def schema(self, db: str, table: str) -> TableSchema:
+        """Raises NotFound."""
+        path = f"/api/{quote(db, safe='')}/{quote(table, safe='')}/_schema"
+        answer = self._ask("GET", path, SchemaAnswer)
+        if answer.code != 0 or answer.data is None:
+            raise NotFound(f"table {db}.{table} is not there", found=answer.msg)
+        return answer.data
+
+    def keeps_labels(self) -> bool:
+        """Whether labels stay until they are acknowledged; then `acknowledge` is understood too."""
+        response = self._request("GET", "/")
+        try:
+            return msgspec.json.decode(response.content, type=ServerInfo).keeps_labels
+        except msgspec.MsgspecError:
+            return False  # Doris answers with a page for people
+
+    def acknowledge(self, db: str, labels: Iterable[str]) -> None:
+        """The labels are needed no more. Harmless for those that are gone."""
+        body = msgspec.json.encode(AcknowledgeRequest(tuple(labels)))
+        path = f"/api/{quote(db, safe='')}/_acknowledge_labels"
+        answer = self._ask("PUT", path, TwoPhaseAnswer, content=body)
+        if answer.status != "Success":
+            raise Refused("labels cannot be acknowledged", found=answer.msg)
+
+    def error_log(self, url: str) -> str:
+        """The rejected rows of a load, at most the beginning. `url` must be of one of our doors' hosts or of
+        the server that the door named; credentials are sent to our doors only."""
+        ours = any(urlsplit(url).netloc == urlsplit(door).netloc for door in self.urls)
+        headers = {"Authorization": self._authorization} if ours else {}
+        try:
+            with self._http.stream("GET", url, headers=headers) as response:
+                taken = bytearray()
+                for chunk in response.iter_bytes():
+                    taken += chunk
+                    if len(taken) >= _ERROR_LOG_BYTES_MAX:
+                        break
+        except httpx.HTTPError as error:
+            raise Unavailable("the rejected rows of a load cannot be read", found=str(error)) from error
+        if response.status_code != 200:
+            raise NotFound("the rejected rows of a load are gone", found=f"HTTP {response.status_code}")
+        return bytes(taken[:_ERROR_LOG_BYTES_MAX]).decode("utf-8", "replace")
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _second_phase(self, db: str, headers: Mapping[str, str]) -> TwoPhaseAnswer:
+        path = f"/api/{quote(db, safe='')}/_stream_load_2pc"
+        return self._ask("PUT", path, TwoPhaseAnswer, headers=headers)
+
+    def _put(
+        self,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | Iterable[bytes],
+        *,
+        timeout_s: float,
+        repeatable: bool,
+    ) -> PutAnswer:
+        """To the first door that answers. A door that broke off may have carried it out, so that only a body
+        that stands under a label may go to the next: the label lets it in once."""
+        sent = dict(headers) | {"authorization": self._authorization}
+        trouble: Unavailable | None = None
+        for door in self._in_turn() if repeatable else self._in_turn()[:1]:
+            url = door + path
+            try:
+                for _ in range(_REDIRECTS_MAX + 1):
+                    answer = put(url, sent, body, timeout_s=timeout_s, trust=self._trust)
+                    if answer.status not in (301, 302, 307, 308):
+                        self._first = self.urls.index(door)
+                        return answer
+                    url = _redirected(url, answer.location)
+            except Unavailable as error:
+                trouble = error
+                continue
+            raise Refused(f"{door} redirects without end", found=url)
+        assert trouble is not None, "there is at least one door"
+        raise trouble
+
+    def _ask(self, method: str, path: str, kind: type[T], **request: Any) -> T:
+        response = self._request(method, path, **request)
+        return _read(response.status_code, response.content, kind, f"{method} {path}")
+
+    def _request(self, method: str, path: str, **request: Any) -> httpx.Response:
+        headers = {**request.pop("headers", {}), "authorization": self._authorization}
+        params = request.pop("params", None)
+        trouble: Unavailable | None = None
+        for door in self._in_turn():
+            url = door + path
+            query = params
+            try:
+                for _ in range(_REDIRECTS_MAX + 1):
+                    response = self._http.request(method, url, headers=headers, params=query, **request)
+                    if response.status_code not in (301, 302, 307, 308):
+                        break
+                    # the location holds the query; the credentials go along, as the protocol wants it
+                    url, query = _redirected(url, response.headers.get("location", "")), None
+                else:
+                    raise Refused(f"{door} redirects without end", found=url)
+            except httpx.HTTPError as error:
+                trouble = Unavailable(f"{door} does not answer", found=str(error) or repr(error))
+                continue
+            if response.status_code in (502, 503, 504, 429):
+                trouble = _unavailable(door, response.status_code, response.text)
+                continue
+            self._first = self.urls.index(door)
+            return response
+        assert trouble is not None, "there is at least one door"
+        raise trouble
+
+    def _in_turn(self) -> tuple[str, ...]:
+        first = self._first
+        return self.urls[first:] + self.urls[:first]
+
+
+def _load_headers(label: str, options: SendOptions, *, two_phase: bool) -> dict[str, str]:
+    headers = {
+        "label": label,
+        "format": options.format,
+        "timeout": str(options.timeout_s),
+        "max_filter_ratio": f"{options.max_filter_ratio:.6f}".rstrip("0").rstrip("."),
+        "strict_mode": "true" if options.strict_mode else "false",
+    }
+    if options.columns:
+        headers["columns"] = ",".join(f"`{name}`" for name in options.columns)
+    if two_phase:
+        headers["two_phase_commit"] = "true"
+    if options.keep_label:
+        headers[KEEP_LABEL_HEADER] = KEEP_LABEL_VALUE
+    if options.not_after_ms is not None:
+        headers[NOT_AFTER_HEADER] = str(options.not_after_ms)
+    return headers | options.headers
+
+
+def _read(status: int, body: bytes, kind: type[T], what: str) -> T:
+    if status == 200:
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except msgspec.MsgspecError as error:
+            raise Unavailable(
+                f"{what}: the answer cannot be read", found=f"{error}: {body[:200]!r}"
+            ) from error
+    raise _refusal(status, body, what)
+
+
+def _refusal(status: int, body: bytes, what: str) -> RtolapError:
+    text = body[:500].decode("utf-8", "replace")
+    if status == 401:
+        return Unauthorized(f"{what}: the credentials are refused", found=text)
+    try:
+        payload = msgspec.json.decode(body, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        payload = {}
+    if "code" in payload and "message" in payload:
+        return from_dict(payload)
+    if status == 404:
+        return NotFound(f"{what}: not found", found=text)
+    if status >= 500 or status == 429:
+        return _unavailable(what, status, text)
+    return Refused(f"{what}: refused", found=f"HTTP {status}: {text}")
+
+
+def _unavailable(what: str, status: int, text: str) -> Unavailable:
+    return Unavailable(f"{what} cannot be done now", found=f"HTTP {status}: {text[:500]}", action="retry")
+
+
+def _redirected(url: str, location: str) -> str:
+    """Where to go, without the credentials that some servers put there. Refused where TLS would be left."""
+    target = urlsplit(urljoin(url, location))
+    if not location or target.scheme not in ("http", "https") or not target.hostname:
+        raise Refused("a redirect that leads nowhere", found=repr(location[:200]))
+    if urlsplit(url).scheme == "https" and target.scheme != "https":
+        raise Refused("a redirect away from TLS", expected="https", found=target.hostname)
+    return urlunsplit(target._replace(netloc=target.netloc.rpartition("@")[2]))
+
+
+def _checked(url: str) -> str:
+    parts = urlsplit(url.strip().rstrip("/"))
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
+        raise DefinitionError(
+            "not the address of a Stream Load door", expected="http(s)://host:port, no credentials"
+        )
+    return parts.geturl()

@@ -1,0 +1,1 @@
+"""Watermarks of applications over REST: messages, requests, history."""

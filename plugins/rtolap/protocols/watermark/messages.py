@@ -1,0 +1,209 @@
+"""Watermarks of applications over REST, below `/api/v1/applications`: the messages.
+
+Reports are msgpack (`application/x-msgpack`) or JSON, everything else is JSON. Instants are ms since the
+epoch, None is unknown. In columns every entry stands for one host: `index` int32, `latest_ms` and `events`
+int64, all little-endian (base64 in JSON).
+
+A **session** is what one client has told one leader: it begins with `begins`, which a client sets in its
+first batch and after an answer with `resend`, and in which it says everything it knows. `sequence` grows
+with every batch of a client, over sessions too; a batch is repeated unchanged until it is answered. A process
+that keeps the `client_id` of a former one goes on behind that one's `sequence`, else its batches count as
+repeated and are not taken: begin at the wall clock in ms, as the client here does, or take another id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import msgspec
+from pydantic import Field
+
+from rtolap.base.errors import DefinitionError
+from rtolap.protocols.coordinator.messages.base import Definition, Message
+
+MSGPACK = "application/x-msgpack"
+REPORT_BYTES_MAX = 32 * 1024 * 1024
+HOST_NAME_MAX = 255
+HOSTS_MAX = 200_000  # of a source, and named in a session
+REASON_MAX, BY_MAX = 2_000, 200  # characters of an approval
+NAMELESS = "*"  # stands for all hosts of a source without a host list
+
+
+def check_host_names(names: Sequence[str], what: str) -> None:
+    """Raises DefinitionError, without repeating a name that is none."""
+    for position, name in enumerate(names):
+        if not name or len(name) > HOST_NAME_MAX or not name.isprintable() or " " in name:
+            raise DefinitionError(
+                f"{what}: entry {position + 1} is not the name of a host",
+                expected=f"1 to {HOST_NAME_MAX} printable characters without spaces",
+                found=f"{len(name)} characters",
+            )
+
+
+class SourceReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the consumer of one partition has read, by host.
+
+    `hosts` are names that are new in this session and level; they get the indices from `hosts_from` on.
+    `events`, if given, counts what was read since the batch before. `partitions`: how many the source has,
+    where its consumer knows; all of them are then awaited. Instead of columns: `progress` {host:
+    latest_ms}. A source with the rule `partitions` needs no names: its largest instant counts.
+    """
+
+    level: str
+    partition: int
+    generation: int
+    hosts: tuple[str, ...] = ()
+    hosts_from: int = 0
+    index: bytes = b""
+    latest_ms: bytes = b""
+    partitions: int = 0
+    events: bytes = b""
+    progress: dict[str, int] = {}
+
+
+class UnitReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`oldest_work_ms`: of what this unit has taken in and not finished; None if there is none. `left`: it
+    ends. `generation`: of its owner, grows with each; what an older one says is void. A refusal names a unit
+    by `unit_path`."""
+
+    level: str
+    processor: str
+    key_group: int = 0
+    oldest_work_ms: int | None = None
+    left: bool = False
+    generation: int = 0
+
+
+def unit_path(level: str, processor: str, key_group: int) -> str:
+    return f"{level}/{processor}/{key_group}"
+
+
+class ReportBatch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`client_epoch`: the server's, as the last answer said it; 0 at first."""
+
+    client_id: str
+    sequence: int
+    client_epoch: int = 0
+    begins: bool = False
+    sources: tuple[SourceReport, ...] = ()
+    units: tuple[UnitReport, ...] = ()
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Part of a batch that had no effect."""
+
+    what: str
+    why: str
+
+
+class ReportAnswer(msgspec.Struct, frozen=True):
+    """`resend`: nothing was taken, begin a session with `epoch`. `watermarks`: level → output."""
+
+    epoch: int
+    resend: bool = False
+    watermarks: dict[str, int | None] = {}
+    inputs: dict[str, int | None] = {}
+    global_ms: int | None = None
+    approved_until_ms: int | None = None
+    refused: tuple[Refusal, ...] = ()
+
+
+class LevelWatermark(Message):
+    input_ms: int | None = None
+    output_ms: int | None = None
+    published_at_ms: int
+
+
+class ApplicationWatermarks(Message):
+    application: str
+    epoch: int
+    now_ms: int
+    levels: dict[str, LevelWatermark] = Field(default_factory=dict)
+    global_ms: int | None = None
+    approved_until_ms: int | None = None
+
+
+class HostBehind(Message):
+    """`share_ppm`: of a window's events, how many it may still owe. `hint`: what may be wrong with it."""
+
+    host: str
+    latest_ms: int | None = None
+    behind_ms: int | None = None
+    share_ppm: int
+    holds: bool = False
+    hint: str = ""
+
+
+class HostsInfo(Message):
+    """Hosts of a source. `holding`: how many are not beyond its watermark; `unseen`: not read at all."""
+
+    application: str
+    level: str
+    watermark_ms: int | None = None
+    list_epoch: int
+    counting: int
+    unseen: int
+    holding: int
+    behind: tuple[HostBehind, ...] = ()
+    awaited_partitions: tuple[int, ...] = ()
+    list_problem: str | None = None
+
+
+class Explanation(Message):
+    """May the window that ends at `window_end_ms` close, and if not, what it waits for."""
+
+    application: str
+    window_end_ms: int
+    may_close: bool
+    approved: bool = False
+    global_ms: int | None = None
+    reasons: tuple[str, ...] = ()
+    hosts: dict[str, HostsInfo] = Field(default_factory=dict)
+    expected_missing_ppm: dict[str, int] = Field(default_factory=dict)
+    bound_ppm: dict[str, int] = Field(default_factory=dict)
+
+
+class HostsChange(Message):
+    """`register` and `renew` give a lease; a host that is drained leaves once it has been read to its
+    `end_ms`, one that is removed leaves at once."""
+
+    level: str
+    action: Literal["register", "renew", "drain", "remove"]
+    hosts: tuple[str, ...]
+    end_ms: int | None = None
+
+
+class HostsChanged(Message):
+    level: str
+    list_epoch: int
+    counting: int
+    lease_ms: int | None = None
+
+
+class ApprovalRequest(Message):
+    until_ms: int
+    by: Annotated[str, Field(max_length=BY_MAX)]
+    reason: Annotated[str, Field(max_length=REASON_MAX)]
+
+
+class ApprovalInfo(Message):
+    until_ms: int
+    by: str
+    reason: str
+    at_ms: int
+
+
+class ApplicationInfo(Message):
+    """`counters`: what was refused or had no effect since this leader began. `problems`: what needs a
+    human."""
+
+    name: str
+    definition: Definition
+    epoch: int
+    clients: int
+    units: int
+    hosts: dict[str, int] = Field(default_factory=dict)
+    counters: dict[str, int] = Field(default_factory=dict)
+    problems: tuple[str, ...] = ()
+    approvals: tuple[ApprovalInfo, ...] = ()

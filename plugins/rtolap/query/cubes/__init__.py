@@ -1,0 +1,1 @@
+"""Reading cubes: history out of the object store, real time from receivers, under one snapshot."""

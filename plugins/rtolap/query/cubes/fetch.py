@@ -1,0 +1,137 @@
+"""One cube's partials for one statement: history and real time under one snapshot, again if it went stale."""
+
+from __future__ import annotations
+
+import threading
+
+import pyarrow as pa
+
+from rtolap.base.errors import Corrupted, StaleSnapshot, Unavailable
+from rtolap.metadata.records import SegmentRecord
+from rtolap.protocols.query.warning import QueryWarning
+from rtolap.query.cancel import Cancellation
+from rtolap.query.cluster import Cluster
+from rtolap.query.cubes.history import HistoryEngine
+from rtolap.query.cubes.merge import group_partials, merge
+from rtolap.query.cubes.planner import plan_history, plan_realtime
+from rtolap.query.cubes.realtime import CountedTwice, Realtime
+from rtolap.query.cubes.standing import cube_warnings
+from rtolap.query.plan import CubeRead, HistoryPlan, ReadStats, ReplicaSetPlan
+
+SNAPSHOTS_MAX = 8  # a snapshot goes stale once a promotion: more in a row is a fault, not traffic
+RETRY_WAIT_S = 0.05  # before each further snapshot, times the attempt
+
+
+class Positions:
+    """The largest positions that this service has answered with: one number a partition a cube."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._seen: dict[str, dict[int, int]] = {}
+
+    def seen(self, cube: str) -> dict[int, int]:
+        with self._lock:
+            return dict(self._seen.get(cube, {}))
+
+    def advance(self, cube: str, positions: dict[int, int]) -> None:
+        with self._lock:
+            known = self._seen.setdefault(cube, {})
+            for partition, offset in positions.items():
+                known[partition] = max(offset, known.get(partition, 0))
+
+    def keep(self, cubes: set[str]) -> None:
+        """Forget cubes that are gone."""
+        with self._lock:
+            self._seen = {cube: seen for cube, seen in self._seen.items() if cube in cubes}
+
+
+class Fetcher:
+    def __init__(self, cluster: Cluster, history: HistoryEngine, realtime: Realtime) -> None:
+        self._cluster = cluster
+        self._history = history
+        self._realtime = realtime
+        self.positions = Positions()
+
+    def segments(self, cube: str) -> tuple[SegmentRecord, ...]:
+        """All that the cube has records of."""
+        return tuple(self._cluster.view(cube).records().values())
+
+    def estimate(self, read: CubeRead, cancellation: Cancellation) -> ReadStats:
+        """What `fetch` would do, out of one snapshot, manifests and statistics. Raises Corrupted."""
+        history, sets = self._plan(read, fresh=False)
+        stats = _begun(read, history)
+        self._history.estimate(read, history.segments, stats, cancellation)
+        self._realtime.estimate(read, history.snapshot, sets, stats, cancellation)
+        stats.warnings = self._warnings(read, stats)
+        return stats
+
+    def fetch(self, read: CubeRead, cancellation: Cancellation) -> tuple[pa.Table, ReadStats]:
+        """Raises Unavailable, Corrupted or StaleSnapshot (when snapshots keep going stale)."""
+        pause = threading.Event()
+        cancellation.on_cancel(pause.set)
+        for attempt in range(SNAPSHOTS_MAX):
+            if attempt:
+                pause.wait(RETRY_WAIT_S * attempt)
+                cancellation.check()
+                self._cluster.view(read.cube).refresh()
+            history, sets = self._plan(read, fresh=attempt > 0)
+            stats = _begun(read, history)
+            stats.snapshots = attempt + 1
+            try:
+                table = self._read(read, history, sets, stats, cancellation)
+                stats.warnings = self._warnings(read, stats)
+                return table, stats
+            except StaleSnapshot:
+                if attempt == SNAPSHOTS_MAX - 1:
+                    raise
+            except CountedTwice as error:
+                if attempt == SNAPSHOTS_MAX - 1:
+                    raise Unavailable(
+                        f"the assignment of {read.cube} does not settle", found=str(error), action="retry"
+                    ) from error
+            except Corrupted:
+                # A version that was replaced meanwhile may have lost its files by right: look again.
+                self._cluster.view(read.cube).refresh()
+                if (
+                    attempt == SNAPSHOTS_MAX - 1
+                    or self._plan(read, fresh=True)[0].segments == history.segments
+                ):
+                    raise
+            except Unavailable:
+                if attempt > 0 or self._plan(read, fresh=True)[1] == sets:
+                    raise
+        raise AssertionError("the loop returns or raises")
+
+    def _plan(self, read: CubeRead, *, fresh: bool) -> tuple[HistoryPlan, tuple[ReplicaSetPlan, ...]]:
+        control, records = self._cluster.view(read.cube).snapshot()
+        topology = self._cluster.topology(fresh=fresh)
+        return plan_history(read, control, records), plan_realtime(read.cube, control, topology)
+
+    def _warnings(self, read: CubeRead, stats: ReadStats) -> tuple[QueryWarning, ...]:
+        control, _ = self._cluster.view(read.cube).snapshot()
+        return cube_warnings(read.schema, control, stats, read.time)
+
+    def _read(
+        self,
+        read: CubeRead,
+        history: HistoryPlan,
+        sets: tuple[ReplicaSetPlan, ...],
+        stats: ReadStats,
+        cancellation: Cancellation,
+    ) -> pa.Table:
+        at_least = self.positions.seen(read.cube)
+        tables = self._realtime.read(read, history.snapshot, sets, at_least, stats, cancellation)
+        tables.append(self._history.read(read, history.segments, stats, cancellation))
+        cancellation.check()
+        self.positions.advance(read.cube, stats.positions)
+        merged = group_partials(read, merge(read, tables))
+        stats.partial_rows = merged.num_rows
+        return merged
+
+
+def _begun(read: CubeRead, history: HistoryPlan) -> ReadStats:
+    return ReadStats(
+        read.cube,
+        history_segments=tuple(record.name for record in history.segments),
+        pruned_segments=history.pruned,
+    )

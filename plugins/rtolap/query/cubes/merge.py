@@ -1,0 +1,59 @@
+"""Partial rows of several sources → one table. Merging is associative, so leaving rows apart is exact too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from rtolap.columnar.groups import code, group, single_chunk
+from rtolap.columnar.hll_groups import merge_groups
+from rtolap.columnar.schema import physical_schema, select_partials
+from rtolap.model.cube import Partial
+from rtolap.query.plan import CubeRead
+
+_GROUP = "__group"
+
+
+def group_partials(read: CubeRead, table: pa.Table) -> pa.Table:
+    """One row per combination of dimensions; sketches are united.
+
+    A read without dimensions over no rows stays empty. Raises Corrupted for bytes that are no sketch.
+    """
+    schema = physical_schema(read.schema, read.dimensions, read.partials, plain=True)
+    partials = select_partials(read.schema, read.partials)
+    if table.num_rows < 2:
+        return table.select(schema.names).cast(schema)
+    if any(partial.op == "hll" for partial in partials):
+        return _group_sketches(read, table, partials).select(schema.names).cast(schema)
+    operations: list[Any] = [(partial.name, partial.op) for partial in partials]
+    grouped = table.group_by(list(read.dimensions), use_threads=True).aggregate(operations)
+    renamed = grouped.rename_columns(
+        [name if name in read.dimensions else name.rsplit("_", 1)[0] for name in grouped.column_names]
+    )
+    return renamed.select(schema.names).cast(schema)
+
+
+def _group_sketches(read: CubeRead, table: pa.Table, partials: Sequence[Partial]) -> pa.Table:
+    """The same with group numbers of our own, which sketches need; sorted by them, so that columns align."""
+    keys = [code(single_chunk(table.column(name))) for name in read.dimensions]
+    groups = group(keys, table.num_rows)
+    columns: dict[str, Any] = {name: table.column(name).take(groups.first) for name in read.dimensions}
+    others: list[Any] = [(partial.name, partial.op) for partial in partials if partial.op != "hll"]
+    numbered = table.select([name for name, _ in others]).append_column(_GROUP, pa.array(groups.ids))
+    grouped = numbered.group_by(_GROUP, use_threads=False).aggregate(others).sort_by(_GROUP)
+    for partial in partials:
+        if partial.op == "hll":
+            columns[partial.name] = merge_groups(table.column(partial.name), groups.ids, groups.size)
+        else:
+            columns[partial.name] = grouped.column(f"{partial.name}_{partial.op}")
+    return pa.table(columns)
+
+
+def merge(read: CubeRead, tables: Iterable[pa.Table]) -> pa.Table:
+    """All tables under the read's schema. Raises pyarrow.ArrowInvalid for columns of another type."""
+    schema = physical_schema(read.schema, read.dimensions, read.partials, plain=True)
+    return pa.concat_tables(
+        [schema.empty_table(), *(table.select(schema.names).cast(schema) for table in tables)]
+    )

@@ -1,0 +1,63 @@
+"""A cube read and one look at the cluster → who is asked for what. Pure functions of their arguments."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from rtolap.metadata.records import CubeControl, ReceiverRecord, ReplicaSetRecord, SegmentRecord
+from rtolap.model.segment_states import SegmentState
+from rtolap.protocols.receiver.messages import Snapshot
+from rtolap.query.plan import CubeRead, HistoryPlan, ReplicaSetPlan
+
+
+@dataclass(frozen=True)
+class Topology:
+    """Receivers, replica sets and who is alive, at one moment."""
+
+    receivers: Mapping[str, ReceiverRecord]
+    replica_sets: Mapping[str, ReplicaSetRecord]
+    live: Collection[str]
+
+
+def plan_history(read: CubeRead, control: CubeControl, records: Mapping[str, SegmentRecord]) -> HistoryPlan:
+    """Every READY version in range and beyond the purge horizon, whatever else its segment is doing."""
+    standing = [
+        record
+        for record in records.values()
+        if record.version > 0
+        and record.state is not SegmentState.PURGED
+        and (control.horizon_ms is None or record.end_ms > control.horizon_ms)
+    ]
+    chosen = tuple(record for record in standing if read.time.overlaps(record.start_ms, record.end_ms))
+    pruned = tuple(record.name for record in standing if record not in chosen)
+    snapshot = Snapshot(
+        versions={record.name: record.version for record in chosen},
+        horizon_ms=control.horizon_ms,
+        start_ms=read.time.start_ms,
+        end_ms=read.time.end_ms,
+        assignment_epoch=control.assignment_epoch,
+    )
+    return HistoryPlan(chosen, pruned, snapshot)
+
+
+def plan_realtime(cube: str, control: CubeControl, topology: Topology) -> tuple[ReplicaSetPlan, ...]:
+    """One plan per replica set that has the cube, also where nobody lives: asking it is then the error.
+
+    The preferred receiver is the same for all queries of a cube (a hash over the live ones, in order of
+    their names), so that its caches stay warm; receivers not known to live are not asked.
+    """
+    plans = []
+    for name, partitions in sorted(control.assignment.items()):
+        record = topology.replica_sets.get(name)
+        members = () if record is None else record.receivers
+        live = sorted(r for r in members if r in topology.live and r in topology.receivers)
+        first = zlib.crc32(cube.encode()) % len(live) if live else 0
+        ordered = live[first:] + live[:first]
+        addresses = tuple(
+            (receiver, f"{topology.receivers[receiver].host}:{topology.receivers[receiver].port}")
+            for receiver in ordered
+        )
+        plans.append(ReplicaSetPlan(name, tuple(partitions), addresses))
+    return tuple(plans)

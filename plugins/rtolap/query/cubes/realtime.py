@@ -1,0 +1,238 @@
+"""Real time: one request per replica set, to the preferred receiver, to the next one when it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import msgspec
+import pyarrow as pa
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import RtolapError, StaleSnapshot, Unauthorized, Unavailable
+from rtolap.model.segment import parse_segment_name
+from rtolap.protocols.receiver.client import ReceiverClients
+from rtolap.protocols.receiver.messages import (
+    CubeStats,
+    LocalSegmentStats,
+    PartialAnswer,
+    PartialQuery,
+    Snapshot,
+)
+from rtolap.query.cancel import Cancellation
+from rtolap.query.peers import Attempt, Peer, Peers, PeersFailed
+from rtolap.query.plan import CubeRead, ReadStats, ReplicaSetPlan
+
+SETS_MAX = 64  # replica sets asked at the same time, over all queries; more wait for a free thread
+CALLS_MAX = 128  # of receivers: those that were given up end by themselves, after at most ATTEMPT_MS_MAX
+ATTEMPT_MS_MAX = 30_000  # what one receiver gets before the next is asked
+
+CancelHook = Callable[[Callable[[], None]], None]
+
+
+class CountedTwice(Unavailable):
+    """Two replica sets hold the same partition, as may be while an assignment changes: look again."""
+
+    code = "counted_twice"
+
+
+class RealtimeSource(Protocol):
+    """Where a receiver's partials come from: Flight, or memory in tests."""
+
+    def ask(
+        self, receiver_id: str, address: str, query: PartialQuery, on_start: CancelHook
+    ) -> tuple[pa.Table, PartialAnswer]: ...
+
+    def stats(self, receiver_id: str, address: str, cube: str) -> CubeStats | None:
+        """What the receiver holds of the cube, without asking it to compute anything; None if nothing."""
+        ...
+
+    def ping(self, receiver_id: str, address: str, within_s: float) -> None:
+        """Raises Unavailable when the receiver does not answer even this in time."""
+        ...
+
+
+class FlightSource:
+    def __init__(self, clients: ReceiverClients) -> None:
+        self._clients = clients
+
+    def ask(
+        self, receiver_id: str, address: str, query: PartialQuery, on_start: CancelHook
+    ) -> tuple[pa.Table, PartialAnswer]:
+        return self._clients.at(address).query(query, on_start=on_start)
+
+    def stats(self, receiver_id: str, address: str, cube: str) -> CubeStats | None:
+        stats = self._clients.at(address).stats()
+        return next((known for known in stats.cubes if known.cube == cube), None)
+
+    def ping(self, receiver_id: str, address: str, within_s: float) -> None:
+        self._clients.at(address).ping(within_s)
+
+
+class Realtime:
+    def __init__(self, source: RealtimeSource, clock: Clock) -> None:
+        self._source = source
+        self._sets = ThreadPoolExecutor(SETS_MAX, thread_name_prefix="replica-set")
+        self._receivers = Peers("receiver-call", CALLS_MAX, self._ping, clock)
+
+    def close(self) -> None:
+        self._sets.shutdown(wait=False, cancel_futures=True)
+        self._receivers.close()
+
+    def read(
+        self,
+        read: CubeRead,
+        snapshot: Snapshot,
+        sets: tuple[ReplicaSetPlan, ...],
+        at_least: dict[int, int],
+        stats: ReadStats,
+        cancellation: Cancellation,
+    ) -> list[pa.Table]:
+        """One table per replica set, no partition in two of them.
+
+        Raises StaleSnapshot, CountedTwice, or Unavailable naming the replica set.
+        """
+        query = PartialQuery(
+            cube=read.cube,
+            dimensions=read.dimensions,
+            partials=read.partials,
+            snapshot=snapshot,
+            filter=read.filter,
+        )
+        futures = [
+            self._sets.submit(self._ask_set, query, replica_set, at_least, cancellation)
+            for replica_set in sets
+        ]
+        tables: list[pa.Table] = []
+        errors: list[RtolapError] = []
+        answers: dict[str, PartialAnswer] = {}
+        for replica_set, future in zip(sets, futures, strict=True):
+            try:
+                receiver, table, answer = future.result()
+            except RtolapError as error:
+                errors.append(error)
+                continue
+            tables.append(table)
+            answers[replica_set.replica_set] = answer
+            stats.receivers[replica_set.replica_set] = receiver
+            stats.realtime_segments = tuple(sorted({*stats.realtime_segments, *answer.segments}))
+            stats.rows_read += answer.rows_scanned
+            stats.rows_pruned += answer.rows_pruned
+            _count_refused(stats, replica_set, answer.refused, answer.refused_example)
+            stats.positions.update({p: o for p, o in answer.positions.items() if p in replica_set.partitions})
+        cancellation.check()
+        if errors:  # a stale snapshot can be mended, so it is told first
+            raise next((e for e in errors if isinstance(e, StaleSnapshot)), errors[0])
+        _check_apart(read.cube, answers)
+        return tables
+
+    def estimate(
+        self,
+        read: CubeRead,
+        snapshot: Snapshot,
+        sets: tuple[ReplicaSetPlan, ...],
+        stats: ReadStats,
+        cancellation: Cancellation,
+    ) -> None:
+        """Who would be asked, and at most how many events it would answer for. Nobody has to answer."""
+        for replica_set in sets:
+            failures = []
+            for receiver, address in replica_set.receivers:
+                cancellation.check()
+                try:
+                    held = self._source.stats(receiver, address, read.cube)
+                except (Unavailable, Unauthorized) as error:
+                    failures.append(f"{receiver}: {error}")
+                    continue
+                segments = () if held is None else held.segments
+                asked = [segment for segment in segments if _is_asked(segment, read, snapshot)]
+                names = (segment.segment for segment in asked)
+                stats.receivers[replica_set.replica_set] = receiver
+                stats.realtime_segments = tuple(sorted({*stats.realtime_segments, *names}))
+                stats.realtime_events += sum(segment.events for segment in asked)
+                if held is not None:
+                    refused = {one.partition: one.rejected for one in held.partitions}
+                    _count_refused(stats, replica_set, refused, held.refused_example)
+                break
+            else:
+                reason = "; ".join(failures) or "none is live"
+                stats.receivers[replica_set.replica_set] = f"nobody ({reason})"
+
+    def _ask_set(
+        self, query: PartialQuery, plan: ReplicaSetPlan, at_least: dict[int, int], cancellation: Cancellation
+    ) -> tuple[str, pa.Table, PartialAnswer]:
+        request = msgspec.structs.replace(
+            query, at_least={p: o for p, o in at_least.items() if p in plan.partitions}
+        )
+        asked = 0
+
+        def ask(receiver: Peer, attempt: Attempt) -> tuple[pa.Table, PartialAnswer]:
+            nonlocal asked
+            left, asked = len(plan.receivers) - asked, asked + 1
+            timeout_ms = max(1, min(ATTEMPT_MS_MAX, cancellation.remaining_ms() // left))
+            timed = msgspec.structs.replace(request, timeout_ms=timeout_ms)
+            table, answer = self._source.ask(receiver.name, receiver.address, timed, attempt.on_give_up)
+            _check_positions(receiver.name, plan, answer)
+            return table, answer
+
+        try:
+            receiver, (table, answer) = self._receivers.ask(
+                [Peer(*one) for one in plan.receivers], ask, cancellation, (Unavailable, Unauthorized)
+            )
+        except PeersFailed as error:
+            raise Unavailable(
+                f"replica set {plan.replica_set} does not answer for {query.cube}, "
+                f"partitions {list(plan.partitions)}",
+                expected="one live receiver",
+                found=str(error),
+                action="start a receiver of the replica set: `rtolap receivers` shows their state",
+            ) from error
+        return receiver.name, table, answer
+
+    def _ping(self, receiver: Peer, within_s: float) -> None:
+        self._source.ping(receiver.name, receiver.address, within_s)
+
+
+def _count_refused(
+    stats: ReadStats,
+    replica_set: ReplicaSetPlan,
+    refused: Mapping[int, Mapping[str, int]],
+    example: Mapping[str, str],
+) -> None:
+    """Of the replica set's partitions, so that each is counted once whoever answers."""
+    for partition in replica_set.partitions:
+        for reason, number in refused.get(partition, {}).items():
+            stats.refused[reason] = stats.refused.get(reason, 0) + number
+            if reason in example:
+                stats.refused_example[reason] = example[reason]
+
+
+def _is_asked(segment: LocalSegmentStats, read: CubeRead, snapshot: Snapshot) -> bool:
+    span = parse_segment_name(segment.segment)
+    purged = snapshot.horizon_ms is not None and span.end_ms <= snapshot.horizon_ms
+    beyond = segment.version > snapshot.versions.get(segment.segment, 0)
+    return beyond and not purged and read.time.overlaps(span.start_ms, span.end_ms)
+
+
+def _check_positions(receiver: str, plan: ReplicaSetPlan, answer: PartialAnswer) -> None:
+    missing = [p for p in plan.partitions if p not in answer.positions]
+    if missing:
+        raise Unavailable(
+            f"receiver {receiver} does not consume partitions {missing} of {plan.replica_set} yet"
+        )
+
+
+def _check_apart(cube: str, answers: Mapping[str, PartialAnswer]) -> None:
+    """An answer holds all that its receiver consumes, also what the plan gives to another replica set."""
+    holders: dict[int, str] = {}
+    for replica_set, answer in answers.items():
+        for partition in answer.positions:
+            other = holders.setdefault(partition, replica_set)
+            if other != replica_set:
+                raise CountedTwice(
+                    f"replica sets {other} and {replica_set} both answer for partition {partition} of {cube}",
+                    expected="each partition from one replica set",
+                    found=f"{answer.receiver_id} holds partitions {sorted(answer.positions)}",
+                    action="take a new snapshot",
+                )

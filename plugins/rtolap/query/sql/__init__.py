@@ -1,0 +1,1 @@
+"""SQL: MySQL's grammar parsed, typed and rewritten into what runs over partial aggregates."""

@@ -1,0 +1,146 @@
+"""SQL text → one SELECT tree, or a clear refusal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.scope import traverse_scope
+from sqlglot.tokenizer_core import TokenType
+
+from rtolap.base.errors import QueryError, SqlSyntaxError, UnsupportedSql
+from rtolap.query.approval import bounds, nodes
+from rtolap.query.sql.dialect import RtolapSql
+
+_EXPLAIN = re.compile(r"\s*+(?:explain|desc|describe)\s++(analyze\s++)?(?=select\b|with\b|\()", re.IGNORECASE)
+# What sqlglot fails with, besides its own errors, where a function's arguments are not those that it expects.
+PARSERS_OWN = (AttributeError, IndexError, KeyError, TypeError, ValueError)
+_MARKUP = re.compile(r"\x1b\[\d+m")
+
+
+Parameters = Sequence[object] | Mapping[str, object]
+Explain = Literal["plan", "analyze"]  # EXPLAIN shows what would be done, EXPLAIN ANALYZE what was done
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One query. Parameters are named `p1`, `p2`, … in the order of their `?`, or as `:name` names them."""
+
+    tree: exp.Expr
+    explain: Explain | None
+    parameters: tuple[str, ...]
+
+    def bind(self, parameters: Parameters) -> dict[str, object]:
+        """Values by parameter name. Raises QueryError when there are too few or too many."""
+        if isinstance(parameters, Mapping):
+            given = {str(name): value for name, value in parameters.items()}
+        else:
+            given = dict(zip(self.parameters, parameters, strict=False))
+            if len(parameters) != len(self.parameters):
+                raise QueryError(
+                    "wrong number of parameters", expected=len(self.parameters), found=len(parameters)
+                )
+        if set(given) != set(self.parameters):
+            raise QueryError(
+                "wrong parameters",
+                expected=", ".join(self.parameters) or "none",
+                found=", ".join(given) or "none",
+            )
+        return given
+
+
+def parse(sql: str, database: str | None = None) -> Statement:
+    """`database`: of the tables that the text names without one; None where only cubes and lookups are.
+
+    Raises QueryError for bad SQL, several statements, or anything but a query.
+    """
+    bounds.check_text(sql)
+    asked = _EXPLAIN.match(sql)
+    explain: Explain | None = None if asked is None else "analyze" if asked[1] else "plan"
+    body = sql[asked.end() :] if asked else sql
+    try:
+        body, positional = _name_question_marks(body)
+        trees = [tree for tree in sqlglot.parse(body, dialect=RtolapSql) if tree is not None]
+    except SqlglotError as error:
+        raise SqlSyntaxError(f"bad SQL: {_MARKUP.sub('', str(error).splitlines()[0])}") from error
+    except RecursionError as error:
+        raise too_deep() from error
+    except PARSERS_OWN as error:
+        raise SqlSyntaxError("bad SQL: a function has too few arguments, or wrong ones") from error
+    if len(trees) != 1:
+        raise SqlSyntaxError("bad SQL", expected="one statement", found=f"{len(trees)} statements")
+    tree = trees[0]
+    if isinstance(tree, exp.Condition | exp.Alias):  # some words that begin no statement
+        raise SqlSyntaxError(f"bad SQL: {sql.strip()[:100]!r} is no statement")
+    if not isinstance(tree, exp.Query) or isinstance(tree, exp.Table):
+        raise UnsupportedSql(
+            "unsupported statement", expected="SELECT, WITH, UNION or EXPLAIN SELECT", found=tree.key.upper()
+        )
+    _drop_hints(tree)
+    nodes.approve(tree)
+    _drop_dual(tree)
+    if database is not None:
+        _complete(tree, database)
+    return Statement(tree, explain, _parameters(tree, positional))
+
+
+def too_deep() -> QueryError:
+    return SqlSyntaxError("bad SQL: the statement is too deeply nested", action="nest less, or write IN (…)")
+
+
+def _drop_hints(tree: exp.Expr) -> None:
+    """They tell MySQL's server how to work, not what to answer."""
+    for node in tree.find_all(exp.Select, exp.Table):
+        node.set("hint", None)
+        node.set("hints", None)
+
+
+def _drop_dual(tree: exp.Expr) -> None:
+    """FROM DUAL is MySQL's way to say that there is no FROM."""
+    for select in tree.find_all(exp.Select):
+        source = select.args.get("from_")
+        table = None if source is None or select.args.get("joins") else source.this
+        if not isinstance(table, exp.Table) or table.db or not isinstance(table.this, exp.Identifier):
+            continue
+        if table.name.upper() == "DUAL" and not table.this.quoted:
+            select.set("from_", None)
+
+
+def _complete(tree: exp.Expr, database: str) -> None:
+    for scope in traverse_scope(tree):
+        for node in scope.tables:
+            if not node.db and not isinstance(node.this, exp.Func) and node.name not in scope.cte_sources:
+                if not node.alias:
+                    node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
+                node.set("db", exp.to_identifier(database, quoted=True))
+
+
+def _name_question_marks(sql: str) -> tuple[str, tuple[str, ...]]:
+    """`?` → `:p1`, `:p2`, … by place in the text, so that moving one in the tree shifts no other."""
+    tokens = RtolapSql().tokenize(sql)
+    bounds.check_tokens(tokens)
+    marks = [token.start for token in tokens if token.token_type is TokenType.PLACEHOLDER]
+    pieces, at = [], 0
+    for count, start in enumerate(marks, start=1):
+        pieces += [sql[at:start], f":p{count}"]
+        at = start + 1
+    return "".join(pieces) + sql[at:], tuple(f"p{count}" for count in range(1, len(marks) + 1))
+
+
+def _parameters(tree: exp.Expr, positional: tuple[str, ...]) -> tuple[str, ...]:
+    """Turn placeholders into the engine's `$name`; their names, positional ones in order."""
+    if any(tree.find_all(exp.Parameter)):
+        raise QueryError("user variables (@name) are not supported", action="bind a parameter instead")
+    names = dict.fromkeys(positional)
+    for node in list(tree.find_all(exp.Placeholder)):
+        name = str(node.this)
+        if positional and name not in names:
+            raise QueryError("mixed parameters", expected="either ? or :name", found=f":{name}")
+        names.setdefault(name)
+        node.replace(exp.Parameter(this=exp.var(name)))
+    return tuple(names)

@@ -1,0 +1,93 @@
+"""SQL over events → SQL over partial aggregates: an ordered tuple of small functions.
+
+Each rule takes the tree and the context and gives the tree back; each is exact on its own:
+
+| rule | does |
+|---|---|
+| `names` | spells tables and columns as they are defined, refuses what is unknown, drops zones and locks |
+| `functions` | lets functions that the engine knows by the same name count as MySQL's do |
+| `aliases` | decides between aliases and columns in GROUP BY and HAVING as MySQL does |
+| `stars` | writes out the stars of roll-up rows |
+| `qualify` | gives every column its table, expands other stars, aliases and positions |
+| `stored_sketches` | lets functions over the sketches of stored tables count them |
+| `roll_up` | turns an outermost SELECT without aggregates into roll-up rows; else refuses single events |
+| `event_time` | puts the coarsest sufficient derived dimension in the place of the event time |
+| `aggregates` | replaces aggregates over events by aggregates over partials |
+| `operators` | lets operators, comparisons and casts answer as MySQL's do, by the types of their operands |
+| `latest` | notes where the latest groups are answer enough |
+| `pushdown` | takes from WHERE what receivers and history can filter, and notes what each cube has to give |
+| `stored_tables` | notes what each stored table has to give, and what its nodes may filter |
+"""
+
+from __future__ import annotations
+
+import logging
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from rtolap.base.errors import UnsupportedSql
+from rtolap.query.plan import Rewritten
+from rtolap.query.sql.dialect import engine_sql
+from rtolap.query.sql.parser import PARSERS_OWN, too_deep
+from rtolap.query.sql.rules.aggregates import aggregates
+from rtolap.query.sql.rules.aliases import aliases
+from rtolap.query.sql.rules.context import Context, Rule
+from rtolap.query.sql.rules.event_time import event_time
+from rtolap.query.sql.rules.functions import functions
+from rtolap.query.sql.rules.latest import latest
+from rtolap.query.sql.rules.names import names, qualify
+from rtolap.query.sql.rules.operators import operators
+from rtolap.query.sql.rules.pushdown import pushdown
+from rtolap.query.sql.rules.roll_up import roll_up, stars
+from rtolap.query.sql.rules.stored import stored_sketches, stored_tables
+
+log = logging.getLogger(__name__)
+
+RULES: tuple[Rule, ...] = (
+    names,
+    functions,
+    aliases,
+    stars,
+    qualify,
+    stored_sketches,
+    roll_up,
+    event_time,
+    aggregates,
+    operators,
+    latest,
+    pushdown,
+    stored_tables,
+)
+
+
+def rewrite(tree: exp.Expr, context: Context) -> Rewritten:
+    """Raises QueryError naming what a cube cannot answer. `tree` is not changed."""
+    try:
+        return _rewrite(tree, context)
+    except RecursionError as error:
+        raise too_deep() from error
+    except (*PARSERS_OWN, SqlglotError) as error:  # of a tree that misses what its kind of node always has
+        log.warning("a statement could not be rewritten", exc_info=True)
+        raise UnsupportedSql("unsupported SQL: the statement cannot be planned") from error
+
+
+def _rewrite(tree: exp.Expr, context: Context) -> Rewritten:
+    rewritten = tree.copy()
+    for rule in RULES:
+        context.check()
+        rewritten = rule(rewritten, context)
+    return Rewritten(
+        tree=rewritten,
+        sql=engine_sql(rewritten),
+        reads=context.reads,
+        lookups=tuple(sorted(context.lookups)),
+        information=tuple(sorted(context.information)),
+        parameters=tuple(dict.fromkeys(str(node.name) for node in rewritten.find_all(exp.Parameter))),
+        latest=context.latest,
+        tables=context.tables,
+        warnings=tuple(dict.fromkeys(context.warnings)),
+    )
+
+
+__all__ = ["RULES", "Context", "rewrite"]

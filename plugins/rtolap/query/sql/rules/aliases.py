@@ -1,0 +1,93 @@
+"""Names that are both an alias and a column, and HAVING without groups, as MySQL takes them.
+
+| where a bare name stands | MySQL | the engine |
+|---|---|---|
+| GROUP BY | the column of FROM, then the alias | the alias first |
+| HAVING without groups and aggregates | a condition on rows; the alias, then the column | an error |
+
+Everywhere else both agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from sqlglot import exp
+from sqlglot.optimizer.scope import Scope, traverse_scope
+
+from rtolap.query.information_schema import INFORMATION_PREFIX, information_columns
+from rtolap.query.sql.rules.context import Context
+
+
+def aliases(tree: exp.Expr, context: Context) -> exp.Expr:
+    for scope in traverse_scope(tree):
+        select = scope.expression
+        if not isinstance(select, exp.Select):
+            continue
+        _group_by_columns(scope, select, context)
+        having = select.args.get("having")
+        if having is not None and _has_plain_rows(scope, select, context):
+            select.set("having", None)
+            select.where(_with_aliases(having.this, select), append=True, copy=False)
+    return tree
+
+
+def _group_by_columns(scope: Scope, select: exp.Select, context: Context) -> None:
+    """Give a bare name in GROUP BY that is an alias of something else the table whose column it is."""
+    group = select.args.get("group")
+    shadowed = {name for name, meant in _aliased(select).items() if not _is_column(meant, name)}
+    for column in () if group is None else group.expressions:
+        if not isinstance(column, exp.Column) or column.table or column.name.lower() not in shadowed:
+            continue
+        owners = [
+            alias for alias, known in _source_columns(scope, context).items() if column.name.lower() in known
+        ]
+        if len(owners) == 1:
+            column.set("table", exp.to_identifier(owners[0], quoted=True))
+
+
+def _source_columns(scope: Scope, context: Context) -> dict[str, set[str]]:
+    """The columns, in lower case, of each source of a SELECT by its alias."""
+    found: dict[str, set[str]] = {}
+    for alias, (_, source) in scope.selected_sources.items():
+        if isinstance(source, exp.Table):
+            found[alias] = {name.lower() for name in _relation_columns(source.name, context)}
+        elif isinstance(source.expression, exp.Query):
+            found[alias] = {name.lower() for name in source.expression.named_selects}
+    return found
+
+
+def _relation_columns(relation: str, context: Context) -> Collection[str]:
+    """Of a relation as the rules call it, a table of information_schema too."""
+    if relation in context.catalogue.all_names():
+        return context.catalogue.columns(relation)
+    return information_columns(relation.removeprefix(INFORMATION_PREFIX))
+
+
+def _has_plain_rows(scope: Scope, select: exp.Select, context: Context) -> bool:
+    """Neither groups nor aggregates; a cube's rows are always groups."""
+    sources = [source for _, source in scope.selected_sources.values()]
+    if any(isinstance(one, exp.Table) and one.name in context.catalogue.cubes for one in sources):
+        return False
+    return select.args.get("group") is None and not any(scope.find_all(exp.AggFunc, exp.Window))
+
+
+def _with_aliases(condition: exp.Expr, select: exp.Select) -> exp.Expr:
+    meant = _aliased(select)
+    written = condition.copy()
+    for column in list(written.find_all(exp.Column)):
+        if not column.table and column.name.lower() in meant and column.find_ancestor(exp.Query) is None:
+            expression = exp.paren(meant[column.name.lower()].copy(), copy=False)
+            if column is written:
+                return expression
+            column.replace(expression)
+    return written
+
+
+def _aliased(select: exp.Select) -> dict[str, exp.Expr]:
+    """Alias in lower case → what it stands for."""
+    return {one.alias.lower(): one.this for one in select.expressions if isinstance(one, exp.Alias)}
+
+
+def _is_column(meant: exp.Expr, name: str) -> bool:
+    return isinstance(meant, exp.Column) and meant.name.lower() == name

@@ -1,0 +1,233 @@
+"""Comparisons of unlike operands, as MySQL compares them, whatever way a constant came.
+
+A DATE beside a moment with a time counts as its midnight: `d < '2013-01-02 05:00'` is `d <= '2013-01-02'`,
+and `d = '2013-01-02 05:00'` holds for no date. Text beside a number is a number, a boolean is 1 or 0. What is
+written anew stays a comparison of a column with a constant wherever it can, so that it is pushed down.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from sqlglot import exp
+
+from rtolap.base.errors import QueryError, UnsupportedSql
+from rtolap.query.sql.dialect import user_sql
+from rtolap.query.sql.rules.context import Context
+from rtolap.query.sql.rules.expression_types import Typed
+from rtolap.query.sql.timeline import as_datetime, text
+from rtolap.query.sql.types import BOOLEAN, DATE, NULL, STRING, SqlType
+
+_T = exp.DType
+_FLIPPED: dict[type[exp.Expr], type[exp.Expr]] = {
+    exp.GT: exp.LT,
+    exp.GTE: exp.LTE,
+    exp.LT: exp.GT,
+    exp.LTE: exp.GTE,
+}
+# d < x, where x is later than the midnight of its day: d <= that day, and so on
+_OF_THE_DAY: dict[type[exp.Expr], type[exp.Expr]] = {exp.LT: exp.LTE, exp.GTE: exp.GT}
+_NUMBER = re.compile(r"\s*([-+]?)(\d+(?:\.\d*)?|\.\d+)\s*\Z")
+
+
+def compare_pair(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
+    left, right = node.this, node.expression
+    if isinstance(left, exp.Tuple) and isinstance(right, exp.Tuple):
+        return _tuples(type(node), left, right, typed, context)
+    return _compared(type(node), left, right, typed, context)
+
+
+def equals(left: exp.Expr, right: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
+    """`left = right` over copies of them."""
+    found = _compared(exp.EQ, left, right, typed, context)
+    return found if found is not None else _pair(exp.EQ, left.copy(), right.copy())
+
+
+def compare_range(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
+    """BETWEEN as two comparisons, where one of them is of unlike operands."""
+    if node.args.get("symmetric"):
+        return None
+    bounds = [(exp.GTE, node.args["low"]), (exp.LTE, node.args["high"])]
+    found = [_compared(kind, node.this, bound, typed, context) for kind, bound in bounds]
+    if all(each is None for each in found):
+        return None
+    sides = [
+        each if each is not None else kind(this=node.this.copy(), expression=bound.copy())
+        for each, (kind, bound) in zip(found, bounds, strict=True)
+    ]
+    return exp.paren(exp.and_(*sides, copy=False), copy=False)
+
+
+def compare_in(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
+    query = node.args.get("query")
+    if query is not None:
+        _check_alike(node, typed.of(node.this), typed.of(query.unnest()))
+        return None
+    if isinstance(node.this, exp.Tuple):
+        return _tuples_in(node, node.this, typed, context)
+    found = [_compared(exp.EQ, node.this, item, typed, context) for item in node.expressions]
+    if all(each is None for each in found):
+        return None
+    items: list[exp.Expr] = []  # that the same operand can be asked for at once
+    others: list[exp.Expr] = []
+    for item, each in zip(node.expressions, found, strict=True):
+        if each is None:
+            items.append(item.copy())
+        elif isinstance(each, exp.EQ) and each.this == node.this:
+            items.append(each.expression.copy())
+        else:
+            others.append(each)
+    if items:
+        others.insert(0, exp.In(this=node.this.copy(), expressions=items))
+    return exp.paren(exp.or_(*others, copy=False), copy=False) if len(others) > 1 else others[0]
+
+
+def compare_nullif(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
+    equal = _compared(exp.EQ, node.this, node.expression, typed, context)
+    return None if equal is None else exp.case().when(equal, exp.null()).else_(node.this.copy())
+
+
+def compare_case(node: exp.Case, typed: Typed, context: Context) -> None:
+    """`CASE a WHEN b` becomes `CASE WHEN a = b`, where that compares unlike operands."""
+    if node.this is None:
+        return
+    found = [_compared(exp.EQ, node.this, each.this, typed, context) for each in node.args["ifs"]]
+    if all(each is None for each in found):
+        return
+    subject = node.this.copy()
+    node.set("this", None)
+    for branch, equal in zip(node.args["ifs"], found, strict=True):
+        if equal is None:
+            equal = exp.EQ(this=subject.copy(), expression=branch.this.copy())
+        branch.set("this", equal)
+
+
+def _tuples(
+    kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, typed: Typed, context: Context
+) -> exp.Expr | None:
+    """(a, b) = (c, d) member by member, where one pair is of unlike operands."""
+    pairs = list(zip(left.expressions, right.expressions, strict=False))
+    found = [_compared(exp.EQ, one, other, typed, context) for one, other in pairs]
+    if all(each is None for each in found):
+        return None
+    if kind is not exp.EQ or len(left.expressions) != len(right.expressions):
+        raise UnsupportedSql(
+            f"unsupported SQL: {user_sql(left)[:100]} beside {user_sql(right)[:100]}",
+            expected="operands of like types, or = between as many members",
+        )
+    equal = [
+        each if each is not None else exp.EQ(this=one.copy(), expression=other.copy())
+        for each, (one, other) in zip(found, pairs, strict=True)
+    ]
+    return exp.paren(exp.and_(*equal, copy=False), copy=False)
+
+
+def _tuples_in(node: exp.Expr, left: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
+    found = [_tuples(exp.EQ, left, item, typed, context) for item in node.expressions]
+    if all(each is None for each in found):
+        return None
+    either = [
+        each if each is not None else exp.EQ(this=left.copy(), expression=item.copy())
+        for each, item in zip(found, node.expressions, strict=True)
+    ]
+    return exp.paren(exp.or_(*either, copy=False), copy=False)
+
+
+def _check_alike(node: exp.Expr, one: SqlType | None, other: SqlType | None) -> None:
+    """Of IN over a query, which the engine would bring to one type its own way."""
+    if one in (None, NULL) or other in (None, NULL):
+        return
+    if (one == STRING) != (other == STRING):
+        raise UnsupportedSql(
+            f"unsupported SQL: {user_sql(node)[:200]} looks for one type among another",
+            expected="operands of like types",
+            action="cast one of them",
+        )
+
+
+def _compared(
+    kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, typed: Typed, context: Context
+) -> exp.Expr | None:
+    """The comparison written anew; None where the engine compares as MySQL does."""
+    one, other = typed.of(left), typed.of(right)
+    if one is None or other is None or one.kind == other.kind:
+        return None
+    if _ranks(other, one):
+        return _compared(_FLIPPED.get(kind, kind), right, left, typed, context)
+    if one == DATE and other.kind == "string":
+        return _with_date(kind, left, right, context)
+    if one.is_number and other.kind == "string":
+        return _with_number(kind, left, right, context)
+    if one == BOOLEAN and (other.is_number or other.kind == "string"):
+        return _with_boolean(kind, left, right, other, context)
+    return None
+
+
+def _ranks(one: SqlType, other: SqlType) -> bool:
+    """Whether `one` is what the comparison is written about."""
+    order = ("boolean", "date", "int", "bigint", "hugeint", "decimal", "double", "string")
+    return (
+        one.kind in order and other.kind in order and order.index(one.kind) < order.index(other.kind)
+    ) and not (one.is_number and other.is_number)
+
+
+def _with_date(kind: type[exp.Expr], day: exp.Expr, moment: exp.Expr, context: Context) -> exp.Expr:
+    instant = as_datetime(_constant(moment, context))
+    if instant is None:  # another way of writing it, or none: the engine says
+        return _pair(kind, exp.cast(day.copy(), _T.TIMESTAMP), exp.cast(moment.copy(), _T.TIMESTAMP))
+    midnight = datetime(instant.year, instant.month, instant.day)
+    if instant == midnight or kind in (exp.LT, exp.LTE, exp.GT, exp.GTE):
+        if instant != midnight:
+            kind = _OF_THE_DAY.get(kind, kind)
+        date = exp.cast(exp.Literal.string(midnight.date().isoformat()), _T.DATE)
+        return _pair(kind, day.copy(), date)
+    exactly = exp.cast(exp.Literal.string(text(instant)), _T.TIMESTAMP)
+    return _pair(kind, exp.cast(day.copy(), _T.TIMESTAMP), exactly)
+
+
+def _with_number(kind: type[exp.Expr], number: exp.Expr, words: exp.Expr, context: Context) -> exp.Expr:
+    value = _constant(words, context)
+    if not isinstance(value, str):
+        return _pair(kind, number.copy(), exp.cast(words.copy(), _T.DOUBLE))
+    return _pair(kind, number.copy(), _literal(value, words))
+
+
+def _with_boolean(
+    kind: type[exp.Expr], flag: exp.Expr, other: exp.Expr, given: SqlType, context: Context
+) -> exp.Expr:
+    constant = _constant(flag, context)
+    if isinstance(constant, bool) and given.is_number:
+        return _pair(kind, exp.Literal.number(int(constant)), other.copy())
+    if given.kind == "string":
+        value = _constant(other, context)
+        other = _literal(value, other) if isinstance(value, str) else exp.cast(other.copy(), _T.DOUBLE)
+    if isinstance(other, exp.Literal) and str(other.this) in ("0", "1"):
+        return _pair(kind, flag.copy(), exp.Boolean(this=str(other.this) == "1"))
+    return _pair(kind, exp.cast(flag.copy(), _T.BIGINT), other.copy())
+
+
+def _literal(value: str, written: exp.Expr) -> exp.Expr:
+    match = _NUMBER.match(value)
+    if match is None:
+        raise QueryError(
+            f"{user_sql(written)[:200]} is compared with a number",
+            expected="a number",
+            found=repr(value[:100]),
+        )
+    digits = match[2].rstrip("0").rstrip(".") if "." in match[2] else match[2]
+    literal: exp.Expr = exp.Literal.number(digits or "0")
+    return exp.Neg(this=literal) if match[1] == "-" else literal
+
+
+def _constant(node: exp.Expr, context: Context) -> object:
+    if node.find(exp.Column, exp.Query, exp.Rand):
+        return None
+    try:
+        return context.fold(node)
+    except LookupError:
+        return None
+
+
+def _pair(kind: type[exp.Expr], left: exp.Expr, right: exp.Expr) -> exp.Expr:
+    return kind(this=left, expression=right)

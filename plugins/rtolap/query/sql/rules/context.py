@@ -1,0 +1,127 @@
+"""What the rules share about one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+from sqlglot.optimizer.scope import Scope, traverse_scope
+
+from rtolap.base.errors import QueryError
+from rtolap.model.cube import Schema
+from rtolap.protocols.query.warning import QueryWarning
+from rtolap.query.catalogue import Catalogue
+from rtolap.query.plan import CubeRead, LatestRows, TableRead
+
+Fold = Callable[[exp.Expr], object]  # a constant expression → its value; LookupError if it has none yet
+
+
+@dataclass
+class Context:
+    """`fold` evaluates constants, parameters included. `information` are tables of information_schema.
+
+    `check` raises what ended the statement. `lookups`: those that are files. `rolls_up`: the outermost SELECT
+    shows roll-up rows.
+    """
+
+    catalogue: Catalogue
+    fold: Fold
+    information_tables: frozenset[str] = frozenset()
+    check: Callable[[], None] = lambda: None
+    reads: tuple[CubeRead, ...] = ()
+    lookups: set[str] = field(default_factory=set)
+    information: set[str] = field(default_factory=set)
+    rolls_up: bool = False
+    latest: LatestRows | None = None
+    tables: tuple[TableRead, ...] = ()
+    warnings: list[QueryWarning] = field(default_factory=list)
+
+
+Rule = Callable[[exp.Expr, Context], exp.Expr]
+
+
+@dataclass(frozen=True)
+class CubeScope:
+    """A SELECT that reads a cube under `alias`. `nullable`: an outer join may fill it with NULL."""
+
+    scope: Scope
+    alias: str
+    table: exp.Table
+    schema: Schema
+    nullable: bool
+
+    @property
+    def select(self) -> exp.Select:
+        expression = self.scope.expression
+        assert isinstance(expression, exp.Select), "only a SELECT has sources"
+        return expression
+
+    def columns(self) -> list[exp.Column]:
+        """References to the cube, those of correlated subqueries included."""
+        return [column for column in self.scope.columns if column.table == self.alias]
+
+    def is_dimension(self, column: exp.Column) -> bool:
+        return column.table == self.alias and column.name in self.schema.cube.all_dimensions
+
+    def is_measure(self, column: exp.Column) -> bool:
+        return column.table == self.alias and column.name not in self.schema.cube.all_dimensions
+
+    def column(self, name: str) -> exp.Column:
+        return exp.column(name, table=self.alias, quoted=True)
+
+
+def named_tables(tree: exp.Expr) -> Iterator[tuple[Scope, str, exp.Table]]:
+    """(SELECT, alias, table) of all that is read by a name, inner ones first; what a WITH names is none."""
+    for scope in traverse_scope(tree):
+        if not isinstance(scope.expression, exp.Select):
+            continue
+        for alias, (_, source) in scope.selected_sources.items():
+            if isinstance(source, exp.Table) and not source.db:
+                yield scope, alias, source
+
+
+def cube_scopes(tree: exp.Expr, context: Context) -> Iterator[CubeScope]:
+    """Every SELECT over a cube, inner ones first. Raises QueryError for two cubes in one FROM."""
+    for scope in traverse_scope(tree):
+        if not isinstance(scope.expression, exp.Select):
+            continue
+        found = [
+            (alias, source)
+            for alias, (_, source) in scope.selected_sources.items()
+            if isinstance(source, exp.Table) and not source.db and source.name in context.catalogue.cubes
+        ]
+        if len(found) > 1:
+            raise QueryError(
+                f"one SELECT reads {' and '.join(table.name for _, table in found)}",
+                expected="one cube in a FROM",
+                action="aggregate each cube in a subquery of its own and join the results",
+            )
+        for alias, table in found:
+            schema = context.catalogue.cubes[table.name]
+            yield CubeScope(scope, alias, table, schema, is_nullable(scope.expression, alias))
+
+
+def own_aggregates(cube: CubeScope) -> list[exp.Expr]:
+    """Aggregates of this SELECT over rows, outermost first; not the function of a window."""
+    found: list[exp.Expr] = []
+    for node in cube.scope.find_all(exp.AggFunc):
+        wrapper = node.parent
+        while isinstance(wrapper, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
+            wrapper = wrapper.parent
+        if not isinstance(wrapper, exp.Window):
+            found.append(node)
+    return found
+
+
+def is_aggregated(cube: CubeScope) -> bool:
+    return cube.select.args.get("group") is not None or bool(own_aggregates(cube))
+
+
+def is_nullable(select: exp.Select, alias: str) -> bool:
+    """Whether an outer join may fill the source with NULL."""
+    for join in select.args.get("joins") or ():
+        side = str(join.side).upper()
+        if side in ("RIGHT", "FULL") or (side == "LEFT" and join.alias_or_name == alias):
+            return True
+    return False

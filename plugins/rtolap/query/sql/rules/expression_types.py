@@ -1,0 +1,280 @@
+"""The type of every expression of a statement: columns out of the catalogue, the rest by their operands.
+
+Nodes are looked at from the inside outwards, so that the operands of one are known; `Typed.note` says what a
+rewritten node has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from sqlglot import exp
+from sqlglot.optimizer.scope import Scope, traverse_scope
+
+from rtolap.query.sql import types as sql_types
+from rtolap.query.sql.rules.context import Context
+from rtolap.query.sql.rules.totals import TOTAL
+from rtolap.query.sql.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DATETIME,
+    DOUBLE,
+    HUGEINT,
+    INT,
+    NULL,
+    QUOTIENT,
+    STRING,
+    SqlType,
+)
+
+_KEPT = (
+    exp.Paren,
+    exp.Alias,
+    exp.Min,
+    exp.Max,
+    exp.Distinct,
+    exp.Filter,
+    exp.Window,
+    exp.AnyValue,
+    exp.Subquery,
+)
+_KEPT_OVER_ROWS = (
+    exp.Lag,
+    exp.Lead,
+    exp.FirstValue,
+    exp.LastValue,
+    exp.NthValue,
+    exp.IgnoreNulls,
+    exp.Nullif,
+)
+_BOOLEAN = (
+    exp.Predicate,
+    exp.Connector,
+    exp.Not,
+    exp.Boolean,
+    exp.Exists,
+    exp.Between,
+    exp.LogicalAnd,
+    exp.LogicalOr,
+)
+_ARITHMETIC = (exp.Add, exp.Sub, exp.Mul)
+_MOVED = (exp.DateAdd, exp.DateSub, exp.TimestampAdd)
+_DATE_UNITS = frozenset(("DAY", "WEEK", "MONTH", "QUARTER", "YEAR"))
+_FIXED: dict[type[exp.Expr], SqlType] = {
+    **dict.fromkeys(
+        (exp.Concat, exp.ConcatWs, exp.DPipe, exp.Left, exp.Right, exp.Substring, exp.Upper), STRING
+    ),
+    **dict.fromkeys((exp.Lower, exp.Trim, exp.Pad, exp.Repeat, exp.Replace, exp.Reverse, exp.Chr), STRING),
+    **dict.fromkeys((exp.TimeToStr, exp.GroupConcat, exp.Hex, exp.RegexpReplace, exp.Dayname), STRING),
+    **dict.fromkeys(
+        (exp.Count, exp.Length, exp.StrPosition, exp.Year, exp.Quarter, exp.Month, exp.Day), BIGINT
+    ),
+    **dict.fromkeys((exp.DayOfMonth, exp.DayOfWeek, exp.DayOfYear, exp.Hour, exp.Minute, exp.Second), BIGINT),
+    **dict.fromkeys(
+        (exp.WeekOfYear, exp.Extract, exp.DateDiff, exp.RowNumber, exp.Rank, exp.DenseRank), BIGINT
+    ),
+    **dict.fromkeys((exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot), HUGEINT),
+    **dict.fromkeys((exp.Sqrt, exp.Ln, exp.Log, exp.Exp, exp.Pow, exp.Rand), DOUBLE),
+    **dict.fromkeys((exp.Stddev, exp.StddevPop, exp.StddevSamp, exp.Variance, exp.VariancePop), DOUBLE),
+    **dict.fromkeys((exp.TsOrDsToDate, exp.Date, exp.LastDay, exp.CurrentDate), DATE),
+    **dict.fromkeys((exp.AtTimeZone, exp.TimestampTrunc, exp.CurrentTimestamp, exp.UnixToTime), DATETIME),
+    exp.Sign: INT,
+    exp.Null: NULL,
+}
+_MACROS: dict[str, SqlType] = {
+    **dict.fromkeys(
+        (
+            *("left", "right", "from", "substring", "lpad", "rpad", "repeat", "number_text"),
+            "substring_index",
+        ),
+        STRING,
+    ),
+    **dict.fromkeys(("locate", "ascii", "whole_part", "text_integer", "find_in_set"), BIGINT),
+    **dict.fromkeys(("sqrt", "ln", "log", "acos", "asin", "exp", "pow", "cot"), DOUBLE),
+    "unsigned": HUGEINT,
+    "from_unixtime": DATETIME,
+}
+
+
+class Typed:
+    """`of` is what is known of a node so far. `is_date_moved`: by an interval of whole days."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._types: dict[int, SqlType | None] = {}
+        self._held: list[exp.Expr] = []  # an identity is one only as long as its node lives
+        self._columns: dict[int, SqlType | None] = {}
+
+    def walk(self, tree: exp.Expr) -> Iterator[exp.Expr]:
+        """Nodes, what stands inside first; each one's operands are noted when it is given."""
+        for scope in traverse_scope(tree):
+            self._resolve(scope)
+            nodes = list(scope.walk())
+            root = scope.expression
+            if isinstance(root, exp.Select):
+                shown = {id(node) for each in root.expressions for node in each.walk()}
+                nodes = [n for n in nodes if id(n) not in shown] + [n for n in nodes if id(n) in shown]
+            for node in reversed(nodes):
+                if node is not root and isinstance(node, exp.Query) and not isinstance(node, exp.Subquery):
+                    continue
+                yield node
+            self.note(root, self._of_query(root))
+
+    def of(self, node: exp.Expr | None) -> SqlType | None:
+        return None if node is None else self._types.get(id(node))
+
+    def note(self, node: exp.Expr, kind: SqlType | None) -> None:
+        self._types[id(node)] = kind
+        self._held.append(node)
+
+    def infer(self, node: exp.Expr) -> SqlType | None:
+        """Out of the node's operands."""
+        fixed = _FIXED.get(type(node))
+        if fixed is not None:
+            return fixed
+        match node:
+            case exp.Column():
+                return self._columns.get(id(node))
+            case exp.Literal():
+                return sql_types.of_literal(node)
+            case exp.Parameter():
+                return self._parameter(node)
+            case exp.Cast():
+                return sql_types.of_declared(node.to)
+            case exp.Case() | exp.If() | exp.Coalesce() | exp.Greatest() | exp.Least():
+                return sql_types.common(self.of(branch) for branch in branches(node))
+            case exp.Sum():
+                return self._sum(node)
+            case exp.Avg():
+                return self._quotient([node.this])
+            case exp.Div():
+                total = node.this.this if node.this.meta.get(TOTAL) else node.this
+                return self._quotient([total, node.expression])
+            case exp.Neg() if isinstance(node.this, exp.Literal):
+                whole = sql_types.of_literal(node.this).is_integer
+                return (
+                    sql_types.of_integer(-int(node.this.this)) if whole else sql_types.of_literal(node.this)
+                )
+            case exp.Neg() | exp.Abs():
+                return self._arithmetic([node.this])
+            case exp.Add() | exp.Sub() if isinstance(node.expression, exp.Interval):
+                return self._moved(node.this, node.expression.args.get("unit"))
+            case exp.Add() if isinstance(node.this, exp.Interval):
+                return self._moved(node.expression, node.this.args.get("unit"))
+            case exp.Mul():
+                kind = self._arithmetic([node.this, node.expression])
+                if kind is not None and kind.kind == "decimal":
+                    scales = [each.scale for each in map(self.of, (node.this, node.expression)) if each]
+                    return SqlType("decimal", sum(scales))
+                return kind
+            case exp.Add() | exp.Sub() | exp.Mod():
+                return self._arithmetic([node.this, node.expression])
+            case exp.IntDiv():
+                return BIGINT
+            case exp.Round() | exp.Trunc() | exp.Ceil() | exp.Floor():
+                kind = self.of(node.this)
+                return kind if kind is None or kind.kind != "decimal" else SqlType("decimal", kind.scale)
+            case exp.Anonymous():
+                return _MACROS.get(str(node.this).lower().removeprefix("mysql_"))
+        if isinstance(node, _MOVED):
+            return self._moved(node.this, node.args.get("unit"))
+        if isinstance(node, _BOOLEAN):
+            return BOOLEAN
+        if isinstance(node, (*_KEPT, *_KEPT_OVER_ROWS)):
+            return self.of(node.this if node.this is not None else next(iter(node.expressions), None))
+        return None
+
+    def _parameter(self, node: exp.Parameter) -> SqlType | None:
+        try:
+            return sql_types.of_value(self._context.fold(node))
+        except LookupError:  # not bound yet
+            return None
+
+    def _sum(self, node: exp.Sum) -> SqlType | None:
+        kind = self.of(node.this)
+        if kind is None or kind.kind in ("decimal", "double"):
+            return kind
+        return HUGEINT if kind.is_integer or kind.kind == "boolean" else None
+
+    def _arithmetic(self, operands: list[exp.Expr]) -> SqlType | None:
+        kinds = [BIGINT if kind == BOOLEAN else kind for kind in map(self.of, operands)]
+        known = [kind for kind in kinds if kind is not None and kind.is_number]
+        return sql_types.of_arithmetic(known) if len(known) == len(kinds) else None
+
+    def _quotient(self, operands: list[exp.Expr]) -> SqlType:
+        kinds = list(map(self.of, operands))
+        exact = all(
+            kind is not None and (kind.is_exact or kind.kind in ("boolean", "null")) for kind in kinds
+        )
+        return QUOTIENT if exact else DOUBLE
+
+    def _moved(self, moment: exp.Expr, unit: exp.Expr | None) -> SqlType | None:
+        kind = self.of(moment)
+        if kind == DATE:
+            return DATE if is_days(unit) else DATETIME
+        return kind if kind == DATETIME else None
+
+    def _resolve(self, scope: Scope) -> None:
+        for column in scope.columns:
+            self._columns[id(column)] = self._column(scope, column)
+            self._held.append(column)
+
+    def _column(self, scope: Scope | None, column: exp.Column) -> SqlType | None:
+        if not column.table:
+            named = scope.expression if scope is not None else None
+            if isinstance(named, exp.Select):
+                return next((self.of(e) for e in named.expressions if e.alias_or_name == column.name), None)
+            return None
+        while scope is not None:
+            source = scope.sources.get(column.table)
+            if isinstance(source, exp.Table):
+                return self._of_table(source, column.name)
+            if isinstance(source, Scope):
+                return self._shown(source.expression, column.name)
+            scope = scope.parent
+        return None
+
+    def _of_table(self, table: exp.Table, name: str) -> SqlType | None:
+        catalogue = self._context.catalogue
+        if table.db or table.name not in catalogue.all_names():
+            return None
+        if table.name in catalogue.cubes:
+            for partial in catalogue.cubes[table.name].partials:
+                if partial.name == name:
+                    return sql_types.of_column(partial.type)
+        column = catalogue.columns(table.name).get(name)
+        return None if column is None else sql_types.of_column(column)
+
+    def _shown(self, query: exp.Expr, name: str) -> SqlType | None:
+        """Of the column that a query calls so; those of a UNION's sides go by place."""
+        names = query.named_selects if isinstance(query, exp.Query) else []
+        return self._at(query, names.index(name)) if name in names else None
+
+    def _at(self, query: exp.Expr, position: int) -> SqlType | None:
+        query = query.unnest()
+        if isinstance(query, exp.SetOperation):
+            return sql_types.common((self._at(query.this, position), self._at(query.expression, position)))
+        shown = query.expressions if isinstance(query, exp.Select) else []
+        return self.of(shown[position]) if position < len(shown) else None
+
+    def _of_query(self, query: exp.Expr) -> SqlType | None:
+        """Of a query that stands for a value."""
+        return self._at(query, 0) if isinstance(query, exp.Query) else None
+
+
+def branches(node: exp.Expr) -> list[exp.Expr]:
+    """The expressions that a choice gives one of."""
+    match node:
+        case exp.Case():
+            found = [each.args["true"] for each in node.args["ifs"]]
+            default = node.args.get("default")
+            return found if default is None else [*found, default]
+        case exp.If():
+            other = node.args.get("false")
+            return [node.args["true"]] if other is None else [node.args["true"], other]
+    return [node.this, *node.expressions]
+
+
+def is_days(unit: exp.Expr | None) -> bool:
+    return unit is not None and str(unit.name).upper().removesuffix("S") in _DATE_UNITS

@@ -1,0 +1,322 @@
+"""Functions that MySQL and the engine call alike but count differently: written so that MySQL's answer comes.
+
+| function | MySQL | the engine |
+|---|---|---|
+| `DAYOFWEEK` | 1 = Sunday | 0 = Sunday |
+| `WEEKDAY` | 0 = Monday | 0 = Sunday |
+| `WEEK(d)`, `EXTRACT(WEEK …)` | weeks begin on Sunday, from 0 (mode 0) | ISO weeks |
+| `TIMESTAMPDIFF` | whole units | boundaries passed |
+| `TO_DAYS` | year 0 has 365 days | 366 |
+| `MICROSECOND` | of the second | of the minute |
+| `LENGTH`, `OCTET_LENGTH` | bytes | characters; binary only |
+| `UPPER`, `LOWER` | of numbers too | of texts |
+| `LEFT`, `RIGHT`, `SUBSTRING` | nothing before the beginning, from 0 | counted from the end |
+| `SQRT`, `LN`, `LOG`, `ACOS`, `ASIN` | NULL outside of their domains | NaN, infinity |
+| `EXP`, `POW`, `COT` | an error beyond the doubles | NaN, infinity |
+| `LPAD` and `RPAD` to below 0, `LOCATE` from below 1 | NULL, 0 | '', as from 1 |
+| `ASCII` | the first byte | the first character |
+| `DATE_FORMAT(…, '%v')`, `'%u'`, `'%V'` | weeks by modes 3, 1, 2 | other weeks: the last two are refused |
+| `DATE_FORMAT(…, '%D')` | 1st, 2nd, … | an error |
+
+`macros` has those that need more than another name, `mysql_functions` those that the engine has not. What it
+does not know at all is an error there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from rtolap.base.errors import SqlSyntaxError, UnsupportedSql
+from rtolap.query.sql.rules.context import Context
+from rtolap.query.sql.rules.mysql_functions import (
+    adddate,
+    find_in_set,
+    from_unixtime,
+    macro,
+    subdate,
+    substring_index,
+    time,
+    time_literal,
+    time_now,
+    timediff,
+)
+
+_WHOLE_UNITS = frozenset(("MICROSECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK"))
+_MONTHS = {"MONTH": 1, "QUARTER": 3, "YEAR": 12}
+_WEEK_FORMATS = {"0": "%U", "3": "%V", "5": "%W"}  # MySQL's mode → the engine's format
+_SUNDAY_WEEKS = "0"
+_YEAR_ZERO, _EPOCH, _EPOCH_DAYS = "0000-01-01", "1970-01-01", 719_528
+_MICROSECONDS = 1_000_000
+_FORMAT_PIECES = re.compile(r"(%%|%D)")
+_FORMAT_DIGITS_MAX = 30
+_GROWING = frozenset(("MYSQL_REPEAT", "MYSQL_LPAD", "MYSQL_RPAD"))
+TEXT_BYTES_MAX = 64 << 10  # of a text that REPEAT, SPACE, LPAD or RPAD makes, in a statement over rows
+ONE_ROW_BYTES_MAX = 32 << 20  # of all of them together, in a statement of one row
+_Rewrite = Callable[[exp.Expr], exp.Expr | None]
+
+
+def functions(tree: exp.Expr, context: Context) -> exp.Expr:
+    for node in reversed(list(tree.find_all(exp.Func))):  # what stands inside first
+        rewrite = _ANONYMOUS.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) else None
+        rewrite = rewrite or _KNOWN.get(type(node))
+        found = None if rewrite is None else rewrite(node)
+        if found is not None:
+            node.replace(found)
+    return tree
+
+
+def _day_of_week(node: exp.Expr) -> exp.Expr:
+    return exp.paren(exp.Add(this=node.copy(), expression=exp.Literal.number(1)), copy=False)
+
+
+def _weekday(node: exp.Expr) -> exp.Expr:
+    part = exp.Extract(this=exp.var("ISODOW"), expression=exp.TsOrDsToDate(this=_only(node)))
+    return exp.paren(exp.Sub(this=part, expression=exp.Literal.number(1)), copy=False)
+
+
+def _week(node: exp.Expr) -> exp.Expr:
+    mode = node.args.get("mode")
+    return _week_of(node.this, _SUNDAY_WEEKS if mode is None else mode.name)
+
+
+def _week_of(day: exp.Expr, mode: str) -> exp.Expr:
+    if mode not in _WEEK_FORMATS:
+        raise UnsupportedSql(
+            f"unsupported SQL: WEEK with mode {mode}", expected="mode 0, 3 (ISO weeks, as WEEKOFYEAR) or 5"
+        )
+    if not isinstance(day, exp.TsOrDsToDate):
+        day = exp.TsOrDsToDate(this=day.copy())
+    written = exp.TimeToStr(this=day.copy(), format=exp.Literal.string(_WEEK_FORMATS[mode]))
+    return exp.cast(written, exp.DataType.Type.BIGINT)
+
+
+def _extract(node: exp.Expr) -> exp.Expr | None:
+    match str(node.this.name).upper():
+        case "WEEK":
+            return _week_of(node.expression, _SUNDAY_WEEKS)
+        case "MICROSECOND":
+            return _of_the_second(node.copy())
+    return None
+
+
+def _microsecond(node: exp.Expr) -> exp.Expr:
+    at = exp.cast(_only(node), exp.DataType.Type.TIMESTAMP)
+    return _of_the_second(exp.Extract(this=exp.var("MICROSECOND"), expression=at))
+
+
+def _of_the_second(part: exp.Expr) -> exp.Expr:
+    return exp.paren(exp.Mod(this=part, expression=exp.Literal.number(_MICROSECONDS)), copy=False)
+
+
+def _difference(node: exp.Expr) -> exp.Expr:
+    """TIMESTAMPDIFF(unit, start, end)."""
+    unit = str(node.args["unit"].name).upper()
+    start = exp.cast(node.expression.copy(), exp.DataType.Type.TIMESTAMP)
+    end = exp.cast(node.this.copy(), exp.DataType.Type.TIMESTAMP)
+    if unit in _WHOLE_UNITS:
+        return exp.func("DATESUB", exp.Literal.string(unit.lower()), start, end)
+    if unit not in _MONTHS:
+        raise UnsupportedSql(
+            f"unsupported SQL: TIMESTAMPDIFF by {unit}",
+            expected=f"one of {', '.join((*sorted(_WHOLE_UNITS), *_MONTHS))}",
+        )
+    months = exp.Anonymous(this="DATE_DIFF", expressions=[exp.Literal.string("month"), start, end])
+    one, none = exp.Literal.number(1), exp.Literal.number(0)
+    too_far = (
+        exp.case()
+        .when(exp.and_(months.copy() > none, _into_month(end) < _into_month(start)), one)
+        .when(exp.and_(months.copy() < none, _into_month(end) > _into_month(start)), exp.Neg(this=one.copy()))
+        .else_(none.copy())
+    )
+    whole = exp.paren(exp.Sub(this=months, expression=too_far), copy=False)
+    return exp.paren(exp.IntDiv(this=whole, expression=exp.Literal.number(_MONTHS[unit])), copy=False)
+
+
+def _into_month(at: exp.Expr) -> exp.Expr:
+    """The time since the beginning of its month."""
+    begin = exp.Anonymous(this="DATE_TRUNC", expressions=[exp.Literal.string("month"), at.copy()])
+    return exp.paren(exp.Sub(this=at.copy(), expression=begin), copy=False)
+
+
+def _days(node: exp.Expr) -> exp.Expr | None:
+    """TO_DAYS, which the parser writes as (DATEDIFF(day, '0000-01-01') + 1)."""
+    base = node.expression
+    day = base.this if isinstance(base, exp.TsOrDsToDate) else base
+    if not (isinstance(day, exp.Literal) and day.name == _YEAR_ZERO and isinstance(node.parent, exp.Add)):
+        return None
+    found = node.copy()
+    found.expression.replace(exp.TsOrDsToDate(this=exp.Literal.string(_EPOCH)))
+    node.parent.set("expression", exp.Literal.number(_EPOCH_DAYS))
+    return found
+
+
+def _length(node: exp.Expr) -> exp.Expr | None:
+    return _bytes(node.this) if node.args.get("binary") else None
+
+
+def _octet_length(node: exp.Expr) -> exp.Expr:
+    return _bytes(_only(node))
+
+
+def _bytes(text: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this="STRLEN", expressions=[exp.cast(text.copy(), exp.DataType.Type.TEXT)])
+
+
+def _of_text(node: exp.Expr) -> exp.Expr | None:
+    """UPPER and LOWER, which take numbers and times as the texts that they read as."""
+    if node.this.is_string or isinstance(node.this, exp.Cast):
+        return None
+    found = node.copy()
+    found.set("this", exp.cast(found.this, exp.DataType.Type.TEXT))
+    return found
+
+
+def _from_unixtime(node: exp.Expr) -> exp.Expr:
+    at = from_unixtime(node)
+    written = node.args.get("format")
+    return at if written is None else _date_format(exp.TimeToStr(this=at, format=written.copy()))
+
+
+def _date_format(node: exp.Expr) -> exp.Expr:
+    """The parser has written %u as %W, and left %V, %v, %X and %D."""
+    pattern = node.args["format"]
+    if not isinstance(pattern, exp.Literal):
+        raise UnsupportedSql(
+            "unsupported SQL: DATE_FORMAT with a format that is not written in the statement",
+            expected="a text such as '%Y-%m-%d'",
+        )
+    pieces = [piece for piece in _FORMAT_PIECES.split(str(pattern.this)) if piece]
+    for letter, meant in (("%W", "%u"), ("%V", "%V"), ("%X", "%X")):
+        if any(letter in piece for piece in pieces):
+            raise UnsupportedSql(
+                f"unsupported SQL: DATE_FORMAT with {meant}",
+                expected="%U (weeks begin on Sunday) or %v (ISO weeks, of the year %x)",
+            )
+    runs = [""]
+    for piece in pieces:
+        if piece == "%D":
+            runs.append("")
+        else:
+            runs[-1] += piece.replace("%v", "%V")
+    found = _formatted(node, runs[0])
+    for run in runs[1:]:
+        found = exp.DPipe(this=found, expression=macro("ORDINAL", exp.Day(this=node.this.copy())))
+        found = exp.DPipe(this=found, expression=_formatted(node, run)) if run else found
+    return found if len(runs) == 1 else exp.paren(found, copy=False)
+
+
+def _formatted(node: exp.Expr, pattern: str) -> exp.Expr:
+    if not pattern:
+        return exp.Literal.string("")  # the engine refuses an empty format
+    return exp.TimeToStr(this=node.this.copy(), format=exp.Literal.string(pattern))
+
+
+def _substring(node: exp.Expr) -> exp.Expr:
+    start, length = node.args.get("start"), node.args.get("length")
+    return macro("FROM" if length is None else "SUBSTRING", node.this, start, length)
+
+
+def _position(node: exp.Expr) -> exp.Expr | None:
+    start = node.args.get("position")
+    return None if start is None else macro("LOCATE", node.args["substr"], node.this, start)
+
+
+def _pad(node: exp.Expr) -> exp.Expr:
+    name = "LPAD" if node.args.get("is_left") else "RPAD"
+    fill = node.args.get("fill_pattern") or exp.Literal.string(" ")
+    return macro(name, node.this, node.expression, fill, _text_bytes_max(node))
+
+
+def _repeat(node: exp.Expr) -> exp.Expr:
+    return macro("REPEAT", node.this, node.args["times"], _text_bytes_max(node))
+
+
+def _space(node: exp.Expr) -> exp.Expr:
+    return macro("REPEAT", exp.Literal.string(" "), node.this, _text_bytes_max(node))
+
+
+def _text_bytes_max(node: exp.Expr) -> exp.Expr:
+    """Of a text that a function makes longer. The engine makes some thousand rows of it at a time, unless the
+    whole statement is one row; then all that such functions make together has a bound."""
+    tree = node.root()
+    selects = list(tree.find_all(exp.Select))
+    if len(selects) != 1 or selects[0].args.get("from_") is not None:
+        return exp.Literal.number(TEXT_BYTES_MAX)
+    calls = sum(1 for _ in tree.find_all(exp.Repeat, exp.Space, exp.Pad))
+    made = sum(str(each.name).upper() in _GROWING for each in tree.find_all(exp.Anonymous))
+    return exp.Literal.number(max(TEXT_BYTES_MAX, ONE_ROW_BYTES_MAX // (calls + made)))
+
+
+def _format(node: exp.Expr) -> exp.Expr | None:
+    """FORMAT shows at most 30 digits behind the point, as in MySQL."""
+    digits = node.args.get("format")
+    written = digits.unnest() if isinstance(digits, exp.Expr) else None
+    if not isinstance(written, exp.Literal) or written.is_string or not str(written.this).isdigit():
+        raise UnsupportedSql(
+            "unsupported SQL: FORMAT with digits that are not written in the statement",
+            expected="FORMAT(x, 2)",
+        )
+    if len(str(written.this)) < 3 and int(written.this) <= _FORMAT_DIGITS_MAX:
+        return None
+    found = node.copy()
+    found.set("format", exp.Literal.number(_FORMAT_DIGITS_MAX))
+    return found
+
+
+def _macro_of(name: str) -> _Rewrite:
+    return lambda node: macro(name, node.this, node.args.get("expression"))
+
+
+def _only(node: exp.Expr) -> exp.Expr:
+    if len(node.expressions) != 1:
+        raise SqlSyntaxError(f"bad SQL: {node.this} takes one argument", found=len(node.expressions))
+    argument: exp.Expr = node.expressions[0].copy()
+    return argument
+
+
+_KNOWN: dict[type[exp.Expr], _Rewrite] = {
+    exp.Left: _macro_of("LEFT"),
+    exp.Right: _macro_of("RIGHT"),
+    exp.Substring: _substring,
+    exp.StrPosition: _position,
+    exp.Pad: _pad,
+    exp.Repeat: _repeat,
+    exp.Space: _space,
+    exp.NumberToStr: _format,
+    exp.Ascii: _macro_of("ASCII"),
+    exp.Sqrt: _macro_of("SQRT"),
+    exp.Ln: _macro_of("LN"),
+    exp.Log: _macro_of("LOG"),
+    exp.Acos: _macro_of("ACOS"),
+    exp.Asin: _macro_of("ASIN"),
+    exp.Exp: _macro_of("EXP"),
+    exp.Pow: _macro_of("POW"),
+    exp.Cot: _macro_of("COT"),
+    exp.DayOfWeek: _day_of_week,
+    exp.Week: _week,
+    exp.Extract: _extract,
+    exp.TimestampDiff: _difference,
+    exp.DateDiff: _days,
+    exp.Length: _length,
+    exp.Lower: _of_text,
+    exp.Upper: _of_text,
+    exp.UnixToTime: _from_unixtime,
+    exp.SubstringIndex: substring_index,
+    exp.Time: time,
+    exp.CurrentTime: time_now,
+    exp.UtcTime: time_now,
+    exp.Cast: time_literal,
+    exp.TimeToStr: _date_format,
+}
+_ANONYMOUS: dict[str, _Rewrite] = {
+    "weekday": _weekday,
+    "microsecond": _microsecond,
+    "octet_length": _octet_length,
+    "find_in_set": find_in_set,
+    "adddate": adddate,
+    "subdate": subdate,
+    "timediff": timediff,
+}

@@ -1,0 +1,173 @@
+"""Functions that only MySQL has: written as macros, which the engine has, or as what it has already.
+
+| function | note |
+|---|---|
+| `SUBSTRING_INDEX`, `FIELD`, `FIND_IN_SET` | case matters, as everywhere |
+| `UNIX_TIMESTAMP` | as many digits behind the point as its text has; none of a DATE, six of other moments |
+| `FROM_UNIXTIME` | NULL outside of 1970 to 2038, as is `UNIX_TIMESTAMP`; with a format `DATE_FORMAT` of it |
+| `ADDDATE`, `SUBDATE` | by days or by an INTERVAL |
+| `TIME`, `TIMEDIFF` | at most 838:59:59; `TIMEDIFF` of a time and a moment is NULL |
+
+A TIME is the engine's INTERVAL without days, so that it reads as MySQL's: negative too, and of many hours.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from rtolap.base.errors import SqlSyntaxError, UnsupportedSql
+from rtolap.query.sql.rules.comparisons import equals
+from rtolap.query.sql.rules.context import Context
+from rtolap.query.sql.rules.expression_types import Typed
+from rtolap.query.sql.types import DATE, SqlType
+
+_T = exp.DType
+_DATE_ONLY = re.compile(r"\s*\d+-\d+-\d+\s*")
+_FRACTION = re.compile(r"\.(\d*)\s*\Z")
+_MICROSECOND_DIGITS = 6
+_SECONDS_DIGITS = 10
+_Rewrite = Callable[[exp.Expr, Typed, Context], exp.Expr | None]
+
+
+def macro(name: str, *arguments: exp.Expr | None) -> exp.Expr:
+    given = [argument.copy() for argument in arguments if argument is not None]
+    return exp.Anonymous(this=f"MYSQL_{name}", expressions=given)
+
+
+def exactly(node: exp.Expr, *counts: int) -> list[exp.Expr]:
+    """The function's arguments. Raises QueryError if they are not as many."""
+    if len(node.expressions) not in counts:
+        expected = " or ".join(map(str, counts))
+        raise SqlSyntaxError(
+            f"bad SQL: wrong number of arguments of {str(node.this).upper()}",
+            expected=expected,
+            found=len(node.expressions),
+        )
+    return list(node.expressions)
+
+
+def substring_index(node: exp.Expr) -> exp.Expr:
+    return macro("SUBSTRING_INDEX", node.this, node.args["delimiter"], node.args["count"])
+
+
+def find_in_set(node: exp.Expr) -> exp.Expr:
+    return macro("FIND_IN_SET", *exactly(node, 2))
+
+
+def adddate(node: exp.Expr) -> exp.Expr:
+    return _moved(node, exp.DateAdd)
+
+
+def subdate(node: exp.Expr) -> exp.Expr:
+    return _moved(node, exp.DateSub)
+
+
+def _moved(node: exp.Expr, by: type[exp.Func]) -> exp.Expr:
+    day, step = (argument.copy() for argument in exactly(node, 2))
+    if day.is_string:
+        day = exp.cast(day, _T.DATE if _DATE_ONLY.fullmatch(day.name) else _T.TIMESTAMP)
+    if isinstance(step, exp.Interval):
+        return by(this=day, expression=step.this, unit=step.args.get("unit"))
+    return by(this=day, expression=exp.cast(step, _T.INT), unit=exp.var("DAY"))
+
+
+def from_unixtime(node: exp.Expr) -> exp.Expr:
+    return macro("FROM_UNIXTIME", node.this)
+
+
+def time(node: exp.Expr) -> exp.Expr:
+    return macro("TIME", node.this)
+
+
+def time_now(node: exp.Expr) -> exp.Expr:
+    return macro("TIME_NOW")
+
+
+def timediff(node: exp.Expr) -> exp.Expr:
+    return macro("TIMEDIFF", *exactly(node, 2))
+
+
+def time_literal(node: exp.Expr) -> exp.Expr | None:
+    """TIME '…' and CAST(… AS TIME)."""
+    assert isinstance(node, exp.Cast)
+    return time(node) if node.to.this is _T.TIME else None
+
+
+def by_types(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
+    """Those of which the types of the operands decide what is asked of the engine."""
+    rewrite = _BY_TYPES.get(str(node.this).lower())
+    return None if rewrite is None else rewrite(node, typed, context)
+
+
+def _field(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
+    if len(node.expressions) < 2:
+        raise SqlSyntaxError(
+            "bad SQL: wrong number of arguments of FIELD",
+            expected="2 or more",
+            found=len(node.expressions),
+        )
+    asked, *others = node.expressions
+    kinds = {kind.kind for kind in map(typed.of, node.expressions) if kind is not None} - {"null"}
+    if "string" in kinds and len(kinds) > 1:
+        raise UnsupportedSql(
+            "unsupported SQL: FIELD compares text with something else", action="cast one of them"
+        )
+    found = exp.case()
+    for position, other in enumerate(others, start=1):
+        found = found.when(equals(asked, other, typed, context), exp.Literal.number(position))
+    return found.else_(exp.Literal.number(0))
+
+
+def _unix_timestamp(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
+    arguments = exactly(node, 0, 1)
+    if not arguments:
+        return exp.cast(macro("UNIX_NOW"), _T.BIGINT)
+    (at,) = arguments
+    micros = macro("UNIX_US", exp.cast(at.copy(), _T.TIMESTAMP))
+    digits = _fraction_digits(at, typed.of(at))
+    if not digits:
+        return exp.cast(exp.IntDiv(this=micros, expression=exp.Literal.number(1_000_000)), _T.BIGINT)
+    exact = exp.cast(micros, exp.DataType.build("DECIMAL(18, 0)"))
+    seconds = exp.Mul(this=exact, expression=exp.Literal.number("0.000001"))
+    return exp.cast(seconds, exp.DataType.build(f"DECIMAL({_SECONDS_DIGITS + digits}, {digits})"))
+
+
+def _fraction_digits(at: exp.Expr, kind: SqlType | None) -> int:
+    if at.is_string:
+        fraction = _FRACTION.search(at.name)
+        return min(_MICROSECOND_DIGITS, len(fraction[1])) if fraction else 0
+    is_now = isinstance(at, exp.Cast) and isinstance(at.this, exp.CurrentTimestamp)
+    return 0 if kind == DATE or is_now else _MICROSECOND_DIGITS
+
+
+def _time(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
+    (value,) = exactly(node, 1)
+    kind = typed.of(value)
+    if kind is not None and kind.is_moment:
+        return macro("TIME_OF", exp.cast(value.copy(), _T.TIMESTAMP))
+    value.replace(exp.cast(value.copy(), _T.TEXT))
+    return None
+
+
+def _timediff(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
+    end, start = exactly(node, 2)
+    kinds = [typed.of(end), typed.of(start)]
+    if all(kind is not None and kind.is_moment for kind in kinds):
+        if kinds[0] != kinds[1]:
+            return exp.cast(exp.null(), _T.INTERVAL)
+        return macro("BETWEEN", exp.cast(end.copy(), _T.TIMESTAMP), exp.cast(start.copy(), _T.TIMESTAMP))
+    for each, kind in zip((end, start), kinds, strict=True):
+        moment = exp.cast(each.copy(), _T.TIMESTAMP) if kind == DATE else each.copy()
+        each.replace(exp.cast(moment, _T.TEXT))
+    return None
+
+
+_BY_TYPES: dict[str, _Rewrite] = {
+    "field": _field,
+    "unix_timestamp": _unix_timestamp,
+    "mysql_time": _time,
+    "mysql_timediff": _timediff,
+}

@@ -1,0 +1,236 @@
+"""Names as they are defined, and nothing that the engine should not be asked."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.qualify import qualify as resolve
+from sqlglot.optimizer.scope import traverse_scope
+
+from rtolap.base.errors import QueryError, SqlSyntaxError, UnknownColumn, UnknownDatabase, UnsupportedSql
+from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, unknown_column, unknown_table
+from rtolap.query.information_schema import INFORMATION_PREFIX, information_columns
+from rtolap.query.sql.dialect import RtolapSql, user_sql
+from rtolap.query.sql.rules.context import Context, cube_scopes
+
+_UNKNOWN_COLUMN = re.compile(r"Unknown column: (\S+)")
+_DATE_ONLY = re.compile(r"\s*\d{4}-\d{1,2}-\d{1,2}\s*")
+_MOMENTS = (exp.CurrentTimestamp, exp.UtcTimestamp, exp.Localtimestamp, exp.Localtime)
+_MOMENT_NAMES = frozenset(("now", "sysdate"))
+_TODAYS = (exp.CurrentDate, exp.UtcDate)
+_ZONED = frozenset(("TIMESTAMPTZ", "TIMESTAMPLTZ"))
+
+
+def names(tree: exp.Expr, context: Context) -> exp.Expr:
+    """Check tables, spell names as defined, drop zones, name the nameless."""
+    _check_tables(tree, context)
+    _spell_columns(tree, context)
+    if any(tree.find_all(exp.Into, exp.Placeholder)):
+        raise UnsupportedSql("unsupported SQL", found="INTO" if tree.find(exp.Into) else "a bare placeholder")
+    for kind in tree.find_all(exp.DataType):
+        if kind.this.name in _ZONED:
+            kind.set("this", exp.DataType.Type.TIMESTAMP)
+    _drop_exact_collations(tree)
+    for select in tree.find_all(exp.Select):
+        select.set("locks", None)  # FOR UPDATE has no meaning here: nothing can be written
+        _drop_modifiers(select)
+        _roll_up(select)
+        _label(select)
+    _fix_moment(tree)
+    for sum_ in tree.find_all(exp.Add, exp.Sub):  # '2013-01-01' + INTERVAL 1 DAY is a date in MySQL
+        if isinstance(sum_.expression, exp.Interval) and sum_.this.is_string:
+            sum_.set("this", exp.cast(sum_.this, _kind_of_moment(sum_.this)))
+    for moved in tree.find_all(exp.DateAdd, exp.DateSub, exp.TimestampAdd):
+        if moved.this.is_string:
+            moved.set("this", exp.cast(moved.this, _kind_of_moment(moved.this)))
+    return tree
+
+
+def qualify(tree: exp.Expr, context: Context) -> exp.Expr:
+    """Every column with its table. Raises QueryError for unknown or ambiguous columns."""
+    schema: dict[str, Any] = {
+        name: {column: str(kind.kind) for column, kind in context.catalogue.columns(name).items()}
+        for name in context.catalogue.all_names()
+    }
+    for name in context.information:
+        schema[f"{INFORMATION_PREFIX}{name}"] = dict.fromkeys(information_columns(name), "string")
+    try:
+        tree = resolve(
+            tree,
+            dialect=RtolapSql,
+            schema=schema or None,
+            validate_qualify_columns=False,
+            quote_identifiers=True,
+            identify=True,
+        )
+    except SqlglotError as error:
+        text = str(error).splitlines()[0]
+        unknown = _UNKNOWN_COLUMN.match(text)
+        if unknown:
+            raise UnknownColumn(f"unknown column {unknown[1]!r}") from error
+        raise SqlSyntaxError(f"bad SQL: {text}") from error
+    for cube in cube_scopes(tree, context):
+        known = context.catalogue.columns(cube.schema.cube.name)
+        for column in cube.columns():
+            if column.name not in known:
+                raise unknown_column(column.name, f"cube {cube.schema.cube.name}", known)
+        for column in cube.scope.unqualified_columns:
+            aliases = {name.lower() for name in cube.select.named_selects}
+            late = column.find_ancestor(exp.Order, exp.Having, exp.Qualify, exp.Group, exp.Select)
+            if isinstance(late, exp.Select) or column.name.lower() not in aliases:
+                raise unknown_column(column.name, f"cube {cube.schema.cube.name}", known)
+    return tree
+
+
+def _check_tables(tree: exp.Expr, context: Context) -> None:
+    for scope in traverse_scope(tree):
+        for node in scope.tables:
+            if isinstance(node.this, exp.Func):
+                raise QueryError(f"table functions are not available: {user_sql(node)}")
+            if not node.db and node.name in scope.cte_sources:
+                continue
+            if node.db.lower() == INFORMATION_SCHEMA:
+                if node.name.lower() not in context.information_tables:
+                    raise unknown_table(f"{INFORMATION_SCHEMA}.{node.name}", context.catalogue)
+                name = node.name.lower()
+                context.information.add(name)
+                _rename(node, f"{INFORMATION_PREFIX}{name}")
+                continue
+            if node.db and node.db.lower() != DATABASE:
+                _rename(node, _stored(node, context))
+                continue
+            spelled = context.catalogue.spelled(node.name)
+            if spelled is None:
+                raise unknown_table(node.name, context.catalogue)
+            if spelled in context.catalogue.lookups and context.catalogue.stored_table(spelled) is None:
+                context.lookups.add(spelled)
+            _rename(node, spelled)
+
+
+def _stored(node: exp.Table, context: Context) -> str:
+    """The key of the stored table that is meant; case does not matter, unless two differ only by it."""
+    databases = context.catalogue.databases()
+    if node.db not in databases and node.db.lower() not in databases:
+        raise UnknownDatabase(f"unknown database {node.db!r}", expected=f"one of {', '.join(databases)}")
+    key = context.catalogue.spelled_stored(node.db, node.name)
+    if key is None:
+        raise unknown_table(f"{node.db}.{node.name}", context.catalogue)
+    return key
+
+
+def _fix_moment(tree: exp.Expr) -> None:
+    """NOW() and its like, in UTC and without a zone, as the event time of most tables is."""
+    for node in list(tree.find_all(exp.Func)):
+        name = str(node.this).lower() if isinstance(node, exp.Anonymous) else ""
+        if isinstance(node, _MOMENTS) or name in _MOMENT_NAMES:
+            node.replace(_moment())
+        elif isinstance(node, _TODAYS):
+            node.replace(exp.cast(_moment(), exp.DataType.Type.DATE))
+
+
+def _kind_of_moment(literal: exp.Expr) -> exp.DType:
+    is_date = _DATE_ONLY.fullmatch(str(literal.this)) is not None
+    return exp.DataType.Type.DATE if is_date else exp.DataType.Type.TIMESTAMP
+
+
+def _moment() -> exp.Expr:
+    return exp.cast(exp.CurrentTimestamp(), exp.DataType.Type.TIMESTAMP)
+
+
+def _rename(node: exp.Table, name: str) -> None:
+    if not node.alias:
+        node.set("alias", exp.TableAlias(this=exp.to_identifier(node.name, quoted=True)))
+    node.set("db", None)
+    node.set("catalog", None)
+    node.set("this", exp.to_identifier(name, quoted=True))
+
+
+def _spell_columns(tree: exp.Expr, context: Context) -> None:
+    spellings: dict[str, set[str]] = {}
+    for relation in context.catalogue.all_names():
+        for name in context.catalogue.columns(relation):
+            spellings.setdefault(name.lower(), set()).add(name)
+    aliases = {node.alias for node in tree.find_all(exp.Alias, exp.TableAlias)}
+    looking_around = _spell_information(tree)
+    for column in tree.find_all(exp.Column):
+        if id(column) in looking_around:
+            continue
+        known = spellings.get(column.name.lower(), set())
+        if column.name not in known and len(known) == 1 and column.name not in aliases:
+            column.this.set("this", next(iter(known)))
+        if column.args.get("db") is not None:
+            column.set("db", None)
+
+
+def _drop_exact_collations(tree: exp.Expr) -> None:
+    """Texts compare exactly anyway; any other collation would change answers."""
+    for node in list(tree.find_all(exp.Collate)):
+        name = str(node.expression.name).lower()
+        if name != "binary" and not name.endswith("_bin"):
+            raise UnsupportedSql(
+                f"unsupported SQL: COLLATE {name}", expected="utf8mb4_bin, by which all texts are compared"
+            )
+        node.replace(node.this)
+
+
+def _drop_modifiers(select: exp.Select) -> None:
+    """SQL_NO_CACHE and its like tell MySQL's server how to work, not what to answer."""
+    for modifier in select.args.get("operation_modifiers") or ():
+        if str(modifier.name).upper() == "SQL_CALC_FOUND_ROWS":
+            raise UnsupportedSql(
+                "unsupported SQL: SQL_CALC_FOUND_ROWS", action="ask for COUNT(*) in a statement of its own"
+            )
+    select.set("operation_modifiers", None)
+
+
+def _spell_information(tree: exp.Expr) -> set[int]:
+    """Spell the columns of SELECTs over information_schema alone; their identities."""
+    done: set[int] = set()
+    for scope in traverse_scope(tree):
+        tables = [
+            source.name for _, source in scope.selected_sources.values() if isinstance(source, exp.Table)
+        ]
+        if len(tables) < len(scope.selected_sources) or not tables:
+            continue
+        if not all(name.startswith(INFORMATION_PREFIX) for name in tables):
+            continue
+        known = {
+            name for table in tables for name in information_columns(table.removeprefix(INFORMATION_PREFIX))
+        }
+        for join in scope.expression.args.get("joins") or ():
+            for name in join.args.get("using") or ():
+                name.set("this", str(name.name).upper())
+        for column in scope.find_all(exp.Column):
+            if (
+                column.name.upper() in known
+                and column.find_ancestor(exp.Order, exp.Having, exp.Select) is scope.expression
+            ):
+                column.this.set("this", column.name.upper())
+            done.add(id(column))
+            column.set("db", None)
+    return done
+
+
+def _roll_up(select: exp.Select) -> None:
+    """GROUP BY a, b WITH ROLLUP → GROUP BY ROLLUP (a, b), which is how the engine says it."""
+    group = select.args.get("group")
+    if group is None:
+        return
+    for rollup in group.args.get("rollup") or ():
+        if isinstance(rollup, exp.Rollup) and not rollup.expressions:
+            rollup.set("expressions", group.expressions)
+            group.set("expressions", [])
+
+
+def _label(select: exp.Select) -> None:
+    """A projection without a name is called by its text, as MySQL's clients expect."""
+    labelled = []
+    for projection in select.expressions:
+        nameless = not isinstance(projection, exp.Alias | exp.Column | exp.Star)
+        labelled.append(
+            exp.alias_(projection, user_sql(projection)[:256], quoted=True) if nameless else projection
+        )
+    select.set("expressions", labelled)

@@ -1,0 +1,222 @@
+"""Operators, choices and casts over typed operands: written so that MySQL's answer comes, or a clear refusal.
+
+| written | MySQL | the engine |
+|---|---|---|
+| integers with `+ - *` | 64 bits, and a SUM has more | 32 bits where both are |
+| `a % 0`, `a DIV 0` | NULL | an error |
+| `&`, `|`, `^`, `~` | unsigned | signed |
+| text beside a number | a double | a rounded integer, or an error |
+| CASE, COALESCE, … over decimals of several scales | the largest scale | of a SUM the smallest |
+| a choice of text and something else | text | an error |
+| booleans as numbers and as text | 1 and 0 | TRUE and FALSE, or an error |
+| `ROUND` of a double | half to even | half away from zero |
+| a date moved by days | a date | a timestamp |
+
+Comparisons are in `comparisons`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from sqlglot import exp
+
+from rtolap.base.errors import UnsupportedSql
+from rtolap.query.sql.dialect import user_sql
+from rtolap.query.sql.rules.comparisons import (
+    compare_case,
+    compare_in,
+    compare_nullif,
+    compare_pair,
+    compare_range,
+)
+from rtolap.query.sql.rules.context import Context
+from rtolap.query.sql.rules.expression_types import Typed, branches
+from rtolap.query.sql.rules.mysql_functions import by_types
+from rtolap.query.sql.rules.texts import cast_text, like, texts
+from rtolap.query.sql.rules.totals import TOTAL
+from rtolap.query.sql.types import DATE, DECIMAL_DIGITS, QUOTIENT, SqlType
+
+_T = exp.DType
+_Found = exp.Expr | None
+_Rewrite = Callable[[exp.Expr, Typed, Context], _Found]
+
+
+def operators(tree: exp.Expr, context: Context) -> exp.Expr:
+    typed = Typed(context)
+    for node in typed.walk(tree):
+        texts(node, typed)
+        rewrite = _REWRITES.get(type(node))
+        found = None if rewrite is None else rewrite(node, typed, context)
+        kind = typed.infer(node)
+        typed.note(node, kind)
+        if found is not None:
+            node.replace(found)
+            typed.note(found, kind or typed.infer(found))
+    return tree
+
+
+def _arithmetic(node: exp.Expr, typed: Typed, context: Context) -> _Found:
+    if isinstance(node, exp.Neg) and isinstance(node.this, exp.Literal):
+        return None
+    operands = [node.this] if isinstance(node, exp.Unary | exp.Abs) else [node.this, node.expression]
+    if any(isinstance(each, exp.Interval) for each in operands):
+        return _moved(node, typed, context)
+    _refuse_moments(node, operands, typed)
+    kinds = [_as_number(each, typed) for each in operands]
+    if node.meta.get(TOTAL) or any(_is_total(each) for each in operands):
+        narrow = all(kind is not None and kind.kind in ("int", "bigint", "boolean") for kind in kinds)
+        wide = _T.INT128 if narrow else None
+    else:
+        wide = _T.BIGINT if all(kind is None or kind.kind in ("int", "null") for kind in kinds) else None
+        wide = wide if kinds[0] is not None and kinds[0].kind == "int" else None
+    if wide is not None and not isinstance(node, exp.Div):
+        node.this.replace(exp.cast(node.this.copy(), wide))
+        typed.note(node.this, SqlType("hugeint" if wide is _T.INT128 else "bigint"))
+    if isinstance(node, exp.IntDiv | exp.Mod):
+        return _divided(node, kinds)
+    return None
+
+
+def _divided(node: exp.Expr, kinds: list[SqlType | None]) -> _Found:
+    whole = all(kind is not None and (kind.is_integer or kind.kind in ("boolean", "null")) for kind in kinds)
+    divisor = node.expression.unnest()
+    is_safe = isinstance(divisor, exp.Literal) and str(divisor.this).strip("0.") != ""
+    if isinstance(node, exp.Mod):
+        name = None if is_safe else "MYSQL_MODULO"
+    elif whole:
+        name = None if is_safe else "MYSQL_DIVIDED"
+    else:
+        name = "MYSQL_WHOLE_PART"
+    if name is None:
+        return None
+    return exp.Anonymous(this=name, expressions=[node.this.unnest().copy(), node.expression.unnest().copy()])
+
+
+def _as_number(operand: exp.Expr, typed: Typed) -> SqlType | None:
+    """Text beside a number is a double, a boolean an integer."""
+    kind = typed.of(operand)
+    if kind is None or kind.kind not in ("string", "boolean"):
+        return kind
+    target, found = (
+        (_T.DOUBLE, SqlType("double")) if kind.kind == "string" else (_T.BIGINT, SqlType("bigint"))
+    )
+    number = exp.cast(operand.copy(), target)
+    operand.replace(number)
+    typed.note(number, found)
+    return found
+
+
+def _is_total(operand: exp.Expr) -> bool:
+    return bool(operand.unnest().meta.get(TOTAL))
+
+
+def _refuse_moments(node: exp.Expr, operands: list[exp.Expr], typed: Typed) -> None:
+    kinds = [typed.of(each) for each in operands]
+    if any(kind is not None and kind.is_moment for kind in kinds) and all(
+        kind is not None and (kind.is_moment or kind.is_number or kind.kind in ("boolean", "string"))
+        for kind in kinds
+    ):
+        raise UnsupportedSql(
+            f"unsupported SQL: {user_sql(node)[:200]} counts with a date as with a number",
+            expected="an INTERVAL, DATEDIFF or TIMESTAMPDIFF",
+        )
+
+
+def _moved(node: exp.Expr, typed: Typed, context: Context) -> _Found:
+    """A date moved by whole days stays one."""
+    return exp.cast(node.copy(), _T.DATE) if typed.infer(node) == DATE else None
+
+
+def _bits(node: exp.Expr, typed: Typed, context: Context) -> _Found:
+    for operand in [node.this] if isinstance(node, exp.BitwiseNot) else [node.this, node.expression]:
+        kind = typed.of(operand)
+        if kind is not None and kind.kind in ("int", "boolean"):
+            operand.replace(exp.cast(operand.copy(), _T.BIGINT))
+    return exp.Anonymous(this="MYSQL_UNSIGNED", expressions=[node.copy()])
+
+
+def _choice(node: exp.Expr, typed: Typed, context: Context) -> _Found:
+    if isinstance(node, exp.Case):
+        compare_case(node, typed, context)
+    kind = typed.infer(node)
+    for branch in branches(node):
+        given = typed.of(branch)
+        if kind is None or given is None or given == kind or given.kind == "null":
+            continue
+        if kind.kind == "string":
+            if isinstance(node, exp.Greatest | exp.Least):
+                raise UnsupportedSql(
+                    f"unsupported SQL: {user_sql(node)[:200]} compares text with something else",
+                    action="cast one of them",
+                )
+            branch.replace(cast_text(branch, given))
+        elif kind.kind == "decimal" and (given.is_exact or given.kind == "boolean"):
+            whole = exp.cast(branch.copy(), _T.BIGINT) if given.kind == "boolean" else branch.copy()
+            branch.replace(exp.cast(whole, exp.DataType.build(f"DECIMAL({DECIMAL_DIGITS}, {kind.scale})")))
+        elif given.kind == "boolean":
+            branch.replace(exp.cast(branch.copy(), _T.BIGINT))
+    return None
+
+
+def _over_rows(node: exp.Expr, typed: Typed, context: Context) -> _Found:
+    """SUM and AVG of booleans and texts."""
+    if not isinstance(node.this, exp.Distinct):
+        _as_number(node.this, typed)
+    return None
+
+
+def _part(node: exp.Expr, typed: Typed, context: Context) -> _Found:
+    """HOUR('…') and its like: a text is read as a moment."""
+    moment = node.expression if isinstance(node, exp.Extract) else node.this
+    kind = typed.of(moment)
+    if kind is not None and kind.kind == "string":
+        moment.replace(exp.cast(moment.copy(), _T.TIMESTAMP))
+    return None
+
+
+def _round(node: exp.Expr, typed: Typed, context: Context) -> _Found:
+    kind, written = typed.of(node.this), node.args.get("decimals")
+    if written is not None and not isinstance(written.unnest(), exp.Literal | exp.Neg):
+        written.replace(exp.cast(written.copy(), _T.INT))
+    if isinstance(node, exp.Trunc) or kind is None or kind.kind != "double" or kind == QUOTIENT:
+        return None
+    digits = node.args.get("decimals") or exp.Literal.number(0)
+    return exp.Anonymous(this="ROUND_EVEN", expressions=[node.this.copy(), digits.copy()])
+
+
+def _cast(node: exp.Expr, typed: Typed, context: Context) -> _Found:
+    assert isinstance(node, exp.Cast)
+    given, target = typed.of(node.this), typed.infer(node)
+    if target is None or given is None:
+        return None
+    if target.kind == "string":
+        length = node.to.expressions
+        whole = cast_text(node.this, given)
+        if length:
+            return exp.Anonymous(this="MYSQL_LEFT", expressions=[whole, length[0].this.copy()])
+        return whole
+    if target.is_integer and given.kind == "string":
+        number = exp.Anonymous(this="MYSQL_TEXT_INTEGER", expressions=[node.this.copy()])
+        return number if node.to.this is _T.BIGINT else exp.cast(number, node.to.copy())
+    return None
+
+
+_REWRITES: dict[type[exp.Expr], _Rewrite] = {
+    **dict.fromkeys((exp.Add, exp.Sub, exp.Mul, exp.Neg, exp.Abs, exp.Mod, exp.IntDiv, exp.Div), _arithmetic),
+    **dict.fromkeys((exp.DateAdd, exp.DateSub, exp.TimestampAdd), _moved),
+    **dict.fromkeys((exp.BitwiseAnd, exp.BitwiseOr, exp.BitwiseXor, exp.BitwiseNot), _bits),
+    **dict.fromkeys((exp.Case, exp.If, exp.Coalesce, exp.Greatest, exp.Least), _choice),
+    **dict.fromkeys((exp.EQ, exp.NEQ, exp.LT, exp.LTE, exp.GT, exp.GTE, exp.NullSafeEQ), compare_pair),
+    **dict.fromkeys((exp.Sum, exp.Avg), _over_rows),
+    exp.Anonymous: by_types,
+    exp.Between: compare_range,
+    exp.In: compare_in,
+    exp.Nullif: compare_nullif,
+    exp.Like: like,
+    **dict.fromkeys((exp.Round, exp.Trunc), _round),
+    **dict.fromkeys(
+        (exp.Hour, exp.Minute, exp.Second, exp.Quarter, exp.Dayname, exp.LastDay, exp.Extract), _part
+    ),
+    exp.Cast: _cast,
+}

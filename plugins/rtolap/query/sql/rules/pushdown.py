@@ -1,0 +1,94 @@
+"""What each cube has to give: dimensions, partials, a filter and a range of time; and which WHERE is left.
+
+A condition over one cube's dimensions alone goes to receivers and history. It leaves the engine's SQL unless
+the cube is named more than once in the statement: then the one fetch serves all and each keeps its own WHERE.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sqlglot import exp
+
+from rtolap.model.cube import ROWS, Schema
+from rtolap.model.predicate import And, Or, Predicate
+from rtolap.query.catalogue import not_a_dimension
+from rtolap.query.plan import CubeRead
+from rtolap.query.sql.filters import FilterBuilder, FilterColumns
+from rtolap.query.sql.rules.context import Context, CubeScope, cube_scopes, named_tables
+from rtolap.query.sql.timerange import time_range
+
+
+@dataclass
+class _Need:
+    schema: Schema
+    columns: set[str] = field(default_factory=set)
+    filters: list[Predicate | None] = field(default_factory=list)
+
+
+def pushdown(tree: exp.Expr, context: Context) -> exp.Expr:
+    scopes = list(cube_scopes(tree, context))
+    counts: dict[str, int] = {}
+    for cube in scopes:
+        counts[cube.schema.cube.name] = counts.get(cube.schema.cube.name, 0) + 1
+    needs: dict[str, _Need] = {}
+    for cube in scopes:
+        name = cube.schema.cube.name
+        need = needs.setdefault(name, _Need(cube.schema))
+        need.filters.append(_take_filter(cube, context, keep=counts[name] > 1))
+    for cube in cube_scopes(tree, context):  # anew: conditions have gone
+        needs[cube.schema.cube.name].columns.update(column.name for column in cube.columns())
+    for cube in scopes:
+        cube.table.set("this", exp.to_identifier(relation_name(cube.schema.cube.name), quoted=True))
+    for _, _, table in list(named_tables(tree)):
+        if table.name in context.lookups:
+            table.set("this", exp.to_identifier(relation_name(table.name), quoted=True))
+    context.reads = tuple(_read(need) for _, need in sorted(needs.items()))
+    return tree
+
+
+def relation_name(name: str) -> str:
+    """How a cube or lookup is called in the engine."""
+    return f"__relation_{name}"
+
+
+def _take_filter(cube: CubeScope, context: Context, *, keep: bool) -> Predicate | None:
+    where = cube.select.args.get("where")
+    if where is None or cube.nullable:
+        return None
+    builder = FilterBuilder(FilterColumns.of_cube(cube.schema), cube.alias, context.fold)
+    pushed: list[Predicate] = []
+    left: list[exp.Expr] = []
+    for conjunct in where.this.flatten() if isinstance(where.this, exp.And) else [where.this]:
+        predicate = builder.build(conjunct)
+        if predicate is not None:
+            pushed.append(predicate)
+        if predicate is None or keep:
+            left.append(conjunct)
+    if left:
+        cube.select.set("where", exp.Where(this=exp.and_(*left, copy=False)))
+    else:
+        cube.select.set("where", None)
+    if not pushed:
+        return None
+    return pushed[0] if len(pushed) == 1 else And(tuple(pushed))
+
+
+def _read(need: _Need) -> CubeRead:
+    schema = need.schema
+    partials = {partial.name for partial in schema.partials}
+    dimensions = tuple(name for name in schema.cube.all_dimensions if name in need.columns)
+    for name in need.columns - partials - set(dimensions):
+        raise not_a_dimension(name, schema)
+    filters = [predicate for predicate in need.filters if predicate is not None]
+    combined: Predicate | None = None
+    if len(filters) == len(need.filters):
+        combined = filters[0] if len(filters) == 1 else Or(tuple(filters))
+    return CubeRead(
+        schema=schema,
+        relation=relation_name(schema.cube.name),
+        dimensions=dimensions,
+        partials=tuple(p.name for p in schema.partials if p.name in need.columns or p.name == ROWS),
+        filter=combined,
+        time=time_range(combined, schema),
+    )

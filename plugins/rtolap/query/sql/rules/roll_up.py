@@ -1,0 +1,181 @@
+"""A cube keeps no single events. An outermost SELECT without aggregates shows roll-up rows instead.
+
+    SELECT carrier, delay FROM flights      one row a carrier: carrier, SUM(delay)
+    SELECT * FROM flights LIMIT 10          one row a combination of all dimensions: these, COUNT(*), and
+                                            every declared measure, named as it is declared
+
+The keys are all expressions of dimensions (and of lookups) in the SELECT list; a bare measure column stands
+for the first of SUM, MAX, MIN, APPROX_COUNT_DISTINCT and COUNT that the cube keeps of it.
+
+Inside a subquery, a CTE or a UNION the same text is an error: whoever counts or averages the rows of
+`(SELECT carrier, delay FROM flights)` means events, and roll-up rows would silently be something else.
+There, sets of dimension values can be asked (DISTINCT, IN, EXISTS).
+"""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+from rtolap.base.errors import QueryError, UnsupportedSql
+from rtolap.model.cube import Measure
+from rtolap.query.sql.dialect import user_sql
+from rtolap.query.sql.rules.context import Context, CubeScope, cube_scopes, is_aggregated
+
+_SHOWN: tuple[tuple[str, type[exp.Expr]], ...] = (
+    ("sum", exp.Sum),
+    ("max", exp.Max),
+    ("min", exp.Min),
+    ("hll", exp.ApproxDistinct),
+    ("count", exp.Count),
+)
+_DECLARED: dict[str, type[exp.Expr]] = {
+    "count": exp.Count,
+    "sum": exp.Sum,
+    "min": exp.Min,
+    "max": exp.Max,
+    "avg": exp.Avg,
+    "approx_distinct": exp.ApproxDistinct,
+}
+_NAMES = {"approx_distinct": "APPROX_COUNT_DISTINCT"}
+
+
+def stars(tree: exp.Expr, context: Context) -> exp.Expr:
+    """Before names are resolved: note whether the statement shows roll-up rows, and write out its stars."""
+    for cube in cube_scopes(tree, context):
+        if cube.select is tree and _is_plain(cube):
+            context.rolls_up = True
+            _expand(cube)
+    return tree
+
+
+def roll_up(tree: exp.Expr, context: Context) -> exp.Expr:
+    """After names are resolved: group by what is no measure, aggregate what is one."""
+    for cube in list(cube_scopes(tree, context)):
+        if cube.select is tree and context.rolls_up:
+            _check_windows(cube)
+            _group(cube)
+        elif _is_plain(cube):
+            _check_windows(cube)
+            _check_membership(cube)
+    return tree
+
+
+def _is_plain(cube: CubeScope) -> bool:
+    return not is_aggregated(cube) and cube.select.args.get("distinct") is None
+
+
+def _expand(cube: CubeScope) -> None:
+    select = cube.select
+    projections: list[exp.Expr] = []
+    for projection in select.expressions:
+        if isinstance(projection, exp.Star):
+            if any(join.args.get("using") for join in select.args.get("joins") or ()):
+                raise UnsupportedSql(
+                    "unsupported SQL: * over a join with USING", action="name the columns, or join with ON"
+                )
+            for alias in cube.scope.selected_sources:
+                projections += _columns(cube) if alias == cube.alias else [_all_of(alias)]
+        elif isinstance(projection, exp.Column) and isinstance(projection.this, exp.Star):
+            projections += _columns(cube) if projection.table == cube.alias else [projection]
+        else:
+            projections.append(projection)
+    select.set("expressions", projections)
+
+
+def _all_of(alias: str) -> exp.Expr:
+    return exp.Column(this=exp.Star(), table=exp.to_identifier(alias, quoted=True))
+
+
+def _columns(cube: CubeScope) -> list[exp.Expr]:
+    shown: dict[str, exp.Expr] = {name: cube.column(name) for name in cube.schema.cube.all_dimensions}
+    for measure in (Measure("count"), *cube.schema.cube.measures):
+        argument = exp.Star() if measure.column is None else cube.column(measure.column)
+        function = _DECLARED[measure.function](this=argument)
+        label = f"{_NAMES.get(measure.function, measure.function.upper())}({measure.column or '*'})"
+        shown.setdefault(label, exp.alias_(function, label, quoted=True))
+    return list(shown.values())
+
+
+def _group(cube: CubeScope) -> None:
+    select = cube.select
+    keys: list[exp.Expr] = []
+    uses_cube = False
+    for projection in select.expressions:
+        value = projection.unalias()
+        if value.find(exp.Query):
+            raise UnsupportedSql(
+                f"unsupported SQL: a subquery beside roll-up rows: {user_sql(projection)[:200]}",
+                action="aggregate the cube in a subquery of its own and join",
+            )
+        columns = list(value.find_all(exp.Column))
+        uses_cube |= any(column.table == cube.alias for column in columns)
+        if value.find(exp.AggFunc):
+            continue  # written out of a star
+        measures = [column for column in columns if _is_shown_measure(column, cube)]
+        if isinstance(value, exp.Column) and measures:
+            value.replace(_shown(value, cube))
+        elif measures:
+            raise QueryError(
+                f"{user_sql(projection)[:200]}: cube {cube.schema.cube.name} keeps no single events",
+                expected="a measure's column by itself, or inside an aggregate",
+                action=f"aggregate it, as in SUM({user_sql(value)[:100]})",
+            )
+        elif columns:
+            keys.append(value.copy())
+    if not uses_cube:
+        raise _no_events(cube)
+    _order(cube, {column.sql() for key in keys for column in key.find_all(exp.Column)})
+    if keys:
+        select.set("group", exp.Group(expressions=keys))
+
+
+def _order(cube: CubeScope, keys: set[str]) -> None:
+    order = cube.select.args.get("order")
+    for column in list(order.find_all(exp.Column)) if order is not None else ():
+        if _is_shown_measure(column, cube):
+            column.replace(_shown(column, cube))
+        elif column.table and column.sql() not in keys:
+            raise QueryError(
+                f"roll-up rows cannot be ordered by {user_sql(column)}",
+                expected="a column of the SELECT list",
+            )
+
+
+def _is_shown_measure(column: exp.Column, cube: CubeScope) -> bool:
+    """The event time is none: it reads through a derived dimension."""
+    return cube.is_measure(column) and column.name != cube.schema.table.time.column
+
+
+def _shown(column: exp.Column, cube: CubeScope) -> exp.Expr:
+    kept = {partial.name for partial in cube.schema.partials}
+    for suffix, function in _SHOWN:
+        if f"{column.name}__{suffix}" in kept:
+            return function(this=column.copy())
+    raise AssertionError(f"{column.name} is the column of a measure")
+
+
+def _check_windows(cube: CubeScope) -> None:
+    if any(cube.scope.find_all(exp.Window)):
+        raise QueryError(
+            f"a window over the events of cube {cube.schema.cube.name}",
+            expected="a window over an aggregated SELECT",
+            action="aggregate in a subquery first",
+        )
+
+
+def _check_membership(cube: CubeScope) -> None:
+    """IN and EXISTS ask which values there are, not how often."""
+    parent = cube.select.parent
+    while isinstance(parent, exp.Subquery | exp.Paren):
+        parent = parent.parent
+    if not isinstance(parent, exp.Exists | exp.In) or cube.select.args.get("limit") is not None:
+        raise _no_events(cube)
+
+
+def _no_events(cube: CubeScope) -> QueryError:
+    return QueryError(
+        f"cube {cube.schema.cube.name} keeps no single events",
+        expected="aggregates, GROUP BY or SELECT DISTINCT over its dimensions; columns without aggregates in "
+        "the outermost SELECT only",
+        found=user_sql(cube.select)[:200],
+    )

@@ -1,0 +1,61 @@
+"""The range of event time in which a filter can be true: what segments need not be looked at.
+
+Never too small: a condition that says nothing of time is unbounded.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from rtolap.model.cube import TIME_UNITS, Schema, TimeUnit
+from rtolap.model.predicate import And, Compare, In, Or, Predicate
+from rtolap.query.plan import TimeRange
+from rtolap.query.sql.timeline import as_datetime, floor, next_start, to_utc_ms
+
+_UNITS: dict[str, TimeUnit] = {f"{unit}_start": unit for unit in TIME_UNITS}
+
+
+def time_range(predicate: Predicate | None, schema: Schema) -> TimeRange:
+    match predicate:
+        case And(terms=terms):
+            starts, ends = [], []
+            for term in terms:
+                part = time_range(term, schema)
+                starts += [] if part.start_ms is None else [part.start_ms]
+                ends += [] if part.end_ms is None else [part.end_ms]
+            return TimeRange(max(starts, default=None), min(ends, default=None))
+        case Or(terms=terms) if terms:
+            found = time_range(terms[0], schema)
+            for term in terms[1:]:
+                found = found.union(time_range(term, schema))
+            return found
+        case In(column=column, values=values, negated=False) if values:
+            found = _compared(column, "eq", values[0], schema)
+            for value in values[1:]:
+                found = found.union(_compared(column, "eq", value, schema))
+            return found
+        case Compare(column=column, op=op, value=value):
+            return _compared(column, op, value, schema)
+    return TimeRange()
+
+
+def _compared(column: str, op: str, value: object, schema: Schema) -> TimeRange:
+    unit = _UNITS.get(column)
+    instant = as_datetime(value)
+    if unit is None or instant is None or column not in schema.cube.time_columns or op == "ne":
+        return TimeRange()
+    zone = schema.table.time.zone
+    first_weekday = schema.cube.days_to_first_weekday
+    following = next_start(instant, unit, first_weekday)
+    at = instant if floor(instant, unit, first_weekday) == instant else following
+    start = {"eq": at, "ge": at, "gt": following}.get(op)
+    end = {"eq": following, "le": following, "lt": at}.get(op)
+    return TimeRange(_bound_ms(start, zone, latest=False), _bound_ms(end, zone, latest=True))
+
+
+def _bound_ms(local: datetime | None, zone: str, *, latest: bool) -> int | None:
+    """None, no bound, where the calendar ends: `day_start <= '9999-12-31'` is how many write *for ever*."""
+    try:
+        return None if local is None else to_utc_ms(local, zone, latest=latest)
+    except OverflowError:
+        return None

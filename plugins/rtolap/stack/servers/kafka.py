@@ -1,0 +1,132 @@
+"""One Kafka broker in KRaft mode: broker and controller in one process."""
+
+from __future__ import annotations
+
+import base64
+import socket
+import struct
+import subprocess
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+from rtolap.base.errors import ProcessFailed
+from rtolap.stack.artifacts import JavaArtifacts
+from rtolap.stack.servers.java import LEAN_FLAGS, class_path, properties, write_log4j
+from rtolap.stack.spec import ProcessSpec
+
+_PROBE_TIMEOUT_S = 2.0
+_FORMAT_TIMEOUT_S = 60
+_METADATA_REQUEST = 3
+_METADATA_VERSION = 4  # the last one before tagged fields, still served by Kafka 4
+
+
+def kafka_spec(
+    artifacts: JavaArtifacts,
+    folder: Path,
+    port: int,
+    controller_port: int,
+    *,
+    host: str = "127.0.0.1",
+    overrides: Mapping[str, object] | None = None,
+) -> ProcessSpec:
+    folder = folder.absolute()
+    config = folder / "server.properties"
+    java = (
+        artifacts.java,
+        f"-Dlog4j2.configurationFile={folder / 'log4j2.properties'}",
+        *LEAN_FLAGS,
+        *("-cp", class_path(artifacts.kafka)),
+    )
+
+    def prepare() -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_log4j(folder, "warn")
+        config.write_text(kafka_config(folder / "data", host, port, controller_port, overrides or {}))
+        if not (folder / "data" / "meta.properties").exists():
+            _format((java[0], "-Xmx128m", *java[1:]), config)
+
+    return ProcessSpec(
+        name="kafka",
+        folder=folder,
+        address=f"{host}:{port}",
+        ports=(port, controller_port),
+        argv=(java[0], "-Xms64m", "-Xmx256m", *java[1:], "kafka.Kafka", str(config)),
+        prepare=prepare,
+        ready=lambda _: kafka_missing(host, port),
+        ready_timeout_s=90,
+        stop_timeout_s=20,
+    )
+
+
+def kafka_config(
+    data: Path, host: str, port: int, controller_port: int, overrides: Mapping[str, object]
+) -> str:
+    listeners = f"PLAINTEXT://{host}:{port},CONTROLLER://{host}:{controller_port}"
+    return properties(
+        {
+            "process.roles": "broker,controller",
+            "node.id": 1,
+            "controller.quorum.bootstrap.servers": f"{host}:{controller_port}",
+            "listeners": listeners,
+            "advertised.listeners": listeners,
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": data,
+            "auto.create.topics.enable": "false",
+            "offsets.topic.replication.factor": 1,
+            "offsets.topic.num.partitions": 4,
+            "transaction.state.log.replication.factor": 1,
+            "transaction.state.log.min.isr": 1,
+            "transaction.state.log.num.partitions": 4,
+            "group.initial.rebalance.delay.ms": 0,
+            "broker.session.timeout.ms": 3000,
+            "broker.heartbeat.interval.ms": 500,
+            # the default of 128 MB does not fit the small heap
+            "log.cleaner.dedupe.buffer.size": 4194304,
+            # a rejected record of the usual maximum, 1 MB, must fit a dead-letter topic with its headers
+            "message.max.bytes": 2097152,
+            **overrides,
+        }
+    )
+
+
+def _format(java: tuple[str, ...], config: Path) -> None:
+    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    done = subprocess.run(
+        [
+            *(*java, "kafka.tools.StorageTool", "format", "--standalone"),
+            *(f"--cluster-id={cluster_id}", "-c", str(config)),  # `=`: an id may begin with a dash
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_FORMAT_TIMEOUT_S,
+    )
+    if done.returncode != 0:
+        raise ProcessFailed("Kafka's log folder could not be formatted", found=done.stdout[-2000:])
+
+
+def kafka_missing(host: str, port: int) -> str | None:
+    """None when the broker names itself in its metadata: it is registered, unfenced and serves.
+
+    Spoken on the socket: a metadata request for no topics is 30 bytes and needs no client.
+    """
+    client = b"probe"
+    body = struct.pack(">hhih", _METADATA_REQUEST, _METADATA_VERSION, 1, len(client)) + client
+    body += struct.pack(">i?", 0, False)
+    try:
+        with socket.create_connection((host, port), timeout=_PROBE_TIMEOUT_S) as connection:
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            answer = b""
+            while len(answer) < 16:  # size, correlation id, throttle time, number of brokers
+                chunk = connection.recv(4096)
+                if not chunk:
+                    return f"broker on {host}:{port} closed the connection"
+                answer += chunk
+    except OSError as error:
+        return f"broker on {host}:{port}: {error}"
+    (brokers,) = struct.unpack_from(">i", answer, 12)
+    return None if brokers > 0 else f"broker on {host}:{port} is not registered yet"

@@ -1,0 +1,1 @@
+"""CSV bodies of loads."""

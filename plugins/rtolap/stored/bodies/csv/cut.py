@@ -1,0 +1,180 @@
+"""Text → where its lines and fields begin and end. Lines come first; separators are looked for within them.
+
+Within an enclosed field (one that begins and ends with the enclosing character) neither counts; there the
+enclosing character is doubled, or escaped. This is done over whole blocks, by the parity of enclosing
+characters before each separator, which holds where all of them stand at a field's edges. A block in which one
+does not goes through `csv_odd`, field by field.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.stored.bodies.csv.odd_records import cut_odd
+from rtolap.stored.bodies.options import CsvOptions
+
+Longs = NDArray[np.int64]
+Bytes = NDArray[np.uint8]
+Mask = NDArray[np.bool_]
+_QUOTE, _RETURN = ord('"'), ord("\r")
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """`starts`, `ends`: of each field, in order, less what encloses it. `counts`: fields of each line.
+
+    `enclosed`: which fields are (None: none is). `rewritten`: some hold doubled or escaped characters.
+    `malformed`: by line, fields that are enclosed and go on behind their end, or never end. `lines`: each
+    line's start and end.
+    """
+
+    starts: Longs
+    ends: Longs
+    counts: Longs
+    line_starts: Longs
+    line_ends: Longs
+    consumed: int
+    enclosed: Mask | None = None
+    rewritten: bool = False
+    malformed: Mask | None = None
+
+
+def cut(data: bytes, options: CsvOptions, final: bool) -> Fields:
+    """Of all lines that are whole; a final one may lack its delimiter."""
+    text = np.frombuffer(data, np.uint8)
+    if options.enclose and options.enclose in data:
+        found = _cut_enclosed(data, text, options, final)
+        return found if found is not None else Fields(*cut_odd(data, options, final))
+    places, lengths, is_line = _separators(text, options)
+    return _fields(text, places, lengths, is_line, options, final)
+
+
+def _fields(
+    text: Bytes, places: Longs, lengths: Longs | int, is_line: Mask, options: CsvOptions, final: bool
+) -> Fields:
+    ends_of_lines = np.flatnonzero(is_line)
+    widths = np.broadcast_to(np.asarray(lengths, np.int64), places.shape)
+    count = int(ends_of_lines[-1]) + 1 if len(ends_of_lines) else 0
+    done = int(places[count - 1] + widths[count - 1]) if count else 0
+    if final and done < len(text):  # a delimiter at the end that is not there
+        places, widths = np.append(places, len(text)), np.append(widths, 0)
+        ends_of_lines = np.append(ends_of_lines, len(places) - 1)
+        count, done = len(places), len(text)
+    ends = places[:count]
+    starts = np.zeros(count, np.int64)
+    starts[1:] = ends[:-1] + widths[: max(count - 1, 0)]
+    firsts = np.zeros(len(ends_of_lines), np.int64)
+    firsts[1:] = ends_of_lines[:-1] + 1
+    line_starts, line_ends = starts[firsts], ends[ends_of_lines]
+    if options.line_delimiter == b"\n" and len(text):
+        returned = (line_ends > line_starts) & (text[np.maximum(line_ends, 1) - 1] == _RETURN)
+        if returned.any():
+            line_ends = line_ends - returned
+            ends = ends.copy()
+            ends[ends_of_lines] = np.maximum(line_ends, starts[ends_of_lines])
+    return Fields(starts, ends, ends_of_lines - firsts + 1, line_starts, line_ends, done)
+
+
+def _cut_enclosed(data: bytes, text: Bytes, options: CsvOptions, final: bool) -> Fields | None:
+    """None when some enclosing character does not stand at a field's edge."""
+    marks = np.flatnonzero(text == options.enclose[0])
+    escapes = options.escape and options.escape in data
+    if escapes:
+        marks = marks[~escaped(text, options.escape[0], marks)]
+    places, lengths, is_line = _separators(text, options)
+    outside = (np.searchsorted(marks, places) & 1) == 0
+    widths = np.broadcast_to(np.asarray(lengths, np.int64), places.shape)
+    found = _fields(text, places[outside], widths[outside], is_line[outside], options, final)
+    done = int(np.searchsorted(marks, found.consumed))
+    if not _open_at_edges(text, marks[done::2], options):
+        return None
+    marks = marks[:done]
+    if len(marks) & 1:
+        return None  # the last field never ends
+    first = np.searchsorted(marks, found.starts)
+    held = np.searchsorted(marks, found.ends) - first
+    enclosed = held > 0
+    if not enclosed.any():
+        return found
+    at, until = found.starts[enclosed], found.ends[enclosed]
+    first, held = first[enclosed], held[enclosed]
+    whole = (marks[first] == at) & (marks[first + held - 1] == until - 1) & (held % 2 == 0)
+    # between the first and the last, they must come in pairs of neighbours
+    inner = np.ones(len(marks), bool)
+    inner[first] = False
+    inner[first + held - 1] = False
+    pairs = marks[inner]
+    if not whole.all() or (pairs[1::2] - pairs[::2] != 1).any():
+        return None
+    starts, ends = found.starts.copy(), found.ends.copy()
+    starts[enclosed] += 1
+    ends[enclosed] -= 1
+    return replace(
+        found, starts=starts, ends=ends, enclosed=enclosed, rewritten=bool(len(pairs)) or bool(escapes)
+    )
+
+
+def _open_at_edges(text: Bytes, opening: Longs, options: CsvOptions) -> bool:
+    """Of a line that is not whole: whether it may be because an enclosed field is not."""
+    before = text[opening[opening > 0] - 1]
+    edges = (options.column_separator[-1], options.line_delimiter[-1], options.enclose[0])
+    return bool(np.isin(before, edges).all())
+
+
+def escaped(text: Bytes, escape: int, places: Longs) -> Mask:
+    """Which of `places` stand behind an odd number of escaping characters."""
+    is_escape = text == escape
+    last_other = np.maximum.accumulate(np.where(is_escape, -1, np.arange(len(text))))
+    before = places - 1
+    run = np.where(before >= 0, before - last_other[np.maximum(before, 0)], 0)
+    return np.asarray(run % 2 == 1)
+
+
+def _separators(text: Bytes, options: CsvOptions) -> tuple[Longs, Longs | int, Mask]:
+    """Where separators and delimiters begin, how long they are, and which are delimiters."""
+    column, line = options.column_separator, options.line_delimiter
+    if len(column) == 1 and len(line) == 1:
+        places = np.flatnonzero((text == column[0]) | (text == line[0]))
+        return places, 1, text[places] == line[0]
+    lines = occurrences(text, line)
+    columns = occurrences(text, column, lines, len(line))
+    places = np.concatenate([lines, columns])
+    order = np.argsort(places, kind="stable")
+    is_line = order < len(lines)
+    return places[order], np.where(is_line, len(line), len(column)), is_line
+
+
+def occurrences(text: Bytes, pattern: bytes, taken: Longs | None = None, taken_length: int = 0) -> Longs:
+    """Where `pattern` is found, from the left, without overlaps, outside what is `taken`."""
+    places = np.flatnonzero(text[: max(len(text) - len(pattern) + 1, 0)] == pattern[0])
+    for at in range(1, len(pattern)):
+        places = places[text[places + at] == pattern[at]]
+    if taken is not None and len(taken) and len(places):
+        after = np.searchsorted(taken, places)
+        free = np.ones(len(places), bool)
+        has_next = after < len(taken)
+        free[has_next] = places[has_next] + len(pattern) <= taken[after[has_next]]
+        has_last = after > 0
+        free[has_last] &= places[has_last] >= taken[after[has_last] - 1] + taken_length
+        places = places[free]
+    if len(places) < 2 or (np.diff(places) >= len(pattern)).all():
+        return places
+    chosen, end = [], 0
+    for place in places.tolist():  # only where a pattern overlaps itself
+        if place >= end:
+            chosen.append(place)
+            end = place + len(pattern)
+    return np.array(chosen, np.int64)
+
+
+def trimmed(text: Bytes, fields: Fields) -> Fields:
+    """Less a pair of double quotes around each field."""
+    wide = fields.ends - fields.starts >= 2
+    at, until = fields.starts[wide], fields.ends[wide]
+    pair = (text[at] == _QUOTE) & (text[until - 1] == _QUOTE)
+    moved = np.zeros(len(fields.starts), np.int64)
+    moved[np.flatnonzero(wide)[pair]] = 1
+    return replace(fields, starts=fields.starts + moved, ends=fields.ends - moved)

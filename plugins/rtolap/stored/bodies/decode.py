@@ -1,0 +1,96 @@
+"""The whole way: bytes → batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cache
+
+import pyarrow as pa
+
+from rtolap.base.errors import DefinitionError
+from rtolap.model.stored.schema import StoredSchema
+from rtolap.stored.bodies.batches import DecodedBatch
+from rtolap.stored.bodies.compression import unpacked
+from rtolap.stored.bodies.csv.reader import CsvReader
+from rtolap.stored.bodies.expressions import Engine
+from rtolap.stored.bodies.files import FileBody, open_file
+from rtolap.stored.bodies.json.paths import Step, parse_path
+from rtolap.stored.bodies.json.reader import JsonReader
+from rtolap.stored.bodies.options import LoadOptions
+from rtolap.stored.bodies.plan import LoadPlan, load_plan
+from rtolap.stored.bodies.settings import BodySettings
+from rtolap.stored.bodies.target import Target
+
+_DEFAULTS = BodySettings()
+
+
+def decode_body(
+    chunks: Iterator[bytes],
+    options: LoadOptions,
+    schema: StoredSchema,
+    settings: BodySettings = _DEFAULTS,
+) -> Iterator[DecodedBatch]:
+    """Blocks on `chunks`; what it raises passes through. Memory is bounded by `settings`.
+
+    DefinitionError: options and table do not go together (before the first chunk is asked for, unless it
+    takes the body to see). Corrupted: the body is not what its headers say. Refused: it is larger than it may
+    be. Nothing of a body that raises may be loaded. Close the iterator when it is not read to its end.
+    """
+    with ExitStack() as held:
+
+        @cache
+        def engine() -> Engine:
+            made = Engine(settings.expression_memory_bytes_max, options.timezone)
+            held.callback(made.close)
+            return made
+
+        plan = load_plan(options, schema)
+        packed = unpacked(chunks, options.compression, settings)
+        if options.format in ("parquet", "orc", "arrow"):
+            body = held.enter_context(open_file(packed, options.format, settings))
+            plan = load_plan(options, schema, body.schema.names)
+            yield from _typed(body, plan, Target(plan, options, engine, _types(plan, body.schema)))
+            return
+        target = Target(plan, options, engine, dict.fromkeys(plan.sources, pa.string()))
+        if options.format == "json":
+            sources = JsonReader(_paths(plan, options), options, engine, settings).read(packed)
+        else:
+            sources = CsvReader(plan.sources, options.format, options.csv, settings).read(packed)
+        for source in sources:
+            yield target.batch(source)
+
+
+def _typed(body: FileBody, plan: LoadPlan, target: Target) -> Iterator[DecodedBatch]:
+    """Only columns that are used are read."""
+    own = {name.lower(): name for name in body.schema.names}
+    wanted = {name: own[name.lower()] for name in plan.used}
+    for source in body.read(list(dict.fromkeys(wanted.values()))):
+        columns = {name: source.columns[written] for name, written in wanted.items()}
+        yield target.batch(replace(source, columns=columns))
+
+
+def _types(plan: LoadPlan, schema: pa.Schema) -> dict[str, pa.DataType]:
+    """Of the plan's source columns. DefinitionError for what the file has not."""
+    own = {name.lower(): schema.field(name).type for name in schema.names}
+    absent = [name for name in plan.used if name.lower() not in own]
+    if absent:
+        raise DefinitionError(
+            "the body lacks columns", expected=", ".join(absent), found=", ".join(schema.names) or "none"
+        )
+    return {name: own[name.lower()] for name in plan.sources if name.lower() in own}
+
+
+def _paths(plan: LoadPlan, options: LoadOptions) -> dict[str, tuple[Step, ...]]:
+    """Where columns stand in a record: `jsonpaths` in order, else by their names."""
+    written = options.json.paths
+    if not written:
+        return {name: (name,) for name in plan.sources}
+    if len(written) != len(plan.sources):
+        raise DefinitionError(
+            "header jsonpaths",
+            expected=f"one for each of {', '.join(plan.sources)}",
+            found=f"{len(written)} paths",
+        )
+    return {name: parse_path(path, "jsonpaths") for name, path in zip(plan.sources, written, strict=True)}

@@ -1,0 +1,210 @@
+"""JSON → source columns, as text: what stands at a column's path, null for null and where nothing does.
+
+The engine reads values by the column. It is lenient, and it reads fractions as doubles; so a strict parser
+looks at all records before, and those with a fraction that a double may not keep (with `num_as_string`: with
+any) are read once more, as written. Of two equal keys the first one counts.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rtolap.base.undecodable import UNDECODABLE
+from rtolap.stored.bodies.batches import Longs, Mask, Refusals, Source
+from rtolap.stored.bodies.expressions import Engine
+from rtolap.stored.bodies.json.paths import pointer, value_at
+from rtolap.stored.bodies.json.records import Records, records
+from rtolap.stored.bodies.options import LoadOptions
+from rtolap.stored.bodies.settings import BodySettings
+
+_OBJECT = msgspec.defstruct("Object", [])
+_ONE, _ALL = msgspec.json.Decoder(_OBJECT), msgspec.json.Decoder(list[_OBJECT])  # type: ignore[valid-type]
+_ARRAY = "JSON data is array-object, `strip_outer_array` must be TRUE"
+_NO_FIELD = "all fields is null, this is a invalid row"
+_LONG_RUN = 16  # digits and point; a double keeps any 15 digits
+_FRACTION = re.compile(rb"[0-9][.eE]")
+_IN_NUMBER = np.zeros(256, bool)
+_IN_NUMBER[list(b"0123456789.")] = True
+
+
+class JsonReader:
+    """Of one body. `paths`: of its columns, by name."""
+
+    def __init__(
+        self,
+        paths: dict[str, tuple[str | int, ...]],
+        options: LoadOptions,
+        engine: Callable[[], Engine],
+        settings: BodySettings,
+    ) -> None:
+        self._paths, self._options, self._engine, self._settings = paths, options, engine, settings
+        written = ", ".join(_literal(pointer(steps)) for steps in paths.values())
+        self._values = f"SELECT TRY(json_extract_string(c0, [{written}])) FROM rows"
+        self._exists = f"SELECT json_exists(c0, [{written}]) FROM rows"
+        self._rows = 0
+
+    def read(self, chunks: Iterator[bytes]) -> Iterator[Source]:
+        for found in records(chunks, self._options.json, self._options.csv, self._settings):
+            if found.texts:
+                yield self._source(found)
+
+    def _source(self, found: Records) -> Source:
+        refused = Refusals(self._settings.rejected_rows_max)
+        numbers = self._rows + np.arange(1, len(found.texts) + 1)
+        self._rows += len(found.texts)
+
+        def texts(places: Longs) -> list[str]:
+            return [found.texts[place].strip().decode(errors="replace") for place in places.tolist()]
+
+        def refuse(reasons: dict[int, str]) -> None:
+            refused.add(numbers, texts, np.array(list(reasons), np.int64), list(reasons.values()))
+
+        problems = found.refused | ({} if _all_fit(found.texts) else _problems(found.texts, found.refused))
+        mine, places, lists = self._lists(found.texts, problems)
+        if lists.null_count:  # what fits only together with its neighbours, or what only the engine refuses
+            problems |= _problems(found.texts, problems)
+            mine, places, lists = self._lists(found.texts, problems)
+            odd = places[np.asarray(lists.is_null().to_numpy(zero_copy_only=False))]
+            if len(odd):
+                problems |= dict.fromkeys(odd.tolist(), "malformed JSON")
+                mine, places, lists = self._lists(found.texts, problems)
+        refuse(problems)
+        columns, named = self._columns(mine, lists)
+        empty = ~named.any(axis=1)
+        if empty.any():
+            refuse(dict.fromkeys(places[empty].tolist(), _NO_FIELD))
+            kept = pa.array(~empty)
+            columns = {name: values.filter(kept) for name, values in columns.items()}
+            places, named = places[~empty], named[~empty]
+        absent = {name: ~named[:, at] for at, name in enumerate(columns) if not named[:, at].all()}
+        return Source(
+            columns, numbers[places], lambda rows: texts(places[rows]), refused, len(found.texts), absent
+        )
+
+    def _lists(self, texts: list[bytes], problems: dict[int, str]) -> tuple[list[bytes], Longs, pa.Array]:
+        """Records without problems, their places, and each one's values in the order of columns."""
+        places = np.delete(np.arange(len(texts)), np.array(list(problems), np.int64))
+        mine = [texts[place] for place in places.tolist()] if problems else texts
+        return mine, places, self._engine().query(self._values, [pa.array(mine, pa.string())])[0]
+
+    def _columns(self, texts: list[bytes], lists: pa.Array) -> tuple[dict[str, pa.Array], Mask]:
+        """By name; and by row and column, whether the record says something of it (also null)."""
+        width = len(self._paths)
+        flat = lists.flatten()
+        first = np.arange(len(texts)) * width
+        columns = {name: flat.take(pa.array(first + at)) for at, name in enumerate(self._paths)}
+        named = np.ones((len(texts), width), bool)
+        doubtful = np.flatnonzero(_any_null(columns, len(texts)))
+        if len(doubtful):
+            documents = pa.array([texts[row] for row in doubtful.tolist()], pa.string())
+            asked = self._engine().query(self._exists, [documents])[0]
+            named[doubtful] = np.asarray(asked.flatten().to_numpy(zero_copy_only=False)).reshape(-1, width)
+        self._patch(columns, texts)
+        return columns, named
+
+    def _patch(self, columns: dict[str, pa.Array], texts: list[bytes]) -> None:
+        """Fractions as they are written."""
+        is_text = self._options.json.num_as_string
+        rows = _with_fractions(texts) if is_text else _with_long_fractions(texts)
+        exact: dict[str, dict[int, str]] = {}
+        for row in rows:
+            record = json.loads(texts[row], parse_float=_Written, object_pairs_hook=_first_of_each)
+            for name, steps in self._paths.items():
+                value = value_at(record, steps)
+                if isinstance(value, _Written) and (is_text or len(value) >= _LONG_RUN):
+                    exact.setdefault(name, {})[row] = str(value)
+        for name, values in exact.items():
+            mask = np.zeros(len(texts), bool)
+            mask[list(values)] = True
+            ordered = [values[row] for row in sorted(values)]
+            columns[name] = pc.replace_with_mask(
+                columns[name], pa.array(mask), pa.array(ordered, pa.string())
+            )
+
+
+class _Written(str):
+    """A fraction, as its digits."""
+
+    __slots__ = ()
+
+
+def _first_of_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    return dict(reversed(pairs))
+
+
+def _problems(texts: Sequence[bytes], known: dict[int, str]) -> dict[int, str]:
+    """Records that are no JSON objects, or no UTF-8: by place; one by one."""
+    found = {place: _problem(text) for place, text in enumerate(texts) if place not in known}
+    return {place: problem for place, problem in found.items() if problem is not None}
+
+
+def _all_fit(texts: Sequence[bytes]) -> bool:
+    """Together; true of each one only if each is one value to the engine, too."""
+    joined = b"[" + b",".join(texts) + b"]"
+    try:
+        joined.decode()
+        return len(_ALL.decode(joined)) == len(texts)
+    except UNDECODABLE:
+        return False
+
+
+def _problem(text: bytes) -> str | None:
+    try:
+        text.decode()
+        _ONE.decode(text)
+    except UnicodeDecodeError as error:
+        return f"the row is not UTF-8: byte {error.start}"
+    except msgspec.ValidationError:
+        return _ARRAY if text.strip().startswith(b"[") else "the row is no JSON object"
+    except (msgspec.DecodeError, RecursionError) as error:
+        return f"malformed JSON: {error}"
+    return None
+
+
+def _any_null(columns: dict[str, pa.Array], rows: int) -> Mask:
+    found = np.zeros(rows, bool)
+    for values in columns.values():
+        if values.null_count:
+            found |= np.asarray(values.is_null().to_numpy(zero_copy_only=False))
+    return found
+
+
+def _rows_at(texts: Sequence[bytes], places: Longs) -> list[int]:
+    """Which texts places in their join by one character lie in."""
+    ends = np.cumsum(np.fromiter(map(len, texts), np.int64, len(texts)) + 1)
+    rows: list[int] = np.unique(np.searchsorted(ends, places, side="right")).tolist()
+    return rows
+
+
+def _with_fractions(texts: Sequence[bytes]) -> list[int]:
+    """Records with a fraction, perhaps within strings."""
+    found = [match.start() for match in _FRACTION.finditer(b"\n".join(texts))]
+    return _rows_at(texts, np.array(found, np.int64))
+
+
+def _with_long_fractions(texts: Sequence[bytes]) -> list[int]:
+    """Records with one that a double may not keep."""
+    joined = np.frombuffer(b"\n".join((b"", *texts, b"")), np.uint8)
+    in_number = _IN_NUMBER[joined]
+    edges = np.flatnonzero(in_number[1:] != in_number[:-1]) + 1
+    starts, ends = edges[::2], edges[1::2]
+    long = ends - starts >= _LONG_RUN
+    if not long.any():
+        return []
+    starts, ends = starts[long], ends[long]
+    points = np.flatnonzero(joined == ord("."))
+    is_fraction = np.searchsorted(points, starts) < np.searchsorted(points, ends)
+    is_fraction |= np.isin(joined[ends], tuple(b"eE"))
+    return _rows_at(texts, starts[is_fraction] - 1)
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,1 @@
+"""ORC bodies of loads, read in a process of its own."""

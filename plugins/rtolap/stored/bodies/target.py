@@ -1,0 +1,205 @@
+"""Source columns → the table's columns, and which rows are refused, unselected or deletes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rtolap.base.errors import DefinitionError
+from rtolap.columnar.schema import arrow_type
+from rtolap.model.stored.schema import SchemaColumn
+from rtolap.model.types import BOOLEAN
+from rtolap.stored.bodies.batches import DecodedBatch, Longs, Mask, Source
+from rtolap.stored.bodies.casting import convert, convertible, shown
+from rtolap.stored.bodies.clauses import Expression
+from rtolap.stored.bodies.expressions import Computed, Engine
+from rtolap.stored.bodies.options import LoadOptions
+from rtolap.stored.bodies.plan import Direct, LoadPlan, Made
+from rtolap.stored.bodies.sketch_columns import sketches
+from rtolap.stored.engine.rows.columns import DELETE_SIGN, constant, stored_type
+
+_SHOWN_CHARS_MAX = 80
+_WHERE, _DELETE = "where", "delete"
+
+
+class Target:
+    """Of one load. `types`: of the body's columns. Raises DefinitionError when they cannot be the table's."""
+
+    def __init__(
+        self,
+        plan: LoadPlan,
+        options: LoadOptions,
+        engine: Callable[[], Engine],
+        types: Mapping[str, pa.DataType],
+    ) -> None:
+        self._plan, self._options = plan, options
+        self._types = {target.column.name: _loaded_type(target.column, options) for target in plan.targets}
+        known = dict(types)
+        for target in plan.targets:
+            if isinstance(target, Direct):
+                _check_type(target.column, types[target.source], "of the body")
+                if target.source == target.column.name:
+                    known[target.source] = arrow_type(target.column.definition.load_type)
+        made = {target.column.name: target.expression for target in plan.targets if isinstance(target, Made)}
+        conditions: dict[str, Expression] = {}
+        if plan.where is not None:
+            conditions[_WHERE] = plan.where
+        if isinstance(plan.deletes, Expression):
+            conditions[_DELETE] = plan.deletes
+        self._made = Computed(engine(), made, known) if made else None
+        for target in plan.targets:
+            if self._made is not None and isinstance(target, Made) and target.expression.sketch is None:
+                _check_type(target.column, self._made.types[target.column.name], "as computed")
+        self._conditions = Computed(engine(), conditions, known | self._types) if conditions else None
+
+    def batch(self, source: Source) -> DecodedBatch:
+        rows = _Rows(source, self._options)
+        targets = self._plan.targets
+        columns: dict[str, pa.Array] = {}
+        for target in targets:
+            if isinstance(target, Direct):
+                columns[target.column.name] = rows.direct(target.column, target.source)
+        if isinstance(self._plan.deletes, str):
+            columns[DELETE_SIGN] = rows.signs(self._plan.deletes)
+        if self._plan.undeletable is not None:
+            rows.refuse_deletes(self._plan.undeletable)
+        given = source.columns | {
+            target.source: columns[target.column.name]
+            for target in targets
+            if isinstance(target, Direct) and target.source == target.column.name
+        }
+        results = {} if self._made is None else self._made.run(given, rows.count)
+        for target in targets:
+            if isinstance(target, Made):
+                columns[target.column.name] = rows.made(target, results[target.column.name])
+            elif not isinstance(target, Direct):
+                columns[target.column.name] = constant(target.column, rows.count)
+        columns |= {name: self._loaded(columns[name], name) for name in self._types}
+        wanted = rows.accepted.copy()
+        unselected = 0
+        if self._conditions is not None:
+            found = self._conditions.run(given | columns, rows.count)
+            if _WHERE in found:
+                wanted &= _true(found[_WHERE])
+                unselected = int(np.count_nonzero(rows.accepted & ~wanted))
+            if _DELETE in found:
+                columns[DELETE_SIGN] = pa.array(_true(found[_DELETE]))
+        if self._plan.deletes is True:
+            columns[DELETE_SIGN] = pa.repeat(pa.scalar(True), rows.count)
+        if self._plan.needed:
+            wanted &= rows.deleting(wanted, columns[DELETE_SIGN], self._plan.needed)
+        names = [*self._types, *([DELETE_SIGN] if DELETE_SIGN in columns else [])]
+        batch = pa.RecordBatch.from_arrays([columns[name] for name in names], names)
+        if not wanted.all():
+            batch = batch.filter(pa.array(wanted))
+        return DecodedBatch(batch, source.refused.rejected(), unselected, source.total)
+
+    def _loaded(self, values: pa.Array, name: str) -> pa.Array:
+        if values.type != self._types[name]:
+            values = values.cast(self._types[name])
+        column = next(target.column for target in self._plan.targets if target.column.name == name)
+        negated = self._options.negative and column.definition.aggregate == "SUM"
+        return pc.negate(values) if negated else values
+
+
+class _Rows:
+    """The rows of one batch on their way: which are still accepted."""
+
+    def __init__(self, source: Source, options: LoadOptions) -> None:
+        self._source, self._options = source, options
+        self.count = len(source.numbers)
+        self.accepted = np.ones(self.count, bool)
+
+    def direct(self, column: SchemaColumn, name: str) -> pa.Array:
+        raw, strict = self._source.columns[name], self._options.strict_mode
+        kind = column.definition.load_type
+        found, lost = convert(raw, kind, zone=self._options.timezone, rounds=not strict)
+        if lost is not None and (strict or not column.definition.nullable):
+            self._refuse(
+                lost,
+                lambda row: (
+                    f"column({column.name}) value is incorrect while strict mode is {str(strict).lower()}, "
+                    f"src value is {_shown(raw, row)}; expected {column.definition.type}"
+                ),
+            )
+        absent = self._source.absent.get(name)
+        if absent is not None and column.default is not None:
+            default = pa.scalar(column.default, stored_type(column)).cast(found.type)
+            found = pc.if_else(pa.array(absent), default, found)
+        self._check_nulls(column, found)
+        return found
+
+    def signs(self, name: str) -> pa.BooleanArray:
+        """What a hidden column says of deletes; null is no."""
+        raw = self._source.columns[name]
+        found, lost = convert(raw, BOOLEAN, zone=self._options.timezone, rounds=False)
+        if lost is not None:
+            self._refuse(
+                lost, lambda row: f"column({name}) is neither 0 nor 1, src value is {_shown(raw, row)}"
+            )
+        return found.fill_null(False)
+
+    def refuse_deletes(self, name: str) -> None:
+        """Of a table without deletes: a row that asks for one is refused rather than added."""
+        asked = np.asarray(self.signs(name).to_numpy(zero_copy_only=False))
+        self._refuse(asked, lambda _: f"column({name}) asks for a delete, which the table does not allow")
+
+    def made(self, target: Made, values: pa.Array) -> pa.Array:
+        """Conversions of what an expression gives are never strict."""
+        column = target.column
+        if target.expression.sketch is not None:
+            return sketches(target.expression.sketch, values)
+        found = convert(values, column.definition.load_type, zone=self._options.timezone, rounds=True).values
+        self._check_nulls(column, found)
+        return found
+
+    def deleting(self, wanted: Mask, signs: pa.BooleanArray, needed: Sequence[str]) -> Mask:
+        """Partial rows without `needed` columns could not become new ones: all but deletes are refused."""
+        deletes = np.asarray(signs.to_numpy(zero_copy_only=False))
+        reason = f"column({', '.join(needed)}) has no default and may not be null, and a partial row lacks it"
+        self._refuse(wanted & ~deletes, lambda _: reason)
+        return deletes
+
+    def _check_nulls(self, column: SchemaColumn, values: pa.Array) -> None:
+        if values.null_count and not column.definition.nullable:
+            nothing = np.asarray(values.is_null().to_numpy(zero_copy_only=False))
+            self._refuse(nothing, lambda _: f"column({column.name}) is null, but the column is not nullable")
+
+    def _refuse(self, rows: Mask, reason: Callable[[int], str]) -> None:
+        """Rows that are refused already keep their first reason."""
+        at: Longs = np.flatnonzero(rows & self.accepted)
+        if len(at):
+            refused = self._source.refused
+            reasons = [reason(row) for row in at[: refused.room].tolist()]
+            refused.add(self._source.numbers, self._source.texts, at, reasons)
+            self.accepted[at] = False
+
+
+def _check_type(column: SchemaColumn, found: pa.DataType, where: str) -> None:
+    if not convertible(found, column.definition.load_type):
+        raise DefinitionError(
+            f"column {column.name} {where} has another type",
+            expected=f"what {column.definition.type} is made of",
+            found=str(found),
+        )
+
+
+def _loaded_type(column: SchemaColumn, options: LoadOptions) -> pa.DataType:
+    """A negated sum needs the width of sums: the smallest number has no negative of its own type."""
+    definition = column.definition
+    wide = options.negative and definition.aggregate == "SUM"
+    return arrow_type(definition.column_type if wide else definition.load_type)
+
+
+def _true(values: pa.Array) -> Mask:
+    """Conditions as SQL has them: null is not true."""
+    found = convert(values, BOOLEAN, zone="UTC", rounds=True).values
+    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False))
+
+
+def _shown(values: pa.Array, row: int) -> str:
+    text = str(shown(values[row : row + 1])[0])
+    return text if len(text) <= _SHOWN_CHARS_MAX else text[:_SHOWN_CHARS_MAX] + "…"

@@ -1,0 +1,166 @@
+"""Many files become one: which, and how, in bounded memory. Nothing here changes the tablet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyroaring import BitMap, FrozenBitMap
+
+from rtolap.columnar.groups import single_chunk
+from rtolap.model.stored.schema import StoredSchema
+from rtolap.stored.engine.disk import Disk
+from rtolap.stored.engine.loading import open_writer
+from rtolap.stored.engine.records import FileMeta, Rowset
+from rtolap.stored.engine.rows.columns import DELETE_SIGN, file_column, stored_type
+from rtolap.stored.engine.rows.key_ranges import KeyRange, key_ranges
+from rtolap.stored.engine.rows.keys import Longs
+from rtolap.stored.engine.rows.piece_rows import piece_rows
+from rtolap.stored.engine.rows.reduce import merge
+from rtolap.stored.engine.scan import LiveRows, View, with_defaults
+from rtolap.stored.engine.settings import TabletSettings
+from rtolap.stored.engine.steps import file_name
+
+_SIZE_RATIO = 2  # a rowset joins younger ones that are at least half as large together
+_FILE, _ROW = "__file", "__row"
+_PPM = 1_000_000
+
+
+def plan(
+    rowsets: Sequence[Rowset], deleted_rows: Mapping[str, int], settings: TabletSettings
+) -> tuple[Rowset, ...]:
+    """Neighbours by version that are worth one run; empty when there is nothing to do.
+
+    From the youngest on: a rowset is joined by older ones as long as these are not much larger than all
+    younger ones together, so that a row is rewritten about once each time its surroundings double.
+    """
+    for end in range(len(rowsets), 0, -1):
+        run: list[Rowset] = []
+        total = 0
+        for rowset in reversed(rowsets[:end]):
+            if total + rowset.bytes > settings.compaction_bytes_max:
+                break
+            if run and rowset.bytes > _SIZE_RATIO * total:
+                break
+            run.insert(0, rowset)
+            total += rowset.bytes
+        if sum(len(rowset.files) for rowset in run) >= settings.compaction_files_min:
+            return tuple(run)
+    for rowset in rowsets:
+        share_ppm = deleted_rows.get(rowset.id, 0) * _PPM // rowset.rows
+        if share_ppm >= settings.rewrite_deleted_ppm and rowset.bytes <= settings.compaction_bytes_max:
+            return (rowset,)
+    return ()
+
+
+class Moved(NamedTuple):
+    """Where a file's rows are now: `old` ascends, and so does `new`."""
+
+    old: NDArray[np.int64]
+    new: NDArray[np.int64]
+
+    def carry(self, deleted: FrozenBitMap) -> BitMap:
+        """Rows that were deleted meanwhile, by their new numbers; less those that did not come along."""
+        rows = np.frombuffer(deleted.to_array(), np.uint32).astype(np.int64)
+        at = np.searchsorted(self.old, rows)
+        known = at < len(self.old)
+        known[known] = self.old[at[known]] == rows[known]
+        return BitMap(self.new[at[known]].astype(np.uint32))
+
+
+class Outcome(NamedTuple):
+    """`moved`: by input file, for unique tables."""
+
+    files: tuple[FileMeta, ...]
+    moved: tuple[Moved, ...]
+
+
+def run(
+    views: Sequence[View], schema: StoredSchema, disk: Disk, folder: Path, settings: TabletSettings
+) -> Outcome:
+    """Merges views, in order of version, into one file in `folder`. OSError as the disk raises it."""
+    unique = schema.model == "unique"
+    # A deleting row has done its work when it was published; only an older sequence could still come.
+    keep_deleting = unique and schema.sequence is not None
+    fields = [pa.field(file_column(column.id), stored_type(column)) for column in schema.columns]
+    signed = keep_deleting and any(DELETE_SIGN in view.file.columns for view in views)
+    columns = pa.schema(fields + [pa.field(DELETE_SIGN, pa.bool_())] * signed)
+    path = folder / file_name(0)
+    writer = open_writer(disk, path, columns, schema, settings.compaction_compression, settings.block_rows)
+    places: list[pa.Table] = []
+    try:
+        rows_max = piece_rows(((view.file, view.file.columns) for view in views), settings)
+        for table in _tables(views, schema, rows_max, keep_deleting):
+            if unique:
+                places.append(table.select([_FILE, _ROW]))
+            if signed and DELETE_SIGN not in table.column_names:
+                table = table.append_column(DELETE_SIGN, pa.repeat(pa.scalar(False), table.num_rows))
+            writer.append(table)
+        footer = writer.finish()
+    finally:
+        writer.close()
+    if not footer.rows:
+        disk.remove(path)
+        return Outcome((), tuple(Moved(np.zeros(0, np.int64), np.zeros(0, np.int64)) for _ in views))
+    meta = FileMeta(path.name, footer.rows, path.stat().st_size)
+    return Outcome((meta,), _moves(places, len(views)) if unique else ())
+
+
+def _tables(
+    views: Sequence[View], schema: StoredSchema, rows_max: int, keep_deleting: bool
+) -> Iterator[pa.Table]:
+    """Sorted and merged, in file columns; of unique tables with where each row was."""
+    readers = [LiveRows(view, schema.columns, keep_deleting=keep_deleting) for view in views]
+    for part in _parts(views, schema, rows_max):
+        pieces = []
+        spans = zip(part.starts.tolist(), part.stops.tolist(), strict=True)
+        for at, (reader, (start, stop)) in enumerate(zip(readers, spans, strict=True)):
+            if stop <= start:
+                continue
+            table, numbers = reader.numbered(start, stop)
+            table = with_defaults(table, schema.columns)
+            if schema.model == "unique":
+                table = table.append_column(_FILE, pa.array(np.full(len(numbers), at, np.int32)))
+                table = table.append_column(_ROW, pa.array(numbers))
+            if keep_deleting and DELETE_SIGN not in table.column_names:
+                table = table.append_column(DELETE_SIGN, pa.repeat(pa.scalar(False), table.num_rows))
+            pieces.append(table)
+        if pieces:
+            whole = pa.concat_tables([piece.select(pieces[0].column_names) for piece in pieces])
+            yield whole if part.one_key else merge(whole.combine_chunks(), schema)
+
+
+def _parts(views: Sequence[View], schema: StoredSchema, rows_max: int) -> Iterator[KeyRange]:
+    """Key ranges, none much longer than `rows_max`; without keys simply one file after the other."""
+    files = [view.file for view in views]
+    whole = np.array([file.rows for file in files], np.int64)
+    ranges = (
+        key_ranges(files, rows_max, repeats=schema.model == "duplicate")
+        if schema.keys
+        else [KeyRange(np.zeros(len(files), np.int64), whole, one_key=True)]
+    )
+    for part in ranges:
+        if not part.one_key:
+            yield part
+            continue
+        for at in range(len(files)):
+            for start in range(int(part.starts[at]), int(part.stops[at]), rows_max):
+                starts = np.zeros(len(files), np.int64)
+                stops = np.zeros(len(files), np.int64)
+                starts[at], stops[at] = start, min(start + rows_max, int(part.stops[at]))
+                yield KeyRange(starts, stops, one_key=True)
+
+
+def _moves(places: list[pa.Table], files: int) -> tuple[Moved, ...]:
+    whole = pa.concat_tables(places)
+    of_file: Longs = single_chunk(whole.column(_FILE)).to_numpy()
+    rows: Longs = single_chunk(whole.column(_ROW)).to_numpy()
+    found = []
+    for at in range(files):
+        new = np.flatnonzero(of_file == at)
+        found.append(Moved(rows[new], new))
+    return tuple(found)

@@ -1,0 +1,40 @@
+"""A bloom filter over key hashes, by blocks of 64 bits: one word a key, read and written in one step.
+
+16 bits a key and 5 bits set: about one key in a hundred passes that is not there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.stored.engine.rows.keys import Hashes
+
+BITS_PER_KEY = 16
+_BITS_SET = 5
+Words = NDArray[np.uint64]
+
+
+def build(hashes: Hashes) -> Words:
+    """At least one word."""
+    words = np.zeros(max(1, len(hashes) * BITS_PER_KEY // 64), np.uint64)
+    np.bitwise_or.at(words, _places(hashes, len(words)), _masks(hashes))
+    return words
+
+
+def may_contain(words: Words, hashes: Hashes) -> NDArray[np.bool_]:
+    masks = _masks(hashes)
+    return np.asarray((words[_places(hashes, len(words))] & masks) == masks)
+
+
+def _places(hashes: Hashes, words: int) -> NDArray[np.int64]:
+    """By the upper half, spread by a product over any number of words below 2^32."""
+    return ((hashes >> np.uint64(32)) * np.uint64(words) >> np.uint64(32)).astype(np.int64)
+
+
+def _masks(hashes: Hashes) -> Words:
+    """By 30 bits of the lower half."""
+    masks = np.zeros(len(hashes), np.uint64)
+    for at in range(_BITS_SET):
+        masks |= np.uint64(1) << (hashes >> np.uint64(6 * at) & np.uint64(63))
+    return masks

@@ -1,0 +1,167 @@
+"""A transaction's rows on their way into files: collected in memory, merged, sorted, flushed by size."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from rtolap.base.errors import DefinitionError
+from rtolap.model.stored.schema import StoredSchema
+from rtolap.stored.engine.disk import Disk
+from rtolap.stored.engine.files.writer import Compression, FileWriter
+from rtolap.stored.engine.records import FileMeta
+from rtolap.stored.engine.rows.columns import DELETE_SIGN, accept, file_column
+from rtolap.stored.engine.rows.partial_rows import merge_partial
+from rtolap.stored.engine.rows.reduce import merge
+from rtolap.stored.engine.settings import TabletSettings
+from rtolap.stored.engine.steps import file_name
+
+
+class Memtable:
+    """Bounded: `add` at most what `is_full` has not said yet, then `take`."""
+
+    def __init__(self, schema: StoredSchema, bytes_max: int, *, partial: bool = False) -> None:
+        self._schema, self._bytes_max, self._partial = schema, bytes_max, partial
+        self._columns: set[str] | None = None  # that all partial rows have
+        self._tables: list[pa.Table] = []
+        self._bytes = 0
+
+    @property
+    def bytes(self) -> int:
+        return self._bytes
+
+    def add(self, batch: pa.RecordBatch | pa.Table) -> None:
+        """By name. Raises DefinitionError as `accept` does, and for partial rows with other columns."""
+        table = accept(batch, self._schema, partial=self._partial)
+        if self._partial:
+            self._check_columns(table)
+        if table.num_rows:
+            self._tables.append(table)
+            self._bytes += table.nbytes
+
+    def is_full(self) -> bool:
+        """Rows of equal keys are merged first; what merges well stays in memory. Refused as `merge` does."""
+        if self._bytes < self._bytes_max:
+            return False
+        if self._schema.model == "duplicate" or self._partial:
+            return True  # partial rows are merged once, from the order in which they came
+        merged = self._merged()
+        self._tables, self._bytes = [merged], merged.nbytes
+        return self._bytes > self._bytes_max // 2
+
+    def take(self) -> pa.Table | None:
+        """Everything, sorted and merged, in file columns; None when there is nothing."""
+        if not self._tables:
+            return None
+        merged = self._merged()
+        self._tables, self._bytes = [], 0
+        return merged
+
+    def _merged(self) -> pa.Table:
+        one = len(self._tables) == 1
+        whole = self._tables[0] if one else _together(self._tables).combine_chunks()
+        return merge_partial(whole, self._schema) if self._partial else merge(whole, self._schema)
+
+    def _check_columns(self, table: pa.Table) -> None:
+        found = set(table.column_names) - {DELETE_SIGN}
+        if self._columns is None:
+            self._columns = found
+        elif found != self._columns:
+            raise DefinitionError(
+                "partial rows of one load have different columns",
+                expected=f"{len(self._columns)} columns",
+                found=f"others in {sorted(found ^ self._columns)}",
+            )
+
+
+class FileLoader:
+    """Flushes into `<folder>/<i>.rows`. OSError as the disk raises it."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        folder: Path,
+        schema: StoredSchema,
+        settings: TabletSettings,
+        *,
+        partial: bool = False,
+    ) -> None:
+        self._disk, self._folder, self._schema, self._settings = disk, folder, schema, settings
+        self._memtable = Memtable(schema, settings.memtable_bytes_max, partial=partial)
+        self._files: list[FileMeta] = []
+
+    @property
+    def memory_bytes(self) -> int:
+        return self._memtable.bytes
+
+    def add(self, batch: pa.RecordBatch | pa.Table) -> None:
+        self._memtable.add(batch)
+        if self._memtable.is_full():
+            self.flush()
+
+    def finish(self) -> tuple[FileMeta, ...]:
+        self.flush()
+        return tuple(self._files)
+
+    def flush(self) -> None:
+        """What is in memory goes into a file."""
+        table = self._memtable.take()
+        if table is None:
+            return
+        name = file_name(len(self._files))
+        path = self._folder / name
+        table = without_idle_signs(table)
+        writer = open_writer(
+            self._disk,
+            path,
+            table.schema,
+            self._schema,
+            self._settings.load_compression,
+            self._settings.block_rows,
+        )
+        try:
+            writer.append(table)
+            writer.finish()
+        finally:
+            writer.close()
+        self._files.append(FileMeta(name, table.num_rows, path.stat().st_size))
+
+
+def open_writer(
+    disk: Disk,
+    path: Path,
+    columns: pa.Schema,
+    schema: StoredSchema,
+    compression: Compression | None,
+    block_rows: int,
+) -> FileWriter:
+    return FileWriter(
+        disk,
+        path,
+        columns,
+        tuple(file_column(column_id) for column_id in schema.keys),
+        with_hashes=schema.model == "unique",
+        compression=compression,
+        block_rows=block_rows,
+    )
+
+
+def without_idle_signs(table: pa.Table) -> pa.Table:
+    """Less the delete signs, when none is set."""
+    if DELETE_SIGN in table.column_names and not pc.any(table.column(DELETE_SIGN)).as_py():
+        return table.drop_columns([DELETE_SIGN])
+    return table
+
+
+def _together(tables: list[pa.Table]) -> pa.Table:
+    """Batches with delete signs and without."""
+    if any(DELETE_SIGN in table.column_names for table in tables):
+        tables = [
+            table
+            if DELETE_SIGN in table.column_names
+            else table.append_column(DELETE_SIGN, pa.repeat(pa.scalar(False), table.num_rows))
+            for table in tables
+        ]
+    return pa.concat_tables(tables)

@@ -1,0 +1,184 @@
+"""Keys, a column at a time: order, equality, hashes. Nulls come first, strings by their bytes.
+
+A key column becomes whole numbers in the same order (strings and long decimals by the rank of their distinct
+values), and the columns of a key one number where their ranges allow it, which sorts several times faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rtolap.columnar.hash64 import hash_strings
+
+Longs = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+_SHORT_DECIMAL_DIGITS = 18  # fit 64 bits
+_RANGE_MAX = 1 << 63
+_NULL_HASH = np.uint64(0x9E3779B97F4A7C15)
+_STEP = np.uint64(0xD6E8FEB86659FD93)
+
+
+class Order(NamedTuple):
+    """`rows` sorts (None: it is sorted as it is); `starts`: where in that order each distinct key begins."""
+
+    rows: Longs | None
+    starts: Longs
+
+
+def sort(keys: Sequence[pa.Array], ties: Sequence[pa.Array] = ()) -> Order:
+    """Stable. `ties` order rows of equal keys, and do not part them."""
+    key_codes = [code for column in keys for code in _codes(column)]
+    codes = key_codes + [code for column in ties for code in _codes(column)]
+    packed = _pack(codes)
+    rows: Longs | None
+    if packed is not None:
+        rows = None if bool((packed[1:] >= packed[:-1]).all()) else np.argsort(packed, kind="stable")
+    else:
+        rows = np.lexsort(codes[::-1])
+    changed = np.ones(len(keys[0]), np.bool_)
+    if len(changed):
+        changed[1:] = False
+    for code in [packed] if packed is not None and not ties else key_codes:
+        ordered = code if rows is None else code[rows]
+        changed[1:] |= ordered[1:] != ordered[:-1]
+    return Order(rows, np.flatnonzero(changed))
+
+
+def rows_below(keys: Sequence[pa.Array], bound: Sequence[pa.Scalar], *, inclusive: bool = False) -> int:
+    """How many of the sorted rows have a key smaller than (or equal to) the bound."""
+    rows = len(keys[0])
+    below = pa.repeat(pa.scalar(inclusive), rows)
+    for column, value in zip(reversed(keys), reversed(bound), strict=True):
+        column, value = _comparable(column), _comparable(value)
+        if value.is_valid:
+            less, equal = pc.less(column, value), pc.equal(column, value)
+            if column.null_count:
+                less, equal = pc.fill_null(less, True), pc.fill_null(equal, False)
+        else:
+            less, equal = pa.repeat(pa.scalar(False), rows), column.is_null()
+        below = pc.or_(less, pc.and_(equal, below))
+    return int(below.true_count)
+
+
+def equal_rows(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> NDArray[np.bool_]:
+    """Row by row; null equals null."""
+    same = np.ones(len(left[0]), np.bool_)
+    for a, b in zip(left, right, strict=True):
+        equal = pc.fill_null(pc.equal(a, b), False)
+        if a.null_count and b.null_count:
+            equal = pc.or_(equal, pc.and_(a.is_null(), b.is_null()))
+        same &= equal.to_numpy(zero_copy_only=False)
+    return same
+
+
+def hashes(keys: Sequence[pa.Array]) -> Hashes:
+    """64 bits a key, the same for ever: files and the buckets of a table rest on them."""
+    total = np.zeros(len(keys[0]), np.uint64)
+    for column in keys:
+        total = _mix(total * _STEP + _column_hashes(column))
+    return total
+
+
+def _codes(column: pa.Array) -> list[Longs]:
+    """One array of whole numbers in the column's order, after one of validity when it has nulls."""
+    kind = column.type
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    if pa.types.is_string(kind) or (pa.types.is_decimal(kind) and kind.precision > _SHORT_DECIMAL_DIGITS):
+        return [_ranks(column)]
+    values = _longs(column)
+    if not column.null_count:
+        return [values]
+    valid = column.is_valid().to_numpy(zero_copy_only=False)
+    return [valid.astype(np.int64), np.where(valid, values, 0)]
+
+
+def _longs(column: pa.Array) -> Longs:
+    """Whole numbers, dates, timestamps and short decimals as 64 bits; anything where they are null."""
+    kind = column.type
+    if pa.types.is_decimal(kind):
+        if len(column) == 0:
+            return np.zeros(0, np.int64)
+        words = np.frombuffer(column.buffers()[1], "<i8").reshape(-1, 2)
+        return np.ascontiguousarray(words[column.offset : column.offset + len(column), 0])
+    if pa.types.is_date32(kind):
+        column = column.cast(pa.int32())
+    found = column.cast(pa.int64())
+    if found.null_count:
+        found = found.fill_null(0)
+    return np.asarray(found.to_numpy(zero_copy_only=False))
+
+
+def _ranks(column: pa.Array) -> Longs:
+    encoded = column.dictionary_encode()
+    distinct = encoded.dictionary
+    ranks = np.empty(len(distinct) + 1, np.int64)
+    ranks[pc.sort_indices(distinct).to_numpy()] = np.arange(1, len(distinct) + 1)
+    ranks[-1] = 0  # null
+    indices = encoded.indices
+    if indices.null_count:
+        indices = indices.fill_null(len(distinct))
+    found: Longs = ranks[indices.to_numpy()]
+    return found
+
+
+def _pack(codes: Sequence[Longs]) -> Longs | None:
+    """Digits of mixed radix; None when the product of the ranges leaves 63 bits."""
+    if len(codes) == 1 or not len(codes[0]):
+        return codes[0]
+    packed, radix = np.zeros(len(codes[0]), np.int64), 1
+    for code in codes:
+        low, high = int(code.min()), int(code.max())
+        radix *= high - low + 1
+        if radix >= _RANGE_MAX:
+            return None
+        packed = packed * (high - low + 1) + (code - low)
+    return packed
+
+
+def _comparable(values: pa.Array | pa.Scalar) -> pa.Array | pa.Scalar:
+    return values.cast(pa.int8()) if pa.types.is_boolean(values.type) else values
+
+
+def _column_hashes(column: pa.Array) -> Hashes:
+    kind = column.type
+    if pa.types.is_string(kind):
+        encoded = column.dictionary_encode()
+        of_values = np.append(_hash_text(encoded.dictionary), _NULL_HASH)
+        indices = encoded.indices
+        if indices.null_count:
+            indices = indices.fill_null(len(of_values) - 1)
+        found: Hashes = of_values[indices.to_numpy()]
+        return found
+    if pa.types.is_boolean(kind):
+        column = column.cast(pa.int8())
+    found = _mix(_longs(column).view(np.uint64))
+    if pa.types.is_decimal(kind) and kind.precision > _SHORT_DECIMAL_DIGITS and len(column):
+        words = np.frombuffer(column.buffers()[1], "<u8").reshape(-1, 2)
+        found = _mix(found + words[column.offset : column.offset + len(column), 1])
+    if column.null_count:
+        found = np.where(column.is_valid().to_numpy(zero_copy_only=False), found, _NULL_HASH)
+    return found
+
+
+def _hash_text(values: pa.Array) -> Hashes:
+    if not len(values):
+        return np.zeros(0, np.uint64)
+    _, offsets_buffer, data = values.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32, len(values) + 1, values.offset * 4).astype(np.int64)
+    bytes_ = np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(1, np.uint8)
+    first, _ = hash_strings(bytes_, offsets[:-1], np.diff(offsets))
+    return first
+
+
+def _mix(x: Hashes) -> Hashes:
+    """The finalizer of splitmix64."""
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))

@@ -1,0 +1,145 @@
+"""How records change what a tablet remembers. Pure: recovery applies the same functions as running does.
+
+begin ──prepare──▶ PREPARED ──publish──▶ VISIBLE        a transaction, in one tablet
+                      │
+                      └─────abort──────▶ gone
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from rtolap.base.errors import DefinitionError, NotFound, NotYet, Refused
+from rtolap.model.stored.schema import StoredSchema
+from rtolap.stored.engine.records import (
+    Aborted,
+    Checkpoint,
+    Compacted,
+    Prepared,
+    PreparedTxn,
+    Published,
+    Record,
+    Rowset,
+    SchemaChanged,
+    TabletState,
+)
+from rtolap.stored.engine.steps import published_rowset
+
+HISTORY_MAX = 4096  # publishes that can be repeated without harm; a master repeats its last few
+
+
+def apply(state: TabletState, record: Record) -> TabletState:
+    """The state after a record that was decided on."""
+    replace = msgspec.structs.replace
+    match record:
+        case Checkpoint(state=whole):
+            return whole
+        case Prepared(prepared=prepared):
+            return replace(state, prepared={**state.prepared, prepared.txn: prepared})
+        case Aborted(txn=txn):
+            return replace(state, prepared=_without(state, txn))
+        case SchemaChanged(schema=schema):
+            return replace(state, schema=schema)
+        case Published(txn=txn, version=version, deletes=deletes, completed=completed):
+            files = state.prepared[txn].files if completed is None else completed
+            made = (Rowset(published_rowset(version), version, version, files),) if files else ()
+            return replace(
+                state,
+                version=version,
+                rowsets=(*state.rowsets, *made),
+                prepared=_without(state, txn),
+                history=(*state.history, (version, txn))[-HISTORY_MAX:],
+                deletes=state.deletes if deletes is None else (*state.deletes, deletes),
+            )
+        case Compacted(inputs=inputs, output=output, floor=floor, deletes=deletes):
+            at = next(place for place, rowset in enumerate(state.rowsets) if rowset.id == inputs[0])
+            rest = [rowset for rowset in state.rowsets if rowset.id not in inputs]
+            made = (output,) if output.files else ()
+            return replace(
+                state,
+                rowsets=(*rest[:at], *made, *rest[at:]),
+                floor=floor,
+                deletes=() if deletes is None else (deletes,),
+                serial=state.serial + 1,
+            )
+
+
+def check_begin(state: TabletState, txn: int) -> None:
+    if txn in state.prepared:
+        raise Refused(f"transaction {txn} is prepared already", action="publish or abort it")
+    version = version_of(state, txn)
+    if version is not None:
+        raise Refused(f"transaction {txn} is visible already", found=f"version {version}")
+
+
+def check_publish(state: TabletState, txn: int, version: int) -> bool:
+    """True when it is to be done, False when it has been. Raises NotYet, Refused, NotFound."""
+    known = dict(state.history).get(version)
+    if known == txn:
+        return False
+    if version_of(state, txn) is not None:
+        raise Refused(
+            f"transaction {txn} is published already",
+            expected=f"version {version_of(state, txn)}",
+            found=version,
+        )
+    if version <= state.version:
+        found = "one that is no longer known" if known is None else f"transaction {known}"
+        raise Refused(f"version {version} is another transaction's", expected=txn, found=found)
+    if txn not in state.prepared:
+        raise NotFound(
+            f"no transaction {txn} is prepared here", action="let the tablet catch up from another"
+        )
+    if version > state.version + 1:
+        raise NotYet(
+            f"version {version} of transaction {txn} has others before it",
+            expected=f"version {state.version + 1}",
+            found=version,
+            action="publish those first",
+        )
+    return True
+
+
+def check_abort(state: TabletState, txn: int) -> bool:
+    """True when there is something to abort. Refused when it is visible."""
+    version = version_of(state, txn)
+    if version is not None:
+        raise Refused(f"transaction {txn} is visible and cannot be aborted", found=f"version {version}")
+    return txn in state.prepared
+
+
+def check_schema(state: TabletState, schema: StoredSchema) -> bool:
+    """True when it is new. Raises DefinitionError for one that is older or another table's."""
+    now = state.schema
+    if schema == now:
+        return False
+    check_same_table(now, schema)
+    if schema.version <= now.version:
+        raise DefinitionError(
+            "the schema does not follow the present one",
+            expected=f"a version above {now.version}",
+            found=f"version {schema.version}",
+        )
+    return True
+
+
+def check_same_table(now: StoredSchema, schema: StoredSchema) -> None:
+    """Raises DefinitionError for a schema that is neither an earlier nor a later one of the same table."""
+    same = (schema.model, schema.keys, schema.sequence) == (now.model, now.keys, now.sequence)
+    kept = {column.id: column.definition.column_type for column in now.columns}
+    typed = all(kept.get(c.id, c.definition.column_type) == c.definition.column_type for c in schema.columns)
+    if not same or not typed:
+        raise DefinitionError(
+            "the schema is another table's",
+            expected="the same model, keys and types",
+            found=f"version {schema.version}, {schema.model}",
+        )
+
+
+def version_of(state: TabletState, txn: int) -> int | None:
+    """The version that a transaction made, as long as it is remembered."""
+    return next((version for version, known in reversed(state.history) if known == txn), None)
+
+
+def _without(state: TabletState, txn: int) -> dict[int, PreparedTxn]:
+    return {known: prepared for known, prepared in state.prepared.items() if known != txn}

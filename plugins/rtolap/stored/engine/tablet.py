@@ -1,0 +1,274 @@
+"""One tablet, open: transactions in, versions out. `steps` has the order of what becomes durable.
+
+Loads, readers and a compaction run beside each other: `core` says who waits for whom.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+
+from rtolap.base.errors import NotFound, NotYet, Refused, StaleSnapshot
+from rtolap.model.predicate import Predicate
+from rtolap.model.stored.schema import StoredSchema
+from rtolap.stored.engine import log
+from rtolap.stored.engine.compacting import compact
+from rtolap.stored.engine.compaction import plan
+from rtolap.stored.engine.copying import Export
+from rtolap.stored.engine.core import Core
+from rtolap.stored.engine.disk import Disk, RealDisk, disk_error
+from rtolap.stored.engine.lock import FolderLock
+from rtolap.stored.engine.publishing import decide_prepared, publish
+from rtolap.stored.engine.records import Aborted, FileMeta, PreparedTxn, SchemaChanged, TabletState
+from rtolap.stored.engine.recovery import tidy
+from rtolap.stored.engine.scan import View
+from rtolap.stored.engine.settings import TabletSettings
+from rtolap.stored.engine.snapshot import Snapshot
+from rtolap.stored.engine.state import check_abort, check_begin, check_same_table, check_schema, version_of
+from rtolap.stored.engine.steps import FOLDERS, pending_folder
+from rtolap.stored.engine.transaction import Transaction
+
+
+class TabletStatus(msgspec.Struct, frozen=True):
+    """`rows` and `bytes` as they lie in files: before merging, deleted ones included."""
+
+    version: int
+    floor: int
+    rowsets: int
+    files: int
+    rows: int
+    bytes: int
+    prepared: tuple[int, ...]
+    stopped: str | None
+
+
+class Tablet:
+    """Made by `create` or `open`; for several threads.
+
+    Unavailable, from every method: the disk failed, and nothing visible has changed; or it cannot be known
+    what has become durable, and the tablet has stopped until it is opened again.
+    """
+
+    def __init__(self, core: Core) -> None:
+        self._core = core
+
+    @classmethod
+    def create(
+        cls,
+        root: Path,
+        schema: StoredSchema,
+        settings: TabletSettings | None = None,
+        disk: Disk | None = None,
+    ) -> Tablet:
+        """At version 0; what a crash left of an earlier attempt is no hindrance. Refused for a tablet."""
+        disk, settings = disk or RealDisk(), settings or TabletSettings()
+        state = TabletState(schema=schema)
+        try:
+            disk.make_folder(root)
+            folder_lock = FolderLock(root)
+            try:
+                if log.generations(root):
+                    raise Refused(f"a tablet is in {root} already", action="open it")
+                for name in FOLDERS:
+                    disk.make_folder(root / name)
+                disk.sync_folder(root.parent)
+                tablet_log = log.create(disk, root, state, settings.log_bytes_max)
+                return cls(Core(root, disk, settings, folder_lock, tablet_log, state))
+            except BaseException:
+                folder_lock.release()
+                raise
+        except OSError as error:
+            raise disk_error(error, f"creating tablet {root}") from error
+
+    @classmethod
+    def open(cls, root: Path, settings: TabletSettings | None = None, disk: Disk | None = None) -> Tablet:
+        """Recovers what a crash left, and verifies every byte. Raises NotFound, Corrupted, Refused."""
+        disk, settings = disk or RealDisk(), settings or TabletSettings()
+        if not log.generations(root):
+            raise NotFound(f"no tablet in {root}")
+        folder_lock = FolderLock(root)
+        try:
+            tablet_log, state = log.recover(disk, root, settings.log_bytes_max)
+            tidy(disk, root, state)
+            return cls(Core(root, disk, settings, folder_lock, tablet_log, state))
+        except OSError as error:
+            folder_lock.release()
+            raise disk_error(error, f"opening tablet {root}") from error
+        except BaseException:
+            folder_lock.release()
+            raise
+
+    def close(self) -> None:
+        """Lets others open it. What is not prepared is left to the next opening; readers go on."""
+        with self._core.writing:
+            self._core.log.stop("it is closed")
+        self._core.folder_lock.release()
+
+    # What is seen
+
+    @property
+    def version(self) -> int:
+        return self._core.state.version
+
+    @property
+    def schema(self) -> StoredSchema:
+        return self._core.state.schema
+
+    @property
+    def prepared(self) -> tuple[int, ...]:
+        """Transactions that wait for publish or abort."""
+        return tuple(sorted(self._core.state.prepared))
+
+    @property
+    def prepared_files(self) -> Mapping[int, PreparedTxn]:
+        """The same, with their files."""
+        return self._core.state.prepared
+
+    def has(self, txn: int) -> bool:
+        """It is prepared, or was published and is remembered."""
+        state = self._core.state
+        return txn in state.prepared or version_of(state, txn) is not None
+
+    def txn_of(self, version: int) -> int | None:
+        """Whose version it is, as long as it is remembered."""
+        return dict(self._core.state.history).get(version)
+
+    def status(self) -> TabletStatus:
+        state = self._core.state
+        return TabletStatus(
+            version=state.version,
+            floor=state.floor,
+            rowsets=len(state.rowsets),
+            files=sum(len(rowset.files) for rowset in state.rowsets),
+            rows=sum(rowset.rows for rowset in state.rowsets),
+            bytes=sum(rowset.bytes for rowset in state.rowsets),
+            prepared=tuple(sorted(state.prepared)),
+            stopped=self._core.log.stopped,
+        )
+
+    def pin(self, version: int | None = None) -> Snapshot:
+        """A version to read, by default the visible one.
+
+        NotYet: it is not visible. StaleSnapshot: compaction has passed it, and nobody had it pinned.
+        """
+        with self._core.seeing:
+            state = self._core.state
+            wanted = state.version if version is None else version
+            if wanted > state.version:
+                raise NotYet(f"version {wanted} is not visible", expected=f"at most {state.version}")
+            if wanted < state.floor:
+                raise StaleSnapshot(
+                    f"version {wanted} can no longer be read",
+                    expected=f"{state.floor} to {state.version}",
+                    action="take a new snapshot",
+                )
+            seen = tuple(rowset for rowset in state.rowsets if rowset.last <= wanted)
+            views = [
+                View(file, self._core.deletes.at(file_id, wanted))
+                for rowset in seen
+                for file_id, file in self._core.files.of(rowset)
+            ]
+            names = [rowset.id for rowset in seen]
+            self._core.files.pin(names)
+        unpin = functools.partial(self._core.files.unpin, names)
+        return Snapshot(wanted, state.schema, seen, views, self._core.settings, unpin)
+
+    def read(
+        self,
+        version: int | None = None,
+        columns: Sequence[str] | None = None,
+        predicate: Predicate | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """`pin` and `Snapshot.read`; unpinned when the batches end or the iterator is closed."""
+        with self.pin(version) as snapshot:
+            yield from snapshot.read(columns, predicate)
+
+    def export(self, after: int) -> Export:
+        """What a replica at version `after` lacks; pinned until it is closed."""
+        return Export(self._core, after)
+
+    # What changes it
+
+    def begin(self, txn: int, schema: StoredSchema | None = None, *, partial: bool = False) -> Transaction:
+        """`schema`: that of the rows, older or newer than the tablet's own, which is the default.
+        `partial`: rows keep the columns that they do not name as their keys have them at the publish.
+
+        Refused while it is begun, prepared or visible. DefinitionError: a schema of another table.
+        """
+        with self._core.writing:
+            self._core.check_running(f"beginning transaction {txn}")
+            check_begin(self._core.state, txn)
+            if schema is not None:
+                check_same_table(self._core.state.schema, schema)
+            if txn in self._core.begun:
+                raise Refused(f"transaction {txn} is being loaded", action="abort it first")
+            transaction = Transaction(
+                txn,
+                self._core.disk,
+                pending_folder(self._core.root, txn),
+                schema or self._core.state.schema,
+                self._core.settings,
+                functools.partial(self._prepared, txn),
+                functools.partial(self._forget, txn),
+                partial=partial,
+            )
+            self._core.begun[txn] = transaction
+            return transaction
+
+    def publish(self, txn: int, version: int) -> None:
+        """Makes a prepared transaction visible. Repeating it is harmless.
+
+        NotYet: another version comes before. NotFound: it is not prepared. Refused: the version is another's.
+        """
+        with self._core.writing:
+            publish(self._core, txn, version)
+
+    def abort(self, txn: int) -> None:
+        """Gives a transaction up; harmless for one that is not there. Refused when it is visible."""
+        attempted = f"aborting transaction {txn}"
+        with self._core.writing:
+            self._core.check_running(attempted)
+            begun = self._core.begun.pop(txn, None)
+            if check_abort(self._core.state, txn):
+                self._core.append(Aborted(txn), attempted)  # step 7
+                self._core.remove(pending_folder(self._core.root, txn))  # step 8
+        if begun is not None:
+            begun.abort()
+
+    def change_schema(self, schema: StoredSchema) -> None:
+        """Loads that have begun keep theirs. DefinitionError when it does not follow the present one."""
+        attempted = f"changing the schema to version {schema.version}"
+        with self._core.writing:
+            self._core.check_running(attempted)
+            if check_schema(self._core.state, schema):
+                self._core.append(SchemaChanged(schema), attempted)
+
+    def compact(self) -> bool:
+        """One bounded run, if there is something to do. Loads and readers go on meanwhile."""
+        core = self._core
+        with core.compacting:
+            core.check_running("compacting")
+            with self.pin() as snapshot:
+                deleted = {
+                    rowset.id: sum(len(view.deleted) for view in views)
+                    for rowset, views in snapshot.by_rowset()
+                }
+                chosen = plan(snapshot.rowsets, deleted, core.settings)
+                if chosen:
+                    compact(core, chosen, snapshot)
+                return bool(chosen)
+
+    def _prepared(self, txn: int, files: tuple[FileMeta, ...], partial: bool) -> None:
+        core = self._core
+        with core.writing:
+            if core.begun.pop(txn, None) is None:
+                raise Refused(f"transaction {txn} was aborted meanwhile")
+            core.check_running(f"preparing transaction {txn}")
+            decide_prepared(core, PreparedTxn(txn, files, partial))
+
+    def _forget(self, txn: int) -> None:
+        self._core.begun.pop(txn, None)

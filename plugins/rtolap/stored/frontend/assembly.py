@@ -1,0 +1,197 @@
+"""What a door does, over a ledger and storage nodes: transactions, tables, loads, routes, duties."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from fastapi import APIRouter, FastAPI
+
+from rtolap.base.http_limits import HttpLimits
+from rtolap.base.metrics import Metrics
+from rtolap.stored.bodies.settings import BodySettings
+from rtolap.stored.frontend.catalogue.partition_upkeep import PartitionUpkeep
+from rtolap.stored.frontend.catalogue.placement import REPLICATION
+from rtolap.stored.frontend.catalogue.read_views import ReadViews
+from rtolap.stored.frontend.catalogue.tables import Catalogue
+from rtolap.stored.frontend.catalogue.tablet_hosts import TabletHosts
+from rtolap.stored.frontend.doors import Door, Election
+from rtolap.stored.frontend.duties import Duty
+from rtolap.stored.frontend.http.app import make_app
+from rtolap.stored.frontend.http.authentication import Guard
+from rtolap.stored.frontend.http.load import RUNNING_MAX, RUNNING_PER_USER_MAX, LoadDoor, load_routes
+from rtolap.stored.frontend.http.public import public_routes
+from rtolap.stored.frontend.http.tables import tables_router
+from rtolap.stored.frontend.http.transactions import transaction_routes
+from rtolap.stored.frontend.loads.committing import PUBLISH_TIMEOUT_S, Committing
+from rtolap.stored.frontend.loads.distribution import OpenWriter, Tables
+from rtolap.stored.frontend.loads.error_files import ErrorFiles
+from rtolap.stored.frontend.loads.group_commit import INTERVAL_S, GroupCommit
+from rtolap.stored.frontend.loads.load import Loads
+from rtolap.stored.frontend.loads.metrics import LoadMetrics
+from rtolap.stored.frontend.mastership import LEASE_MS, Mastership
+from rtolap.stored.frontend.transactions.labels import LabelPolicy
+from rtolap.stored.frontend.transactions.participants import Participants
+from rtolap.stored.frontend.transactions.publishing import Publisher
+from rtolap.stored.frontend.transactions.rebuilding import Rebuilding
+from rtolap.stored.frontend.transactions.requests import PRECOMMITTED_TIMEOUT_MS, TransactionManager
+from rtolap.stored.frontend.transactions.requests import RUNNING_MAX as TRANSACTIONS_MAX
+from rtolap.stored.frontend.transactions.visibility import Visibility
+from rtolap.stored.frontend.upkeep import Upkeep
+from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.leases import Leases
+
+_UPKEEP_S = 1.0
+_PUBLISH_S = 1.0
+_PARTITIONS_S = 10.0
+_REBUILDING_S = 10.0  # each node lists its tablets for it
+_SWEEP_S = 60.0
+_NODE_CALLS_MAX = 16
+
+
+class DoorOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """`label_keep_s`, `label_count_max`: of labels that nobody acknowledges; None keeps them.
+    `node_calls_max`: at once, of all commits and publications."""
+
+    lease_ms: int = LEASE_MS
+    loads_max: int = RUNNING_MAX
+    loads_per_user_max: int = RUNNING_PER_USER_MAX
+    transactions_max: int = TRANSACTIONS_MAX
+    precommitted_timeout_ms: int = PRECOMMITTED_TIMEOUT_MS
+    publish_timeout_s: float = PUBLISH_TIMEOUT_S
+    label_keep_s: int | None = 12 * 3600
+    label_count_max: int | None = None
+    replication: int = REPLICATION
+    group_interval_s: float = INTERVAL_S
+    node_calls_max: int = _NODE_CALLS_MAX
+    bodies: BodySettings = BodySettings()
+    http: HttpLimits = HttpLimits()
+
+
+@dataclass(frozen=True)
+class Storage:
+    """The side of the storage nodes. `names` (those that new tablets may go to), `addresses` (where those are
+    that live) and `lately` (those that were heard lately) are read with the given connection."""
+
+    participants: Participants
+    hosts: TabletHosts
+    open_writer: OpenWriter
+    names: Callable[[Connection], Collection[str]]
+    addresses: Callable[[Connection], Mapping[str, str]]
+    lately: Callable[[Connection], Collection[str]] = lambda connection: ()
+
+
+class Assembly:
+    """Its ledger stays its caller's. `start` and `stop` the duties, or call `round`; `app` is served by
+    whoever wants to."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        here: Door,
+        storage: Storage,
+        guard: Guard,
+        error_folder: Path,
+        options: DoorOptions = DoorOptions(),
+        *,
+        own_routes: Collection[APIRouter] = (),
+        broken: Callable[[str], object],
+    ) -> None:
+        leases = Leases(ledger)
+        mastership = Mastership(leases, here.owner, lease_ms=options.lease_ms)
+        self.election = Election(ledger, leases, mastership, here)
+        self._pool = ThreadPoolExecutor(options.node_calls_max, thread_name_prefix="nodes")
+        self.manager = TransactionManager(
+            ledger,
+            mastership,
+            storage.participants,
+            running_max=options.transactions_max,
+            precommitted_timeout_ms=options.precommitted_timeout_ms,
+            for_each=self._pool.map,
+        )
+        publisher = Publisher(ledger, mastership, storage.participants, for_each=self._pool.map)
+        policy = LabelPolicy(
+            None if options.label_keep_s is None else options.label_keep_s * 1000, options.label_count_max
+        )
+        upkeep = Upkeep(ledger, mastership, self.manager, publisher, policy)
+        self.catalogue = Catalogue(
+            ledger,
+            mastership,
+            storage.hosts,
+            storage.names,
+            lately=storage.lately,
+            replication=options.replication,
+        )
+        self.visibility = Visibility(self.manager, publisher)
+        self.error_files = ErrorFiles(error_folder, here.body_url)
+        self.metrics = Metrics("stream_load")
+        self.http_limits = options.http
+        tables = Tables(self.catalogue, storage.open_writer)
+        committing = Committing(self.manager, self.visibility, options.publish_timeout_s)
+        load_door = LoadDoor(
+            Loads(committing, tables, self.error_files, options.bodies),
+            GroupCommit(
+                committing, tables, self.error_files, options.bodies, interval_s=options.group_interval_s
+            ),
+            self.election,
+            guard,
+            LoadMetrics(self.metrics),
+            options.loads_max,
+            options.loads_per_user_max,
+        )
+        views = ReadViews(ledger, storage.addresses)
+        self.app: FastAPI = make_app(
+            public=(
+                load_routes(load_door),
+                transaction_routes(
+                    self.manager, self.visibility, self.election, guard, options.publish_timeout_s
+                ),
+                public_routes(
+                    lambda db, table: self.catalogue.table(db, table).schema,
+                    self.election,
+                    guard,
+                    self.error_files,
+                ),
+            ),
+            own=(tables_router(self.catalogue, views, self.manager), *own_routes),
+            guard=guard,
+            election=self.election,
+            metrics=self.metrics,
+            limits=options.http,
+        )
+        partitions = PartitionUpkeep(self.catalogue)
+        rebuilding = Rebuilding(ledger, storage.participants, storage.names)
+        election, visibility, sweep = self.election, self.visibility, self.error_files.sweep
+        publishing = Duty("publishing", _PUBLISH_S, _if_leading(election, visibility.publish), broken)
+        self.visibility.wake = publishing.wake
+        self._duties = (
+            Duty("election", options.lease_ms / 3000, election.round, broken),
+            publishing,
+            Duty("upkeep", _UPKEEP_S, upkeep.round, broken),
+            Duty("rebuilding", _REBUILDING_S, _if_leading(election, rebuilding.round), broken),
+            Duty("partitions", _PARTITIONS_S, _if_leading(election, partitions.round), broken),
+            Duty("error files", _SWEEP_S, sweep, broken),
+        )
+
+    def start(self) -> None:
+        for duty in self._duties:
+            duty.start()
+
+    def round(self) -> None:
+        """Every duty once, in the caller's thread: of one that is driven step by step and never started."""
+        for duty in self._duties:
+            duty.round()
+
+    def stop(self) -> None:
+        """The duties end, then the lease is given up: the next door is master at once."""
+        for duty in self._duties:
+            duty.stop()
+        self.election.give_up()
+        self._pool.shutdown()
+
+
+def _if_leading(election: Election, work: Callable[[], object]) -> Callable[[], object]:
+    return lambda: work() if election.leading else None

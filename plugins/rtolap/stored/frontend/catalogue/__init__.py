@@ -1,0 +1,1 @@
+"""Stored tables: made, changed and dropped by the master, read by everybody."""

@@ -1,0 +1,176 @@
+"""Partitions of stored tables: made ahead, on demand and when asked for; dropped behind, and when asked for.
+
+Of the catalogue, which says what is there: each change is one write of the ledger, then nodes are told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+
+from rtolap.base.errors import CommitConflict, NotFound, NotYet, PartitionExists
+from rtolap.model.stored.partitions import PartitionRange, partition_of, to_create, to_drop
+from rtolap.protocols.stored_tables.messages import AddPartition
+from rtolap.stored.frontend.catalogue.partition_changes import asked_partition, named_partition
+from rtolap.stored.frontend.catalogue.table_writes import add_partitions, check_wanted, end_partition
+from rtolap.stored.frontend.catalogue.tablet_tasks import Telling
+from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.metastore import tables as rows
+from rtolap.stored.metastore import tablet_debts as debts
+from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.records import StoredTableRow
+
+log = logging.getLogger(__name__)
+
+# (the table, now, its partitions) -> those there should be as well
+Wanted = Callable[[StoredTableRow, int, Sequence[PartitionRange]], Sequence[PartitionRange]]
+
+
+class Partitions:
+    """All calls are thread-safe, and raise NotLeader where somebody else is master.
+
+    `nodes`: the names of the storage nodes that new tablets may go to; `lately`: those that were heard
+    lately, living or not. Both are read with the given connection.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        mastership: Mastership,
+        telling: Telling,
+        nodes: Callable[[Connection], Collection[str]],
+        lately: Callable[[Connection], Collection[str]],
+        replication: int,
+    ) -> None:
+        self._ledger = ledger
+        self._mastership = mastership
+        self._telling = telling
+        self._nodes, self._lately = nodes, lately
+        self._replication = replication
+
+    def ensure(self, db: str, name: str, instants_ms: Collection[int]) -> int:
+        """The partitions that these instants are in exist, if the table's loads make any; how many were
+        missing.
+
+        Raises NotFound; Refused for an instant whose partition retention would drop at once, or for too many
+        of them in one load; NotYet while one of that name is still being dropped.
+        """
+
+        def wanted(
+            table: StoredTableRow, now_ms: int, existing: Sequence[PartitionRange]
+        ) -> list[PartitionRange]:
+            policy = table.definition.partitions
+            if policy is None or not policy.on_demand:
+                return []
+            return sorted({partition_of(instant_ms, policy.unit) for instant_ms in instants_ms})
+
+        return self._make(db, name, wanted)
+
+    def create_ahead(self, db: str, name: str) -> int:
+        """Make the partitions of the present and of the near future; how many were missing."""
+
+        def wanted(
+            table: StoredTableRow, now_ms: int, existing: Sequence[PartitionRange]
+        ) -> tuple[PartitionRange, ...]:
+            policy = table.definition.partitions
+            return () if policy is None else to_create(policy, now_ms, existing)
+
+        return self._make(db, name, wanted)
+
+    def add(
+        self, connection: Connection, now_ms: int, db: str, name: str, asked: AddPartition
+    ) -> StoredTableRow:
+        """Within a write of the caller's, who tells the nodes: the table that it was added to.
+
+        Raises as `asked_partition` and `ensure`; Refused where it is there already and may not be."""
+
+        def wanted(
+            table: StoredTableRow, now_ms: int, existing: Sequence[PartitionRange]
+        ) -> list[PartitionRange]:
+            known = {part.name for part in existing}
+            if asked.name in known and asked.if_not_exists:
+                return []
+            found = asked_partition(table.definition, existing, asked)
+            if found.name in known:
+                raise PartitionExists(f"partition {found.name} of {db}.{name} is there already")
+            return [found]
+
+        table, _ = self._place_missing(connection, now_ms, db, name, wanted)
+        return table
+
+    def drop(
+        self, connection: Connection, db: str, name: str, partition: str, if_exists: bool
+    ) -> StoredTableRow:
+        """With its rows, within a write of the caller's, who tells the nodes: the table that it was of.
+
+        Raises NotFound and DefinitionError; NotYet while a load that wrote to it runs."""
+        table = rows.get(connection, db, name)
+        existing = rows.ranges(connection, table)
+        try:
+            end_partition(connection, table, named_partition(table.definition, existing, partition))
+        except NotFound:
+            if not if_exists:
+                raise
+        return table
+
+    def drop_old(self, db: str, name: str) -> int:
+        """Drop the partitions that retention has passed; how many. One that a load still runs into stays."""
+
+        def work(connection: Connection) -> int:
+            now_ms = self._mastership.fence(connection)
+            table = rows.get(connection, db, name)
+            policy = table.definition.partitions
+            if policy is None:
+                return 0
+            dropped = 0
+            for part in to_drop(policy, now_ms, rows.ranges(connection, table)):
+                try:
+                    end_partition(connection, table, part)
+                    dropped += 1
+                except NotYet as error:
+                    log.info("partition %s outlives its retention: %s", part.name, error)
+            return dropped
+
+        dropped = self._ledger.write(f"drop old partitions of {db}.{name}", int, work)
+        if dropped:
+            self._telling.everything()
+        return dropped
+
+    def place(self, connection: Connection, table: StoredTableRow, parts: Sequence[PartitionRange]) -> None:
+        """Within a write of the caller's. Unavailable without a node to place them on."""
+        if parts:
+            nodes, away = self._nodes(connection), self._lately(connection)
+            add_partitions(connection, table, parts, nodes, away, self._replication)
+
+    def _make(self, db: str, name: str, wanted: Wanted) -> int:
+        def work(connection: Connection) -> tuple[int, int]:
+            now_ms = self._mastership.fence(connection)
+            table, made = self._place_missing(connection, now_ms, db, name, wanted)
+            return table.table_id, made
+
+        what = f"create partitions of {db}.{name}"
+        try:
+            table_id, made = self._ledger.write(what, tuple[int, int], work)
+        except CommitConflict:  # somebody else was the first
+            table_id, made = self._ledger.write(what, tuple[int, int], work)
+        if made:
+            self._telling.of_table(table_id)
+        return made
+
+    def _place_missing(
+        self, connection: Connection, now_ms: int, db: str, name: str, wanted: Wanted
+    ) -> tuple[StoredTableRow, int]:
+        """(the table, how many of its wanted partitions were missing)."""
+        table = rows.get(connection, db, name)
+        existing = rows.ranges(connection, table)
+        known = {part.start_ms for part in existing}
+        missing = [part for part in wanted(table, now_ms, existing) if part.start_ms not in known]
+        check_wanted(table, missing, now_ms)
+        being_dropped = {
+            debt.part for debt in debts.of_table(connection, table.table_id) if debt.kind == "drop"
+        }
+        for part in missing:
+            if part.name in being_dropped:
+                raise NotYet(f"partition {part.name} of {db}.{name} is still being dropped")
+        self.place(connection, table, missing)
+        return table, len(missing)

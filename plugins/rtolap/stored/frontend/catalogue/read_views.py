@@ -1,0 +1,88 @@
+"""What may be read at one moment: the visible version of every partition of some tables, and who has it.
+
+Every door answers, master or not. Who has a version is read after the versions; a replica's never falls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from rtolap.base.errors import NotFound
+from rtolap.model.stored.partitions import PartitionRange
+from rtolap.protocols.stored_tables.messages import (
+    PartitionInfo,
+    PartitionView,
+    ReadView,
+    TableName,
+    TabletView,
+    TableView,
+)
+from rtolap.stored.metastore import partitions as partition_rows
+from rtolap.stored.metastore import tables as rows
+from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.records import Replica, StoredTableRow
+
+
+class ReadViews:
+    """`addresses`: node -> its Flight address, of those that live, read with the given connection."""
+
+    def __init__(self, ledger: Ledger, addresses: Callable[[Connection], Mapping[str, str]]) -> None:
+        self._ledger = ledger
+        self._addresses = addresses
+
+    def take(self, names: Sequence[TableName]) -> ReadView:
+        """Raises NotFound."""
+
+        def work(connection: Connection) -> ReadView:
+            found = rows.visible(connection, [(name.db, name.name) for name in names])
+            views = []
+            for name in dict.fromkeys(names):
+                if (name.db, name.name) not in found:
+                    raise NotFound(f"unknown table, tableName={name.name}", expected=f"one of {name.db}")
+                table, versions = found[name.db, name.name]
+                replicas = partition_rows.replicas_of(connection, name.db, name.name)
+                views.append(_view(table, versions, replicas))
+            return ReadView(tuple(views), dict(self._addresses(connection)))
+
+        return self._ledger.read("take a read view", work)
+
+    def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:
+        """In the order of time. Raises NotFound."""
+
+        def work(connection: Connection) -> tuple[PartitionInfo, ...]:
+            table = rows.get(connection, name.db, name.name)
+            versions = partition_rows.versions_of(connection, name.db, name.name)
+            replicas = partition_rows.replicas_of(connection, name.db, name.name)
+            return tuple(
+                PartitionInfo(
+                    range=part,
+                    visible_version=versions[part.name].visible,
+                    committed_version=versions[part.name].committed,
+                    buckets=table.definition.buckets.count,
+                    replicas=sum(replica.tablet.partition.name == part.name for replica in replicas),
+                )
+                for part in rows.ranges(connection, table)
+                if part.name in versions  # one that was dropped between the two statements is gone
+            )
+
+        return self._ledger.read("read partitions", work)
+
+
+def _view(
+    table: StoredTableRow, versions: Mapping[PartitionRange, int], replicas: Sequence[Replica]
+) -> TableView:
+    holders: dict[tuple[str, int], list[str]] = {}
+    visible = {part.name: version for part, version in versions.items()}
+    for replica in replicas:
+        name = replica.tablet.partition.name
+        if name in visible:
+            holding = holders.setdefault((name, replica.tablet.bucket), [])
+            if replica.version >= visible[name]:
+                holding.append(replica.node)
+    parts: dict[str, list[TabletView]] = {part.name: [] for part in versions}
+    for (name, bucket), nodes in sorted(holders.items()):
+        parts[name].append(TabletView(bucket, tuple(nodes)))
+    partitions = tuple(
+        PartitionView(part, version, tuple(parts[part.name])) for part, version in sorted(versions.items())
+    )
+    return TableView(table.table_id, table.db, table.name, table.schema, partitions)

@@ -1,0 +1,112 @@
+"""A change of stored tables, made once however often it is sent.
+
+Numbered by what a crash after each step leaves behind:
+
+    1. one write of the ledger: the change, what each node is to be told of it (`tablet_debts`), and, where
+       the request has an id, how it is answered
+    2. the nodes are told, those that answer        the rest is owed, and the upkeep tells them
+    3. the answer
+
+A repeat of the request begins at step 2: it is given the first answer, by a successor too, whatever has been
+loaded or made since. A refusal is an answer as well. It is noted after its write was rolled back; a crash
+before that leaves a request that has done nothing and was never answered, so its repeat is the first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
+
+import msgspec
+
+from rtolap.base.errors import CommitConflict, DefinitionError, NotFound, Refused, RtolapError, from_dict
+from rtolap.protocols.stored_tables.messages import TableInfo
+from rtolap.stored.frontend.catalogue.tablet_tasks import Telling
+from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.metastore import table_changes as rows
+from rtolap.stored.metastore.database import Connection, Ledger
+
+log = logging.getLogger(__name__)
+
+# What the present state or the request itself forbids. Anything else (no node, no ledger) is no answer.
+_REFUSALS = (DefinitionError, NotFound, Refused)
+
+
+class Made(msgspec.Struct, frozen=True):
+    """How a change ended. `owing`: the tables of which nodes are to be told; `table`: as it is afterwards,
+    None where there is none; `refused`: the error, as `RtolapError.to_dict`."""
+
+    owing: tuple[int, ...] = ()
+    table: TableInfo | None = None
+    refused: dict[str, Any] | None = None
+
+
+class ChangeRequest(msgspec.Struct, frozen=True):
+    """`fingerprint`: of all that was asked for."""
+
+    request_id: str
+    fingerprint: str
+
+    @classmethod
+    def of(cls, request_id: str | None, *asked: object) -> ChangeRequest | None:
+        """None without an id: then each time it comes is a change of its own."""
+        if request_id is None:
+            return None
+        return cls(request_id, sha256(msgspec.json.encode(asked)).hexdigest())
+
+
+class TableChanges:
+    """All calls are thread-safe, and raise NotLeader where somebody else is master."""
+
+    def __init__(self, ledger: Ledger, mastership: Mastership, telling: Telling) -> None:
+        self._ledger = ledger
+        self._mastership = mastership
+        self._telling = telling
+
+    def make(
+        self, what: str, request: ChangeRequest | None, work: Callable[[Connection, int], Made]
+    ) -> TableInfo | None:
+        """The table afterwards. `work` is called with the ledger's time in ms, after the fence; what it
+        raises is what this raises, now and when the request comes again."""
+        try:
+            made = self._write(what, request, work)
+        except _REFUSALS as error:
+            if request is None:
+                raise
+            refused = Made(refused=error.to_dict())
+            made = self._write(f"note the refusal of: {what}", request, lambda it, now_ms: refused)
+        for table_id in made.owing:
+            self._tell(table_id)
+        if made.refused is not None:
+            raise from_dict(made.refused)
+        return made.table
+
+    def _tell(self, table_id: int) -> None:
+        """The change stands: what goes wrong here is no word about it. Above all it must not send the caller
+        to the next master, where a request without an id would be made a second time."""
+        try:
+            self._telling.of_table(table_id)
+        except RtolapError as error:
+            log.warning("nodes are told of table %d later: %s", table_id, error)
+
+    def _write(
+        self, what: str, request: ChangeRequest | None, work: Callable[[Connection, int], Made]
+    ) -> Made:
+        def once(connection: Connection) -> Made:
+            now_ms = self._mastership.fence(connection)
+            if request is None:
+                return work(connection, now_ms)
+            answer = rows.find(connection, request.request_id, request.fingerprint)
+            if answer is not None:
+                return msgspec.json.decode(answer, type=Made)
+            made = work(connection, now_ms)
+            encoded = msgspec.json.encode(made).decode()
+            rows.note(connection, request.request_id, request.fingerprint, encoded, now_ms)
+            return made
+
+        try:
+            return self._ledger.write(what, Made, once)
+        except CommitConflict:  # somebody else was the first to make what this makes
+            return self._ledger.write(what, Made, once)

@@ -1,0 +1,84 @@
+"""What a change of a table writes: partitions with their replicas, and what nodes are owed for it.
+
+Statements within a write of their caller: the change and the debts stand together, or neither does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from rtolap.base.errors import Refused
+from rtolap.model.stored.partitions import WHOLE, PartitionRange, to_create, to_drop
+from rtolap.model.stored.table import StoredTable
+from rtolap.stored.frontend.catalogue.placement import buckets_by_node, place
+from rtolap.stored.metastore import partitions as partition_rows
+from rtolap.stored.metastore import tables as rows
+from rtolap.stored.metastore import tablet_debts as debts
+from rtolap.stored.metastore.database import Connection
+from rtolap.stored.metastore.records import StoredTableRow, TabletDebt
+
+ON_DEMAND_MAX = 400  # partitions that one load may make
+
+
+def add_partitions(
+    connection: Connection,
+    table: StoredTableRow,
+    parts: Sequence[PartitionRange],
+    nodes: Collection[str],
+    away: Collection[str],
+    replication: int,
+) -> None:
+    """Unavailable without a node to place them on. `away`: as `place`."""
+    owed: list[TabletDebt] = []
+    for part in parts:
+        partition = rows.partition(table, part)
+        placed = place(partition, table.definition.buckets.count, nodes, replication, away)
+        rows.add_partition(connection, table, part, placed)
+        owed += [
+            TabletDebt(table.table_id, table.db, table.name, part.name, node, "create", buckets)
+            for node, buckets in buckets_by_node(placed).items()
+        ]
+    debts.add(connection, owed)
+
+
+def end_table(connection: Connection, table: StoredTableRow) -> None:
+    """NotYet while a load that has written to it runs."""
+    for part in rows.ranges(connection, table):
+        end_partition(connection, table, part)
+    debts.forgive(connection, table.table_id)
+    rows.delete(connection, table)
+
+
+def end_partition(connection: Connection, table: StoredTableRow, part: PartitionRange) -> None:
+    """NotYet while a load that has written to it runs."""
+    placed: dict[str, list[int]] = {}
+    for replica in partition_rows.replicas(connection, (rows.partition(table, part),)):
+        placed.setdefault(replica.node, []).append(replica.tablet.bucket)
+    rows.delete_partition(connection, table, part)
+    debts.forgive(connection, table.table_id, part.name)
+    owed = [
+        TabletDebt(table.table_id, table.db, table.name, part.name, node, "drop", tuple(sorted(buckets)))
+        for node, buckets in placed.items()
+    ]
+    debts.add(connection, owed)
+
+
+def first_partitions(definition: StoredTable, now_ms: int) -> tuple[PartitionRange, ...]:
+    return (WHOLE,) if definition.partitions is None else to_create(definition.partitions, now_ms, ())
+
+
+def check_wanted(table: StoredTableRow, parts: Sequence[PartitionRange], now_ms: int) -> None:
+    """Refused for too many partitions at once, and for one that retention would drop at once."""
+    policy = table.definition.partitions
+    if len(parts) > ON_DEMAND_MAX:
+        raise Refused(
+            f"too many new partitions of {table.definition.qualified_name} at once",
+            expected=f"at most {ON_DEMAND_MAX}",
+            found=len(parts),
+        )
+    old = () if policy is None else to_drop(policy, now_ms, parts)
+    if old:
+        raise Refused(
+            f"the time of partition {old[0].name} of {table.definition.qualified_name} is over",
+            expected="rows that its retention keeps",
+        )

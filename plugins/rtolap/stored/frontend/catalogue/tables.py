@@ -1,0 +1,329 @@
+"""Stored tables as the door knows them: made, changed and dropped by the master, read by every door.
+
+A table is there as soon as the ledger says so (`table_changes`), and loads of it need what loads always need:
+a majority of each tablet's replicas. Nothing is remembered beside the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+import msgspec
+
+from rtolap.base.errors import AlreadyExists, DefinitionError, NotFound, NotYet, Refused
+from rtolap.model.stored.partitions import PartitionRange
+from rtolap.model.stored.schema import StoredSchema, initial_schema
+from rtolap.model.stored.table import StoredTable
+from rtolap.model.validation.stored_table import validate_stored_table
+from rtolap.protocols.stored_tables.messages import AddPartition, ColumnChange, TableInfo
+from rtolap.stored.frontend.catalogue.column_changes import changed
+from rtolap.stored.frontend.catalogue.partitions import Partitions
+from rtolap.stored.frontend.catalogue.placement import REPLICATION
+from rtolap.stored.frontend.catalogue.table_changes import ChangeRequest, Made, TableChanges
+from rtolap.stored.frontend.catalogue.table_writes import end_table, first_partitions
+from rtolap.stored.frontend.catalogue.tablet_hosts import TabletHosts
+from rtolap.stored.frontend.catalogue.tablet_tasks import Telling, on_majority, without_majority
+from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.metastore import partitions as partition_rows
+from rtolap.stored.metastore import tables as rows
+from rtolap.stored.metastore import tablet_debts as debts
+from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.records import Replica, StoredTableRow, TabletDebt
+
+RESERVED = ("rtolap", "information_schema")  # SQL has cubes and lookups in the one, itself in the other
+
+
+class TableEntry(msgspec.Struct, frozen=True):
+    """All that a load needs to know of a table, read at one moment. `partitions` in the order of time."""
+
+    table_id: int
+    definition: StoredTable
+    schema: StoredSchema
+    created_at_ms: int
+    partitions: tuple[PartitionRange, ...]
+    replicas: tuple[Replica, ...]
+
+    def with_partitions_of(self, later: TableEntry) -> TableEntry:
+        """As it was read, columns and all, with the partitions that there are later. Refused where that is
+        another table of the name: rows that were routed for this one do not belong there."""
+        if later.table_id != self.table_id:
+            raise Refused(
+                f"table {self.definition.qualified_name} was made anew while rows for it waited",
+                action="send them again",
+            )
+        return msgspec.structs.replace(self, partitions=later.partitions, replicas=later.replicas)
+
+    @property
+    def info(self) -> TableInfo:
+        return TableInfo(
+            table_id=self.table_id,
+            definition=self.definition,
+            schema=self.schema,
+            created_at_ms=self.created_at_ms,
+            partitions=self.partitions,
+        )
+
+
+class Catalogue:
+    """All calls are thread-safe; those that change something raise NotLeader where somebody else is master.
+
+    `request_id`: a change that comes again under the id of its first time is not made again, and is answered
+    as it was then; Refused where the id was another change's.
+
+    `nodes`: the names of the storage nodes that new tablets may go to; `lately`: those that were heard
+    lately, which get replicas where too few are up. Both are read with the given connection.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        mastership: Mastership,
+        hosts: TabletHosts,
+        nodes: Callable[[Connection], Collection[str]],
+        *,
+        lately: Callable[[Connection], Collection[str]] = lambda connection: (),
+        replication: int = REPLICATION,
+    ) -> None:
+        self._ledger, self._nodes = ledger, nodes
+        self._telling = Telling(ledger, mastership, hosts)
+        self._changes = TableChanges(ledger, mastership, self._telling)
+        self.partitions = Partitions(ledger, mastership, self._telling, nodes, lately, replication)
+
+    # What is there
+
+    def table(self, db: str, name: str) -> TableEntry:
+        """Raises NotFound."""
+        return self._ledger.read("read a table", lambda connection: _entry(connection, db, name))
+
+    def table_to_load(self, db: str, name: str) -> TableEntry:
+        """Raises NotFound. Its rows may be sent: where somebody else has made a table or partition and nodes
+        are still being told of it, this waits until they were."""
+
+        def work(connection: Connection) -> tuple[TableEntry, tuple[TabletDebt, ...]]:
+            entry = _entry(connection, db, name)
+            return entry, debts.of_table(connection, entry.table_id)
+
+        entry, owed = self._ledger.read("read a table to load", work)
+        if without_majority(entry.replicas, owed):
+            self._telling.of_table(entry.table_id)
+        return entry
+
+    def can_take(self, entry: TableEntry, partitions: Collection[str]) -> bool:
+        """Whether of each tablet of these a majority of the replicas is on nodes that live and have been told
+        of it. Where not, those that are owed something are told once more."""
+
+        def work(connection: Connection) -> tuple[tuple[TabletDebt, ...], Collection[str]]:
+            return debts.of_table(connection, entry.table_id), self._nodes(connection)
+
+        wanted = frozenset(partitions)
+        replicas = [each for each in entry.replicas if each.tablet.partition.name in wanted]
+        for told in (False, True):
+            owed, living = self._ledger.read("read who can take rows", work)
+            if on_majority(replicas, owed, living):
+                return True
+            if not told:
+                self._telling.of_table(entry.table_id)
+        return False
+
+    def tables(self) -> tuple[TableInfo, ...]:
+        """All, by name."""
+
+        def work(connection: Connection) -> tuple[TableInfo, ...]:
+            found = rows.all_tables(connection)
+            ranges = rows.ranges_of(connection, [table.table_id for table in found])
+            return tuple(_info(table, ranges.get(table.table_id, ())) for table in found)
+
+        return self._ledger.read("read all tables", work)
+
+    def databases(self) -> tuple[str, ...]:
+        """By name: those that were created, and those that tables are in."""
+        return self._ledger.read("read all databases", rows.databases)
+
+    # What changes it
+
+    def create_database(
+        self, name: str, *, if_not_exists: bool = False, request_id: str | None = None
+    ) -> None:
+        """A database comes with its first table too. Raises DefinitionError; Refused where it is there."""
+        _check_database(name, f"database {name} cannot be created")
+
+        def work(connection: Connection, now_ms: int) -> Made:
+            if name not in rows.databases(connection):
+                rows.insert_database(connection, name, now_ms)
+            elif not if_not_exists:
+                raise AlreadyExists(f"database {name} is there already")
+            return Made()
+
+        asked = ChangeRequest.of(request_id, "create database", name, if_not_exists)
+        self._changes.make(f"create database {name}", asked, work)
+
+    def drop_database(self, name: str, *, request_id: str | None = None) -> None:
+        """Raises NotFound; Refused while tables are in it."""
+
+        def work(connection: Connection, now_ms: int) -> Made:
+            if name not in rows.databases(connection):
+                raise NotFound(f"unknown database {name}")
+            inside = [table.name for table in rows.all_tables(connection) if table.db == name]
+            if inside:
+                raise Refused(
+                    f"database {name} has tables", found=", ".join(inside), action="drop them first"
+                )
+            rows.delete_database(connection, name)
+            return Made()
+
+        asked = ChangeRequest.of(request_id, "drop database", name)
+        self._changes.make(f"drop database {name}", asked, work)
+
+    def create_table(
+        self, definition: StoredTable, *, if_not_exists: bool = False, request_id: str | None = None
+    ) -> TableInfo:
+        """Of the same definition once more: nothing changes. Raises DefinitionError; Refused where a table of
+        that name has another definition; Unavailable without a storage node."""
+        validate_stored_table(definition)
+        what = f"table {definition.name} cannot be in database {definition.database}"
+        _check_database(definition.database, what)
+
+        def work(connection: Connection, now_ms: int) -> Made:
+            found = rows.find(connection, definition.database, definition.name)
+            if found is not None:
+                if found.definition != definition and not if_not_exists:
+                    raise AlreadyExists(
+                        f"table {definition.qualified_name} is there already with another definition",
+                        action="drop it first, or change its columns",
+                    )
+                return _made(connection, found)
+            table = rows.insert(connection, definition, initial_schema(definition), now_ms)
+            self.partitions.place(connection, table, first_partitions(definition, now_ms))
+            return _made(connection, table)
+
+        asked = ChangeRequest.of(request_id, "create", definition, if_not_exists)
+        return _present(self._changes.make(f"create table {definition.qualified_name}", asked, work))
+
+    def change_columns(
+        self, db: str, name: str, changes: Sequence[ColumnChange], *, request_id: str | None = None
+    ) -> TableInfo:
+        """All of them or none. Loads that have begun keep the columns they have begun with.
+
+        Raises NotFound, DefinitionError."""
+
+        def work(connection: Connection, now_ms: int) -> Made:
+            table = rows.get(connection, db, name)
+            rows.change_schema(connection, table, changed(table.schema, changes))
+            nodes = partition_rows.nodes_of(connection, db, (name,))
+            owed = [TabletDebt(table.table_id, db, name, "", node, "schema") for node in nodes]
+            debts.add(connection, owed)
+            return _made(connection, rows.get(connection, db, name))
+
+        asked = ChangeRequest.of(request_id, "columns", db, name, changes)
+        return _present(self._changes.make(f"change columns of {db}.{name}", asked, work))
+
+    def drop_table(self, db: str, name: str, *, request_id: str | None = None) -> None:
+        """Raises NotFound; NotYet while a load that has written to it runs."""
+
+        def work(connection: Connection, now_ms: int) -> Made:
+            table = rows.get(connection, db, name)
+            end_table(connection, table)
+            return Made((table.table_id,))
+
+        asked = ChangeRequest.of(request_id, "drop", db, name)
+        self._changes.make(f"drop table {db}.{name}", asked, work)
+
+    def truncate(self, db: str, name: str, *, request_id: str | None = None) -> TableInfo:
+        """An empty table in the place of this one: a new id, the same columns. Raises as `drop_table`."""
+
+        def work(connection: Connection, now_ms: int) -> Made:
+            table = rows.get(connection, db, name)
+            end_table(connection, table)
+            anew = rows.insert(connection, table.definition, table.schema, now_ms)
+            self.partitions.place(connection, anew, first_partitions(table.definition, now_ms))
+            return _made(connection, anew, also_owing=table.table_id)
+
+        asked = ChangeRequest.of(request_id, "truncate", db, name)
+        return _present(self._changes.make(f"truncate table {db}.{name}", asked, work))
+
+    def ensure_partitions(self, db: str, name: str, instants_ms: Collection[int]) -> TableEntry:
+        """The partitions that these instants are in exist, if its loads make any; the table as it is then,
+        as `table_to_load`.
+
+        Raises as `Partitions.ensure`.
+        """
+        table = self.table(db, name)
+        policy = table.definition.partitions
+        if policy is not None and policy.on_demand:
+            try:
+                self.partitions.ensure(db, name, instants_ms)
+            except NotYet:
+                self._telling.of_table(table.table_id)  # so that it is gone when the caller asks again
+                raise
+        return self.table_to_load(db, name)
+
+    def add_partition(
+        self, db: str, name: str, asked: AddPartition, *, request_id: str | None = None
+    ) -> TableInfo:
+        """Raises as `Partitions.add`."""
+
+        def work(connection: Connection, now_ms: int) -> Made:
+            return _made(connection, self.partitions.add(connection, now_ms, db, name, asked))
+
+        request = ChangeRequest.of(request_id, "add partition", db, name, asked)
+        return _present(self._changes.make(f"add partition {asked.name} to {db}.{name}", request, work))
+
+    def drop_partition(
+        self,
+        db: str,
+        name: str,
+        partition: str,
+        *,
+        if_exists: bool = False,
+        request_id: str | None = None,
+    ) -> TableInfo:
+        """Raises as `Partitions.drop`."""
+
+        def work(connection: Connection, now_ms: int) -> Made:
+            return _made(connection, self.partitions.drop(connection, db, name, partition, if_exists))
+
+        request = ChangeRequest.of(request_id, "drop partition", db, name, partition, if_exists)
+        return _present(self._changes.make(f"drop partition {partition} of {db}.{name}", request, work))
+
+    def settle(self) -> int:
+        """Tell nodes what they have missed; how much of it was told."""
+        return self._telling.everything()
+
+
+def _check_database(name: str, what: str) -> None:
+    if name in RESERVED:
+        raise DefinitionError(what, expected=f"another database than {' and '.join(RESERVED)}")
+
+
+def _entry(connection: Connection, db: str, name: str) -> TableEntry:
+    table = rows.get(connection, db, name)
+    parts = rows.ranges(connection, table)
+    return TableEntry(
+        table.table_id,
+        table.definition,
+        table.schema,
+        table.created_at_ms,
+        parts,
+        partition_rows.replicas_of(connection, db, name),
+    )
+
+
+def _made(connection: Connection, table: StoredTableRow, *, also_owing: int | None = None) -> Made:
+    """`also_owing`: a table whose place this one has taken; its nodes are told first."""
+    before = () if also_owing is None else (also_owing,)
+    return Made((*before, table.table_id), _info(table, rows.ranges(connection, table)))
+
+
+def _present(table: TableInfo | None) -> TableInfo:
+    assert table is not None
+    return table
+
+
+def _info(table: StoredTableRow, parts: tuple[PartitionRange, ...]) -> TableInfo:
+    return TableInfo(
+        table_id=table.table_id,
+        definition=table.definition,
+        schema=table.schema,
+        created_at_ms=table.created_at_ms,
+        partitions=parts,
+    )

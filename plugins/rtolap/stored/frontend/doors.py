@@ -1,0 +1,77 @@
+"""The doors of Stream Load: where each is reached, which of them is master, and the lease that says so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from rtolap.base.errors import NotLeader
+from rtolap.stored.frontend.mastership import MASTER, Mastership
+from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.leases import Lease, Leases
+
+
+@dataclass(frozen=True)
+class Door:
+    """`url`: where loads are asked for; `body_url`: where their bodies go. Neither ends in a slash."""
+
+    url: str
+    body_url: str
+
+    @property
+    def owner(self) -> str:
+        """Its name as owner of the lease, from which the others learn where it is."""
+        return f"{self.url} {self.body_url}"
+
+    @classmethod
+    def of(cls, owner: str) -> Door:
+        url, _, body_url = owner.partition(" ")
+        return cls(url, body_url)
+
+
+class Election:
+    """Stands for master and remembers who is: requests do not wait for the ledger to learn where to go."""
+
+    def __init__(self, ledger: Ledger, leases: Leases, mastership: Mastership, here: Door) -> None:
+        self.here = here
+        self._ledger = ledger
+        self._leases = leases
+        self._mastership = mastership
+        self._master: Door | None = None
+
+    @property
+    def leading(self) -> bool:
+        return self._mastership.lease is not None
+
+    def round(self) -> bool:
+        """Take or prolong the lease, or see who has it; True while it is this door's."""
+        if self._mastership.take():
+            self._master = self.here
+            return True
+
+        def running(connection: Connection, lease: Lease) -> bool:
+            return lease.until_ms > self._ledger.now_ms(connection)
+
+        lease = self._leases.current(MASTER)
+        held = lease is not None and self._ledger.read(
+            "see whether the lease still runs", lambda connection: running(connection, lease)
+        )
+        self._master = Door.of(lease.owner) if lease is not None and held else None
+        return False
+
+    def master(self) -> Door:
+        """Raises NotLeader while there is none."""
+        if self.leading:
+            return self.here
+        found = self._master
+        if found is None or found == self.here:
+            raise NotLeader("no door is master at the moment: ask again")
+        return found
+
+    def require(self) -> None:
+        """Raises NotLeader, which names the master if one is known, unless this door is it."""
+        if not self.leading:
+            raise NotLeader("another door is master", leader_url=self.master().url)
+
+    def give_up(self) -> None:
+        self._mastership.give_up()
+        self._master = None

@@ -1,0 +1,1 @@
+"""The HTTP routes of a front end."""

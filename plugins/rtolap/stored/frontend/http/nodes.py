@@ -1,0 +1,45 @@
+"""Storage nodes on a door: they say that they live, others ask which there are. The cluster's token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.concurrency import run_in_threadpool
+
+from rtolap.base.errors import DefinitionError
+from rtolap.base.undecodable import UNDECODABLE
+from rtolap.protocols.storage.messages import Heartbeat
+from rtolap.protocols.stored_tables.messages import API
+from rtolap.stored.frontend.storage_nodes import StorageNodes
+
+
+def nodes_router(nodes: StorageNodes, authorize: Callable[[Request], None]) -> APIRouter:
+    """Any door takes heartbeats: they go to the ledger, and change nothing that is the master's.
+
+    `authorize` raises Unauthorized unless the request has the cluster's token.
+    """
+    router = APIRouter(prefix=f"{API}/storage-nodes", dependencies=[Depends(authorize)])
+
+    @router.post("/{name}/heartbeat")
+    async def heartbeat(name: str, request: Request) -> Response:
+        body = await request.body()
+        return await run_in_threadpool(beat, name, body)
+
+    def beat(name: str, body: bytes) -> Response:
+        try:
+            told = msgspec.json.decode(body, type=Heartbeat)
+        except UNDECODABLE as error:
+            raise DefinitionError("the heartbeat cannot be read", found=str(error)) from error
+        return _json(nodes.heartbeat(name, told))
+
+    @router.get("")
+    def listed() -> Response:
+        return _json(nodes.all_nodes())
+
+    return router
+
+
+def _json(value: object) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")

@@ -1,0 +1,155 @@
+"""What clients of Doris ask beside loads: columns, backends, who is there; and the rejected rows of a load.
+
+Everything wants Basic credentials, except `/` and `/health`, which tell nothing, and error files, whose names
+nobody can guess.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import FileResponse
+from starlette.concurrency import run_in_threadpool
+
+from rtolap.base.errors import NotFound, NotLeader
+from rtolap.model.stored.schema import SchemaColumn, StoredSchema
+from rtolap.model.stored.table import StoredColumn, TableModel
+from rtolap.protocols.stream_load import messages as wire
+from rtolap.stored.frontend.doors import Election
+from rtolap.stored.frontend.http.authentication import Guard
+from rtolap.stored.frontend.loads.error_files import ErrorFiles
+
+SERVICE = "rtolap stream-load"
+_KEYS_TYPES: dict[TableModel, str] = {
+    "duplicate": "DUP_KEYS",
+    "aggregate": "AGG_KEYS",
+    "unique": "UNIQUE_KEYS",
+}
+_TYPES = {
+    "string": "STRING",
+    "boolean": "BOOLEAN",
+    "int": "INT",
+    "bigint": "BIGINT",
+    "double": "DOUBLE",
+    "date": "DATEV2",
+    "timestamp": "DATETIMEV2",
+}
+_DECIMALS = {9: "DECIMAL32", 18: "DECIMAL64", 38: "DECIMAL128"}  # by the most digits
+_SKETCHES = {"hll": "HLL", "bitmap": "BITMAP"}
+_MICROSECONDS = "6"
+
+
+def public_routes(
+    schema_of: Callable[[str, str], StoredSchema], election: Election, guard: Guard, error_files: ErrorFiles
+) -> APIRouter:
+    """`schema_of(db, table)` raises NotFound."""
+    router = APIRouter()
+
+    @router.get("/")
+    async def root() -> Response:
+        return _json(wire.ServerInfo(SERVICE, keeps_labels=True))
+
+    @router.get("/health")
+    async def health() -> Response:
+        return _json({"status": "ok", "role": "stream-load", "master": election.leading})
+
+    @router.get("/api/health")
+    async def doris_health(request: Request) -> Response:
+        guard.user(request)
+        return _data({"online_backend_num": len(_backends(election)), "total_backend_num": 1})
+
+    @router.get("/api/backends")
+    async def backends(request: Request) -> Response:
+        guard.user(request)
+        return _data({"backends": _backends(election)})
+
+    @router.get("/rest/v2/manager/node/frontends")
+    async def frontends(request: Request) -> Response:
+        guard.user(request)
+        return _data(_frontends(election))
+
+    @router.get("/api/{db}/{table}/_schema")
+    async def schema(request: Request, db: str, table: str) -> Response:
+        guard.user(request)
+        try:
+            found = await run_in_threadpool(schema_of, db, table)
+        except NotFound as error:
+            return _json(wire.SchemaAnswer(str(error), code=1))
+        return _json(wire.SchemaAnswer(data=table_schema(found)))
+
+    @router.get("/api/_load_error_log")
+    def error_log(file: str = "") -> Response:
+        path: Path = error_files.path(file)
+        return FileResponse(path, media_type="text/plain; charset=utf-8")
+
+    return router
+
+
+def table_schema(schema: StoredSchema) -> wire.TableSchema:
+    """As connectors want it: Doris' names of types, models and functions."""
+    sequence = None if schema.sequence is None else schema.by_id(schema.sequence).name
+    return wire.TableSchema(
+        keys_type=_KEYS_TYPES[schema.model],
+        properties=tuple(_column(schema, column) for column in schema.columns),
+        version=schema.version,
+        sequence_column=sequence,
+    )
+
+
+def _column(schema: StoredSchema, column: SchemaColumn) -> wire.SchemaColumn:
+    definition: StoredColumn = column.definition
+    type_name = _SKETCHES.get(definition.type.strip().lower())
+    loaded = definition.load_type
+    precision, scale = "", ""
+    if loaded.kind == "decimal":
+        type_name = next(name for digits, name in _DECIMALS.items() if loaded.precision <= digits)
+        precision, scale = str(loaded.precision), str(loaded.scale)
+    elif type_name is None:
+        type_name = _TYPES[loaded.kind]
+        scale = _MICROSECONDS if loaded.kind == "timestamp" else ""
+    value = column.id not in schema.keys
+    return wire.SchemaColumn(
+        name=column.name,
+        type=type_name,
+        aggregation_type=(definition.aggregate or "") if schema.model == "aggregate" and value else "",
+        is_nullable="Yes" if definition.nullable else "No",
+        precision=precision,
+        scale=scale,
+        default=definition.default,
+    )
+
+
+def _backends(election: Election) -> list[dict[str, object]]:
+    """Only the master takes bodies: any other would send them on to it."""
+    try:
+        where = urlsplit(election.master().body_url)
+    except NotLeader:
+        return []
+    return [{"ip": where.hostname, "http_port": where.port, "is_alive": True}]
+
+
+def _frontends(election: Election) -> dict[str, object]:
+    where = urlsplit(election.here.url)
+    columns = ["Name", "Host", "HttpPort", "QueryPort", "Role", "IsMaster", "Alive"]
+    row = [
+        "door",
+        where.hostname or "",
+        str(where.port),
+        "0",
+        "FOLLOWER",
+        str(election.leading).lower(),
+        "true",
+    ]
+    return {"columnNames": columns, "rows": [row]}
+
+
+def _data(data: object) -> Response:
+    return _json({"msg": "success", "code": 0, "data": data, "count": 0})
+
+
+def _json(answer: object) -> Response:
+    return Response(msgspec.json.encode(answer), media_type="application/json")

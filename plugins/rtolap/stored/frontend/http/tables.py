@@ -1,0 +1,165 @@
+"""The catalogue over REST; see `wire.stored_tables`.
+
+The app that mounts it checks the bearer token and turns errors into answers: NotLeader into a redirect to the
+master.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+import msgspec
+from fastapi import APIRouter, Depends, Header, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from rtolap.base.errors import DefinitionError
+from rtolap.base.undecodable import UNDECODABLE
+from rtolap.protocols.rest.request_ids import HEADER, checked_request_id
+from rtolap.protocols.stored_tables.messages import (
+    API,
+    AddPartition,
+    ChangeColumns,
+    CreateDatabase,
+    CreateTable,
+    ReadViewRequest,
+    TableName,
+    TransactionInfo,
+)
+from rtolap.stored.frontend.catalogue.read_views import ReadViews
+from rtolap.stored.frontend.catalogue.tables import Catalogue
+from rtolap.stored.frontend.transactions.requests import TransactionManager
+from rtolap.stored.metastore.records import Transaction
+
+BODY_BYTES_MAX = 4 << 20
+T = TypeVar("T")
+
+
+def _request_id(value: Annotated[str | None, Header(alias=HEADER)] = None) -> str | None:
+    return checked_request_id(value)
+
+
+RequestId = Annotated[str | None, Depends(_request_id)]
+
+
+def tables_router(catalogue: Catalogue, views: ReadViews, manager: TransactionManager) -> APIRouter:
+    router = APIRouter(prefix=API)
+
+    @router.get("/stored-tables")
+    def all_tables() -> Response:
+        return _json(catalogue.tables())
+
+    @router.post("/stored-tables")
+    async def create(request: Request, request_id: RequestId) -> Response:
+        body = await _body(request, CreateTable)
+        made = await run_in_threadpool(
+            catalogue.create_table,
+            body.definition,
+            if_not_exists=body.if_not_exists,
+            request_id=request_id,
+        )
+        return _json(made)
+
+    @router.get("/stored-tables/{db}/{table}")
+    def one_table(db: str, table: str) -> Response:
+        return _json(catalogue.table(db, table).info)
+
+    @router.delete("/stored-tables/{db}/{table}")
+    def drop(db: str, table: str, request_id: RequestId) -> Response:
+        catalogue.drop_table(db, table, request_id=request_id)
+        return _json({})
+
+    @router.post("/stored-tables/{db}/{table}/columns")
+    async def change(db: str, table: str, request: Request, request_id: RequestId) -> Response:
+        body = await _body(request, ChangeColumns)
+        changed = await run_in_threadpool(
+            catalogue.change_columns, db, table, body.changes, request_id=request_id
+        )
+        return _json(changed)
+
+    @router.post("/stored-tables/{db}/{table}/truncate")
+    def truncate(db: str, table: str, request_id: RequestId) -> Response:
+        return _json(catalogue.truncate(db, table, request_id=request_id))
+
+    @router.get("/stored-tables/{db}/{table}/partitions")
+    def partitions(db: str, table: str) -> Response:
+        return _json(views.partitions(TableName(db, table)))
+
+    @router.post("/stored-tables/{db}/{table}/partitions")
+    async def add_partition(db: str, table: str, request: Request, request_id: RequestId) -> Response:
+        body = await _body(request, AddPartition)
+        changed = await run_in_threadpool(catalogue.add_partition, db, table, body, request_id=request_id)
+        return _json(changed)
+
+    @router.delete("/stored-tables/{db}/{table}/partitions/{partition}")
+    def drop_partition(
+        db: str, table: str, partition: str, request_id: RequestId, if_exists: bool = False
+    ) -> Response:
+        changed = catalogue.drop_partition(db, table, partition, if_exists=if_exists, request_id=request_id)
+        return _json(changed)
+
+    @router.get("/stored-databases")
+    def databases() -> Response:
+        return _json(catalogue.databases())
+
+    @router.post("/stored-databases")
+    async def create_database(request: Request, request_id: RequestId) -> Response:
+        body = await _body(request, CreateDatabase)
+        await run_in_threadpool(
+            catalogue.create_database, body.name, if_not_exists=body.if_not_exists, request_id=request_id
+        )
+        return _json({})
+
+    @router.delete("/stored-databases/{db}")
+    def drop_database(db: str, request_id: RequestId) -> Response:
+        catalogue.drop_database(db, request_id=request_id)
+        return _json({})
+
+    @router.post("/read-views")
+    async def read_view(request: Request) -> Response:
+        body = await _body(request, ReadViewRequest)
+        return _json(await run_in_threadpool(views.take, body.tables))
+
+    @router.get("/transactions/{db}/{label}")
+    def transaction(db: str, label: str) -> Response:
+        return _json(_transaction(manager.by_label(db, label)))
+
+    @router.get("/transactions/{db}")
+    def transactions(db: str, like: str) -> Response:
+        return _json(tuple(_transaction(each) for each in manager.like(db, like)))
+
+    return router
+
+
+def _transaction(found: Transaction) -> TransactionInfo:
+    return TransactionInfo(
+        txn_id=found.txn_id,
+        db=found.db,
+        label=found.label,
+        state=found.state,
+        tables=found.tables,
+        began_at_ms=found.began_at_ms,
+        committed_at_ms=found.committed_at_ms,
+        finished_at_ms=found.finished_at_ms,
+        deadline_ms=found.deadline_ms,
+        reason=found.reason,
+    )
+
+
+def _json(answer: object) -> Response:
+    return Response(msgspec.json.encode(answer), media_type="application/json")
+
+
+async def _body(request: Request, kind: type[T]) -> T:
+    """Raises DefinitionError for what is not of that kind, or too large."""
+    content = bytearray()
+    async for piece in request.stream():
+        content += piece
+        if len(content) > BODY_BYTES_MAX:
+            raise DefinitionError("the request is too large", expected=f"at most {BODY_BYTES_MAX} bytes")
+    try:
+        return msgspec.json.decode(bytes(content), type=kind)
+    except msgspec.ValidationError as error:
+        raise DefinitionError("the request cannot be read", found=str(error)) from error
+    except UNDECODABLE as error:
+        raise DefinitionError("the request is no JSON", found=str(error)) from error

@@ -1,0 +1,1 @@
+"""One load: from its headers to the rows in the tablets of all replicas."""

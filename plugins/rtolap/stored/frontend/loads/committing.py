@@ -1,0 +1,101 @@
+"""The transaction around a load: begun, committed or given up, and what of it is told."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable, Collection
+
+from rtolap.base.errors import IllegalTransition, NotFound, RtolapError
+from rtolap.protocols.stream_load.messages import LoadAnswer
+from rtolap.stored.frontend.loads import messages
+from rtolap.stored.frontend.loads.distribution import Writer
+from rtolap.stored.frontend.loads.progress import Phase, Progress
+from rtolap.stored.frontend.loads.request import LoadRequest
+from rtolap.stored.frontend.transactions.requests import TransactionManager
+from rtolap.stored.frontend.transactions.visibility import Visibility
+from rtolap.stored.metastore.records import Partition, Transaction, TransactionState
+
+log = logging.getLogger(__name__)
+
+PUBLISH_TIMEOUT_S = 10.0
+
+
+class Committing:
+    """Thread-safe."""
+
+    def __init__(
+        self,
+        manager: TransactionManager,
+        visibility: Visibility,
+        publish_timeout_s: float = PUBLISH_TIMEOUT_S,
+    ) -> None:
+        self._manager = manager
+        self._visibility = visibility
+        self._publish_timeout_s = publish_timeout_s
+
+    def begin(self, request: LoadRequest) -> Transaction:
+        """Raises as `TransactionManager.begin`."""
+        return self._manager.begin(
+            request.db,
+            (request.table,),
+            request.label,
+            uuid.uuid4().hex,
+            timeout_ms=request.timeout_ms,
+            two_phase=request.two_phase,
+            keep_until_acknowledged=request.keep_label,
+            not_after_ms=request.not_after_ms,
+            user_name=request.user_name,
+        )
+
+    def commit(
+        self, transaction: Transaction, written: Collection[Partition], progress: Progress
+    ) -> LoadAnswer:
+        """Its answer. What goes wrong is asked about: it may have been committed all the same."""
+        db, txn_id = transaction.db, transaction.txn_id
+        with progress.measured(Phase.COMMIT):
+            try:
+                if transaction.two_phase:
+                    self._manager.precommit(db, txn_id, written)
+                    visible = True  # as far as the first phase goes
+                else:
+                    self._manager.commit(db, txn_id, written)
+                    visible = self._visible(db, txn_id)
+            except RtolapError as error:
+                if not self._stands(transaction, error):
+                    return progress.answer("Fail", messages.on_the_wire(str(error)))
+                visible = self._visible(db, txn_id)
+        if visible:
+            return progress.answer("Success")
+        return progress.answer("Publish Timeout", messages.VISIBLE_LATER)
+
+    def give_up(self, transaction: Transaction, writer: Writer | None, reason: str) -> None:
+        """Abort it. Where that cannot be done, its deadline does it."""
+        steps: list[Callable[[], object]] = [] if writer is None else [writer.abort]
+        steps.append(lambda: self._manager.abort(transaction.db, transaction.txn_id, reason))
+        for step in steps:
+            try:
+                step()
+            except RtolapError as further:
+                log.warning("transaction %d is not aborted yet: %s", transaction.txn_id, further)
+
+    def _visible(self, db: str, txn_id: int) -> bool:
+        """Of one that is committed."""
+        try:
+            return self._visibility.wait(db, txn_id, self._publish_timeout_s)
+        except NotFound:
+            return True  # and its label is forgotten already
+        except RtolapError as error:
+            log.warning("transaction %d is committed; whether it is visible: %s", txn_id, error)
+            return False
+
+    def _stands(self, transaction: Transaction, error: RtolapError) -> bool:
+        """Whether it was committed all the same. It is aborted if it can be."""
+        try:
+            self._manager.abort(transaction.db, transaction.txn_id, str(error))
+        except IllegalTransition:
+            state = self._manager.get(transaction.db, transaction.txn_id).state
+            return state in (TransactionState.COMMITTED, TransactionState.VISIBLE)
+        except RtolapError as further:
+            log.warning("transaction %d: %s; and %s", transaction.txn_id, error, further)
+        return False

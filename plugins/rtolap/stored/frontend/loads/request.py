@@ -1,0 +1,124 @@
+"""What a load asks for, from its path and headers. What concerns the body: `rtolap.stored.bodies.options`."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from rtolap.base.errors import DefinitionError
+from rtolap.protocols.stream_load import messages as wire
+from rtolap.stored.bodies.options import LoadOptions, load_options
+from rtolap.stored.frontend.transactions.labels import checked_label
+
+GroupCommitMode = Literal["off_mode", "sync_mode", "async_mode"]
+
+TIMEOUT_S_DEFAULT = 600
+TIMEOUT_S_MAX = 259_200
+_MODES: tuple[GroupCommitMode, ...] = ("off_mode", "sync_mode", "async_mode")
+
+
+class LoadRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """`keep_label`: its loader acknowledges the label, which stays until then. One that was not given is made
+    up; a load that joins a group has the group's. `not_after_ms`: since the epoch; later it is not begun.
+    `user_name`: who sends it."""
+
+    db: str
+    table: str
+    label: str
+    timeout_ms: int = TIMEOUT_S_DEFAULT * 1000
+    two_phase: bool = False
+    comment: str = ""
+    keep_label: bool = False
+    not_after_ms: int | None = None
+    user_name: str | None = None
+    group_commit: GroupCommitMode = "off_mode"
+    options: LoadOptions = LoadOptions()
+
+
+def load_request(
+    db: str, table: str, headers: Mapping[str, str], user_name: str | None = None
+) -> LoadRequest:
+    """`headers`: by lower-case name. Raises DefinitionError naming the header."""
+    mode, options = _group_commit(headers), load_options(headers)
+    two_phase = boolean(headers, "two_phase_commit")
+    label, keep_label = headers.get("label", "").strip(), _keep_label(headers)
+    if mode != "off_mode":
+        if label:
+            raise DefinitionError("label and group_commit can't be set at the same time")
+        if keep_label:
+            raise DefinitionError("keep_label and group_commit can't be set at the same time")
+        if two_phase:
+            raise DefinitionError("group commit does not support two-phase commit")
+        if options.partial_columns:
+            raise DefinitionError("group commit does not support partial column updates")
+    label = checked_label(label or uuid.uuid4().hex)
+    return LoadRequest(
+        db=db,
+        table=table,
+        label=label,
+        timeout_ms=_timeout_s(headers) * 1000,
+        two_phase=two_phase,
+        comment=headers.get("comment", "").strip(),
+        keep_label=keep_label,
+        not_after_ms=_not_after_ms(headers),
+        user_name=user_name,
+        group_commit=mode,
+        options=options,
+    )
+
+
+def boolean(headers: Mapping[str, str], header: str) -> bool:
+    written = headers.get(header, "").strip().lower() or "false"
+    if written not in ("true", "false"):
+        raise DefinitionError(f"header {header}", expected="true or false", found=repr(written))
+    return written == "true"
+
+
+def check_framing(headers: Mapping[str, str]) -> None:
+    """A body has its length announced or comes in chunks: exactly one of the two. Raises DefinitionError."""
+    length, chunked = headers.get("content-length"), headers.get("transfer-encoding", "").lower()
+    if (length is None) == (chunked != "chunked"):
+        raise DefinitionError(
+            "the length of the body is not clear",
+            expected="either a Content-Length or Transfer-Encoding: chunked",
+            found="both" if chunked else "neither",
+        )
+
+
+def _keep_label(headers: Mapping[str, str]) -> bool:
+    written = headers.get(wire.KEEP_LABEL_HEADER, "").strip()
+    if written not in ("", wire.KEEP_LABEL_VALUE):
+        raise DefinitionError(
+            f"header {wire.KEEP_LABEL_HEADER}", expected=wire.KEEP_LABEL_VALUE, found=repr(written)
+        )
+    return bool(written)
+
+
+def _not_after_ms(headers: Mapping[str, str]) -> int | None:
+    written = headers.get(wire.NOT_AFTER_HEADER, "").strip()
+    if not re.fullmatch(r"\d{0,15}", written):
+        raise DefinitionError(
+            f"header {wire.NOT_AFTER_HEADER}", expected="milliseconds since the epoch", found=repr(written)
+        )
+    return int(written) if written else None
+
+
+def _group_commit(headers: Mapping[str, str]) -> GroupCommitMode:
+    written = headers.get("group_commit", "").strip().lower() or "off_mode"
+    for mode in _MODES:
+        if written == mode:
+            return mode
+    raise DefinitionError("header group_commit", expected=f"one of {', '.join(_MODES)}", found=repr(written))
+
+
+def _timeout_s(headers: Mapping[str, str]) -> int:
+    written = headers.get("timeout", "").strip() or str(TIMEOUT_S_DEFAULT)
+    if not re.fullmatch(r"\d{1,9}", written) or not 1 <= int(written) <= TIMEOUT_S_MAX:
+        raise DefinitionError(
+            "header timeout", expected=f"seconds from 1 to {TIMEOUT_S_MAX}", found=repr(written)
+        )
+    return int(written)

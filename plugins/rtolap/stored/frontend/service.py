@@ -1,0 +1,169 @@
+"""The process of a door: its two ports, from start to end.
+
+On the way out: 1. no new requests, those under way are answered (at most `GRACEFUL_S`), 2. the duties end,
+3. the lease is given up, so that the next door is master at once. A door that is killed instead is replaced
+when its lease runs out.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+
+from rtolap.base.errors import DefinitionError, ProcessFailed, Unavailable
+from rtolap.base.http_server import HttpConnections, HttpServer
+from rtolap.base.settings import Settings
+from rtolap.base.tls import load_context
+from rtolap.base.users import Users
+from rtolap.protocols.storage.client import StorageClients
+from rtolap.stored.frontend.assembly import Assembly, DoorOptions, Storage
+from rtolap.stored.frontend.catalogue.tables import TableEntry
+from rtolap.stored.frontend.doors import Door
+from rtolap.stored.frontend.http.app import Port
+from rtolap.stored.frontend.http.authentication import Guard
+from rtolap.stored.frontend.http.nodes import nodes_router
+from rtolap.stored.frontend.loads.writer import LoadWriter
+from rtolap.stored.frontend.storage_nodes import StorageNodes
+from rtolap.stored.frontend.transactions.remote_participants import RemoteParticipants, RemoteTabletHosts
+from rtolap.stored.metastore import nodes as node_rows
+from rtolap.stored.metastore.database import Connection, Ledger
+
+log = logging.getLogger(__name__)
+
+GRACEFUL_S = 5
+
+
+def here(settings: Settings) -> Door:
+    """As others reach it, and as it stands in its lease."""
+    scheme = "http" if settings.stream_load_tls_certificate is None else "https"
+    return Door(
+        f"{scheme}://{settings.host}:{settings.stream_load_port}",
+        f"{scheme}://{settings.host}:{settings.stream_load_body_port}",
+    )
+
+
+def run(settings: Settings, options: DoorOptions) -> None:
+    """Serve until SIGTERM or SIGINT; call it from the main thread.
+
+    Raises DefinitionError for settings, Unavailable for ports and the ledger, ProcessFailed when one of its
+    threads has ended by an error of the program.
+    """
+    users, token = Users.load(settings.users_file), settings.token()
+    tls = _tls(settings)
+    door = here(settings)
+    with contextlib.ExitStack() as closing:
+        sockets = [
+            closing.enter_context(_bound(settings.host, port))
+            for port in (settings.stream_load_port, settings.stream_load_body_port)
+        ]
+        ledger = closing.enter_context(
+            Ledger.open(settings.ledger, password_file=settings.ledger_password_file)
+        )
+        clients = StorageClients(token)
+        closing.callback(clients.close)
+        nodes = closing.enter_context(StorageNodes(ledger, clients))
+        guard = Guard(users, token)
+        serving = _Serving(tls)
+        assembly = Assembly(
+            ledger,
+            door,
+            _storage(ledger, nodes),
+            guard,
+            settings.data_dir / "stream-load" / "errors",
+            options,
+            own_routes=(nodes_router(nodes, guard.token),),
+            broken=serving.end,
+        )
+        assembly.start()
+        closing.callback(assembly.stop)
+        serving.run(assembly, sockets)
+
+
+def _storage(ledger: Ledger, nodes: StorageNodes) -> Storage:
+    def open_writer(txn_id: int, table: TableEntry, partial: bool) -> LoadWriter:
+        return LoadWriter(nodes, txn_id, table.table_id, table.schema, table.replicas, partial=partial)
+
+    def addresses(connection: Connection) -> Mapping[str, str]:
+        alive = node_rows.alive(connection, ledger.now_ms(connection))
+        return {node.name: node.address for node in alive}
+
+    return Storage(
+        RemoteParticipants(ledger, nodes),
+        RemoteTabletHosts(nodes),
+        open_writer,
+        nodes.alive,
+        addresses,
+        nodes.lately,
+    )
+
+
+class _Serving:
+    """Both ports on one event loop, until a signal or `end`."""
+
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
+        self._tls = tls
+        self._servers: list[_Server] = []
+        self._reason: str | None = None
+
+    def end(self, reason: str) -> None:
+        """From any thread: stop serving, because of an error."""
+        self._reason = reason
+        self._stop()
+
+    def run(self, assembly: Assembly, sockets: list[socket.socket]) -> None:
+        asyncio.run(self._serve(assembly, sockets))
+        if self._reason is not None:
+            raise ProcessFailed("the door has ended", found=f"an error in its thread for {self._reason}")
+
+    async def _serve(self, assembly: Assembly, sockets: list[socket.socket]) -> None:
+        ports = (Port(assembly.app, takes_bodies=False), Port(assembly.app, takes_bodies=True))
+        connections = HttpConnections(assembly.metrics, assembly.http_limits)
+        self._servers = [
+            _Server(port, connections, tls=self._tls, lifespan="off", graceful_s=GRACEFUL_S) for port in ports
+        ]
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stop)
+        if self._reason is not None:
+            self._stop()
+        await asyncio.gather(
+            *(server.serve(sockets=[one]) for server, one in zip(self._servers, sockets, strict=True))
+        )
+
+    def _stop(self) -> None:
+        for server in self._servers:
+            server.should_exit = True
+
+
+class _Server(HttpServer):
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Signals are for both servers, and handled by the loop."""
+        yield
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise Unavailable(
+            f"the door cannot serve on {host}:{port}",
+            found=error.strerror,
+            action="free the port, or set RTOLAP_STREAM_LOAD_PORT and RTOLAP_STREAM_LOAD_BODY_PORT",
+        ) from error
+
+
+def _tls(settings: Settings) -> ssl.SSLContext | None:
+    certificate, key = settings.stream_load_tls_certificate, settings.stream_load_tls_key
+    if certificate is None and key is None:
+        return None
+    if certificate is None or key is None:
+        missing = "RTOLAP_STREAM_LOAD_TLS_" + ("KEY" if key is None else "CERTIFICATE")
+        raise DefinitionError("TLS needs a certificate and its key", action=f"set {missing}")
+    return load_context(certificate, key)

@@ -1,0 +1,1 @@
+"""Transactions of loads: labels, two-phase commit over the replicas, publishing in order."""

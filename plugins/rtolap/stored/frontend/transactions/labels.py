@@ -1,0 +1,51 @@
+"""Labels: how they look, what is told of a used one, how long they are kept."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from rtolap.base.errors import DefinitionError, LabelUsed
+from rtolap.stored.frontend.loads import messages
+from rtolap.stored.metastore.records import Transaction, TransactionState
+
+LABEL_PATTERN = "^[-_A-Za-z0-9:]{1,128}$"
+_LABEL = re.compile(LABEL_PATTERN.removesuffix("$") + r"\Z")
+
+_JOB_STATUS = {
+    TransactionState.PREPARE: "RUNNING",
+    TransactionState.PRECOMMITTED: "PRECOMMITTED",
+    TransactionState.COMMITTED: "FINISHED",
+    TransactionState.VISIBLE: "FINISHED",
+}
+
+
+@dataclass(frozen=True)
+class LabelPolicy:
+    """How long the labels of finished transactions stay that nobody acknowledges; None: for ever.
+
+    Those that were begun with `keep_until_acknowledged` stay until they are, whatever this says.
+    """
+
+    keep_ms: int | None = 12 * 3_600_000
+    count_max_per_database: int | None = None
+
+
+def checked_label(label: str) -> str:
+    if not _LABEL.match(label):
+        raise DefinitionError(messages.label_format(label, LABEL_PATTERN))
+    return label
+
+
+def existing_job_status(state: TransactionState) -> str:
+    """RUNNING, PRECOMMITTED or FINISHED, of a transaction that holds its label."""
+    return _JOB_STATUS[state]
+
+
+def label_used(holder: Transaction) -> LabelUsed:
+    """The refusal that a second load under the label gets."""
+    return LabelUsed(
+        messages.label_used(holder.label, holder.txn_id),
+        txn_id=holder.txn_id,
+        existing_job_status=existing_job_status(holder.state),
+    )

@@ -1,0 +1,132 @@
+"""Storage nodes in memory: each does what `Participants` asks of it, and is no safer than that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from rtolap.base.errors import Refused, Unavailable
+from rtolap.stored.frontend.transactions.participants import MissedVersion
+from rtolap.stored.metastore.records import Partition, Tablet
+
+R = TypeVar("R")
+
+Row = object
+
+
+@dataclass
+class MemoryNode:
+    """`received` is lost when the node goes down; the rest survives it.
+
+    versions: tablet -> (transaction, its rows) of version 1, 2, …
+    """
+
+    up: bool = True
+    received: dict[int, dict[Tablet, list[Row]]] = field(default_factory=dict)
+    prepared: dict[int, dict[Tablet, list[Row]]] = field(default_factory=dict)
+    aborted: set[int] = field(default_factory=set)
+    versions: dict[Tablet, list[tuple[int, list[Row]]]] = field(default_factory=dict)
+
+
+class MemoryNodes:
+    """A `Participants`. `around` may be replaced: it makes each call, and may lose, repeat or delay it."""
+
+    def __init__(self, names: Collection[str]) -> None:
+        self.nodes = {name: MemoryNode() for name in names}
+        self.around: Callable[[Callable[[], object]], object] = lambda call: call()
+
+    def receive(self, node: str, txn_id: int, tablet: Tablet, rows: list[Row]) -> None:
+        """Rows of a load, not durable yet. Raises Unavailable, or Refused once it was aborted."""
+        here = self._up(node)
+        if txn_id in here.aborted:
+            raise Refused(f"transaction {txn_id} was aborted on {node}")
+        here.received.setdefault(txn_id, {}).setdefault(tablet, []).extend(rows)
+
+    def stop(self, node: str) -> None:
+        self.nodes[node].up = False
+        self.nodes[node].received.clear()
+
+    def start(self, node: str) -> None:
+        self.nodes[node].up = True
+
+    def prepare(self, node: str, txn_id: int, tablets: Collection[Tablet]) -> frozenset[Tablet]:
+        def work(here: MemoryNode) -> frozenset[Tablet]:
+            if txn_id in here.aborted:
+                return frozenset()
+            received = here.received.pop(txn_id, {})
+            here.prepared.setdefault(txn_id, {}).update(received)
+            return frozenset(tablets) & here.prepared[txn_id].keys()
+
+        return self._call(node, work)
+
+    def publish(
+        self, node: str, txn_id: int, versions: Mapping[Partition, int], tablets: Collection[Tablet]
+    ) -> frozenset[Tablet]:
+        def work(here: MemoryNode) -> frozenset[Tablet]:
+            for tablet in tablets:
+                self._advance(here, tablet, MissedVersion(versions[tablet.partition], txn_id), ())
+            return frozenset(
+                tablet
+                for tablet in tablets
+                if len(here.versions.get(tablet, ())) >= versions[tablet.partition]
+            )
+
+        return self._call(node, work)
+
+    def catch_up(
+        self, node: str, tablet: Tablet, missed: Collection[MissedVersion], sources: Collection[str]
+    ) -> int:
+        def work(here: MemoryNode) -> int:
+            before = range(len(here.versions.get(tablet, ())) + 1, min(missed).version)
+            for version in (*(MissedVersion(lost, None) for lost in before), *missed):
+                self._advance(here, tablet, version, sources)
+            return len(here.versions.get(tablet, ()))
+
+        return self._call(node, work)
+
+    def versions(self, node: str) -> Mapping[Tablet, int]:
+        return self._call(
+            node, lambda here: {tablet: len(versions) for tablet, versions in here.versions.items()}
+        )
+
+    def abort(self, node: str, txn_id: int) -> None:
+        def work(here: MemoryNode) -> None:
+            here.received.pop(txn_id, None)
+            here.prepared.pop(txn_id, None)
+            here.aborted.add(txn_id)
+
+        self._call(node, work)
+
+    def _advance(
+        self, here: MemoryNode, tablet: Tablet, missed: MissedVersion, sources: Collection[str]
+    ) -> None:
+        """Add the version if it is the next one and somebody has it."""
+        versions = here.versions.setdefault(tablet, [])
+        if len(versions) != missed.version - 1:
+            return
+        own = here.prepared.get(missed.txn_id, {}) if missed.txn_id is not None else {}
+        if missed.txn_id is not None and tablet in own:
+            versions.append((missed.txn_id, own.pop(tablet)))
+            return
+        for source in sources:
+            other = self.nodes[source]
+            theirs = other.versions.get(tablet, [])
+            if other.up and len(theirs) >= missed.version:
+                txn_id, rows = theirs[missed.version - 1]
+                versions.append((txn_id, rows))
+                # what it was sent itself, and was never asked to prepare, is of no more use
+                here.received.get(txn_id, {}).pop(tablet, None)
+                here.prepared.get(txn_id, {}).pop(tablet, None)
+                return
+
+    def _up(self, node: str) -> MemoryNode:
+        here = self.nodes[node]
+        if not here.up:
+            raise Unavailable(f"node {node} is down")
+        return here
+
+    def _call(self, node: str, work: Callable[[MemoryNode], R]) -> R:
+        answers: list[R] = []
+        self.around(lambda: answers.append(work(self._up(node))))
+        return answers[-1]

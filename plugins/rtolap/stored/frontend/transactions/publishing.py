@@ -1,0 +1,229 @@
+"""What was decided is carried out on the nodes: versions published in order, laggards caught up, aborts told.
+
+Publishing one transaction, numbered by what a crash after each step leaves behind:
+
+    1. its turn has come: each of its partitions is visible up to the version before
+    2. the nodes make their prepared rows the version   some have it, and nobody reads it: readers ask for
+                                                        what the ledger calls visible
+    3. a majority of each tablet has it: one write of   a node that had it all the same, unheard, is asked
+       the ledger, visible versions and VISIBLE         again and says so
+    4. nodes that do not have it are caught up          the ledger knows up to where each of them is
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from rtolap.base.errors import Corrupted, RtolapError, Unavailable
+from rtolap.stored.frontend.asking import Asking
+from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.frontend.transactions.participants import MissedVersion, Participants
+from rtolap.stored.frontend.transactions.preparation import ForEach
+from rtolap.stored.frontend.transactions.quorum import shortfall
+from rtolap.stored.frontend.transactions.states import TransactionEvent, done_before, transition
+from rtolap.stored.metastore import partitions as partition_rows
+from rtolap.stored.metastore import transactions as rows
+from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.records import Partition, Replica, Tablet, Transaction, TransactionState
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    versions: Mapping[Partition, int]
+    replicas: tuple[Replica, ...]
+
+
+class Publisher:
+    """A thread of the master calls these, again and again. Raises NotLeader once somebody else is master."""
+
+    def __init__(
+        self, ledger: Ledger, mastership: Mastership, participants: Participants, *, for_each: ForEach = map
+    ) -> None:
+        self._ledger = ledger
+        self._mastership = mastership
+        self._participants = participants
+        self._for_each = for_each
+        self._told: dict[int, set[str]] = {}  # aborts that are owed: nodes that need not be told again
+
+    def publish_committed(self) -> tuple[int, ...]:
+        """Make visible what can be: the ids of the transactions. Some may have to wait for nodes; one that
+        cannot be published holds up no other partition's."""
+        published: list[int] = []
+        while True:
+            asking = Asking()
+            waiting = self._ledger.read("read what is committed", rows.committed)
+            step = [transaction.txn_id for transaction in waiting if self._published(transaction, asking)]
+            if not step:
+                return tuple(published)
+            published += step
+
+    def catch_up(self) -> int:
+        """Have nodes take what they have missed; the number of replicas that have come further."""
+        moved: list[tuple[Replica, int]] = []
+        asking = Asking()
+        for replica, visible in self._ledger.read("read which replicas lag", partition_rows.lagging):
+            if asking.is_silent(replica.node):
+                continue
+            reached = self._catch_up(replica, visible, asking)
+            if reached > replica.version:
+                moved.append((replica, min(reached, visible)))
+        if moved:
+
+            def work(connection: Connection) -> None:
+                self._mastership.fence(connection)
+                for replica, version in moved:
+                    tablet = replica.tablet
+                    partition_rows.reached(
+                        connection, replica.node, tablet.partition, (tablet.bucket,), version
+                    )
+
+            self._ledger.write("note which replicas have caught up", type(None), work)
+        return len(moved)
+
+    def tell_aborts(self) -> int:
+        """Have nodes drop what was aborted; the number of transactions of which all have answered."""
+        owed = self._ledger.read("read whose abort is to be told", rows.owing_abort)
+        self._told = {each.txn_id: self._told.get(each.txn_id, set()) for each in owed}
+        asking = Asking()
+        return sum(self._tell_abort(transaction, asking) for transaction in owed)
+
+    def _published(self, transaction: Transaction, asking: Asking) -> bool:
+        try:
+            return self._publish(transaction, asking)
+        except Unavailable:
+            raise  # of the ledger, or of our mastership: the others would fare alike
+        except RtolapError as error:
+            log.error("transaction %d is committed and not published yet: %s", transaction.txn_id, error)
+            return False
+
+    def _publish(self, transaction: Transaction, asking: Asking) -> bool:
+        plan = self._ledger.read(
+            "plan a publication", lambda connection: self._plan(connection, transaction.txn_id)
+        )
+        if plan is None:
+            return False
+        tablets: dict[str, set[Tablet]] = defaultdict(set)
+        for replica in plan.replicas:
+            tablets[replica.node].add(replica.tablet)
+
+        def ask(node: str) -> frozenset[Tablet]:
+            wanted = {
+                partition: version
+                for partition, version in plan.versions.items()
+                if any(tablet.partition == partition for tablet in tablets[node])
+            }
+            mine = frozenset(tablets[node])
+            held = asking.ask(
+                node,
+                "publish",
+                lambda: self._participants.publish(node, transaction.txn_id, wanted, mine),
+            )
+            return held or frozenset()  # it is caught up when it is back
+
+        nodes = sorted(tablets)
+        holders = dict(zip(nodes, self._for_each(ask, nodes), strict=True))
+        if shortfall(plan.replicas, holders) is not None:
+            return False
+        return self._ledger.write(
+            f"make transaction {transaction.txn_id} visible",
+            bool,
+            lambda connection: self._make_visible(connection, transaction, plan, holders),
+        )
+
+    def _plan(self, connection: Connection, txn_id: int) -> _Plan | None:
+        """None while it is not its turn."""
+        versions: dict[Partition, int] = {}
+        for partition, version in rows.touched(connection, txn_id).items():
+            present = partition_rows.versions(connection, partition)
+            if version is None or present is None:
+                raise Corrupted(
+                    f"transaction {txn_id} is committed", expected=f"a version of {partition}", found=version
+                )
+            if present.visible != version - 1:
+                return None
+            versions[partition] = version
+        return _Plan(versions, partition_rows.replicas(connection, sorted(versions)))
+
+    def _make_visible(
+        self,
+        connection: Connection,
+        transaction: Transaction,
+        plan: _Plan,
+        holders: Mapping[str, Collection[Tablet]],
+    ) -> bool:
+        now_ms = self._mastership.fence(connection)
+        present = rows.find(connection, transaction.db, transaction.txn_id)
+        if present is None or done_before(present, TransactionEvent.PUBLISH):
+            return False  # the master before had done it and was told so late
+        after = transition(present, TransactionEvent.PUBLISH)
+        for partition, version in plan.versions.items():
+            if not partition_rows.make_visible(connection, partition, version):
+                raise Corrupted(
+                    f"transaction {transaction.txn_id} cannot become visible",
+                    expected=f"{partition} at version {version - 1}",
+                    found=partition_rows.versions(connection, partition),
+                )
+        rows.move(connection, present.txn_id, TransactionState.COMMITTED, after, finished_at_ms=now_ms)
+        for node, held in holders.items():
+            for partition, version in plan.versions.items():
+                buckets = [tablet.bucket for tablet in held if tablet.partition == partition]
+                if buckets:
+                    partition_rows.reached(connection, node, partition, buckets, version)
+        return True
+
+    def _catch_up(self, replica: Replica, visible: int, asking: Asking) -> int:
+        """The version that the node has now, as far as it is known."""
+        partition = replica.tablet.partition
+
+        def work(connection: Connection) -> tuple[dict[int, int], tuple[str, ...]]:
+            by_version = rows.of_versions(connection, partition, replica.version, visible)
+            others = tuple(
+                other.node
+                for other in partition_rows.replicas(connection, (partition,))
+                if other.tablet == replica.tablet and other.node != replica.node and other.version >= visible
+            )
+            return by_version, others
+
+        by_version, sources = self._ledger.read("read what a replica has missed", work)
+        missed = tuple(
+            MissedVersion(version, by_version.get(version))
+            for version in range(replica.version + 1, visible + 1)
+        )
+        reached = asking.ask(
+            replica.node,
+            f"catch {replica.tablet} up",
+            lambda: self._participants.catch_up(replica.node, replica.tablet, missed, sources),
+        )
+        return replica.version if reached is None else reached  # asked again with the next round
+
+    def _tell_abort(self, transaction: Transaction, asking: Asking) -> bool:
+        nodes = self._ledger.read(
+            "read where tables are kept",
+            lambda connection: partition_rows.nodes_of(connection, transaction.db, transaction.tables),
+        )
+
+        def tell(node: str) -> bool:
+            self._participants.abort(node, transaction.txn_id)
+            return True
+
+        # All of them, whoever does not answer, because rows that nobody needs take room; but each only once,
+        # because one node may be away for long.
+        told = self._told[transaction.txn_id]
+        for node in nodes:
+            if node not in told and asking.ask(node, "abort", functools.partial(tell, node)):
+                told.add(node)
+        if not told.issuperset(nodes):
+            return False  # owed, and told again with the next round
+
+        def work(connection: Connection) -> None:
+            self._mastership.fence(connection)
+            rows.abort_is_told(connection, transaction.txn_id)
+
+        self._ledger.write("note that an abort was told", type(None), work)
+        return True

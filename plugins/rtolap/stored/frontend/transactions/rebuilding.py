@@ -1,0 +1,78 @@
+"""Tablets that a node has lost are copied from other replicas, without waiting for a load.
+
+A tablet is lost where the node has less of it than the ledger says: it was set aside as damaged, or its files
+are gone. The ledger goes on to say that the node has these versions: what it lacks it says itself, to readers
+and to the next publication, and both do without it meanwhile.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Callable, Collection, Mapping
+
+from rtolap.base.errors import NotLeader, RtolapError
+from rtolap.stored.frontend.asking import Asking
+from rtolap.stored.frontend.transactions.participants import MissedVersion, Participants
+from rtolap.stored.metastore import partitions as partition_rows
+from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.records import Replica, Tablet
+
+log = logging.getLogger(__name__)
+
+_Held = Mapping[str, Mapping[Tablet, int]]  # node that answers -> what it has
+
+
+class Rebuilding:
+    """`names`: the nodes that live, read with the given connection. Harmless where another door is master: a
+    node that has a version already changes nothing."""
+
+    def __init__(
+        self, ledger: Ledger, participants: Participants, names: Callable[[Connection], Collection[str]]
+    ) -> None:
+        self._ledger, self._participants, self._names = ledger, participants, names
+
+    def round(self) -> int:
+        """Have all copied that can be; how many tablets are whole again. One that no other node has stays as
+        it is: its bytes may be all there is."""
+
+        def work(connection: Connection) -> tuple[Replica, ...]:
+            return partition_rows.on_nodes(connection, self._names(connection))
+
+        # Before the nodes are asked: a version never falls, so who has less now has lost something.
+        replicas = self._ledger.read("read what nodes are to have", work)
+        held = self._ask({replica.node for replica in replicas})
+        lost = [
+            replica
+            for replica in replicas
+            if replica.node in held and held[replica.node].get(replica.tablet, 0) < replica.version
+        ]
+        return sum(self._rebuild(replica, held) for replica in lost)
+
+    def _ask(self, nodes: Collection[str]) -> _Held:
+        asking = Asking()
+        held = {
+            node: asking.ask(node, "what it has", functools.partial(self._participants.versions, node))
+            for node in sorted(nodes)
+        }
+        return {node: versions for node, versions in held.items() if versions is not None}
+
+    def _rebuild(self, replica: Replica, held: _Held) -> bool:
+        node, tablet = replica.node, replica.tablet
+        sources = [
+            other
+            for other, versions in held.items()
+            if other != node and versions.get(tablet, 0) >= replica.version
+        ]
+        if not sources:
+            log.warning("node %s has lost %s, and no other node has it now", node, tablet)
+            return False
+        newest = MissedVersion(replica.version, None)
+        try:
+            reached = self._participants.catch_up(node, tablet, (newest,), sources)
+        except NotLeader:
+            raise
+        except RtolapError as error:
+            log.warning("node %s has lost %s, which cannot be copied yet: %s", node, tablet, error)
+            return False
+        return reached >= replica.version

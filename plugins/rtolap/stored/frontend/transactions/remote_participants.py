@@ -1,0 +1,112 @@
+"""`Participants` and `TabletHosts` over the wire: what is asked of a node goes to its Flight door."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from rtolap.model.stored.schema import StoredSchema
+from rtolap.protocols.storage import messages as wire
+from rtolap.stored.frontend.storage_nodes import StorageNodes
+from rtolap.stored.frontend.transactions.participants import MissedVersion
+from rtolap.stored.metastore import tables
+from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.records import Partition, StoredTableRow, Tablet
+
+
+class RemoteParticipants:
+    """Thread-safe. A table's id is read with each call: one that was dropped and made anew has another, and
+    a node does not take what it holds of the old one for the new."""
+
+    def __init__(self, ledger: Ledger, nodes: StorageNodes) -> None:
+        self._ledger, self._nodes = ledger, nodes
+
+    def prepare(self, node: str, txn_id: int, tablets: Collection[Tablet]) -> frozenset[Tablet]:
+        ids = self._ids(tablets)
+        request = wire.Prepare(txn_id, tuple(ids.values()))
+        held = self._nodes.ask(node, lambda it: it.prepare(request))
+        return _held(ids, held)
+
+    def publish(
+        self, node: str, txn_id: int, versions: Mapping[Partition, int], tablets: Collection[Tablet]
+    ) -> frozenset[Tablet]:
+        ids = self._ids(tablets)
+        wanted = tuple((tablet_id, versions[tablet.partition]) for tablet, tablet_id in ids.items())
+        return _held(ids, self._nodes.ask(node, lambda it: it.publish(wire.Publish(txn_id, wanted))))
+
+    def catch_up(
+        self, node: str, tablet: Tablet, missed: Collection[MissedVersion], sources: Collection[str]
+    ) -> int:
+        table = self._tables((tablet,))[tablet.partition.db, tablet.partition.table]
+        alive = self._nodes.addresses()
+        request = wire.CatchUp(
+            _id(table.table_id, tablet),
+            table.schema,
+            tuple(wire.Missed(each.version, each.txn_id) for each in missed),
+            tuple(alive[source] for source in sources if source in alive),
+        )
+        return self._nodes.ask(node, lambda it: it.catch_up(request)).version
+
+    def versions(self, node: str) -> Mapping[Tablet, int]:
+        reports = self._nodes.ask(node, lambda it: it.status()).tablets
+
+        def work(connection: Connection) -> dict[Tablet, int]:
+            names = {(report.tablet.db, report.tablet.table) for report in reports}
+            found = {name: tables.find(connection, *name) for name in names}
+            return {
+                Tablet(Partition(kept.db, kept.table, kept.partition), kept.bucket): report.version
+                for report in reports
+                for kept in (report.tablet,)
+                if (table := found[kept.db, kept.table]) is not None and table.table_id == kept.table_id
+            }
+
+        return self._ledger.read("read the tables that a node keeps", work)
+
+    def abort(self, node: str, txn_id: int) -> None:
+        self._nodes.ask(node, lambda it: it.abort(wire.Abort(txn_id)))
+
+    def _ids(self, tablets: Iterable[Tablet]) -> dict[Tablet, wire.TabletId]:
+        wanted = sorted(tablets)
+        found = self._tables(wanted)
+        return {
+            tablet: _id(found[tablet.partition.db, tablet.partition.table].table_id, tablet)
+            for tablet in wanted
+        }
+
+    def _tables(self, tablets: Iterable[Tablet]) -> dict[tuple[str, str], StoredTableRow]:
+        names = {(tablet.partition.db, tablet.partition.table) for tablet in tablets}
+
+        def work(connection: Connection) -> dict[tuple[str, str], StoredTableRow]:
+            return {(db, name): tables.get(connection, db, name) for db, name in names}
+
+        return self._ledger.read("read the ids of tables", work)
+
+
+class RemoteTabletHosts:
+    """A `TabletHosts`."""
+
+    def __init__(self, nodes: StorageNodes) -> None:
+        self._nodes = nodes
+
+    def create(
+        self, node: str, table_id: int, partition: Partition, buckets: Collection[int], schema: StoredSchema
+    ) -> None:
+        ids = tuple(_id(table_id, Tablet(partition, bucket)) for bucket in sorted(buckets))
+        self._nodes.ask(node, lambda it: it.create(wire.CreateTablets(ids, schema)))
+
+    def drop(self, node: str, table_id: int, partition: Partition, buckets: Collection[int]) -> None:
+        ids = tuple(_id(table_id, Tablet(partition, bucket)) for bucket in sorted(buckets))
+        self._nodes.ask(node, lambda it: it.drop(wire.DropTablets(ids)))
+
+    def change_schema(self, node: str, table_id: int, db: str, table: str, schema: StoredSchema) -> None:
+        request = wire.ChangeSchema(table_id, db, table, schema)
+        self._nodes.ask(node, lambda it: it.change_schema(request))
+
+
+def _id(table_id: int, tablet: Tablet) -> wire.TabletId:
+    partition = tablet.partition
+    return wire.TabletId(table_id, partition.db, partition.table, partition.name, tablet.bucket)
+
+
+def _held(ids: Mapping[Tablet, wire.TabletId], held: wire.Held) -> frozenset[Tablet]:
+    found = set(held.tablets)
+    return frozenset(tablet for tablet, tablet_id in ids.items() if tablet_id in found)

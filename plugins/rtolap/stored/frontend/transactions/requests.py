@@ -1,0 +1,262 @@
+"""Transactions as they are asked for: begin, precommit, commit, abort, look up, acknowledge.
+
+A commit, numbered by what a crash after each step leaves behind:
+
+    1. one write of the ledger: its partitions    they stay until it is committed, aborted or times out
+    2. every replica says what it has prepared    the same
+    3. too few of one tablet: it is aborted       ABORTED, of which the nodes are told by the upkeep
+    4. one write of the ledger: the next version  COMMITTED: whoever is master publishes it
+       of each partition, and COMMITTED
+    5. the answer                                 who has lost it asks for the label's state
+
+Nothing is remembered beside the ledger, so that any number of threads, and the next master, go on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+
+from rtolap.base.errors import IllegalTransition, NotFound, Refused
+from rtolap.stored.frontend.loads import messages
+from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.frontend.transactions.labels import checked_label, label_used
+from rtolap.stored.frontend.transactions.participants import Participants
+from rtolap.stored.frontend.transactions.preparation import ForEach, Preparation
+from rtolap.stored.frontend.transactions.states import TransactionEvent, done_before, transition
+from rtolap.stored.metastore import partitions as partition_rows
+from rtolap.stored.metastore import transactions as rows
+from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.records import (
+    ABORTABLE,
+    Partition,
+    Transaction,
+    TransactionState,
+)
+
+RUNNING_MAX = 100
+PRECOMMITTED_TIMEOUT_MS = 3_600_000
+
+
+class TransactionManager:
+    """All calls are thread-safe, and raise NotLeader once somebody else is master."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        mastership: Mastership,
+        participants: Participants,
+        *,
+        running_max: int = RUNNING_MAX,
+        precommitted_timeout_ms: int = PRECOMMITTED_TIMEOUT_MS,
+        for_each: ForEach = map,
+    ) -> None:
+        self._ledger = ledger
+        self._mastership = mastership
+        self._preparation = Preparation(ledger, mastership, participants, for_each)
+        self._running_max = running_max
+        self._precommitted_timeout_ms = precommitted_timeout_ms
+
+    def begin(
+        self,
+        db: str,
+        tables: Sequence[str],
+        label: str,
+        request_id: str,
+        *,
+        timeout_ms: int,
+        two_phase: bool = False,
+        keep_until_acknowledged: bool = False,
+        not_after_ms: int | None = None,
+        user_name: str | None = None,
+    ) -> Transaction:
+        """A new transaction in PREPARE; the old one when this very request has begun it and it still is.
+
+        Raises LabelUsed where another one holds the label, Refused where too many run in the database or the
+        request comes after `not_after_ms`, DefinitionError for a label that is none.
+        """
+        checked_label(label)
+
+        def work(connection: Connection) -> Transaction:
+            now_ms = self._mastership.fence(connection)
+            holder = rows.find_live(connection, db, label)
+            if holder is not None:
+                if holder.state is TransactionState.PREPARE and holder.request_id == request_id:
+                    return holder
+                raise label_used(holder)
+            if not_after_ms is not None and now_ms > not_after_ms:
+                raise Refused(
+                    f"the request with label {label} comes too late",
+                    expected=f"until {not_after_ms} ms since the epoch, as it says",
+                    found=str(now_ms),
+                    action="ask for the label's state; if it is unknown, send again with a new time",
+                )
+            running = rows.running_count(connection, db)
+            if running >= self._running_max:
+                raise Refused(messages.too_many_running(db, running, self._running_max))
+            return rows.insert(
+                connection,
+                db=db,
+                label=label,
+                request_id=request_id,
+                tables=tables,
+                two_phase=two_phase,
+                keep_until_acknowledged=keep_until_acknowledged,
+                now_ms=now_ms,
+                timeout_ms=timeout_ms,
+                user_name=user_name,
+            )
+
+        return self._ledger.write(f"begin a transaction with label {label}", Transaction, work)
+
+    def precommit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction:
+        """The first phase: a majority of each tablet's replicas holds what was sent.
+
+        From now on it waits for its second phase, at most `precommitted_timeout_ms`. Where there is no
+        majority it is aborted: Refused. Harmless when it was done before.
+        """
+        transaction = self.get(db, txn_id)
+        if done_before(transaction, TransactionEvent.PRECOMMIT):
+            return transaction
+        transition(transaction, TransactionEvent.PRECOMMIT)
+        self._prepared(transaction, partitions)
+
+        def work(connection: Connection) -> None:
+            now_ms = self._mastership.fence(connection)
+            present = self._found(connection, db, txn_id)
+            if done_before(present, TransactionEvent.PRECOMMIT):
+                return
+            deadline_ms = now_ms + self._precommitted_timeout_ms
+            self._move(connection, present, TransactionEvent.PRECOMMIT, deadline_ms=deadline_ms)
+
+        self._ledger.write(f"pre-commit transaction {txn_id}", type(None), work)
+        return self.get(db, txn_id)
+
+    def commit(self, db: str, txn_id: int, partitions: Collection[Partition]) -> Transaction:
+        """One of one phase: COMMITTED, with the next version of each of the partitions, which it has written
+        to. It will become visible, whatever happens.
+
+        Harmless when it was done before. Where there is no majority it is aborted: Refused.
+        """
+        transaction = self.get(db, txn_id)
+        if done_before(transaction, TransactionEvent.COMMIT):
+            return transaction
+        transition(transaction, TransactionEvent.COMMIT)
+        self._prepared(transaction, partitions)
+        return self._commit(db, txn_id, TransactionEvent.COMMIT)
+
+    def commit_precommitted(self, db: str, txn_id: int) -> Transaction:
+        """The second phase, as `commit`: the first has named the partitions and asked their nodes.
+
+        In any other state, also where it was done before, IllegalTransition says which.
+        """
+        return self._commit(db, txn_id, TransactionEvent.COMMIT_PRECOMMITTED)
+
+    def abort(self, db: str, txn_id: int, reason: str) -> Transaction:
+        """ABORTED: its label is free again. Harmless when it is already; IllegalTransition from COMMITTED on.
+
+        The nodes are told by the upkeep, as often as it takes.
+        """
+        self._abort(db, txn_id, reason, lambda present, now_ms: True)
+        return self.get(db, txn_id)
+
+    def abort_overdue(self, db: str, txn_id: int) -> bool:
+        """Abort it if its deadline is over, judged in the same write; whether it was."""
+
+        def overdue(present: Transaction, now_ms: int) -> bool:
+            return present.state in ABORTABLE and present.deadline_ms <= now_ms
+
+        return self._abort(db, txn_id, messages.TIMED_OUT, overdue)
+
+    def acknowledge(self, db: str, label: str) -> None:
+        """Its loader needs the label no more. Harmless when it is gone; Refused while it runs."""
+
+        def work(connection: Connection) -> None:
+            self._mastership.fence(connection)
+            latest = rows.find_latest(connection, db, label)
+            if latest is None:
+                return
+            if latest.state not in (TransactionState.VISIBLE, TransactionState.ABORTED):
+                raise Refused(f"label {label} cannot be acknowledged", found=f"{latest.state}")
+            rows.acknowledge(connection, db, label)
+
+        self._ledger.write(f"acknowledge label {label}", type(None), work)
+
+    def get(self, db: str, txn_id: int) -> Transaction:
+        """Raises NotFound, in the words that clients match."""
+        return self._ledger.read("read a transaction", lambda connection: self._found(connection, db, txn_id))
+
+    def find(self, db: str, label: str) -> Transaction | None:
+        """The one that holds the label, or the latest that was aborted; None: the label is unknown."""
+        return self._ledger.read("look a label up", lambda it: rows.find_latest(it, db, label))
+
+    def by_label(self, db: str, label: str) -> Transaction:
+        """As `find`. Raises NotFound."""
+        found = self.find(db, label)
+        if found is None:
+            raise NotFound(messages.label_not_found(label))
+        return found
+
+    def like(self, db: str, pattern: str) -> tuple[Transaction, ...]:
+        """Those whose labels are LIKE the pattern, the latest first, at most `LIKE_MAX`."""
+        return self._ledger.read("look labels up", lambda it: rows.find_like(it, db, pattern))
+
+    def _abort(self, db: str, txn_id: int, reason: str, wanted: Callable[[Transaction, int], bool]) -> bool:
+        """`wanted` is asked in the write, of the present state and time: what was read before may be over."""
+
+        def work(connection: Connection) -> bool:
+            now_ms = self._mastership.fence(connection)
+            present = self._found(connection, db, txn_id)
+            if done_before(present, TransactionEvent.ABORT) or not wanted(present, now_ms):
+                return False
+            changes = {"finished_at_ms": now_ms, "reason": reason, "owes_abort": 1}
+            self._move(connection, present, TransactionEvent.ABORT, **changes)
+            return True
+
+        return self._ledger.write(f"abort transaction {txn_id}", bool, work)
+
+    def _commit(self, db: str, txn_id: int, event: TransactionEvent) -> Transaction:
+        def work(connection: Connection) -> None:
+            now_ms = self._mastership.fence(connection)
+            present = self._found(connection, db, txn_id)
+            if done_before(present, event):
+                return
+            self._move(connection, present, event, committed_at_ms=now_ms)
+            written = sorted(rows.touched(connection, txn_id))
+            versions = {partition: partition_rows.assign(connection, partition) for partition in written}
+            rows.set_versions(connection, txn_id, versions)
+
+        self._ledger.write(f"commit transaction {txn_id}", type(None), work)
+        return self.get(db, txn_id)
+
+    def _found(self, connection: Connection, db: str, txn_id: int) -> Transaction:
+        transaction = rows.find(connection, db, txn_id)
+        if transaction is None:
+            raise NotFound(messages.not_found(txn_id))
+        return transaction
+
+    def _move(
+        self, connection: Connection, present: Transaction, event: TransactionEvent, **values: object
+    ) -> None:
+        after = transition(present, event)
+        if not rows.move(connection, present.txn_id, present.state, after, **values):
+            raise IllegalTransition(
+                f"transaction {present.txn_id} has changed under its master's lock",
+                expected=present.state,
+                action="report this: it must not happen",
+            )
+
+    def _prepared(self, transaction: Transaction, partitions: Collection[Partition]) -> None:
+        """Have the nodes prepare it. Without a majority, one that is still in PREPARE is aborted: Refused."""
+        missing = self._preparation.shortfall(transaction, partitions)
+        if missing is not None:
+            reason = messages.no_majority(
+                transaction.txn_id, missing.tablet, missing.have, missing.needed, missing.without
+            )
+            # a request that came twice must not undo what its first one has achieved in the meantime
+            if self._abort(
+                transaction.db,
+                transaction.txn_id,
+                reason,
+                lambda present, now_ms: present.state is TransactionState.PREPARE,
+            ):
+                raise Refused(reason)

@@ -1,0 +1,76 @@
+"""Where a job that is defined anew begins: pure.
+
+--at       the offsets that are given, of every partition and of no other
+--go-on    behind what is loaded, or where the log begins by now; what retention took between is lost
+neither    as its definition says, once it starts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import takewhile
+
+from rtolap.base.errors import DefinitionError, Refused
+from rtolap.kafka.interfaces import LogRange
+from rtolap.model.offsets import Offsets
+from rtolap.stored.loader.job import LeftLabels
+from rtolap.stored.metastore.offsets import OffsetsRecord
+
+
+def given(at: Offsets, log: Mapping[int, LogRange]) -> Offsets:
+    """A partition that is not named would begin somewhere that nobody has said."""
+    if at.keys() != log.keys():
+        raise DefinitionError(
+            "not the partitions of the topic",
+            expected=f"an offset of each of {sorted(log)}",
+            found=f"partitions {sorted(at)}",
+        )
+    return dict(at)
+
+
+def going_on(
+    records: tuple[OffsetsRecord, ...], log: Mapping[int, LogRange], *, topic_id: str = ""
+) -> Offsets | None:
+    """None where nothing is recorded: then the definition says. A partition that was never loaded is new, and
+    read from its beginning. Refused where no position is right. `topic_id`: of that log, "" if not known."""
+    if not records:
+        return None
+    known = records[-1].topic_id
+    if known and topic_id and known != topic_id:
+        raise Refused(
+            "the topic is another one: it was deleted and created anew",
+            expected=f"topic id {known}",
+            found=topic_id,
+            action="without `--go-on` all of the new topic is loaded, with `--at` from where you choose",
+        )
+    row = list(takewhile(lambda record: record.loaded, records))
+    at = row[-1].end_offsets if row else records[0].start_offsets
+    if beyond := [record for record in records[len(row) :] if record.loaded]:
+        hole = records[len(row)]
+        raise Refused(
+            f"batch {beyond[0].sequence_id} is loaded and batch {hole.sequence_id} before it is not",
+            expected="no loaded batch behind one that is not",
+            action=f"`start` it if that can be mended; else choose: `--at {_words(hole.start_offsets)}` loads"
+            f" later ones again, `--at {_words(beyond[-1].end_offsets)}` leaves out what is not loaded",
+        )
+    if other := [p for p, offset in at.items() if p not in log or offset > log[p].end]:
+        raise Refused(
+            f"partitions {sorted(other)} hold less than is loaded: the topic is another one",
+            expected=f"a log up to {_words(at)}",
+            found=_words({partition: known.end for partition, known in log.items()}),
+            action="without `--go-on` all of the new topic is loaded",
+        )
+    return {partition: max(at.get(partition, 0), known.start) for partition, known in log.items()}
+
+
+def left_labels(records: tuple[OffsetsRecord, ...], incarnation: int) -> LeftLabels | None:
+    """The sink keeps a label until it is given back, and the records that say which are deleted."""
+    sent = [record for record in takewhile(lambda record: record.loaded, records) if record.attempts]
+    if not sent:
+        return None
+    loaded_at_ms = max(record.loaded_at_ms or 0 for record in sent)
+    return LeftLabels(incarnation, sent[0].sequence_id, sent[-1].sequence_id, loaded_at_ms)
+
+
+def _words(offsets: Offsets) -> str:
+    return ",".join(f"{partition}={at}" for partition, at in sorted(offsets.items()))

@@ -1,0 +1,107 @@
+"""The commit role: the end of the longest row of loaded batches moves on; labels are given back.
+
+    1. commit         the end of the row without a hole is durable
+    2. acknowledge    labels of the row's batches, except the newest, once no request of theirs is taken any
+                      more (`not_after_ms`): one that came after its label is forgotten would be taken again
+    3. delete         their records, with the next commit
+
+A record stays until its batch is known to be visible: that is how far the table can be read.
+
+A crash after 2 acknowledges again, which is harmless; no label is left behind, for its record is still there.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+
+from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.model.loader import Loader
+from rtolap.stored.loader.job import LeftLabels
+from rtolap.stored.loader.labels import label_of
+from rtolap.stored.loader.ownership import Ownership
+from rtolap.stored.loader.sinks.interface import Sink
+from rtolap.stored.loader.visible import Visible
+from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
+
+CLOCKS_APART_MS_MAX = 60_000  # of a loader and a door: who sends says until when by its own
+LABELS_MAX = 500  # in one request: a sink bounds it, and after a long pause there are many
+
+
+class Committer:
+    def __init__(
+        self,
+        loader: Loader,
+        records: OffsetsRecords,
+        ownership: Ownership,
+        sink: Sink,
+        *,
+        labels_kept: bool,
+        visible: Visible,
+        left: LeftLabels | None = None,
+    ) -> None:
+        self._loader = loader
+        self._records = records
+        self._ownership = ownership
+        self._sink = sink
+        self._labels_kept = labels_kept
+        self._visible = visible
+        self._left = left if labels_kept else None
+
+    def round(self, now_ms: int) -> int | None:
+        """The number of the last batch of the row. Raises the sink's and the ledger's errors: nothing is lost
+        by them, the next round does it."""
+        lease = self._ownership.lease
+        row = _row(self._records.all(lease.name))
+        if not row:
+            return None
+        if not row[-1].committed:
+            self._records.commit(lease, keep_from=row[0].sequence_id)
+        self._visible.look()
+        ripe = list(takewhile(lambda record: self._is_ripe(record, now_ms), row[:-1]))
+        for first in range(0, len(ripe), LABELS_MAX):
+            part = ripe[first : first + LABELS_MAX]
+            if self._labels_kept and (sent := [record.label for record in part if record.attempts]):
+                self._give_back(sent)
+            self._records.commit(lease, keep_from=part[-1].sequence_id + 1)
+        if self._left is not None and self._is_past(self._left.loaded_at_ms, now_ms):
+            self._give_back_left(self._left)
+        return row[-1].sequence_id
+
+    def _give_back_left(self, left: LeftLabels) -> None:
+        """Once a process: those that were given back before are unknown, which is no error."""
+        labels = [
+            label_of(self._loader.name, left.incarnation, number)
+            for number in range(left.first, left.last + 1)
+        ]
+        for first in range(0, len(labels), LABELS_MAX):
+            self._give_back(labels[first : first + LABELS_MAX])
+        self._left = None
+
+    def _give_back(self, labels: list[str]) -> None:
+        try:
+            self._sink.acknowledge(self._loader.database, labels)
+        except Unavailable:
+            raise
+        except RtolapError as error:  # committed and not visible yet, say: nothing is lost by waiting
+            raise Unavailable("labels cannot be given back yet", found=str(error)) from error
+
+    def _is_ripe(self, record: OffsetsRecord, now_ms: int) -> bool:
+        if record.sequence_id > self._visible.sequence:
+            return False
+        return record.loaded_at_ms is not None and (
+            record.attempts == 0 or self._is_past(record.loaded_at_ms, now_ms)
+        )
+
+    def _is_past(self, loaded_at_ms: int, now_ms: int) -> bool:
+        """No request of that batch is taken any more."""
+        return loaded_at_ms + self._loader.sink.timeout_ms + CLOCKS_APART_MS_MAX <= now_ms
+
+
+def _row(records: tuple[OffsetsRecord, ...]) -> list[OffsetsRecord]:
+    """Loaded ones from the first, up to a hole."""
+    row = []
+    for record in records:
+        if not record.loaded:
+            break
+        row.append(record)
+    return row

@@ -1,0 +1,57 @@
+"""The loader's REST door, on loopback by default; see `wire.loader`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from fastapi import FastAPI, Request, Response
+
+from rtolap.base.errors import RtolapError
+from rtolap.base.http_guard import guard
+from rtolap.base.metrics import Metrics
+from rtolap.protocols.loader.messages import API, LoaderStatus
+from rtolap.stored.metastore.load_job_states import LoadJobEvent
+
+BODY_BYTES_MAX = 64 << 10  # no route has one
+_WANTED = {"pause": LoadJobEvent.PAUSE, "resume": LoadJobEvent.RESUME, "stop": LoadJobEvent.STOP}
+
+
+def make_app(
+    job: str,
+    token: str,
+    metrics: Metrics,
+    status: Callable[[], LoaderStatus],
+    want: Callable[[LoadJobEvent], None],
+) -> FastAPI:
+    """`want` notes in the ledger what is wanted, and has the process follow it."""
+
+    app = FastAPI(title="rtolap loader", docs_url=None, redoc_url=None, openapi_url=None)
+    guard(app, metrics, token, body_bytes_max=lambda path: BODY_BYTES_MAX)
+
+    @app.exception_handler(RtolapError)
+    async def failed(_request: Request, error: RtolapError) -> Response:
+        return _json(error.to_dict(), error.http_status)
+
+    @app.get("/health")
+    def health() -> Response:
+        return _json({"status": "ok", "role": "loader", "job": job})
+
+    @app.get(API)
+    def show() -> Response:
+        return _json(status())
+
+    def changing(wanted: LoadJobEvent) -> Callable[[], Response]:
+        def change() -> Response:
+            want(wanted)
+            return _json(status())
+
+        return change
+
+    for name, wanted in _WANTED.items():
+        app.post(f"{API}/{name}")(changing(wanted))
+    return app
+
+
+def _json(value: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")

@@ -1,0 +1,1 @@
+"""Records of a topic on their way to a load's body."""

@@ -1,0 +1,163 @@
+"""Records → typed Arrow columns of the table, and a named reason for each record that is refused.
+
+Only the table's columns are read and checked. Absent and null are one: null where the column takes it, else
+its default, else the record is refused. Control records of a topic with watermarks are left out: they are
+neither rows nor refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from rtolap.columnar.schema import arrow_type
+from rtolap.events.classify import Leaf, Problem
+from rtolap.events.event_time import EventTimeParser, lenient
+from rtolap.events.plan import JsonPlan
+from rtolap.events.rejects import Rejects, rejects_of
+from rtolap.events.rows import RowReader, at_path
+from rtolap.model.stored.column_defaults import default_value
+from rtolap.model.types import BIGINT, STRING
+from rtolap.stored.loader.target import Target, TargetColumn
+from rtolap.watermark.records.columns import stated
+
+_SHOWN_CHARS_MAX = 80
+
+
+class Decoded(NamedTuple):
+    """`rows` in the order of the records, with the table's columns in its order. `events`: how many records
+    are no control records, refused ones among them."""
+
+    rows: pa.RecordBatch
+    rejects: Rejects
+    events: int
+
+
+class RecordDecoder:
+    """Of one thread, for one state of the table's columns. Raises DefinitionError for paths that collide."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        record_bytes_max: int,
+        unknown_columns: str = "ignore",
+        watermark_field: str | None = None,
+    ) -> None:
+        """`watermark_field`: of the records' values, where control records are told by it."""
+        self._columns = target.columns
+        self._bytes_max = record_bytes_max
+        formats = {column.source.format for column in self._columns}
+        self._times = {form: EventTimeParser(form, "UTC") for form in formats}
+        self._leaves = {column.name: self._leaf(column) for column in self._columns}
+        self._statement_path = () if watermark_field is None else (watermark_field,)
+        leaves = tuple(self._leaves.values())
+        if watermark_field is not None:
+            leaves += (Leaf(watermark_field, self._statement_path, STRING, False),)
+        known = (
+            frozenset(column.source.json_path[0] for column in self._columns).union(self._statement_path)
+            if unknown_columns == "reject"
+            else None
+        )
+        self._reader = RowReader(JsonPlan(leaves, known))
+        self.schema = pa.schema(
+            [pa.field(column.name, arrow_type(column.type), column.nullable) for column in self._columns]
+        )
+
+    def decode(self, values: Sequence[bytes | None], control: NDArray[np.bool_] | None = None) -> Decoded:
+        """`control`: which records are none, by their headers, where that is where they say so."""
+        problems: dict[int, Problem] = {}
+        records, places = self._sized(values, problems, control)
+        events = len(places) + len(problems)
+        rows, places = self._reader.read(records, places, problems)
+        if self._statement_path:
+            found = stated(at_path(rows, self._statement_path), np.zeros(len(places), np.int32)).control
+            if found.any():
+                rows, places = rows.filter(pa.array(~found)), places[~found]
+                events -= int(np.count_nonzero(found))
+        keep = np.ones(len(rows), bool)
+        columns = [self._column(column, rows, places, keep, problems) for column in self._columns]
+        batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        if not keep.all():
+            batch = batch.filter(pa.array(keep))
+        return Decoded(batch, rejects_of(problems), events)
+
+    def _sized(
+        self,
+        values: Sequence[bytes | None],
+        problems: dict[int, Problem],
+        control: NDArray[np.bool_] | None,
+    ) -> tuple[list[bytes], NDArray[np.int64]]:
+        lengths = np.fromiter((-1 if value is None else len(value) for value in values), np.int64)
+        is_event = np.ones(len(values), bool) if control is None else ~control
+        for place in np.flatnonzero(is_event & (lengths < 0)):
+            problems[int(place)] = Problem("tombstone", "a record without a value")
+        for place in np.flatnonzero(is_event & (lengths > self._bytes_max)):
+            detail = f"{lengths[place]} bytes, expected at most {self._bytes_max}"
+            problems[int(place)] = Problem("too_large", detail)
+        places = np.flatnonzero(is_event & (lengths >= 0) & (lengths <= self._bytes_max))
+        if len(places) == len(values):
+            return [value for value in values if value is not None], places
+        kept = [value for place in places.tolist() if (value := values[place]) is not None]
+        return kept, places
+
+    def _leaf(self, column: TargetColumn) -> Leaf:
+        kind = column.type
+        if kind.kind in ("date", "timestamp"):
+            kind = BIGINT if self._times[column.source.format].is_epoch else STRING
+        return Leaf(column.name, column.source.json_path, kind, False)
+
+    def _column(
+        self,
+        column: TargetColumn,
+        rows: pa.StructArray,
+        places: NDArray[np.int64],
+        keep: NDArray[np.bool_],
+        problems: dict[int, Problem],
+    ) -> pa.Array:
+        """Filled where it can be; rows for which it cannot are struck from `keep`."""
+        raw = at_path(rows, column.source.json_path)
+        filled = self._parsed(column, raw)
+        if filled.null_count > raw.null_count:
+            lost = pc.and_(filled.is_null(), raw.is_valid()).to_numpy(zero_copy_only=False)
+            for row in np.flatnonzero(lost & keep):
+                found = str(raw[int(row)].as_py())[:_SHOWN_CHARS_MAX]
+                detail = f"column {column.name}: expected {column.type}, found {found!r}"
+                problems[int(places[row])] = Problem("wrong_type", detail)
+            keep &= ~lost
+        if filled.null_count and not column.nullable:
+            if column.default is not None:
+                filled = filled.fill_null(pa.scalar(default_value(column.default, column.type), filled.type))
+            else:
+                void = filled.is_null().to_numpy(zero_copy_only=False)
+                for row in np.flatnonzero(void & keep):
+                    detail = f"column {column.name}: expected {column.type}, found nothing or null"
+                    problems[int(places[row])] = Problem("missing_value", detail)
+                keep &= ~void
+                # what is struck must not stand as null in a column that takes none
+                filled = filled.fill_null(_some_value(filled.type))
+        return filled
+
+    def _parsed(self, column: TargetColumn, raw: pa.Array) -> pa.Array:
+        wanted = arrow_type(column.type)
+        if raw.type == wanted:
+            return raw
+        times = self._times[column.source.format]
+        if pa.types.is_date(wanted) and not times.is_epoch and column.source.format == "iso8601":
+            encoded = raw.dictionary_encode()
+            days = lenient(lambda part: part.cast(wanted), encoded.dictionary)
+            return days.take(encoded.indices)
+        found = times.parse(raw)
+        instants = pa.array(found.micros, mask=found.missing | found.invalid).cast(pa.timestamp("us"))
+        return pc.floor_temporal(instants, unit="day").cast(wanted) if pa.types.is_date(wanted) else instants
+
+
+def _some_value(kind: pa.DataType) -> pa.Scalar:
+    return pa.scalar(
+        "" if pa.types.is_string(kind) else 0, pa.int32() if pa.types.is_date(kind) else None
+    ).cast(kind)

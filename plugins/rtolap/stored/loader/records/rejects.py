@@ -1,0 +1,83 @@
+"""Refused records are kept, with where they came from and why, before their batch counts as loaded.
+
+A batch that is sent again keeps them again: the key `topic/partition/offset` makes the copies one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+from typing import Protocol
+
+import msgspec
+
+from rtolap.base.errors import NotFound
+from rtolap.base.files import fsync_dir
+from rtolap.events.dead_letter_records import letters
+from rtolap.events.rejects import Rejects
+from rtolap.kafka.interfaces import Batch, OutRecord, StreamProducer
+
+_FLUSH_S = 30.0
+
+
+class RejectBox(Protocol):
+    """Thread-safe. `keep` returns once they are durable; RtolapError when they cannot be."""
+
+    def keep(self, topic: str, batch: Batch, rejects: Rejects) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def reject_topic(topic: str, loader: str) -> str:
+    return f"{topic}.{loader}.rejects"
+
+
+class TopicBox:
+    """In a topic of its own, created when the first record is refused."""
+
+    def __init__(self, producer: StreamProducer, topic: str, create_topic: Callable[[], object]) -> None:
+        self._producer = producer
+        self._topic = topic
+        self._create_topic = create_topic
+        self._lock = Lock()
+
+    def keep(self, topic: str, batch: Batch, rejects: Rejects) -> None:
+        records = letters(topic, batch, rejects)
+        with self._lock:
+            try:
+                self._send(records)
+            except NotFound:
+                self._create_topic()
+                self._send(records)
+
+    def _send(self, records: list[OutRecord]) -> None:
+        self._producer.produce(self._topic, records)
+        self._producer.flush(_FLUSH_S)
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+class FileBox:
+    """In a file of JSON lines, only ever added to; values are in Base64 as they may be anything."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = Lock()
+        self._file = path.open("ab")
+        fsync_dir(path.parent)
+
+    def keep(self, topic: str, batch: Batch, rejects: Rejects) -> None:
+        lines = []
+        for record in letters(topic, batch, rejects):
+            told = {name: value.decode("utf-8", "replace") for name, value in record.headers.items()}
+            lines.append(msgspec.json.encode({**told, "value": record.value}))
+        with self._lock:
+            self._file.write(b"\n".join(lines) + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()

@@ -1,0 +1,214 @@
+"""The consume role: what is polled becomes batches, each recorded before anybody may send it.
+
+    1. poll until the batch is full or its time is over
+    2. seal: the range ends at the consumer's position in every partition
+    3. confirm the topic: its id, asked now, is the one in which the records before count
+    4. record it                    crash before: the range is read and sealed anew, perhaps elsewhere
+    5. hand it to the send role     crash before: recovery finds a record that was never sent
+
+Until step 4 is known to stand nothing more is polled: a record whose commit is in doubt is read back.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import CommitConflict, NotFound, Unavailable
+from rtolap.kafka.interfaces import Batch, OffsetsGone, StreamConsumer, TopicLog, TopicRecreated
+from rtolap.kafka.topic_identity import TopicIdentity
+from rtolap.model.loader import Loader
+from rtolap.model.offsets import Offsets
+from rtolap.stored.loader.labels import label_of
+from rtolap.stored.loader.ownership import Ownership
+from rtolap.stored.loader.records.content import Content, content_of
+from rtolap.stored.loader.states import RECREATED_ACTION, StopCause, Stopped, recreated
+from rtolap.stored.loader.window import Pending, Window
+from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
+
+PARTITIONS_CHECK_S = 10.0
+TOPIC_MISSING_S = 5.0  # a broker that has just started may not know all topics yet
+
+
+@dataclass(frozen=True)
+class _Sealed:
+    start: Offsets
+    end: Offsets
+    content: Content
+
+
+class Source:
+    """Of one thread. `positions`: where the last record ends, of all partitions that were known then, in the
+    topic of `topic_id` (None: in the one that is there)."""
+
+    def __init__(
+        self,
+        loader: Loader,
+        incarnation: int,
+        consumer: StreamConsumer,
+        records: OffsetsRecords,
+        ownership: Ownership,
+        window: Window,
+        clock: Clock,
+        *,
+        positions: Offsets,
+        next_sequence: int,
+        topic_id: str | None,
+    ) -> None:
+        self._loader = loader
+        self._incarnation = incarnation
+        self._consumer = consumer
+        self._records = records
+        self._ownership = ownership
+        self._window = window
+        self._clock = clock
+        self._start = dict(positions)
+        self._sequence = next_sequence
+        self._held: list[Batch] = []
+        self._held_rows = self._held_bytes = 0
+        self._first_s: float | None = None  # when the batch that is being made began
+        self._sealed: _Sealed | None = None
+        self._next_check_s = clock.monotonic_s()
+        self._missing_since_s: float | None = None
+        self._identity = TopicIdentity(
+            consumer.topic, consumer.topic_id, action=RECREATED_ACTION, known=topic_id
+        )
+        consumer.assign(dict(positions))
+
+    @property
+    def next_label(self) -> str:
+        return label_of(self._loader.name, self._incarnation, self._sequence)
+
+    def step(self, timeout_s: float) -> bool:
+        """Do a little, waiting no longer than this; whether anything was done. Raises Stopped, NotLeader, and
+        Unavailable or CommitUnknown, after which the same step is due again."""
+        if self._sealed is not None:
+            return self._hand_over(self._sealed, timeout_s)
+        self._look_for_partitions()
+        self._poll(min(timeout_s, self._left_s()))
+        if self._is_due():
+            end = self._consumer.position()
+            self._sealed = _Sealed(dict(self._start), end, content_of(self._held))
+            self._held, self._held_rows, self._held_bytes, self._first_s = [], 0, 0, None
+            return self._hand_over(self._sealed, 0.0)
+        return self._first_s is not None
+
+    def log(self) -> TopicLog | None:
+        """All partitions that the topic has now; None where the broker does not tell. For any thread."""
+        try:
+            ranges = {each: self._consumer.log_range(each) for each in self._consumer.partitions()}
+            return TopicLog(self._consumer.topic_id(), ranges)
+        except (NotFound, Unavailable):
+            return None  # who asks is told by the consumer's errors what is wrong
+
+    def log_ends(self) -> Offsets | None:
+        """Of the topic that is loaded; None too where another one is there."""
+        log = self.log()
+        if log is None or (log.topic_id and self._identity.known not in (None, log.topic_id)):
+            return None
+        return log.ends
+
+    def close(self) -> None:
+        self._consumer.close()
+
+    def _poll(self, timeout_s: float) -> None:
+        batch = self._loader.batch
+        try:
+            polled = self._consumer.poll(
+                batch.rows - self._held_rows, timeout_s, bytes_max=batch.bytes - self._held_bytes
+            )
+        except OffsetsGone as error:
+            self._confirm_topic()
+            cause = StopCause.OFFSETS_GONE if error.position < error.start else StopCause.OFFSETS_BEYOND
+            raise Stopped(
+                cause,
+                f"{error.topic} partition {error.partition} cannot be read on",
+                expected=f"offset {error.position}",
+                found=f"a log from {error.start} to {error.end}",
+                action="`rtolap loader reset --go-on` goes on from what it holds; what is between is lost"
+                if cause is StopCause.OFFSETS_GONE
+                else "`rtolap loader reset` loads the new topic",
+            ) from error
+        except NotFound as error:
+            raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
+        if self._first_s is None and (len(polled) or self._has_passed_offsets()):
+            self._first_s = self._clock.monotonic_s()
+        if len(polled):
+            self._held.append(polled)
+            self._held_rows += len(polled)
+            self._held_bytes += sum(map(len, filter(None, polled.values)))
+
+    def _is_due(self) -> bool:
+        batch = self._loader.batch
+        return self._held_rows >= batch.rows or self._held_bytes >= batch.bytes or self._left_s() <= 0
+
+    def _has_passed_offsets(self) -> bool:
+        """Offsets without records, those of aborted transactions say, are loaded too: as an empty range."""
+        return any(at > self._start[partition] for partition, at in self._consumer.position().items())
+
+    def _left_s(self) -> float:
+        if self._first_s is None:
+            return math.inf
+        return max(0.0, self._first_s + self._loader.batch.interval_ms / 1000 - self._clock.monotonic_s())
+
+    def _hand_over(self, sealed: _Sealed, timeout_s: float) -> bool:
+        if not self._window.wait_for_room(timeout_s):
+            return False
+        record = self._recorded(sealed, self._confirm_topic())
+        self._sealed = None
+        self._start = sealed.end
+        self._sequence += 1
+        # asked for before it is sent: once that is noted, a load of somebody else would pass for ours
+        self._window.add(Pending(record, sealed.content, must_ask=True))
+        return True
+
+    def _confirm_topic(self) -> str | None:
+        """Its id, asked now; None of a broker that gives none. Stopped where another topic is there by now,
+        or none for long; Unavailable while that is not known."""
+        try:
+            topic_id = self._identity.confirm()
+        except TopicRecreated as error:
+            raise recreated(error) from error
+        except NotFound as error:
+            now_s = self._clock.monotonic_s()
+            if self._missing_since_s is None:
+                self._missing_since_s = now_s
+            if now_s - self._missing_since_s >= TOPIC_MISSING_S:
+                raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
+            raise Unavailable(f"topic {self._consumer.topic} is missing: waiting for it") from error
+        self._missing_since_s = None
+        return topic_id
+
+    def _recorded(self, sealed: _Sealed, topic_id: str | None) -> OffsetsRecord:
+        lease = self._ownership.lease
+        try:
+            return self._records.insert(
+                lease, self._sequence, self.next_label, sealed.start, sealed.end, topic_id=topic_id
+            )
+        except CommitConflict:
+            # our own insert, of which we were not told that it stands; nobody else can have made it
+            for record in self._records.all(lease.name):
+                if record.sequence_id == self._sequence and record.epoch == lease.epoch:
+                    assert (record.start_offsets, record.end_offsets) == (sealed.start, sealed.end)
+                    return record
+            raise
+
+    def _look_for_partitions(self) -> None:
+        """New ones are read from offset 0, not from where their log begins: what retention took is missed."""
+        now_s = self._clock.monotonic_s()
+        if now_s < self._next_check_s or self._window.is_recovering:
+            return  # what an earlier process has sent is settled first, whatever the topic is by now
+        self._next_check_s = now_s + PARTITIONS_CHECK_S
+        try:
+            present = set(self._consumer.partitions())
+        except NotFound as error:
+            raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
+        except Unavailable:
+            return  # the broker's trouble is told by the consumer; the next look comes
+        self._confirm_topic()
+        if gone := sorted(self._start.keys() - present):
+            raise Stopped(StopCause.TOPIC_GONE, f"{self._consumer.topic} has no partitions {gone} any more")
+        if new := present - self._start.keys():
+            self._consumer.add_partitions(dict.fromkeys(new, 0))
+            self._start |= dict.fromkeys(new, 0)

@@ -1,0 +1,157 @@
+"""Runs one job: takes it, serves its door, and ends with the process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import closing
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import NotYet
+from rtolap.base.http_server import HttpConnections, HttpServer
+from rtolap.base.metrics import Metrics
+from rtolap.base.stopping import stop_event
+from rtolap.kafka.interfaces import StreamConsumer
+from rtolap.model.loader import Loader, LoaderSink, SinkPartitions
+from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus
+from rtolap.stored.loader.http import make_app
+from rtolap.stored.loader.loader_metrics import measure
+from rtolap.stored.loader.operator import operator_of
+from rtolap.stored.loader.ownership import LEASE_MS
+from rtolap.stored.loader.partition_role import OpenSession, PartitionKeeper
+from rtolap.stored.loader.process import LoaderProcess, retrying
+from rtolap.stored.loader.records.rejects import RejectBox
+from rtolap.stored.loader.sinks.interface import Sink
+from rtolap.stored.loader.states import Stopped
+from rtolap.stored.loader.status import status_of
+from rtolap.stored.loader.work import Work, begin
+from rtolap.stored.metastore.load_job_states import LoadJobEvent, LoadJobState
+from rtolap.stored.metastore.load_jobs import LoadJobs
+from rtolap.stored.metastore.offsets import OffsetsRecords
+from rtolap.watermark_client.client import WatermarkClient
+
+log = logging.getLogger(__name__)
+
+TAKE_S = 2.5 * LEASE_MS / 1000  # the lease of a process that was killed has run out by then
+_TAKE_AGAIN_S = 0.5
+_ENDED = {LoadJobState.STOPPED: EXIT_STOPPED, LoadJobState.FAILED: EXIT_FAILED}
+
+
+def run(
+    job_id: str,
+    *,
+    jobs: LoadJobs,
+    records: OffsetsRecords,
+    sink: Sink,
+    open_consumer: Callable[[Loader], StreamConsumer],
+    box: RejectBox,
+    clock: Clock,
+    host: str,
+    port: int,
+    token: str,
+    open_watermarks: Callable[[str], WatermarkClient],
+    partition_session: Callable[[LoaderSink, SinkPartitions], OpenSession],
+    check_rights: Callable[[Loader], None] = lambda loader: None,
+    wanted: bool = True,
+) -> int:
+    """Until the job is stopped, fails or is somebody else's: the exit code. Call from the main thread.
+
+    A job that was stopped or has failed is `wanted` again by this, unless only a crash has brought the
+    process back: a stop since then stands. One that is paused stays so.
+    `open_watermarks` connects to the application that the definition names, if it does; `partition_session`
+    says how to reach the door where its partitions are made, if they are; `check_rights`: see `work.begin`.
+    """
+    stopping = stop_event()
+    if (ended := _ENDED.get(jobs.get(job_id).state)) is not None:
+        if not wanted:
+            log.info("%s was ended while its process was gone", job_id)
+            return ended
+        jobs.change_state(job_id, LoadJobEvent.START, "")
+    with closing(_bound(host, port)) as listening:
+        address = f"{host}:{listening.getsockname()[1]}"
+        owner = f"{address}/{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        try:
+            work = _taken(
+                stopping,
+                lambda: begin(job_id, owner, jobs, records, sink, open_consumer, box, clock, check_rights),
+            )
+        except NotYet as error:
+            log.error("%s", error)
+            return EXIT_OWNED
+        except Stopped as error:
+            log.error("%s", error)
+            return EXIT_FAILED
+        if work is None:
+            return EXIT_STOPPED
+        watermarks, operator = None, None
+        if (application := work.loader.application) is not None:
+            watermarks = open_watermarks(application.name)
+            operator = operator_of(work, application, watermarks)
+        process = LoaderProcess(work, operator=operator, partitions=_partitions(work, partition_session))
+
+        def status() -> LoaderStatus:
+            asked_ms, log_now = clock.now_ms(), work.log()
+            return status_of(jobs.get(job_id), records.all(job_id), log_now, process, asked_ms)
+
+        metrics = Metrics("loader")
+        measure(metrics, process, status)
+        door = _served(
+            make_app(job_id, token, metrics, status, process.want), HttpConnections(metrics), listening
+        )
+        log.info("loading %s into %s.%s; door at %s", work.loader.topic, work.loader.database,
+                 work.loader.table, address)  # fmt: skip
+        threading.Thread(target=_stop_on, args=(stopping, process), name="signals", daemon=True).start()
+        code = process.run()
+        door.should_exit = True
+        if watermarks is not None:
+            watermarks.close()
+        log.info("loader of %s ends with code %d", job_id, code)
+        return code
+
+
+def _partitions(
+    work: Work, session: Callable[[LoaderSink, SinkPartitions], OpenSession]
+) -> PartitionKeeper | None:
+    sink = work.loader.sink
+    if sink.partitions is None:
+        return None
+    opened = session(sink, sink.partitions)
+    return PartitionKeeper(work.loader, sink.partitions, opened, lambda: work.columns.target, work.clock)
+
+
+def _taken(stopping: threading.Event, take: Callable[[], Work]) -> Work | None:
+    """The job, as soon as it is free and sink, topic and ledger answer; None when asked to end before."""
+    deadline_s = time.monotonic() + TAKE_S
+    again = retrying(stopping)
+    while not stopping.is_set():
+        try:
+            work: Work | None = again(take)
+            return work
+        except NotYet:
+            if time.monotonic() > deadline_s:
+                raise
+            stopping.wait(_TAKE_AGAIN_S)
+    return None
+
+
+def _stop_on(stopping: threading.Event, process: LoaderProcess) -> None:
+    stopping.wait()
+    process.stop()
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    listening = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listening.bind((host, port))
+    return listening
+
+
+def _served(app: object, connections: HttpConnections, listening: socket.socket) -> HttpServer:
+    server = HttpServer(app, connections)
+    threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="door", daemon=True).start()
+    return server

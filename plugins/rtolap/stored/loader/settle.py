@@ -1,0 +1,243 @@
+"""The send role: brings one batch into the table, one attempt at a time.
+
+1. ask what the label's state is; `states.ACTIONS` says what follows
+2. read the range again, if it is not at hand; it must read as it did
+3. decode; keep what is refused          crash: kept twice, under one key
+4. note the request (`mark_sent`)        crash: recovery takes it for made, and asks
+5. the request                           crash, no answer, failure: the label's state decides
+6. commit the second phase, if there is one
+7. note that it is loaded                crash: recovery asks, and notes it then
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import TypeVar
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import Refused, RtolapError, Unavailable
+from rtolap.kafka.interfaces import StreamConsumer
+from rtolap.model.loader import Loader
+from rtolap.protocols.stream_load.messages import LoadAnswer, SendOptions
+from rtolap.stored.loader.ownership import Ownership
+from rtolap.stored.loader.patience import SILENT_S, Patience, Trouble
+from rtolap.stored.loader.preparing import Preparer
+from rtolap.stored.loader.progress import Progress
+from rtolap.stored.loader.records.columns import Columns
+from rtolap.stored.loader.records.content import Content
+from rtolap.stored.loader.records.decode import Decoded
+from rtolap.stored.loader.records.encode import HEADERS, encode
+from rtolap.stored.loader.records.rejects import RejectBox
+from rtolap.stored.loader.sinks.interface import Sink
+from rtolap.stored.loader.states import ACTIONS, Action, StopCause, Stopped, Verdict, sent_when, verdict
+from rtolap.stored.loader.visible import Visible
+from rtolap.stored.loader.window import Pending
+from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord, OffsetsRecords
+
+T = TypeVar("T")
+
+LOG_TRIES_MAX = 5
+
+
+class Outcome(StrEnum):
+    SETTLED = "SETTLED"
+    AGAIN = "AGAIN"
+
+
+class Settler:
+    """Of one thread, because the decoder is. Raises Stopped; NotLeader and the ledger's errors as they are:
+    after those the same attempt is due again."""
+
+    def __init__(
+        self,
+        loader: Loader,
+        sink: Sink,
+        records: OffsetsRecords,
+        ownership: Ownership,
+        columns: Columns,
+        open_consumer: Callable[[], StreamConsumer],
+        box: RejectBox,
+        clock: Clock,
+        progress: Progress,
+        visible: Visible,
+        *,
+        labels_kept: bool,
+        silent_s: float = SILENT_S,
+    ) -> None:
+        self._loader = loader
+        self._sink = sink
+        self._records = records
+        self._ownership = ownership
+        self._columns = columns
+        self._clock = clock
+        self._progress = progress
+        self._visible = visible
+        self._kept_ms = None if labels_kept else loader.sink.label_kept_ms
+        self._patience = Patience(clock, timeout_ms=loader.sink.timeout_ms, silent_s=silent_s)
+        self._preparer = Preparer(loader, columns, open_consumer, box, clock)
+
+    def attempt(self, pending: Pending) -> Outcome:
+        try:
+            if pending.fails > pending.fails_seen:  # the columns may have changed: that would explain it
+                self._of_sink(self._columns.refresh)
+                pending.fails_seen = pending.fails
+            outcome = self._asked(pending) if pending.must_ask else self._send(pending)
+        except Trouble as trouble:
+            self._progress.error(str(trouble))
+            self._patience.troubled(pending, trouble)
+            return Outcome.AGAIN
+        pending.silent_since_s = None
+        return outcome
+
+    def _of_sink(self, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except Stopped:
+            raise
+        except RtolapError as error:
+            raise Trouble(error) from error
+
+    def _asked(self, pending: Pending) -> Outcome:
+        record = pending.record
+        state = self._of_sink(lambda: self._sink.state(self._loader.database, record.label))
+        now_ms = self._clock.now_ms()
+        sent = sent_when(record.attempts, record.first_sent_at_ms, now_ms, self._kept_ms)
+        action = ACTIONS[sent, state]
+        if action is not Action.WAIT:
+            pending.waiting_since_s = None
+        match action:
+            case Action.SEND:
+                return self._send(pending)
+            case Action.LOADED:
+                return self._loaded(pending, pending.said or Loaded(record.txn_id, record.row_count))
+            case Action.COMMIT:
+                self._patience.before_trying(pending)
+                return self._second_phase(pending, pending.said or Loaded(record.txn_id, record.row_count))
+            case Action.WAIT:
+                self._patience.in_prepare(pending)
+                return Outcome.AGAIN
+            case Action.STOP_FOREIGN:
+                raise Stopped(
+                    StopCause.LABEL_FOREIGN,
+                    f"label {record.label} is {state}, and nothing was ever sent under it",
+                    action="another job of this name loads into the same database: rename one of them",
+                )
+            case Action.STOP_FORGOTTEN:
+                raise Stopped(
+                    StopCause.LABEL_FORGOTTEN,
+                    f"the sink knows nothing of label {record.label}, and may have forgotten it",
+                    found=f"sent {now_ms - (record.first_sent_at_ms or now_ms)} ms ago",
+                    action="look whether its rows are in the table, then `rtolap loader reset --abandon "
+                    "--at` the offsets behind or before it",
+                )
+
+    def _send(self, pending: Pending) -> Outcome:
+        self._patience.before_trying(pending)
+        content = self._preparer.content(pending)
+        decoded = self._preparer.rows(content)
+        if not decoded.rows.num_rows:
+            return self._loaded(pending, Loaded(None, 0, len(decoded.rejects)))
+        body = encode(decoded.rows, self._loader.sink.format)
+        options = self._options(decoded)  # before the note: who stands still behind it, sends in vain
+        pending.record = self._noted(pending, content)
+        pending.must_ask = True
+        two_phase = self._loader.sink.two_phase
+        answer = self._of_sink(
+            lambda: self._sink.load(
+                self._loader.database,
+                self._loader.table,
+                pending.record.label,
+                body,
+                options,
+                two_phase=two_phase,
+            )
+        )
+        sent = decoded.rows.num_rows if options.max_filter_ratio == 0 else None
+        said = _told(answer, len(decoded.rejects), sent)
+        match verdict(answer, two_phase=two_phase):
+            case Verdict.LOADED:
+                pending.said = said
+                if answer.status == "Success":  # else it is committed, and no more is known
+                    self._visible.told(pending.sequence)
+                return self._loaded(pending, said)
+            case Verdict.COMMIT:
+                pending.said = said
+                return self._second_phase(pending, said)
+            case Verdict.ASK:
+                if answer.status == "Fail":
+                    self._progress.error(answer.message)
+                    self._patience.failed(pending, _words(answer))
+                return Outcome.AGAIN
+
+    def _noted(self, pending: Pending, content: Content) -> OffsetsRecord:
+        try:
+            return self._records.mark_sent(self._ownership.lease, pending.sequence, content.sha256)
+        except Refused as error:
+            raise Stopped(
+                StopCause.RANGE_CHANGED,
+                f"batch {pending.sequence} does not read as it did when it was first sent",
+                found=str(error),
+                action="was the topic compacted or created anew? `rtolap loader reset --abandon` starts over",
+            ) from error
+
+    def _options(self, decoded: Decoded) -> SendOptions:
+        """What is left of the tolerance is the sink's: of all records, as a share of the rows it gets."""
+        allowed = decoded.events * self._loader.rejects.tolerance_percent / 100 - len(decoded.rejects)
+        sink = self._loader.sink
+        return SendOptions(
+            format=sink.format,
+            columns=tuple(decoded.rows.schema.names),
+            timeout_s=sink.timeout_ms // 1000,
+            max_filter_ratio=max(0.0, allowed) / decoded.rows.num_rows,
+            keep_label=self._kept_ms is None,
+            not_after_ms=self._clock.now_ms() + sink.timeout_ms,
+            headers=HEADERS[sink.format],
+        )
+
+    def _second_phase(self, pending: Pending, said: Loaded) -> Outcome:
+        label = pending.record.label
+        answer = self._of_sink(lambda: self._sink.commit_label(self._loader.database, label))
+        if answer.status != "Success":  # it may be committed already: its state tells
+            self._progress.error(answer.msg)
+            self._patience.failed(pending, answer.msg)
+            return Outcome.AGAIN
+        return self._loaded(pending, said)
+
+    def _loaded(self, pending: Pending, said: Loaded) -> Outcome:
+        if said.error_url is not None:
+            self._keep_filtered(pending, said.error_url)
+        elif said.row_count is None and self._loader.rejects.tolerance_percent:
+            self._progress.error(self._preparer.keep_unknown(pending))
+        pending.record = self._records.mark_loaded(self._ownership.lease, pending.sequence, said)
+        self._progress.loaded(pending, said, self._clock)
+        self._progress.times.settled(pending.sequence, pending.content.latest_ms if pending.content else {})
+        pending.content = None
+        return Outcome.SETTLED
+
+    def _keep_filtered(self, pending: Pending, url: str) -> None:
+        """Its address stays in the record in any case; a door that is away for good has it alone."""
+        try:
+            text = self._sink.error_log(url)
+        except RtolapError as error:
+            pending.log_tries += 1
+            if isinstance(error, Unavailable) and pending.log_tries < LOG_TRIES_MAX:
+                raise Trouble(error) from error
+            self._progress.error(f"the rejected rows of batch {pending.sequence} are only at {url}: {error}")
+            return
+        self._preparer.keep_filtered(pending, url, text)
+
+
+def _told(answer: LoadAnswer, refused: int, sent: int | None) -> Loaded:
+    """As it is kept. A label that was taken before tells no numbers: all rows that were `sent` are in, unless
+    the sink was free to filter some (None)."""
+    txn_id = answer.txn_id if answer.txn_id >= 0 else None
+    url = answer.error_url if isinstance(answer.error_url, str) else None
+    if not answer.is_durable:
+        return Loaded(txn_id, sent, refused, url)
+    return Loaded(txn_id, answer.number_loaded_rows, refused + answer.number_filtered_rows, url)
+
+
+def _words(answer: LoadAnswer) -> str:
+    url = answer.error_url if isinstance(answer.error_url, str) else ""
+    return f"{answer.message}; rejected rows: {url}" if url else answer.message

@@ -1,0 +1,1 @@
+"""Where a loader brings rows: the seam, and its deterministic twin."""

@@ -1,0 +1,47 @@
+"""The seam to the server that takes rows. Implementations: `wire.stream_load_client` and `memory_sink`.
+
+One contract suite runs on both. A call that raises Unavailable may have been carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from rtolap.protocols.stream_load.messages import (
+    LoadAnswer,
+    LoadState,
+    SendOptions,
+    TableSchema,
+    TwoPhaseAnswer,
+)
+
+
+class Sink(Protocol):
+    def load(
+        self,
+        db: str,
+        table: str,
+        label: str,
+        body: bytes,
+        options: SendOptions,
+        *,
+        two_phase: bool = False,
+    ) -> LoadAnswer: ...
+
+    def commit_label(self, db: str, label: str) -> TwoPhaseAnswer: ...
+
+    def state(self, db: str, label: str) -> LoadState: ...
+
+    def schema(self, db: str, table: str) -> TableSchema:
+        """NotFound where there is no such table."""
+
+    def keeps_labels(self) -> bool:
+        """Whether labels stay until they are acknowledged."""
+
+    def error_log(self, url: str) -> str:
+        """The beginning of what a load has rejected, with reasons. NotFound when it is gone."""
+
+    def acknowledge(self, db: str, labels: Iterable[str]) -> None:
+        """Only where labels are kept. Refused while one of them is not visible yet: nothing is lost by asking
+        for all of them again."""

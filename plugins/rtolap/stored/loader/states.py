@@ -1,0 +1,163 @@
+"""What is done next with a batch, and why a loader stops: pure tables.
+
+A recorded batch is asked for by its label:
+
+    label is        never sent     sent            sent, and the label may be forgotten by now
+    UNKNOWN         SEND           SEND            STOP label_forgotten
+    PREPARE         STOP foreign   WAIT            WAIT
+    PRECOMMITTED    STOP foreign   COMMIT          COMMIT
+    COMMITTED       STOP foreign   LOADED          LOADED
+    VISIBLE         STOP foreign   LOADED          LOADED
+    ABORTED         STOP foreign   SEND            SEND
+
+"Never sent" is certain: each request is noted durably before it goes out. Somebody else then uses our labels.
+So a label is asked for before its first request too: once that is noted, a load of somebody else under it
+would pass for ours. SEND is always under the same label, after the range has been read again where it is not
+at hand.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from rtolap.base.errors import RtolapError
+from rtolap.kafka.interfaces import TopicRecreated
+from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState
+
+
+class Sent(StrEnum):
+    """What is known of a record's requests."""
+
+    NEVER = "NEVER"
+    LATELY = "LATELY"  # the sink surely remembers its label
+    LONG_AGO = "LONG_AGO"
+
+
+class Action(StrEnum):
+    SEND = "SEND"
+    WAIT = "WAIT"
+    COMMIT = "COMMIT"
+    LOADED = "LOADED"
+    STOP_FOREIGN = "STOP_FOREIGN"
+    STOP_FORGOTTEN = "STOP_FORGOTTEN"
+
+
+_S, _A = LoadState, Action
+
+ACTIONS: dict[tuple[Sent, LoadState], Action] = {
+    (Sent.NEVER, _S.UNKNOWN): _A.SEND,
+    **{(Sent.NEVER, state): _A.STOP_FOREIGN for state in LoadState if state is not _S.UNKNOWN},
+    **{
+        (sent, state): action
+        for sent in (Sent.LATELY, Sent.LONG_AGO)
+        for state, action in {
+            _S.UNKNOWN: _A.SEND if sent is Sent.LATELY else _A.STOP_FORGOTTEN,
+            _S.PREPARE: _A.WAIT,
+            _S.PRECOMMITTED: _A.COMMIT,
+            _S.COMMITTED: _A.LOADED,
+            _S.VISIBLE: _A.LOADED,
+            _S.ABORTED: _A.SEND,
+        }.items()
+    },
+}
+
+
+def sent_when(attempts: int, first_sent_at_ms: int | None, now_ms: int, kept_ms: int | None) -> Sent:
+    """`kept_ms`: how long labels are surely remembered; None: until they are acknowledged."""
+    if attempts == 0:
+        return Sent.NEVER
+    if kept_ms is None or (first_sent_at_ms is not None and now_ms - first_sent_at_ms < kept_ms):
+        return Sent.LATELY
+    return Sent.LONG_AGO
+
+
+class Verdict(StrEnum):
+    """What an answer to a load means. ASK: nothing is certain before the label's state has been asked."""
+
+    LOADED = "LOADED"
+    COMMIT = "COMMIT"
+    ASK = "ASK"
+
+
+def verdict(answer: LoadAnswer, *, two_phase: bool) -> Verdict:
+    """A failure is not definite: the commit may have succeeded behind it. Nor is RUNNING a success."""
+    if answer.is_durable:
+        return Verdict.COMMIT if two_phase else Verdict.LOADED
+    if answer.status == "Label Already Exists" and answer.existing_job_status == "FINISHED":
+        return Verdict.LOADED
+    return Verdict.ASK
+
+
+class StopCause(StrEnum):
+    """Why a job is FAILED. Each wants a person: going on by itself would lose rows, double them or never end.
+
+    offsets_gone        the position is below what the topic still holds: retention was faster
+    offsets_beyond      the position is beyond the topic's end: it was deleted and created anew
+    topic_recreated     the topic's id is another one than the offsets that are recorded count in
+    range_gone          the same, of a range that is recorded and not loaded yet
+    range_changed       a recorded range reads otherwise than when it was sent: compaction, or another topic
+    kafka_refuses       the brokers do not let it read the topic or keep refused records, or do not let it in
+    topic_gone          there is no such topic, or it has fewer partitions than before
+    label_foreign       somebody else uses this job's labels
+    label_forgotten     the sink does not know whether it has taken a batch
+    too_many_rejects    more refused records in a batch than are tolerated
+    too_many_filtered   the sink has refused too many rows of a batch
+    sink_refuses        the sink fails the same batch again and again, or answers nothing at the start
+    sink_unavailable    the sink has not answered for too long
+    table_unusable      the table is not there, or its columns cannot be filled from the topic
+    rejects_not_kept    refused records cannot be written where they are kept
+    stuck               a request is still under way in the sink long after its time-out
+    broken              an error that has no name: see the log
+    """
+
+    OFFSETS_GONE = "offsets_gone"
+    OFFSETS_BEYOND = "offsets_beyond"
+    TOPIC_RECREATED = "topic_recreated"
+    RANGE_GONE = "range_gone"
+    RANGE_CHANGED = "range_changed"
+    KAFKA_REFUSES = "kafka_refuses"
+    TOPIC_GONE = "topic_gone"
+    LABEL_FOREIGN = "label_foreign"
+    LABEL_FORGOTTEN = "label_forgotten"
+    TOO_MANY_REJECTS = "too_many_rejects"
+    TOO_MANY_FILTERED = "too_many_filtered"
+    SINK_REFUSES = "sink_refuses"
+    SINK_UNAVAILABLE = "sink_unavailable"
+    TABLE_UNUSABLE = "table_unusable"
+    REJECTS_NOT_KEPT = "rejects_not_kept"
+    STUCK = "stuck"
+    BROKEN = "broken"
+
+
+RECREATED_ACTION = (
+    "`rtolap loader reset` loads all of the new topic, with `--at` from offsets of your choice; then start it"
+)
+
+
+class Stopped(RtolapError):
+    """The job cannot go on. Not of the common tree: it never leaves the loader."""
+
+    code = "loader_stopped"
+
+    def __init__(
+        self,
+        cause: StopCause,
+        message: str,
+        *,
+        expected: object = None,
+        found: object = None,
+        action: str | None = None,
+    ) -> None:
+        self.cause = cause
+        super().__init__(f"{cause}: {message}", expected=expected, found=found, action=action)
+
+
+def recreated(error: TopicRecreated) -> Stopped:
+    """Whatever the job has recorded counts in a topic that is gone."""
+    return Stopped(
+        StopCause.TOPIC_RECREATED,
+        f"topic {error.topic} was deleted and created anew",
+        expected=error.expected,
+        found=error.found,
+        action=error.action,
+    )

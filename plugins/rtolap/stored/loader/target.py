@@ -1,0 +1,105 @@
+"""The table that rows go to, as far as a loader must know it."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from rtolap.base.errors import DefinitionError
+from rtolap.model.loader import Loader, LoaderColumn
+from rtolap.model.stored.column_defaults import default_value
+from rtolap.model.types import (
+    BIGINT,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    INT,
+    STRING,
+    TIMESTAMP,
+    ColumnType,
+    decimal,
+)
+from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
+from rtolap.stored.loader.states import StopCause, Stopped
+
+_TYPES: dict[str, ColumnType] = {
+    "BOOLEAN": BOOLEAN,
+    "TINYINT": INT,
+    "SMALLINT": INT,
+    "INT": INT,
+    "BIGINT": BIGINT,
+    "LARGEINT": decimal(38, 0),
+    "FLOAT": DOUBLE,
+    "DOUBLE": DOUBLE,
+    "DATE": DATE,
+    "DATEV2": DATE,
+    "DATETIME": TIMESTAMP,
+    "DATETIMEV2": TIMESTAMP,
+    "CHAR": STRING,
+    "VARCHAR": STRING,
+    "STRING": STRING,
+    "TEXT": STRING,
+}
+_DECIMAL = re.compile(r"DECIMAL(?:V2|V3|32|64|128I?|256)?(?:\(\s*(\d+)\s*,\s*(\d+)\s*\))?")
+_LATEST_WINS = ("REPLACE", "REPLACE_IF_NOT_NULL")
+
+
+class TargetColumn(NamedTuple):
+    """`default` is the text of it; it stands in where the record has nothing and the column takes no null."""
+
+    name: str
+    type: ColumnType
+    nullable: bool
+    default: str | None
+    source: LoaderColumn
+
+
+class Target(NamedTuple):
+    """`ordered`: batches must come one after the other, because the latest row of a key wins."""
+
+    columns: tuple[TargetColumn, ...]
+    ordered: bool
+
+
+def target_of(loader: Loader, schema: TableSchema) -> Target:
+    """Raises Stopped for columns that no loader can fill, or that the table lacks."""
+    sources = {column.name: column for column in loader.columns}
+    missing = sorted(sources.keys() - {column.name for column in schema.properties})
+    if missing:
+        raise _unusable(loader, f"it has no column {', '.join(missing)}")
+    columns = []
+    for column in schema.properties:
+        kind = _type_of(loader, column)
+        source = sources.get(column.name, LoaderColumn(column.name))
+        nullable = column.is_nullable.lower() in ("yes", "true")
+        if column.default is not None:
+            try:
+                default_value(column.default, kind)
+            except DefinitionError as error:
+                raise _unusable(loader, str(error)) from error
+        columns.append(TargetColumn(column.name, kind, nullable, column.default, source))
+    return Target(tuple(columns), loader.order == "always" or _latest_wins(schema))
+
+
+def _latest_wins(schema: TableSchema) -> bool:
+    if schema.keys_type == "UNIQUE_KEYS":
+        return schema.sequence_column is None
+    return any(column.aggregation_type.upper() in _LATEST_WINS for column in schema.properties)
+
+
+def _type_of(loader: Loader, column: SchemaColumn) -> ColumnType:
+    written = column.type.strip().upper()
+    exact = _DECIMAL.fullmatch(written)
+    if exact:
+        precision, scale = exact[1] or column.precision or "9", exact[2] or column.scale or "0"
+        return decimal(min(int(precision), 38), int(scale))
+    kind = _TYPES.get(written.partition("(")[0])
+    if kind is None:
+        raise _unusable(loader, f"column {column.name} is of type {written}")
+    return kind
+
+
+def _unusable(loader: Loader, why: str) -> Stopped:
+    return Stopped(
+        StopCause.TABLE_UNUSABLE, f"table {loader.database}.{loader.table} cannot be loaded", found=why
+    )

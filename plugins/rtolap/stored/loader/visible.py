@@ -1,0 +1,63 @@
+"""Up to where the table can be read: a batch that is loaded is committed, and visible a while later.
+
+An answer `Success` says both. Any other way to learn that a batch is loaded says the first only: then its
+label is asked for until it is visible.
+"""
+
+from __future__ import annotations
+
+import threading
+
+from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.model.loader import Loader
+from rtolap.model.offsets import Offsets
+from rtolap.protocols.stream_load.messages import LoadState
+from rtolap.stored.loader.sinks.interface import Sink
+from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
+
+# A label goes only when it is given back or by time, and either only once its load is final.
+_READABLE = (LoadState.VISIBLE, LoadState.UNKNOWN)
+
+
+class Visible:
+    """Thread-safe. All batches up to `sequence` are known to be visible; `ends`: where that one does."""
+
+    def __init__(self, loader: Loader, job: str, records: OffsetsRecords, sink: Sink) -> None:
+        self.sequence = -1
+        self.ends: Offsets = {}
+        self._database = loader.database
+        self._job = job
+        self._records = records
+        self._sink = sink
+        self._told: set[int] = set()
+        self._lock, self._looking = threading.Lock(), threading.Lock()
+
+    def told(self, sequence: int) -> None:
+        """The sink has said of this batch that it is visible."""
+        with self._lock:
+            self._told.add(sequence)
+
+    def look(self) -> Offsets:
+        """Where the longest row of visible batches ends. Raises the ledger's errors, and Unavailable where
+        the sink does not say."""
+        with self._looking:
+            for record in self._records.all(self._job):
+                if record.sequence_id <= self.sequence:
+                    continue
+                if not (record.loaded and self._is_visible(record)):
+                    break
+                self.ends, self.sequence = record.end_offsets, record.sequence_id
+                with self._lock:
+                    self._told.discard(record.sequence_id)
+            return self.ends
+
+    def _is_visible(self, record: OffsetsRecord) -> bool:
+        if record.attempts == 0:
+            return True  # it had no rows
+        with self._lock:
+            if record.sequence_id in self._told:
+                return True
+        try:
+            return self._sink.state(self._database, record.label) in _READABLE
+        except RtolapError as error:
+            raise Unavailable(f"whether {record.label} can be read is not known", found=str(error)) from error

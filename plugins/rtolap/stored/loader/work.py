@@ -1,0 +1,273 @@
+"""One job, owned: what its roles need, put together; and how it begins.
+
+1. take the lease: the epoch rises, and no write of an earlier owner stands any more
+2. the table's columns
+3. no record yet: the origin is recorded, an empty batch 0 that is loaded at once, so that where the job
+   began is known before anything is read
+4. records that are not loaded go to the send role, which asks for each, the oldest first; nothing is read
+   before they are settled
+5. the next label must be unknown to the sink, or somebody else uses this job's labels
+6. reading goes on where the last record ends; a partition that is new is read from its beginning
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import (
+    CommitConflict,
+    CommitUnknown,
+    DefinitionError,
+    Forbidden,
+    NotFound,
+    RtolapError,
+    Unauthorized,
+    Unavailable,
+)
+from rtolap.kafka.interfaces import StreamConsumer, TopicLog
+from rtolap.model.loader import Loader
+from rtolap.model.offsets import Offsets
+from rtolap.protocols.stream_load.messages import LoadState
+from rtolap.stored.loader.commit import Committer
+from rtolap.stored.loader.job import JobConfig, read_config
+from rtolap.stored.loader.labels import label_of
+from rtolap.stored.loader.ownership import Ownership
+from rtolap.stored.loader.progress import Progress
+from rtolap.stored.loader.records.columns import Columns
+from rtolap.stored.loader.records.rejects import RejectBox
+from rtolap.stored.loader.records.source import Source
+from rtolap.stored.loader.settle import Outcome, Settler
+from rtolap.stored.loader.sinks.interface import Sink
+from rtolap.stored.loader.states import StopCause, Stopped
+from rtolap.stored.loader.visible import Visible
+from rtolap.stored.loader.window import Pending, Window
+from rtolap.stored.metastore.load_job_states import LoadJobEvent, LoadJobState
+from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobs
+from rtolap.stored.metastore.offsets import Loaded, OffsetsRecord, OffsetsRecords
+
+T = TypeVar("T")
+
+ORIGIN = 0
+
+
+class Work:
+    """Made by `begin`; its roles may each be driven by a thread of their own."""
+
+    def __init__(
+        self,
+        job: LoadJob,
+        config: JobConfig,
+        jobs: LoadJobs,
+        records: OffsetsRecords,
+        ownership: Ownership,
+        sink: Sink,
+        open_consumer: Callable[[], StreamConsumer],
+        box: RejectBox,
+        clock: Clock,
+    ) -> None:
+        self.job = job
+        self.loader: Loader = config.loader
+        self.ownership = ownership
+        self.progress = Progress()
+        self.columns = Columns(sink, self.loader)
+        self.clock = clock
+        self._config = config
+        self._jobs = jobs
+        self._records = records
+        self._sink = sink
+        self._open_consumer = open_consumer
+        self._box = box
+        _of_sink(self.columns.refresh)
+        self._labels_kept = _of_sink(sink.keeps_labels)
+        self.window = Window(
+            self.loader.parallel + 1, ordered=lambda: self.columns.target.ordered, now_s=clock.monotonic_s
+        )
+        self.visible = Visible(self.loader, job.job_id, records, sink)
+        self.committer = Committer(
+            self.loader,
+            records,
+            ownership,
+            sink,
+            labels_kept=self._labels_kept,
+            visible=self.visible,
+            left=config.left,
+        )
+        self.source = self._begin()
+
+    def settler(self) -> Settler:
+        """For one more thread."""
+        return Settler(
+            self.loader,
+            self._sink,
+            self._records,
+            self.ownership,
+            self.columns,
+            self._open_consumer,
+            self._box,
+            self.clock,
+            self.progress,
+            self.visible,
+            labels_kept=self._labels_kept,
+        )
+
+    def settle_once(
+        self,
+        settler: Settler,
+        timeout_s: float = 0.0,
+        choose: Callable[[list[int]], int] = min,
+        pause_s: Callable[[int], float] = lambda tries: 0.0,
+    ) -> Outcome | None:
+        """One attempt at one batch, None when none is due. `pause_s`: before the next one at the same batch,
+        after so many in a row that did not settle it."""
+        pending = self.window.take(timeout_s, choose)
+        if pending is None:
+            return None
+        outcome = Outcome.AGAIN
+        try:
+            self.progress.attempted()
+            outcome = settler.attempt(pending)
+        finally:
+            if outcome is Outcome.SETTLED:
+                self.window.settled(pending)
+            else:
+                self.window.give_back(pending, pause_s(pending.tries))
+        return outcome
+
+    def wanted(self) -> LoadJobState:
+        return self._jobs.get(self.job.job_id).state
+
+    def change_state(self, event: LoadJobEvent, reason: str) -> None:
+        """What is wanted of the job from now on. Raises IllegalTransition."""
+        self._jobs.change_state(self.job.job_id, event, reason)
+
+    def fail(self, reason: Stopped) -> None:
+        self._jobs.fail(self.ownership.lease, str(reason))
+
+    def log(self) -> TopicLog | None:
+        return self.source.log()
+
+    def log_ends(self) -> Offsets | None:
+        return self.source.log_ends()
+
+    def loaded_offsets(self) -> Offsets:
+        """Where the longest row of loaded batches ends."""
+        found: Offsets = {}
+        for record in self._records.all(self.job.job_id):
+            if not record.loaded:
+                break
+            found = record.end_offsets
+        return found
+
+    def _begin(self) -> Source:
+        records = self._records.all(self.job.job_id) or (self._origin(),)
+        for record in records:
+            if not record.loaded:
+                self.window.add(Pending(record, None, must_ask=True), recovered=True)
+        last = records[-1]
+        consumer = self._open_consumer()
+        source = Source(
+            self.loader,
+            self.job.incarnation,
+            consumer,
+            self._records,
+            self.ownership,
+            self.window,
+            self.clock,
+            positions=last.end_offsets,
+            next_sequence=last.sequence_id + 1,
+            topic_id=last.topic_id,
+        )
+        state = _of_sink(lambda: self._sink.state(self.loader.database, source.next_label))
+        if state is not LoadState.UNKNOWN:
+            raise Stopped(
+                StopCause.LABEL_FOREIGN,
+                f"label {source.next_label} is {state}, and nothing was ever sent under it",
+                action="another job of this name loads into the same database: rename one of them",
+            )
+        return source
+
+    def _origin(self) -> OffsetsRecord:
+        """Recorded and loaded in two writes: between them it is an empty range, which settles by itself."""
+        at, topic_id = self._start_offsets()
+        label = label_of(self.loader.name, self.job.incarnation, ORIGIN)
+        try:
+            self._records.insert(self.ownership.lease, ORIGIN, label, at, at, topic_id=topic_id)
+        except CommitConflict:
+            return self._records.all(self.job.job_id)[0]
+        return self._records.mark_loaded(self.ownership.lease, ORIGIN, Loaded(None, 0))
+
+    def _start_offsets(self) -> tuple[Offsets, str | None]:
+        """And the id of the topic in which they count, None where it is not known."""
+        if self._config.start_at is not None:
+            # of all partitions; one that came later is read from its beginning
+            return self._config.start_at, self._config.start_topic_id
+        consumer = self._open_consumer()
+        try:
+            topic_id = consumer.topic_id()  # before the ranges: of a topic made in between they are not
+            ranges = {partition: consumer.log_range(partition) for partition in consumer.partitions()}
+        except NotFound as error:
+            raise Stopped(StopCause.TOPIC_GONE, str(error)) from error
+        finally:
+            consumer.close()
+        begin = self.loader.start == "earliest"
+        at = {partition: known.start if begin else known.end for partition, known in ranges.items()}
+        return at, topic_id or None
+
+
+def begin(
+    job_id: str,
+    owner: str,
+    jobs: LoadJobs,
+    records: OffsetsRecords,
+    sink: Sink,
+    open_consumer: Callable[[Loader], StreamConsumer],
+    box: RejectBox,
+    clock: Clock,
+    check_rights: Callable[[Loader], None] = lambda loader: None,
+) -> Work:
+    """`check_rights`: raises where Kafka would not let the loader do what it has to; asked before it begins.
+
+    Raises NotYet while another process owns the job; Unavailable, CommitUnknown and NotLeader as they are;
+    else Stopped, which is reported to the job first."""
+    ownership = Ownership(jobs.leases, job_id, owner)
+    job = jobs.get(job_id)
+    config = read_config(job)
+    loader = config.loader
+    try:
+        _of_kafka(lambda: check_rights(loader))
+        return Work(job, config, jobs, records, ownership, sink, lambda: open_consumer(loader), box, clock)
+    except (Unavailable, CommitUnknown):
+        raise
+    except RtolapError as error:
+        reason = error if isinstance(error, Stopped) else Stopped(StopCause.BROKEN, str(error))
+        jobs.fail(ownership.lease, str(reason))
+        if reason is error:
+            raise
+        raise reason from error
+
+
+def _of_kafka(call: Callable[[], None]) -> None:
+    """What neither waiting nor another try mends: a right, a password, a setting of this host."""
+    try:
+        call()
+    except (Forbidden, Unauthorized, DefinitionError) as error:
+        raise Stopped(
+            StopCause.KAFKA_REFUSES, str(error), action="mend it, and start the loader again"
+        ) from error
+
+
+def _of_sink(call: Callable[[], T]) -> T:
+    """What a sink refuses before anything is sent, such as a wrong password, has a name too."""
+    try:
+        return call()
+    except (Stopped, Unavailable):
+        raise
+    except RtolapError as error:
+        raise Stopped(
+            StopCause.SINK_REFUSES,
+            "the sink refuses to be asked",
+            found=str(error),
+            action="mend it, and start the loader again",
+        ) from error

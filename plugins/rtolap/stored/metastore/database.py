@@ -1,0 +1,228 @@
+"""One ledger: reads and writes, each repeated until it is known to stand, or given up with its reason.
+
+A write, numbered by what a break after each step leaves behind:
+
+    1. BEGIN
+    2. INSERT the write's key         nothing; who repeats the write meanwhile waits for this row's lock
+    3. the work                       nothing
+    4. COMMIT is sent                 everything or nothing: the repetition finds the key, or it does not
+    5. COMMIT is acknowledged
+
+The key goes in first. A repetition that comes while the first attempt's commit is still under way in the
+server (our connection broke, its end of it did not yet) therefore waits at step 2 instead of working on rows
+that are about to change, and then returns the result that stands beside the key.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from threading import RLock
+from typing import Self, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+
+from rtolap.base.clock import Clock, SystemClock
+from rtolap.base.closing import Closing
+from rtolap.base.errors import CommitConflict
+from rtolap.base.passwords import read_password
+from rtolap.stored.metastore.address import checked_address
+from rtolap.stored.metastore.dialects import Dialect, MySqlDialect, SqliteDialect
+from rtolap.stored.metastore.patience import Patience, Transient, reason
+from rtolap.stored.metastore.schema import applied_write
+from rtolap.stored.metastore.upgrade import SHIPPED, Revisions, present_revision, upgrade_schema
+
+log = logging.getLogger(__name__)
+
+R = TypeVar("R")
+
+Connection = sa.Connection  # within a read or a write; its users need no more of SQLAlchemy than this
+
+PATIENCE_S = 30.0
+# A repetition comes within the patience of its caller; keys older than this are of no more use.
+KEY_KEPT_MS = 3_600_000
+_KEYS_FORGOTTEN_MAX = 10_000  # at a time, to hold few locks
+
+
+class Ledger(Closing):
+    """All calls are thread-safe. Errors: Unavailable (nothing was written), CommitUnknown (perhaps it was:
+    read back), Unauthorized; and whatever the work raises, which rolls it back."""
+
+    def __init__(
+        self,
+        engine: sa.Engine,
+        dialect: Dialect,
+        *,
+        patience_s: float = PATIENCE_S,
+        sleep: Callable[[float], None] = time.sleep,
+        new_key: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
+        self._engine = engine
+        self._dialect = dialect
+        self._patience = Patience(dialect, patience_s, sleep)
+        self._new_key = new_key
+        one_connection = isinstance(engine.pool, sa.pool.StaticPool)
+        self._one_at_a_time = RLock() if one_connection else nullcontext()
+
+    @classmethod
+    def open(
+        cls,
+        address: str,
+        *,
+        password_file: Path | None = None,
+        clock: Clock | None = None,
+        revisions: Revisions = SHIPPED,
+        patience_s: float = PATIENCE_S,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> Self:
+        """`mysql://user@host:port/database` (its password from the file) or `sqlite:///path`, brought to the
+        newest revision of its schema. `sqlite://` lives in memory, as long as the object.
+
+        `clock` is that of the database where it is embedded; a server has its own.
+        Raises DefinitionError, SchemaTooNew.
+        """
+        url = checked_address(address)
+        if password_file is not None:
+            url = url.set(password=read_password(password_file, "the ledger's database"))
+        dialect: Dialect
+        if url.get_backend_name() == "sqlite":
+            dialect = SqliteDialect(clock or SystemClock())
+        else:
+            url = url.set(drivername="mysql+pymysql")
+            dialect = MySqlDialect()
+        ledger = cls(dialect.create_engine(url), dialect, patience_s=patience_s, sleep=sleep)
+        try:
+            ledger._patience.repeat(
+                "bring the ledger's schema up to date", lambda: ledger._upgrade(revisions)
+            )
+        except BaseException:
+            ledger.close()
+            raise
+        return ledger
+
+    def close(self) -> None:
+        self._engine.dispose()
+
+    def now_ms(self, connection: sa.Connection) -> int:
+        """The database's clock."""
+        return self._dialect.now_ms(connection)
+
+    def read(self, what: str, work: Callable[[sa.Connection], R]) -> R:
+        """`what` says in errors what was attempted. The work may be done more than once."""
+
+        def attempt() -> R:
+            with self._connection() as connection:
+                self._dialect.begin_read(connection)
+                with connection.begin():
+                    return work(connection)
+
+        return self._patience.repeat(what, attempt)
+
+    def write(
+        self, what: str, kind: type[R], work: Callable[[sa.Connection], R], *, key: str | None = None
+    ) -> R:
+        """The work's result, committed exactly once for its key; a write with a key that was applied before
+        returns what it returned then. `kind`: how the result is kept (msgspec, JSON).
+
+        The work may be done more than once, but not more than one of these stands. CommitConflict: a unique
+        key of its tables is taken.
+        """
+        unique = key or self._new_key()
+
+        def attempt() -> R:
+            with self._connection() as connection:
+                transaction = connection.begin()
+                try:
+                    applied, result = self._apply(connection, unique, kind, work, what)
+                except BaseException:
+                    self._roll_back(connection, transaction)
+                    raise
+                if applied:
+                    self._commit(transaction)
+                else:
+                    self._roll_back(connection, transaction)
+                return result
+
+        return self._patience.repeat(what, attempt)
+
+    def forget_keys(self) -> int:
+        """Delete old keys of writes; returns their number."""
+
+        def work(connection: sa.Connection) -> int:
+            old = applied_write.c.written_at_ms < self.now_ms(connection) - KEY_KEPT_MS
+            keys = connection.scalars(
+                sa.select(applied_write.c.write_key).where(old).limit(_KEYS_FORGOTTEN_MAX)
+            )
+            found = list(keys)
+            if found:
+                connection.execute(sa.delete(applied_write).where(applied_write.c.write_key.in_(found)))
+            return len(found)
+
+        return self.write("forget the keys of old writes", int, work)
+
+    def _apply(
+        self,
+        connection: sa.Connection,
+        key: str,
+        kind: type[R],
+        work: Callable[[sa.Connection], R],
+        what: str,
+    ) -> tuple[bool, R]:
+        """(whether there is something to commit, the result)."""
+        table = applied_write
+        now_ms = self.now_ms(connection)
+        try:
+            connection.execute(sa.insert(table).values(write_key=key, result="null", written_at_ms=now_ms))
+        except sa.exc.IntegrityError:
+            # costs the statement only, on all servers; the transaction goes on
+            stored = connection.scalar(sa.select(table.c.result).where(table.c.write_key == key))
+            if stored is None:
+                raise CommitConflict(f"{what}: the key of a write was taken and given up") from None
+            return False, msgspec.json.decode(stored, type=kind)
+        try:
+            result = work(connection)
+        except sa.exc.IntegrityError as error:
+            raise CommitConflict(f"{what}: a unique key is taken", found=reason(error)) from error
+        if result is not None:
+            encoded = msgspec.json.encode(result).decode()
+            connection.execute(sa.update(table).where(table.c.write_key == key).values(result=encoded))
+        return True, result
+
+    def _commit(self, transaction: sa.RootTransaction) -> None:
+        try:
+            transaction.commit()
+        except sa.exc.DBAPIError as error:
+            if self._dialect.is_lost(error):
+                raise self._in_doubt(error) from error
+            raise
+
+    def _in_doubt(self, error: sa.exc.DBAPIError) -> Exception:
+        """The connection broke at a commit: the write is repeated, and finds its key if it stands."""
+        return Transient(error, in_doubt=True)
+
+    def _roll_back(self, connection: sa.Connection, transaction: sa.RootTransaction) -> None:
+        try:
+            transaction.rollback()
+        except sa.exc.DBAPIError as error:
+            # the server rolls back by itself what nobody committed; the error that led here goes on
+            log.debug("the ledger's connection broke during a rollback: %s", reason(error))
+            connection.invalidate()
+
+    def _upgrade(self, revisions: Revisions) -> None:
+        with self._connection() as connection:
+            self._dialect.begin_read(connection)
+            with connection.begin():
+                if present_revision(connection) == revisions.head:
+                    return
+        with self._connection() as connection:
+            upgrade_schema(connection, self._dialect, revisions)
+
+    @contextmanager
+    def _connection(self) -> Iterator[sa.Connection]:
+        with self._one_at_a_time, self._engine.connect() as connection:
+            yield connection

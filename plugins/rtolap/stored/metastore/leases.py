@@ -1,0 +1,131 @@
+"""Who owns what: a lease by the database's clock, an epoch that every change of owner raises, and the fence.
+
+The fence is the first statement of an owner's write. It reads the row of the lease under a lock and holds it
+until the commit: either the epoch is raised before, and the write is refused, or whoever raises it waits
+until the write stands. A condition `WHERE EXISTS (… epoch = …)` in each statement would not do on READ
+COMMITTED: it reads without a lock, so that the epoch may be raised between the statement and its commit. A
+lease that has run out, and that nobody has taken, still carries its owner's writes: they harm nobody.
+"""
+
+from __future__ import annotations
+
+from typing import cast
+
+import msgspec
+import sqlalchemy as sa
+
+from rtolap.base.errors import CommitConflict, NotFound, NotLeader, NotYet
+from rtolap.stored.metastore import schema
+from rtolap.stored.metastore.database import Ledger
+from rtolap.stored.metastore.names import checked_name
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """One ownership: `owner` of `name`, in `epoch`, until `until_ms` by the database's clock."""
+
+    name: str
+    owner: str
+    epoch: int
+    until_ms: int
+
+
+class Leases:
+    """The leases of one table: `lease`, where a name may be taken that nobody had before, or another with the
+    columns owner, epoch and lease_until_ms, whose rows must be there already."""
+
+    def __init__(self, ledger: Ledger, table: sa.Table = schema.lease) -> None:
+        self._ledger = ledger
+        self._table = table
+        self._key = cast("sa.Column[str]", next(iter(table.primary_key.columns)))
+
+    def acquire(self, name: str, owner: str, lease_ms: int) -> Lease:
+        """Take it with the next epoch, when it is free, has run out, or is this owner's own (a restart).
+
+        Raises NotYet while somebody else's runs, NotFound where the row must be there and is not.
+        """
+        checked_name("owner of a lease", owner)
+        checked_name("name of a lease", name)
+
+        def work(connection: sa.Connection) -> Lease:
+            row = self._row(connection, name)
+            now_ms = self._ledger.now_ms(connection)
+            if row is None:
+                if self._table is not schema.lease:
+                    raise NotFound(f"there is no {name} to own")
+                taken = Lease(name, owner, 1, now_ms + lease_ms)
+                connection.execute(
+                    sa.insert(self._table).values(
+                        name=name, owner=owner, epoch=1, lease_until_ms=taken.until_ms
+                    )
+                )
+                return taken
+            if row.owner != owner and row.lease_until_ms > now_ms:
+                raise NotYet(
+                    f"{name} cannot be taken by {owner}",
+                    expected="a lease that has run out",
+                    found=f"{row.owner} with epoch {row.epoch} for another {row.lease_until_ms - now_ms} ms",
+                )
+            taken = Lease(name, owner, row.epoch + 1, now_ms + lease_ms)
+            self._set(connection, taken)
+            return taken
+
+        what = f"take the lease {name}"
+        try:
+            return self._ledger.write(what, Lease, work)
+        except CommitConflict:  # somebody else was the first ever to take it
+            return self._ledger.write(what, Lease, work)
+
+    def renew(self, lease: Lease, lease_ms: int) -> Lease:
+        """The same epoch for longer. Raises NotLeader when somebody else has taken it."""
+
+        def work(connection: sa.Connection) -> Lease:
+            now_ms = self.fence(connection, lease)
+            renewed = msgspec.structs.replace(lease, until_ms=max(lease.until_ms, now_ms + lease_ms))
+            self._set(connection, renewed)
+            return renewed
+
+        return self._ledger.write(f"renew the lease {lease.name}", Lease, work)
+
+    def release(self, lease: Lease) -> None:
+        """Let the next owner in at once. Harmless when it has been taken already."""
+
+        def work(connection: sa.Connection) -> None:
+            row = self._row(connection, lease.name)
+            if row is not None and (row.owner, row.epoch) == (lease.owner, lease.epoch):
+                self._set(connection, msgspec.structs.replace(lease, until_ms=0))
+
+        self._ledger.write(f"release the lease {lease.name}", type(None), work)
+
+    def current(self, name: str) -> Lease | None:
+        """As the database has it now; it may have run out."""
+
+        def work(connection: sa.Connection) -> Lease | None:
+            row = connection.execute(self._select(name)).one_or_none()
+            return None if row is None else Lease(name, row.owner, row.epoch, row.lease_until_ms)
+
+        return self._ledger.read(f"read the lease {name}", work)
+
+    def fence(self, connection: sa.Connection, lease: Lease) -> int:
+        """The first statement of an owner's write: nobody can take the lease before it ends. The database's
+        time in ms. Raises NotLeader when somebody has."""
+        row = self._row(connection, lease.name)
+        if row is None or (row.owner, row.epoch) != (lease.owner, lease.epoch):
+            found = "nobody's" if row is None else f"{row.owner}'s with epoch {row.epoch}"
+            raise NotLeader(
+                f"{lease.owner} with epoch {lease.epoch} owns {lease.name} no more: it is {found}"
+            )
+        return self._ledger.now_ms(connection)
+
+    def _select(self, name: str) -> sa.Select[tuple[str, int, int]]:
+        columns = self._table.c
+        return sa.select(columns.owner, columns.epoch, columns.lease_until_ms).where(self._key == name)
+
+    def _row(self, connection: sa.Connection, name: str) -> sa.Row[tuple[str, int, int]] | None:
+        return connection.execute(self._select(name).with_for_update()).one_or_none()
+
+    def _set(self, connection: sa.Connection, lease: Lease) -> None:
+        connection.execute(
+            sa.update(self._table)
+            .where(self._key == lease.name)
+            .values(owner=lease.owner, epoch=lease.epoch, lease_until_ms=lease.until_ms)
+        )

@@ -1,0 +1,201 @@
+"""Jobs of loaders. A job is owned by a lease in its own row (`Leases(ledger, schema.load_job)`); whoever owns
+it writes by its epoch, and whoever manages jobs changes what is wanted of it. Every change of its state
+follows the table in `load_job_states`, by compare and set: of two at once, the second is judged anew, by what
+the first has left.
+
+A job that is defined anew gets the next incarnation, which is part of its labels: they are not those of the
+rows that an earlier one has loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import sqlalchemy as sa
+
+from rtolap.base.errors import CommitConflict, NotFound, Refused
+from rtolap.stored.metastore import schema
+from rtolap.stored.metastore.database import Ledger
+from rtolap.stored.metastore.leases import Lease, Leases
+from rtolap.stored.metastore.load_job_states import LoadJobEvent, LoadJobState, transition
+from rtolap.stored.metastore.names import checked_name
+from rtolap.stored.metastore.offsets import OffsetsRecord, records_of
+from rtolap.stored.metastore.schema import load_job as _j
+from rtolap.stored.metastore.schema import offsets_record as _o
+
+CHANGES_TRIED_MAX = 10  # others change a job a few times in its life, not ten times within one change
+
+
+class LoadJob(msgspec.Struct, frozen=True):
+    """`config` is JSON, the loader's own; `reason` says why it is in its state."""
+
+    job_id: str
+    incarnation: int
+    db: str
+    table: str
+    topic: str
+    config: str
+    state: LoadJobState
+    reason: str
+    owner: str
+    epoch: int
+    lease_until_ms: int
+
+
+class LoadJobs:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.leases = Leases(ledger, _j)
+
+    def create(self, job_id: str, db: str, table: str, topic: str, config: str) -> LoadJob:
+        """A new job, STOPPED and nobody's. Raises CommitConflict where there is one of that id."""
+        for what, name in (("job", job_id), ("database", db), ("table", table), ("topic", topic)):
+            checked_name(what, name)
+        job = LoadJob(job_id, 1, db, table, topic, config, LoadJobState.STOPPED, "", "", 0, 0)
+
+        def work(connection: sa.Connection) -> LoadJob:
+            values = msgspec.structs.asdict(job)
+            values["tbl"] = values.pop("table")
+            connection.execute(sa.insert(_j).values(**values))
+            return job
+
+        return self._ledger.write(f"create job {job_id}", LoadJob, work)
+
+    def remove(self, job: LoadJob) -> None:
+        """Take back one that was made and never run. Refused where it is not as it was made any more."""
+
+        def work(connection: sa.Connection) -> None:
+            found = _record(connection.execute(_of(job.job_id).with_for_update()).one_or_none(), job.job_id)
+            if found != job or records_of(connection, job.job_id):
+                raise Refused(f"job {job.job_id} has been changed or run since", found=found.state.value)
+            connection.execute(sa.delete(_j).where(_j.c.job_id == job.job_id))
+
+        self._ledger.write(f"remove job {job.job_id}", type(None), work)
+
+    def get(self, job_id: str) -> LoadJob:
+        """Raises NotFound."""
+        return self._ledger.read("read a job", lambda connection: _get(connection, job_id))
+
+    def all(self) -> tuple[LoadJob, ...]:
+        def work(connection: sa.Connection) -> tuple[LoadJob, ...]:
+            return tuple(_record(row) for row in connection.execute(sa.select(_j).order_by(_j.c.job_id)))
+
+        return self._ledger.read("read the jobs", work)
+
+    def change_state(self, job_id: str, event: LoadJobEvent, reason: str) -> LoadJob:
+        """What is wanted of it, by whoever manages it: not fenced; its owner sees it when it reads next.
+
+        Raises IllegalTransition, which names the legal steps; CommitConflict where others change it all the
+        time.
+        """
+        for _ in range(CHANGES_TRIED_MAX - 1):
+            try:
+                return self._change_once(job_id, event, reason)
+            except CommitConflict:
+                continue
+        return self._change_once(job_id, event, reason)
+
+    def fail(self, lease: Lease, reason: str) -> None:
+        """Why it cannot go on, by its owner. Raises NotLeader once somebody else owns it."""
+
+        def work(connection: sa.Connection) -> None:
+            self.leases.fence(connection, lease)  # its row is locked from here on
+            present = _get(connection, lease.name)
+            after = transition(lease.name, present.state, LoadJobEvent.FAIL, reason=present.reason)
+            if after is not present.state:
+                _compare_and_set(connection, present, after, reason)
+
+        self._ledger.write(f"fail job {lease.name}", type(None), work)
+
+    def reconfigure(self, job_id: str, config: str) -> LoadJob:
+        """Another configuration for what is loaded from now on. Refused while its lease runs."""
+
+        def work(connection: sa.Connection) -> LoadJob:
+            job = _record(connection.execute(_of(job_id).with_for_update()).one_or_none(), job_id)
+            if job.lease_until_ms > self._ledger.now_ms(connection):
+                raise Refused(f"job {job_id} cannot be configured now", found=f"it is {job.owner}'s")
+            connection.execute(sa.update(_j).where(_j.c.job_id == job_id).values(config=config))
+            return _get(connection, job_id)
+
+        return self._ledger.write(f"configure job {job_id}", LoadJob, work)
+
+    def define_anew(
+        self, job_id: str, config: Callable[[tuple[OffsetsRecord, ...]], str], *, abandon: bool = False
+    ) -> LoadJob:
+        """The next incarnation of a job that nobody owns: nothing of what it has loaded is remembered.
+        `config` is made of what is recorded until then.
+
+        Raises Refused while its lease runs; and, unless they are abandoned, while batches were sent and are
+        not known to be loaded: their requests may still be under way, though nobody owns the job. The epoch
+        is raised, so that who had it writes nothing more.
+        """
+
+        def work(connection: sa.Connection) -> LoadJob:
+            job = _record(connection.execute(_of(job_id).with_for_update()).one_or_none(), job_id)
+            if job.lease_until_ms > self._ledger.now_ms(connection):
+                raise Refused(f"job {job_id} cannot be defined anew", found=f"it is {job.owner}'s")
+            records = records_of(connection, job_id)
+            unknown = [record.label for record in records if record.attempts and not record.loaded]
+            if unknown and not abandon:
+                raise Refused(
+                    f"job {job_id} has sent batches of which it is not known whether they are loaded",
+                    expected="none",
+                    found=", ".join(unknown),
+                    action="start it again, which settles them; or abandon them: their rows may be in the "
+                    "table, or come yet",
+                )
+            after = transition(job_id, job.state, LoadJobEvent.RESET, reason=job.reason)
+            mine = sa.update(_j).where(_j.c.job_id == job_id)
+            connection.execute(
+                mine.values(
+                    incarnation=job.incarnation + 1,
+                    config=config(records),
+                    epoch=job.epoch + 1,
+                    owner="",
+                    state=after.value,
+                    reason="",
+                )
+            )
+            connection.execute(sa.delete(_o).where(_o.c.job_id == job_id))
+            return _get(connection, job_id)
+
+        return self._ledger.write(f"define job {job_id} anew", LoadJob, work)
+
+    def _change_once(self, job_id: str, event: LoadJobEvent, reason: str) -> LoadJob:
+        present = self.get(job_id)
+        after = transition(job_id, present.state, event, reason=present.reason)
+        if after is present.state:
+            return present
+
+        def work(connection: sa.Connection) -> LoadJob:
+            _compare_and_set(connection, present, after, reason)
+            return _get(connection, job_id)
+
+        return self._ledger.write(f"{event.lower()} job {job_id}", LoadJob, work)
+
+
+def _compare_and_set(connection: sa.Connection, present: LoadJob, after: LoadJobState, reason: str) -> None:
+    """Raises CommitConflict where it is in another state by now."""
+    before = present.state
+    if before is LoadJobState.FAILED and after is LoadJobState.STOPPED:
+        reason = f"{reason}; it had failed: {present.reason}"
+    mine = sa.update(_j).where(_j.c.job_id == present.job_id, _j.c.state == before.value)
+    if connection.execute(mine.values(state=after.value, reason=reason)).rowcount != 1:
+        raise CommitConflict(f"job {present.job_id} has changed meanwhile", expected=before.value)
+
+
+def _of(job_id: str) -> sa.Select[tuple[object, ...]]:
+    return sa.select(_j).where(_j.c.job_id == job_id)
+
+
+def _get(connection: sa.Connection, job_id: str) -> LoadJob:
+    return _record(connection.execute(_of(job_id)).one_or_none(), job_id)
+
+
+def _record(row: sa.Row[tuple[object, ...]] | None, job_id: str = "") -> LoadJob:
+    if row is None:
+        raise NotFound(f"there is no job {job_id}")
+    values = schema.values(row._mapping)
+    values["table"] = values.pop("tbl")
+    return msgspec.convert(values, LoadJob)

@@ -1,0 +1,67 @@
+"""Storage nodes: where each answers, until when it is believed to. Statements, each within a read or a write.
+
+A name belongs to the data folder that took it first (`node_id`). Its process may come back at another address
+at once; another folder gets the name only when the lease has run out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import sqlalchemy as sa
+
+from rtolap.base.errors import Refused
+from rtolap.stored.metastore.names import checked_name
+from rtolap.stored.metastore.records import StorageNode
+from rtolap.stored.metastore.schema import load_replica as _r
+from rtolap.stored.metastore.schema import storage_node as _n
+from rtolap.stored.metastore.schema import values
+
+
+def refresh(connection: sa.Connection, node: StorageNode, now_ms: int) -> None:
+    """Note a heartbeat. Refused while the name is another folder's."""
+    for what, name in (("node", node.name), ("node id", node.node_id), ("address", node.address)):
+        checked_name(what, name)
+    known = connection.execute(sa.select(_n).where(_n.c.name == node.name).with_for_update()).one_or_none()
+    if known is None:
+        connection.execute(sa.insert(_n).values(**_values(node)))
+        return
+    if known.node_id != node.node_id and known.lease_until_ms > now_ms:
+        raise Refused(
+            f"the name {node.name} is taken by another storage node",
+            expected=f"data folder {known.node_id}, at {known.address}",
+            found=f"data folder {node.node_id}",
+            action="give one of them another name",
+        )
+    connection.execute(sa.update(_n).where(_n.c.name == node.name).values(**_values(node)))
+
+
+def all_nodes(connection: sa.Connection) -> tuple[StorageNode, ...]:
+    """By name; those whose lease has run out among them."""
+    return tuple(_record(row) for row in connection.execute(sa.select(_n).order_by(_n.c.name)).mappings())
+
+
+def alive(connection: sa.Connection, now_ms: int) -> tuple[StorageNode, ...]:
+    """By name: those that have sent a heartbeat within their lease."""
+    return tuple(node for node in all_nodes(connection) if node.lease_until_ms > now_ms)
+
+
+def tablet_counts(connection: sa.Connection, names: Collection[str]) -> Mapping[str, int]:
+    """How many tablets each of these nodes is to keep."""
+    counted = sa.select(_r.c.node, sa.func.count()).where(_r.c.node.in_(tuple(names)))
+    found = {row[0]: int(row[1]) for row in connection.execute(counted.group_by(_r.c.node))}
+    return {name: found.get(name, 0) for name in names}
+
+
+def _values(node: StorageNode) -> dict[str, object]:
+    return {
+        "name": node.name,
+        "node_id": node.node_id,
+        "address": node.address,
+        "free_bytes": node.free_bytes,
+        "lease_until_ms": node.lease_until_ms,
+    }
+
+
+def _record(row: sa.RowMapping) -> StorageNode:
+    return StorageNode(**values(row))

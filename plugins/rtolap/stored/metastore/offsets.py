@@ -1,0 +1,235 @@
+"""What a job has sent: one record per batch, its label tied to the offsets of all partitions.
+
+A batch, numbered by what a crash after each step leaves behind:
+
+    1. insert         a record that is not loaded: its label's state says whether the request ever came
+    2. the request    the same
+    3. mark_loaded    loaded, and not committed while one before it is not
+    4. commit         one transaction marks the end of the longest row of loaded ones, without a hole, as
+                      committed, and deletes those before it; the newest loaded one always stays, because
+                      where to read on is in it
+
+Every write is fenced by the lease of the job: an owner that was deposed changes nothing. Records carry the
+epoch in which they were last written, for people.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import sqlalchemy as sa
+
+from rtolap.base.errors import CommitConflict, DefinitionError, NotFound, Refused
+from rtolap.stored.metastore import schema
+from rtolap.stored.metastore.database import Ledger
+from rtolap.stored.metastore.leases import Lease, Leases
+from rtolap.stored.metastore.names import checked_name
+from rtolap.stored.metastore.schema import offsets_record as _o
+
+
+class OffsetsRecord(msgspec.Struct, frozen=True):
+    """Partition -> offset, of all partitions of the topic: those in [start, end) are this batch. `topic_id`:
+    the topic in which they count; None where that is not known."""
+
+    job_id: str
+    sequence_id: int
+    epoch: int
+    label: str
+    start_offsets: dict[int, int]
+    end_offsets: dict[int, int]
+    loaded: bool = False
+    committed: bool = False
+    txn_id: int | None = None
+    row_count: int | None = None
+    filtered_rows: int | None = None
+    payload_sha256: str | None = None
+    error_url: str | None = None
+    attempts: int = 0
+    first_sent_at_ms: int | None = None
+    loaded_at_ms: int | None = None
+    topic_id: str | None = None
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What the answer to a request says; None where only the label's state has told that it is loaded."""
+
+    txn_id: int | None
+    row_count: int | None
+    filtered_rows: int = 0
+    error_url: str | None = None
+
+
+class OffsetsRecords:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._leases = Leases(ledger, schema.load_job)
+
+    def insert(
+        self,
+        lease: Lease,
+        sequence_id: int,
+        label: str,
+        start_offsets: Mapping[int, int],
+        end_offsets: Mapping[int, int],
+        *,
+        topic_id: str | None = None,
+    ) -> OffsetsRecord:
+        """Before the request. Raises Refused unless it goes on, without a hole, where the one before it ends;
+        a partition that is new begins where it does. CommitConflict: the label or the number is taken."""
+        checked_name("label", label)
+        _check_ranges(label, start_offsets, end_offsets)
+        record = OffsetsRecord(
+            lease.name,
+            sequence_id,
+            lease.epoch,
+            label,
+            dict(start_offsets),
+            dict(end_offsets),
+            topic_id=topic_id,
+        )
+
+        def work(connection: sa.Connection) -> OffsetsRecord:
+            self._leases.fence(connection, lease)
+            before = _records(connection, _of(lease.name).order_by(_o.c.sequence_id.desc()).limit(1))
+            if before and before[0].sequence_id >= sequence_id:
+                raise CommitConflict(f"batch {sequence_id} of {lease.name} is recorded already")
+            if before:
+                _check_follows(before[0], record)
+            values = msgspec.structs.asdict(record)
+            for name in ("start_offsets", "end_offsets"):
+                values[name] = msgspec.json.encode(values[name]).decode()
+            connection.execute(sa.insert(_o).values(**values))
+            return record
+
+        return self._ledger.write(f"record batch {sequence_id} of {lease.name}", OffsetsRecord, work)
+
+    def mark_sent(self, lease: Lease, sequence_id: int, payload_sha256: str | None = None) -> OffsetsRecord:
+        """Right before a request goes out: counts the attempts. Another content than before is Refused,
+        because the label would stand for two."""
+
+        def work(connection: sa.Connection) -> OffsetsRecord:
+            now_ms = self._leases.fence(connection, lease)
+            record = _get(connection, lease.name, sequence_id)
+            if (
+                None not in (record.payload_sha256, payload_sha256)
+                and record.payload_sha256 != payload_sha256
+            ):
+                raise Refused(
+                    f"batch {sequence_id} of {lease.name} cannot be sent again under its label",
+                    expected=f"content {record.payload_sha256}",
+                    found=payload_sha256,
+                )
+            self._set(
+                connection,
+                lease,
+                sequence_id,
+                attempts=record.attempts + 1,
+                first_sent_at_ms=record.first_sent_at_ms or now_ms,
+                payload_sha256=payload_sha256 or record.payload_sha256,
+            )
+            return _get(connection, lease.name, sequence_id)
+
+        return self._ledger.write(f"note a request of {lease.name}", OffsetsRecord, work)
+
+    def mark_loaded(self, lease: Lease, sequence_id: int, answer: Loaded) -> OffsetsRecord:
+        """Its rows are in the table. Harmless when it is known already: the first answer stays."""
+
+        def work(connection: sa.Connection) -> OffsetsRecord:
+            now_ms = self._leases.fence(connection, lease)
+            record = _get(connection, lease.name, sequence_id)
+            if not record.loaded:
+                values = msgspec.structs.asdict(answer)
+                self._set(connection, lease, sequence_id, loaded=1, loaded_at_ms=now_ms, **values)
+            return _get(connection, lease.name, sequence_id)
+
+        return self._ledger.write(f"note a loaded batch of {lease.name}", OffsetsRecord, work)
+
+    def commit(self, lease: Lease, *, keep_from: int | None = None) -> int | None:
+        """Mark the end of the longest row of loaded records as committed and delete those before it, except
+        from number `keep_from` on. The number of the committed record, None while the very first is not
+        loaded."""
+
+        def work(connection: sa.Connection) -> int | None:
+            self._leases.fence(connection, lease)
+            pending = sa.select(sa.func.min(_o.c.sequence_id)).where(
+                _o.c.job_id == lease.name, _o.c.loaded == 0
+            )
+            hole = connection.scalar(pending)
+            ready = sa.select(sa.func.max(_o.c.sequence_id)).where(
+                _o.c.job_id == lease.name, _o.c.loaded == 1
+            )
+            last = connection.scalar(ready if hole is None else ready.where(_o.c.sequence_id < hole))
+            if last is None:
+                return None
+            self._set(connection, lease, last, committed=1)
+            below = last if keep_from is None else min(last, keep_from)
+            older = sa.delete(_o).where(_o.c.job_id == lease.name, _o.c.sequence_id < below)
+            connection.execute(older)
+            return int(last)
+
+        return self._ledger.write(f"commit offsets of {lease.name}", int | None, work)  # type: ignore[arg-type]
+
+    def all(self, job_id: str) -> tuple[OffsetsRecord, ...]:
+        """Ascending."""
+
+        def work(connection: sa.Connection) -> tuple[OffsetsRecord, ...]:
+            return records_of(connection, job_id)
+
+        return self._ledger.read(f"read what {job_id} has sent", work)
+
+    def _set(self, connection: sa.Connection, lease: Lease, sequence_id: int, **values: object) -> None:
+        mine = (_o.c.job_id == lease.name) & (_o.c.sequence_id == sequence_id)
+        connection.execute(sa.update(_o).where(mine).values(epoch=lease.epoch, **values))
+
+
+def records_of(connection: sa.Connection, job_id: str) -> tuple[OffsetsRecord, ...]:
+    """Ascending."""
+    return _records(connection, _of(job_id).order_by(_o.c.sequence_id))
+
+
+def _check_ranges(label: str, start: Mapping[int, int], end: Mapping[int, int]) -> None:
+    backwards = sorted(partition for partition in start if end.get(partition, -1) < start[partition])
+    if start.keys() != end.keys() or backwards:
+        raise DefinitionError(
+            f"the offsets of {label} are no ranges",
+            expected="start and end of the same partitions, end not below start",
+            found=f"start {dict(start)}, end {dict(end)}",
+        )
+
+
+def _check_follows(before: OffsetsRecord, record: OffsetsRecord) -> None:
+    moved = {
+        partition: record.start_offsets.get(partition)
+        for partition, end in before.end_offsets.items()
+        if record.start_offsets.get(partition) != end
+    }
+    if record.sequence_id != before.sequence_id + 1 or moved:
+        raise Refused(
+            f"batch {record.sequence_id} of {record.job_id} would leave a hole or an overlap",
+            expected=f"batch {before.sequence_id + 1} from {before.end_offsets}",
+            found=f"from {record.start_offsets}",
+        )
+
+
+def _of(job_id: str) -> sa.Select[tuple[object, ...]]:
+    return sa.select(_o).where(_o.c.job_id == job_id)
+
+
+def _get(connection: sa.Connection, job_id: str, sequence_id: int) -> OffsetsRecord:
+    found = _records(connection, _of(job_id).where(_o.c.sequence_id == sequence_id))
+    if not found:
+        raise NotFound(f"there is no record of batch {sequence_id} of {job_id}")
+    return found[0]
+
+
+def _records(
+    connection: sa.Connection, statement: sa.Select[tuple[object, ...]]
+) -> tuple[OffsetsRecord, ...]:
+    records = []
+    for row in connection.execute(statement):
+        values = schema.values(row._mapping)
+        for name in ("start_offsets", "end_offsets"):
+            values[name] = msgspec.json.decode(values[name], type=dict[int, int])
+        records.append(msgspec.convert(values, OffsetsRecord, strict=False))
+    return tuple(records)

@@ -1,0 +1,126 @@
+"""What the ledger says of transactions and partitions, as values."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+from rtolap.model.stored.schema import StoredSchema
+from rtolap.model.stored.table import StoredTable
+
+
+class TransactionState(StrEnum):
+    """As it is kept and as clients are told. What may follow what: `stored.frontend.transactions.states`."""
+
+    PREPARE = "PREPARE"
+    PRECOMMITTED = "PRECOMMITTED"
+    COMMITTED = "COMMITTED"
+    VISIBLE = "VISIBLE"
+    ABORTED = "ABORTED"
+
+
+RUNNING = (TransactionState.PREPARE, TransactionState.PRECOMMITTED, TransactionState.COMMITTED)
+ABORTABLE = (TransactionState.PREPARE, TransactionState.PRECOMMITTED)
+FINAL = (TransactionState.VISIBLE, TransactionState.ABORTED)
+
+
+class Transaction(msgspec.Struct, frozen=True):
+    """One load. Instants in ms by the database's clock; `deadline_ms` is when it may be aborted unasked.
+
+    `keep_until_acknowledged`: its label stays until its loader says that it needs it no more. `owes_abort`:
+    it is ABORTED and not all nodes are known to have dropped what they hold of it. `user_name`: whose it is;
+    None for a group of several, and where it was begun before this was noted.
+    """
+
+    txn_id: int
+    db: str
+    label: str
+    request_id: str
+    state: TransactionState
+    tables: tuple[str, ...]
+    two_phase: bool
+    keep_until_acknowledged: bool
+    acknowledged: bool
+    owes_abort: bool
+    began_at_ms: int
+    deadline_ms: int
+    committed_at_ms: int | None
+    finished_at_ms: int | None
+    reason: str
+    user_name: str | None
+
+
+class Partition(msgspec.Struct, frozen=True, order=True):
+    db: str
+    table: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.db}.{self.table}/{self.name}"
+
+
+class Tablet(msgspec.Struct, frozen=True, order=True):
+    """One bucket of a partition; each of its replicas is on another node."""
+
+    partition: Partition
+    bucket: int
+
+    def __str__(self) -> str:
+        return f"{self.partition}/{self.bucket}"
+
+
+class Replica(msgspec.Struct, frozen=True, order=True):
+    """`version`: up to which the node is known to have it."""
+
+    tablet: Tablet
+    node: str
+    version: int
+
+
+class PartitionVersions(msgspec.Struct, frozen=True):
+    """`committed`: the last that was assigned; `visible`: up to which readers may read."""
+
+    committed: int
+    visible: int
+
+
+class StoredTableRow(msgspec.Struct, frozen=True):
+    """A table as it was defined, and its columns as they are now."""
+
+    table_id: int
+    definition: StoredTable
+    schema: StoredSchema
+    created_at_ms: int
+
+    @property
+    def db(self) -> str:
+        return self.definition.database
+
+    @property
+    def name(self) -> str:
+        return self.definition.name
+
+
+class TabletDebt(msgspec.Struct, frozen=True):
+    """What a node has yet to be told: to create or drop buckets of a partition, or, where `part` and
+    `buckets` are empty, to take the table's present schema."""
+
+    table_id: int
+    db: str
+    tbl: str
+    part: str
+    node: str
+    kind: Literal["create", "drop", "schema"]
+    buckets: tuple[int, ...] = ()
+
+
+class StorageNode(msgspec.Struct, frozen=True):
+    """A storage node as its last heartbeat told. `node_id` is that of its data, `address` its Flight door."""
+
+    name: str
+    node_id: str
+    address: str
+    free_bytes: int
+    lease_until_ms: int

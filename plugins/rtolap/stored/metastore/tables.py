@@ -1,0 +1,157 @@
+"""Stored tables and the ranges of their partitions: statements, each within a read or a write of its caller.
+
+A table's id is never used twice; dropping a table and making it anew gives another one, by which nodes know
+that what they hold is of the old. A partition has its row here and in `partitions`, which has its versions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import msgspec
+import sqlalchemy as sa
+
+from rtolap.base.errors import NotFound
+from rtolap.model.stored.partitions import PartitionRange
+from rtolap.model.stored.schema import StoredSchema
+from rtolap.model.stored.table import StoredTable
+from rtolap.stored.metastore import partitions as partition_rows
+from rtolap.stored.metastore.names import checked_name
+from rtolap.stored.metastore.records import Partition, StoredTableRow
+from rtolap.stored.metastore.schema import load_partition as _v
+from rtolap.stored.metastore.schema import stored_database as _d
+from rtolap.stored.metastore.schema import stored_partition as _p
+from rtolap.stored.metastore.schema import stored_table as _t
+
+
+def insert(
+    connection: sa.Connection, definition: StoredTable, schema: StoredSchema, now_ms: int
+) -> StoredTableRow:
+    """Without partitions. A name that is taken is an integrity error: CommitConflict of the write."""
+    values = {
+        "db": definition.database,
+        "tbl": definition.name,
+        "definition": msgspec.json.encode(definition).decode(),
+        "columns": msgspec.json.encode(schema).decode(),
+        "created_at_ms": now_ms,
+    }
+    key = connection.execute(sa.insert(_t).values(values)).inserted_primary_key
+    assert key is not None
+    return StoredTableRow(key[0], definition, schema, now_ms)
+
+
+def find(connection: sa.Connection, db: str, name: str) -> StoredTableRow | None:
+    row = connection.execute(sa.select(_t).where(_t.c.db == db, _t.c.tbl == name)).one_or_none()
+    return None if row is None else _row(row)
+
+
+def get(connection: sa.Connection, db: str, name: str) -> StoredTableRow:
+    """Raises NotFound."""
+    found = find(connection, db, name)
+    if found is None:
+        raise NotFound(f"unknown table, tableName={name}", expected=f"a stored table of database {db}")
+    return found
+
+
+def all_tables(connection: sa.Connection) -> tuple[StoredTableRow, ...]:
+    """By name."""
+    return tuple(_row(row) for row in connection.execute(sa.select(_t).order_by(_t.c.db, _t.c.tbl)))
+
+
+def databases(connection: sa.Connection) -> tuple[str, ...]:
+    """Those that were created, and those that tables are in; by name."""
+    named = set(connection.scalars(sa.select(_d.c.db)))
+    return tuple(sorted(named.union(connection.scalars(sa.select(_t.c.db).distinct()))))
+
+
+def insert_database(connection: sa.Connection, db: str, now_ms: int) -> None:
+    """One that was created already is an integrity error: CommitConflict of the write."""
+    connection.execute(sa.insert(_d).values(db=checked_name("database", db), created_at_ms=now_ms))
+
+
+def delete_database(connection: sa.Connection, db: str) -> None:
+    """Its tables stay, and it with them. Harmless for one that was not created."""
+    connection.execute(sa.delete(_d).where(_d.c.db == db))
+
+
+def change_schema(connection: sa.Connection, table: StoredTableRow, schema: StoredSchema) -> None:
+    here = sa.update(_t).where(_t.c.table_id == table.table_id)
+    connection.execute(here.values(columns=msgspec.json.encode(schema).decode()))
+
+
+def delete(connection: sa.Connection, table: StoredTableRow) -> None:
+    """With its partitions. Raises NotYet while a transaction that runs has written to one."""
+    for part in ranges(connection, table):
+        delete_partition(connection, table, part)
+    connection.execute(sa.delete(_t).where(_t.c.table_id == table.table_id))
+
+
+def add_partition(
+    connection: sa.Connection,
+    table: StoredTableRow,
+    part: PartitionRange,
+    nodes: Mapping[int, Collection[str]],
+) -> None:
+    """At version 0, empty. `nodes`: bucket -> those that keep a replica of it. One that is there already is
+    an integrity error: CommitConflict of the write."""
+    partition_rows.create(connection, partition(table, part), nodes)
+    connection.execute(
+        sa.insert(_p).values(
+            table_id=table.table_id, part=part.name, start_ms=part.start_ms, end_ms=part.end_ms
+        )
+    )
+
+
+def delete_partition(connection: sa.Connection, table: StoredTableRow, part: PartitionRange) -> None:
+    """Raises NotYet while a transaction that runs has written to it."""
+    partition_rows.delete(connection, partition(table, part))
+    here = (_p.c.table_id == table.table_id) & (_p.c.part == part.name)
+    connection.execute(sa.delete(_p).where(here))
+
+
+def ranges(connection: sa.Connection, table: StoredTableRow) -> tuple[PartitionRange, ...]:
+    """In the order of time."""
+    return ranges_of(connection, (table.table_id,)).get(table.table_id, ())
+
+
+def ranges_of(connection: sa.Connection, table_ids: Iterable[int]) -> dict[int, tuple[PartitionRange, ...]]:
+    """Of several tables, each in the order of time."""
+    found: dict[int, list[PartitionRange]] = {}
+    rows = sa.select(_p).where(_p.c.table_id.in_(tuple(table_ids))).order_by(_p.c.start_ms)
+    for row in connection.execute(rows):
+        found.setdefault(row.table_id, []).append(PartitionRange(row.start_ms, row.end_ms, row.part))
+    return {table_id: tuple(parts) for table_id, parts in found.items()}
+
+
+def visible(
+    connection: sa.Connection, names: Collection[tuple[str, str]]
+) -> dict[tuple[str, str], tuple[StoredTableRow, dict[PartitionRange, int]]]:
+    """(database, name) -> the table, and its partitions' visible versions; without those that are not there.
+
+    One statement: a transaction that becomes visible in several partitions is seen in all of them or in none.
+    """
+    wanted = sa.or_(*(((_t.c.db == db) & (_t.c.tbl == name)) for db, name in names))
+    same = (_v.c.db == _t.c.db) & (_v.c.tbl == _t.c.tbl) & (_v.c.part == _p.c.part)
+    joined = _t.outerjoin(_p, _p.c.table_id == _t.c.table_id).outerjoin(_v, same)
+    columns = sa.select(_t, _p.c.part, _p.c.start_ms, _p.c.end_ms, _v.c.visible_version)
+    found: dict[tuple[str, str], tuple[StoredTableRow, dict[PartitionRange, int]]] = {}
+    for row in connection.execute(columns.select_from(joined).where(wanted).order_by(_p.c.start_ms)):
+        if (row.db, row.tbl) not in found:
+            found[row.db, row.tbl] = (_row(row), {})
+        if row.part is not None:
+            part = PartitionRange(row.start_ms, row.end_ms, row.part)
+            found[row.db, row.tbl][1][part] = row.visible_version
+    return found
+
+
+def partition(table: StoredTableRow, part: PartitionRange) -> Partition:
+    return Partition(table.definition.database, table.definition.name, part.name)
+
+
+def _row(row: sa.Row[tuple[object, ...]]) -> StoredTableRow:
+    return StoredTableRow(
+        row.table_id,
+        msgspec.json.decode(row.definition, type=StoredTable),
+        msgspec.json.decode(row.columns, type=StoredSchema),
+        row.created_at_ms,
+    )

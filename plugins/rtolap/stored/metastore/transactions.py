@@ -1,0 +1,237 @@
+"""Rows of transactions: statements, each within a read or a write of its caller."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from rtolap.stored.metastore import schema
+from rtolap.stored.metastore.names import checked_name
+from rtolap.stored.metastore.records import (
+    ABORTABLE,
+    FINAL,
+    RUNNING,
+    Partition,
+    Transaction,
+    TransactionState,
+)
+from rtolap.stored.metastore.schema import load_replica as _r
+from rtolap.stored.metastore.schema import load_transaction as _t
+from rtolap.stored.metastore.schema import transaction_partition as _parts
+
+_KEPT = tuple(column for column in _t.c if column.name != "live")
+_AT_ONCE = 1000  # rows of one statement, to hold few locks
+LIKE_MAX = 1000  # what one look at labels shows
+
+
+def insert(
+    connection: sa.Connection,
+    *,
+    db: str,
+    label: str,
+    request_id: str,
+    tables: Sequence[str],
+    two_phase: bool,
+    keep_until_acknowledged: bool,
+    now_ms: int,
+    timeout_ms: int,
+    user_name: str | None = None,
+) -> Transaction:
+    """A new one in PREPARE. A label that is held is an integrity error: CommitConflict of the write."""
+    for what, name in (("database", db), ("label", label), ("request id", request_id)):
+        checked_name(what, name)
+    values = {
+        "db": db,
+        "label": label,
+        "live": 1,
+        "request_id": request_id,
+        "state": TransactionState.PREPARE.value,
+        "tables": msgspec.json.encode(tables).decode(),
+        "two_phase": int(two_phase),
+        "keep_until_acknowledged": int(keep_until_acknowledged),
+        "acknowledged": 0,
+        "owes_abort": 0,
+        "began_at_ms": now_ms,
+        "deadline_ms": now_ms + timeout_ms,
+        "reason": "",
+        **({} if user_name is None else {"user_name": user_name}),
+    }
+    txn_id = connection.execute(sa.insert(_t).values(values)).inserted_primary_key
+    assert txn_id is not None
+    return _record(
+        {
+            **values,
+            "txn_id": txn_id[0],
+            "committed_at_ms": None,
+            "finished_at_ms": None,
+            "user_name": user_name,
+        }
+    )
+
+
+def find(connection: sa.Connection, db: str, txn_id: int) -> Transaction | None:
+    return _one(connection, sa.select(*_KEPT).where(_t.c.txn_id == txn_id, _t.c.db == db))
+
+
+def find_live(connection: sa.Connection, db: str, label: str) -> Transaction | None:
+    """The one that holds the label, if any does."""
+    held = sa.select(*_KEPT).where(_t.c.db == db, _t.c.label == label, _t.c.live == 1)
+    return _one(connection, held)
+
+
+def find_latest(connection: sa.Connection, db: str, label: str) -> Transaction | None:
+    """The one that holds the label, or the latest of those that were aborted."""
+    tried = sa.select(*_KEPT).where(_t.c.db == db, _t.c.label == label)
+    # an aborted one was begun before the one that holds the label
+    return _one(connection, tried.order_by(_t.c.txn_id.desc()).limit(1))
+
+
+def find_like(connection: sa.Connection, db: str, pattern: str) -> tuple[Transaction, ...]:
+    """Those whose labels are LIKE the pattern, the latest first, at most `LIKE_MAX`; case counts."""
+    alike = sa.select(*_KEPT).where(_t.c.db == db, _t.c.label.like(pattern, escape="\\"))
+    return _many(connection, alike.order_by(_t.c.txn_id.desc()).limit(LIKE_MAX))
+
+
+def running_count(connection: sa.Connection, db: str) -> int:
+    running = sa.select(sa.func.count()).where(_t.c.state.in_(RUNNING), _t.c.db == db)
+    return int(connection.scalar(running) or 0)
+
+
+def move(
+    connection: sa.Connection,
+    txn_id: int,
+    before: TransactionState,
+    after: TransactionState,
+    **values: object,
+) -> bool:
+    """Compare and set: False when it is not in the state `before`."""
+    if after is TransactionState.ABORTED:
+        values["live"] = None
+    changed = connection.execute(
+        sa.update(_t)
+        .where(_t.c.txn_id == txn_id, _t.c.state == before.value)
+        .values(state=after.value, **values)
+    )
+    return changed.rowcount == 1
+
+
+def committed(connection: sa.Connection) -> tuple[Transaction, ...]:
+    """Of all databases. All of them: there are no more than the limits of running ones allow."""
+    found = sa.select(*_KEPT).where(_t.c.state == TransactionState.COMMITTED.value)
+    return _many(connection, found.order_by(_t.c.committed_at_ms, _t.c.txn_id))
+
+
+def overdue(connection: sa.Connection, now_ms: int) -> tuple[Transaction, ...]:
+    """Those that may be aborted unasked."""
+    late = sa.select(*_KEPT).where(_t.c.state.in_(ABORTABLE), _t.c.deadline_ms <= now_ms)
+    return _many(connection, late.order_by(_t.c.txn_id).limit(_AT_ONCE))
+
+
+def owing_abort(connection: sa.Connection) -> tuple[Transaction, ...]:
+    """The latest first: older ones may wait for a node that is away for long."""
+    owing = sa.select(*_KEPT).where(_t.c.owes_abort == 1)
+    return _many(connection, owing.order_by(_t.c.txn_id.desc()).limit(_AT_ONCE))
+
+
+def abort_is_told(connection: sa.Connection, txn_id: int) -> None:
+    connection.execute(sa.update(_t).where(_t.c.txn_id == txn_id).values(owes_abort=0))
+
+
+def acknowledge(connection: sa.Connection, db: str, label: str) -> None:
+    """Of all transactions of the label, so that what was aborted goes with what became visible."""
+    of_label = sa.update(_t).where(_t.c.db == db, _t.c.label == label)
+    connection.execute(of_label.values(acknowledged=1))
+
+
+def acknowledged(connection: sa.Connection) -> tuple[Transaction, ...]:
+    """Final ones whose loader needs them no more."""
+    return _many(connection, _finished(kept=1).where(_t.c.acknowledged == 1).limit(_AT_ONCE))
+
+
+def finished_before(connection: sa.Connection, before_ms: int) -> tuple[Transaction, ...]:
+    """Final ones that nobody acknowledges, by the classic limit of time."""
+    old = _finished(kept=0).where(_t.c.finished_at_ms < before_ms)
+    return _many(connection, old.order_by(_t.c.finished_at_ms).limit(_AT_ONCE))
+
+
+def finished_beyond(connection: sa.Connection, db: str, count_max: int) -> tuple[Transaction, ...]:
+    """Final ones that nobody acknowledges, beyond the latest of the database: the classic limit of count."""
+    beyond = _finished(kept=0).where(_t.c.db == db).order_by(_t.c.finished_at_ms.desc(), _t.c.txn_id.desc())
+    return _many(connection, beyond.limit(_AT_ONCE).offset(count_max))
+
+
+def delete(connection: sa.Connection, txn_ids: Collection[int]) -> None:
+    connection.execute(sa.delete(_parts).where(_parts.c.txn_id.in_(txn_ids)))
+    connection.execute(sa.delete(_t).where(_t.c.txn_id.in_(txn_ids)))
+
+
+def touch(connection: sa.Connection, txn_id: int, partitions: Collection[Partition]) -> None:
+    """Note which partitions it writes to, their versions still open. Harmless for those that are noted."""
+    known = touched(connection, txn_id)
+    rows = [
+        {"txn_id": txn_id, "db": p.db, "tbl": p.table, "part": p.name, "version": None}
+        for p in sorted(set(partitions) - known.keys())
+    ]
+    if rows:
+        connection.execute(sa.insert(_parts), rows)
+
+
+def touched(connection: sa.Connection, txn_id: int) -> dict[Partition, int | None]:
+    """The partitions it writes to, with their versions once it is committed."""
+    rows = connection.execute(sa.select(_parts).where(_parts.c.txn_id == txn_id))
+    return {Partition(row.db, row.tbl, row.part): row.version for row in rows}
+
+
+def set_versions(connection: sa.Connection, txn_id: int, versions: Mapping[Partition, int]) -> None:
+    for partition, version in versions.items():
+        mine = (
+            (_parts.c.txn_id == txn_id)
+            & (_parts.c.tbl == partition.table)
+            & (_parts.c.part == partition.name)
+        )
+        connection.execute(sa.update(_parts).where(mine).values(version=version))
+
+
+def of_versions(connection: sa.Connection, partition: Partition, after: int, until: int) -> dict[int, int]:
+    """version -> transaction, for the versions in (after, until]."""
+    rows = connection.execute(
+        sa.select(_parts.c.version, _parts.c.txn_id).where(
+            _parts.c.db == partition.db,
+            _parts.c.tbl == partition.table,
+            _parts.c.part == partition.name,
+            _parts.c.version > after,
+            _parts.c.version <= until,
+        )
+    )
+    return {row.version: row.txn_id for row in rows}
+
+
+def _finished(*, kept: int) -> sa.Select[Any]:
+    """Final ones of which no node lacks anything: one that has missed a version is told whose it was."""
+    same = (_r.c.db == _parts.c.db) & (_r.c.tbl == _parts.c.tbl) & (_r.c.part == _parts.c.part)
+    behind = sa.select(_r.c.node).join(_parts, same)
+    behind = behind.where(_parts.c.txn_id == _t.c.txn_id, _r.c.version < _parts.c.version)
+    return sa.select(*_KEPT).where(
+        _t.c.state.in_(FINAL),
+        _t.c.keep_until_acknowledged == kept,
+        _t.c.owes_abort == 0,
+        ~behind.exists(),
+    )
+
+
+def _one(connection: sa.Connection, statement: sa.Select[Any]) -> Transaction | None:
+    row = connection.execute(statement).mappings().one_or_none()
+    return None if row is None else _record(row)
+
+
+def _many(connection: sa.Connection, statement: sa.Select[Any]) -> tuple[Transaction, ...]:
+    return tuple(_record(row) for row in connection.execute(statement).mappings())
+
+
+def _record(row: Mapping[Any, Any]) -> Transaction:
+    values = schema.values(row)
+    tables = msgspec.json.decode(values.pop("tables"), type=tuple[str, ...])
+    return msgspec.convert({**values, "tables": tables}, Transaction, strict=False)

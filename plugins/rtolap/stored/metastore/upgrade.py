@@ -1,0 +1,95 @@
+"""Bringing a ledger's schema to the newest revision, when a program opens it.
+
+    1. read the ledger's revision     it is the newest: done, and Alembic was never loaded
+    2. take the lock                  programs that start at once wait here; it ends with its connection
+    3. run the revisions              MySQL commits each definition by itself: what is cut short here is run
+                                      again by the next start, and every operation may be repeated
+    4. note the revision              with the definitions on SQLite, after them on MySQL
+
+A schema newer than the program is refused, because the program does not know what it would break.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from rtolap.base.errors import SchemaTooNew, Unavailable
+from rtolap.stored.metastore.dialects import Dialect
+from rtolap.stored.metastore.schema import VERSION_TABLE
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+log = logging.getLogger(__name__)
+
+HEAD = "0001"
+_LOCK_TIMEOUT_S = 20
+# Alembic keeps what it works on in globals of its own.
+_one_in_this_process = Lock()
+
+
+@dataclass(frozen=True)
+class Revisions:
+    """`folder`: a script directory of Alembic. `head`: its newest revision, known without loading Alembic."""
+
+    folder: Path
+    head: str
+
+
+SHIPPED = Revisions(Path(__file__).parent / "migrations", HEAD)
+
+
+def present_revision(connection: sa.Connection) -> str | None:
+    if not sa.inspect(connection).has_table(VERSION_TABLE):
+        return None
+    noted = sa.table(VERSION_TABLE, sa.column("version_num", sa.String))
+    return connection.scalar(sa.select(noted.c.version_num))
+
+
+def upgrade_schema(connection: sa.Connection, dialect: Dialect, revisions: Revisions) -> None:
+    """Steps 2 to 4. Raises SchemaTooNew, Unavailable."""
+    with connection.begin():
+        if not dialect.lock_for_upgrade(connection, _LOCK_TIMEOUT_S):
+            raise Unavailable(
+                "somebody else has been changing the ledger's schema for too long",
+                found=f"its lock not free within {_LOCK_TIMEOUT_S} s",
+                action="try again later",
+            )
+        try:
+            present = present_revision(connection)  # perhaps somebody else was first
+            if present != revisions.head:
+                _run_revisions(connection, revisions, present)
+        finally:
+            dialect.unlock_after_upgrade(connection)
+
+
+def _run_revisions(connection: sa.Connection, revisions: Revisions, present: str | None) -> None:
+    from alembic import command  # a ledger that is up to date does without
+    from alembic.script import ScriptDirectory
+
+    with _one_in_this_process:
+        config = _config(connection, revisions)
+        known = {revision.revision for revision in ScriptDirectory.from_config(config).walk_revisions()}
+        if present is not None and present not in known:
+            raise SchemaTooNew(
+                "the ledger's schema is newer than this program",
+                expected=f"revision {revisions.head} or an earlier one",
+                found=f"revision {present}",
+                action="start a newer version of the program",
+            )
+        command.upgrade(config, "head")
+    log.info("the ledger's schema went from revision %s to %s", present, revisions.head)
+
+
+def _config(connection: sa.Connection, revisions: Revisions) -> Config:
+    from alembic.config import Config
+
+    config = Config(attributes={"connection": connection})
+    config.set_main_option("script_location", str(revisions.folder).replace("%", "%%"))
+    return config

@@ -1,0 +1,151 @@
+"""How a tablet comes to versions that it has missed.
+
+Of each, what this node has prepared itself is published. Where it has nothing, another replica is asked: it
+sends the files of single versions, or, once it has compacted them, its whole tablet, which takes the place of
+ours. What is prepared here and not among those versions stays prepared.
+
+A copy may take long: it goes on in the background, and who asks again is told how far it is. A source that
+stands still is left: see `copy_stream`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import closing
+from threading import Lock
+
+import pyarrow as pa
+
+from rtolap.base.errors import Corrupted, NotFound, Refused, RtolapError
+from rtolap.protocols.storage.client import StorageNode
+from rtolap.protocols.storage.messages import COPY_DATA, COPY_NAME, CatchUp, CopyRequest, Reached, TabletId
+from rtolap.stored.engine.copying import Arriving, Chunk, CopiedVersion, filling, passing
+from rtolap.stored.node.copy_stream import batches
+from rtolap.stored.node.loads import Loads
+from rtolap.stored.node.slot import Slot
+from rtolap.stored.node.slots import Slots
+from rtolap.stored.node.voting import Voting
+
+log = logging.getLogger(__name__)
+
+
+COPIES_MAX = 2  # at once: they share the disk with loads and readers
+ANSWER_S = 5.0  # what a copy is waited for
+
+
+class CatchingUp:
+    """Thread-safe; one copy of a tablet at a time."""
+
+    def __init__(
+        self,
+        slots: Slots,
+        loads: Loads,
+        voting: Voting,
+        node_at: Callable[[str], StorageNode],
+        published: Callable[[Slot], None],
+    ) -> None:
+        self._slots, self._loads, self._voting = slots, loads, voting
+        self._node_at, self._published = node_at, published
+        self._lock = Lock()
+        self._copies: dict[TabletId, Future[None]] = {}
+        self._pool = ThreadPoolExecutor(COPIES_MAX, thread_name_prefix="copy")
+
+    def close(self) -> None:
+        """Copies that have not begun are given up, those under way are waited for."""
+        self._pool.shutdown(cancel_futures=True)
+
+    def catch_up(self, request: CatchUp) -> Reached:
+        """How far the tablet is now. One that is gone is made anew. NotFound: a later table's is here."""
+        slot = self._slots.create(request.tablet, request.schema)
+        if slot is None:
+            raise NotFound(f"tablet {request.tablet} is not here", found="that of a later table")
+        with self._lock:
+            copy = self._copies.get(slot.id)
+            if copy is None and not self._advance(request) and request.sources:
+                copy = self._copies[slot.id] = self._pool.submit(self._copy, slot, request)
+        if copy is not None:
+            wait((copy,), ANSWER_S)
+            if copy.done():
+                self._forget(slot.id, copy)
+        return Reached(slot.open().version)
+
+    def _forget(self, tablet: TabletId, copy: Future[None]) -> None:
+        """Raises what went wrong in it, once."""
+        with self._lock:
+            mine = self._copies.get(tablet) is copy
+            if mine:
+                del self._copies[tablet]
+        if mine:
+            copy.result()
+
+    def _advance(self, request: CatchUp) -> bool:
+        """By what is prepared here; whether that was enough."""
+        for missed in request.missed:
+            if missed.version <= self._slots.get(request.tablet).open().version:
+                continue
+            if missed.txn_id is None or not self._voting.advance(
+                request.tablet, missed.txn_id, missed.version
+            ):
+                return False
+        return True
+
+    def _copy(self, slot: Slot, request: CatchUp) -> None:
+        """From the first source that gives something; none may be there now."""
+        wanted = request.missed[-1].version
+        for source in request.sources:
+            try:
+                self._copy_from(slot, self._node_at(source))
+            except RtolapError as error:
+                log.warning("tablet %s cannot be copied from %s: %s", slot.id, source, error)
+                continue
+            if slot.open().version >= wanted:
+                return
+
+    def _copy_from(self, slot: Slot, source: StorageNode) -> None:
+        with closing(batches(source, CopyRequest(slot.id, slot.open().version))) as stream:
+            arriving = Arriving(_chunks(stream))
+            if arriving.manifest.state is not None:
+                self._take_whole(slot, arriving)
+            for version in arriving.manifest.versions:
+                self._take(slot, arriving, version)
+        self._published(slot)
+
+    def _take_whole(self, slot: Slot, arriving: Arriving) -> None:
+        state = arriving.manifest.state
+        assert state is not None
+        for _, txn in state.history:
+            self._loads.abort(txn, for_ever=False)
+        if slot.replace(arriving):
+            log.info("tablet %s was copied whole, at version %d", slot.id, state.version)
+
+    def _take(self, slot: Slot, arriving: Arriving, version: CopiedVersion) -> None:
+        tablet = slot.open()
+        if tablet.version >= version.version:
+            passing(arriving, version)
+            return
+        # A stream of these very rows may still be open here: what it would bring has come.
+        self._loads.abort(version.txn, for_ever=False)
+        if tablet.has(version.txn):
+            passing(arriving, version)
+        else:
+            tablet.begin(version.txn).adopt(filling(arriving, version))
+        try:
+            with slot.changing:
+                slot.open().publish(version.txn, version.version)
+        except Refused as error:
+            if slot.open().version < version.version:
+                raise
+            log.info("tablet %s has got version %d meanwhile: %s", slot.id, version.version, error)
+        except Corrupted:
+            with slot.changing:  # the next source, or the next round, brings these rows
+                slot.open().abort(version.txn)
+            raise
+
+
+def _chunks(stream: Iterable[pa.RecordBatch]) -> Iterator[Chunk]:
+    for batch in stream:
+        names, data = batch.column(COPY_NAME), batch.column(COPY_DATA)
+        for at in range(batch.num_rows):
+            yield Chunk(names[at].as_py(), data[at].as_py())

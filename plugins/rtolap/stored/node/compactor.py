@@ -1,0 +1,86 @@
+"""Background work of a node, in one thread: compaction, silent loads given up."""
+
+from __future__ import annotations
+
+import logging
+from threading import Condition, Thread
+from time import monotonic
+
+from rtolap.base.errors import RtolapError
+from rtolap.stored.node.loads import Loads
+from rtolap.stored.node.slot import Slot
+from rtolap.stored.node.slots import Slots
+
+log = logging.getLogger(__name__)
+
+
+class Compactor:
+    """One compaction at a time; tablets that were published to first, in their order, and all once a while.
+
+    Bounded: by one tablet's settings in memory, by one run in what it may delay the end of the node.
+    """
+
+    def __init__(self, slots: Slots, loads: Loads, every_s: float) -> None:
+        self._slots, self._loads, self._every_s = slots, loads, every_s
+        self._changed = Condition()
+        self._due: dict[Slot, None] = {}
+        self._stopping = False
+        self.runs = self.failures = 0
+        self._thread = Thread(target=self._run, name="compactor", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def notice(self, slot: Slot) -> None:
+        """It was published to."""
+        with self._changed:
+            self._due[slot] = None
+            self._changed.notify()
+
+    def stop(self) -> None:
+        """Returns when the run under way is over."""
+        with self._changed:
+            self._stopping = True
+            self._changed.notify()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def compact(self, slot: Slot) -> None:
+        """One run, and again later if there may be more to do."""
+        try:
+            more = slot.open().compact()
+        except RtolapError as error:
+            self.failures += 1
+            log.warning("tablet %s is not compacted now: %s", slot.id, error)
+            return
+        except Exception:  # of the program, as with rows that it cannot hold: other tablets go on
+            self.failures += 1
+            log.exception("tablet %s cannot be compacted", slot.id)
+            return
+        self.runs += more
+        if more:
+            self.notice(slot)
+
+    def _look(self) -> None:
+        try:
+            self._loads.give_up_silent()
+        except Exception:  # tried again with the next look
+            log.exception("silent loads are not given up")
+        for slot in self._slots.all():
+            self.notice(slot)
+
+    def _run(self) -> None:
+        looked_s = float("-inf")
+        while True:
+            if monotonic() - looked_s >= self._every_s:
+                looked_s = monotonic()
+                self._look()
+            with self._changed:
+                self._changed.wait_for(lambda: self._due or self._stopping, self._every_s)
+                if self._stopping:
+                    return
+                due = next(iter(self._due), None)
+                if due is not None:
+                    del self._due[due]
+            if due is not None:
+                self.compact(due)

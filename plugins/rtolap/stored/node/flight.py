@@ -1,0 +1,102 @@
+"""The door of a storage node: Arrow Flight with a bearer token. See `wire.storage` for the protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+from pyarrow import flight
+
+from rtolap.base.errors import QueryError, Refused
+from rtolap.base.flight_guard.limits import FlightLimits
+from rtolap.base.metrics import Metrics
+from rtolap.protocols.flight.endpoint import body_of, guarded, guarded_batches
+from rtolap.protocols.flight.metrics import FlightCalls
+from rtolap.protocols.flight.server import GuardedFlightServer
+from rtolap.protocols.storage import messages as wire
+from rtolap.protocols.storage.client import BatchStream
+from rtolap.stored.node.load import Load
+from rtolap.stored.node.node import LocalNode
+
+BATCH_OVERHEAD_BYTES_MAX = 16 << 20  # of a batch on its way; one that is a little too large the node refuses
+
+
+class StorageFlightServer(GuardedFlightServer):
+    """Serves as soon as it is made; `port` tells which one it got."""
+
+    def __init__(
+        self,
+        node: LocalNode,
+        *,
+        host: str,
+        port: int,
+        token: str,
+        metrics: Metrics,
+        limits: FlightLimits = FlightLimits(),
+    ) -> None:
+        self._node = node
+        super().__init__(
+            host=host,
+            port=port,
+            token=token,
+            metrics=metrics,
+            limits=replace(limits, batch_bytes_max=node.settings.batch_bytes_max + BATCH_OVERHEAD_BYTES_MAX),
+            middleware={"metrics": FlightCalls(metrics)},
+        )
+
+    def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
+        def take() -> None:
+            load = self._node.begin(body_of(descriptor.command or b"", wire.PutHead))
+            try:
+                answer = _take(load, reader)
+            finally:
+                load.abort("its stream has ended")
+            writer.begin(pa.schema([]))
+            writer.write_metadata(pa.py_buffer(msgspec.json.encode(answer)))
+
+        guarded(take)
+
+    def do_get(self, context: Any, ticket: Any) -> Any:
+        def open() -> BatchStream:
+            request = wire.read_ticket(ticket.ticket)
+            if isinstance(request, wire.ScanRequest):
+                return self._node.scan(request)
+            return self._node.copy(request)
+
+        stream = guarded(open)
+        return flight.GeneratorStream(stream.schema, guarded_batches(iter(stream)))
+
+    def list_actions(self, context: Any) -> Any:
+        return [
+            (name, f"{body.__name__} → {answer.__name__}") for name, (body, answer) in wire.ACTIONS.items()
+        ]
+
+    def do_action(self, context: Any, action: Any) -> Iterator[Any]:
+        body = action.body.to_pybytes() if action.body is not None else b""
+        return iter([flight.Result(guarded(lambda: self._act(action.type, body)))])
+
+    def _act(self, kind: str, body: bytes) -> bytes:
+        if kind not in wire.ACTIONS:
+            raise QueryError(f"unknown action {kind!r}", expected=", ".join(wire.ACTIONS))
+        request = body_of(body, wire.ACTIONS[kind][0])
+        if isinstance(request, wire.AskStatus):
+            return msgspec.json.encode(self._node.status())
+        act: Callable[[Any], msgspec.Struct | None] = getattr(self._node, kind)
+        return msgspec.json.encode(act(request) or wire.Done())
+
+
+def _take(load: Load, reader: Any) -> wire.PutAnswer:
+    while True:
+        try:
+            chunk = reader.read_chunk()
+        except StopIteration as error:
+            raise Refused(
+                f"the stream of transaction {load.txn_id} ended early", expected="a PutEnd"
+            ) from error
+        metadata = chunk.app_metadata.to_pybytes() if chunk.app_metadata is not None else b""
+        if chunk.data is None:
+            return load.finish(body_of(metadata, wire.PutEnd))
+        load.add(body_of(metadata, wire.TabletId), chunk.data)

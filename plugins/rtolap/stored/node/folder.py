@@ -1,0 +1,150 @@
+"""The data folder of a node, and what is made durable in it in which order.
+
+<data>/node.json                 the id of this folder, made once
+<data>/node.lock                 held (flock) by the process that serves it
+<data>/tablets/<name>/about.json whose tablet it is
+<data>/tablets/<name>/g<n>/      the tablet; the highest whole generation counts
+
+create   1. make tablets/<name>.making with about.json and g1, sync      removed at the next start
+         2. rename to tablets/<name>, sync the folder                    there
+drop     3. rename to tablets/<name>.dropping, sync the folder           gone; removed at the next start
+         4. remove it                                                    gone
+copy     5. write g<n + 1>.making: files of another replica, links to    removed at the next start
+            what is prepared here, the log; sync
+         6. rename to g<n + 1>, sync                                     it counts; the old one is removed
+         7. remove g<n>                                                  removed at the next start
+
+What is prepared in a tablet stays prepared over a copy: the vote was given.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import shutil
+import uuid
+from pathlib import Path
+from urllib.parse import quote
+
+import msgspec
+
+from rtolap.base.errors import Corrupted, DefinitionError, Refused
+from rtolap.base.files import fsync_dir, write_atomic
+from rtolap.protocols.storage.messages import TabletId
+
+log = logging.getLogger(__name__)
+
+MAKING, DROPPING = ".making", ".dropping"
+_ABOUT = "about.json"
+_NAME_CHARS_MAX = 200  # file systems take 255 bytes, and the endings need some
+
+
+class _Node(msgspec.Struct, frozen=True):
+    node_id: str
+
+
+class DataFolder:
+    """Made from its beginning to `release`; by one process at a time. Refused while another one has it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.tablets = root / "tablets"
+        self.tablets.mkdir(parents=True, exist_ok=True)
+        self._lock = (root / "node.lock").open("a")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._lock.close()
+            raise Refused(
+                f"data folder {root} is served by another process", action="stop that one first"
+            ) from error
+        self.node_id = self._known_id()
+
+    def release(self) -> None:
+        self._lock.close()
+
+    def free_bytes(self) -> int:
+        return shutil.disk_usage(self.root).free
+
+    def tidy(self) -> None:
+        """Remove what a crash left of creations and drops."""
+        for path in sorted(self.tablets.iterdir()):
+            if path.name.endswith((MAKING, DROPPING)):
+                shutil.rmtree(path)
+
+    def places(self) -> list[Path]:
+        """Of all tablets that are there."""
+        return sorted(self.tablets.iterdir())
+
+    def place(self, tablet: TabletId) -> Path:
+        """Where a tablet is or will be. Raises DefinitionError for a name that no folder can have."""
+        name = f"{tablet.table_id}.{quote(tablet.partition, safe='')}.{tablet.bucket}"
+        if len(name) > _NAME_CHARS_MAX:
+            raise DefinitionError(
+                "the name of a partition is too long", expected=f"{_NAME_CHARS_MAX} bytes", found=name
+            )
+        return self.tablets / name
+
+    def making(self, tablet: TabletId) -> Path:
+        """Step 1, before the tablet itself: its folder."""
+        folder = self.place(tablet).with_name(self.place(tablet).name + MAKING)
+        if folder.exists():
+            shutil.rmtree(folder)
+        folder.mkdir()
+        write_atomic(folder / _ABOUT, msgspec.json.encode(tablet))
+        return folder
+
+    def put_in_place(self, tablet: TabletId) -> Path:
+        """Step 2."""
+        place = self.place(tablet)
+        os.rename(place.with_name(place.name + MAKING), place)
+        fsync_dir(self.tablets)
+        return place
+
+    def drop(self, place: Path) -> None:
+        """Steps 3 and 4. A folder that cannot be removed now is removed at the next start."""
+        doomed = place.with_name(f"{place.name}.{uuid.uuid4().hex[:8]}{DROPPING}")
+        os.rename(place, doomed)
+        fsync_dir(self.tablets)
+        try:
+            shutil.rmtree(doomed)
+        except OSError as error:
+            log.warning("%s cannot be removed yet: %s", doomed, error)
+
+    def _known_id(self) -> str:
+        path = self.root / "node.json"
+        if not path.exists():
+            write_atomic(path, msgspec.json.encode(_Node(uuid.uuid4().hex)))
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=_Node).node_id
+        except msgspec.MsgspecError as error:
+            raise Corrupted(f"the id of data folder {path.parent}", found=str(error)) from error
+
+
+def generations(place: Path) -> list[int]:
+    """Whole ones, ascending."""
+    found = [path.name.removeprefix("g") for path in place.glob("g*")]
+    return sorted(int(number) for number in found if number.isdigit())
+
+
+def generation(place: Path, number: int) -> Path:
+    return place / f"g{number}"
+
+
+def tidy_generations(place: Path) -> Path | None:
+    """The generation that counts, when all others are removed; None when there is none."""
+    for half in place.glob(f"g*{MAKING}"):
+        shutil.rmtree(half)
+    *old, newest = generations(place) or [0]
+    for number in old:
+        shutil.rmtree(generation(place, number))
+    return generation(place, newest) if newest else None
+
+
+def about(place: Path) -> TabletId:
+    """Whose tablet is there. Raises Corrupted."""
+    try:
+        return msgspec.json.decode((place / _ABOUT).read_bytes(), type=TabletId)
+    except (OSError, msgspec.MsgspecError) as error:
+        raise Corrupted(f"it is not known whose tablet is in {place}", found=str(error)) from error

@@ -1,0 +1,180 @@
+"""A storage node whole, as `wire.storage_client.StorageNode` has it: its Flight door calls this, and so can
+whoever is in the same process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from rtolap.base.closing import Closing
+from rtolap.protocols.storage import messages as wire
+from rtolap.protocols.storage.client import BatchStream, StorageNode
+from rtolap.stored.engine.disk import Disk
+from rtolap.stored.engine.rows.columns import read_schema
+from rtolap.stored.node.catching_up import CatchingUp
+from rtolap.stored.node.compactor import Compactor
+from rtolap.stored.node.folder import DataFolder
+from rtolap.stored.node.load import Load
+from rtolap.stored.node.loads import Loads
+from rtolap.stored.node.settings import StorageSettings
+from rtolap.stored.node.slots import Slots
+from rtolap.stored.node.voting import Voting
+
+_COPY = pa.schema([pa.field(wire.COPY_NAME, pa.string()), pa.field(wire.COPY_DATA, pa.binary())])
+
+
+class LocalNode(Closing):
+    """A `StorageNode`; thread-safe. `node_at`: other nodes by their addresses, to copy from."""
+
+    def __init__(
+        self,
+        name: str,
+        data: Path,
+        node_at: Callable[[str], StorageNode],
+        settings: StorageSettings | None = None,
+        disk: Disk | None = None,
+    ) -> None:
+        """Opens all tablets, as a crash has left them. Refused while another process serves the folder."""
+        self.name, self.settings = name, settings or StorageSettings()
+        self.folder = DataFolder(data)
+        try:
+            self._slots = Slots(self.folder, self.settings.tablet, disk)
+        except BaseException:
+            self.folder.release()
+            raise
+        self._loads = Loads(self._slots, self.settings, self.folder.free_bytes)
+        self.compactor = Compactor(self._slots, self._loads, self.settings.compact_every_s)
+        self._voting = Voting(self._slots, self._loads, self.compactor.notice)
+        self._catching_up = CatchingUp(self._slots, self._loads, self._voting, node_at, self.compactor.notice)
+
+    def close(self) -> None:
+        """Loads that run are given up, what is prepared stays."""
+        self.compactor.stop()
+        self._catching_up.close()
+        self._loads.close()
+        self._slots.close()
+        self.folder.release()
+
+    @property
+    def loaded_rows(self) -> int:
+        """Since the node was started, prepared or not."""
+        return self._loads.rows
+
+    def begin(self, head: wire.PutHead) -> Load:
+        return self._loads.begin(head)
+
+    def put(self, head: wire.PutHead, columns: pa.Schema) -> _Put:
+        return _Put(self.begin(head))
+
+    def scan(self, request: wire.ScanRequest) -> BatchStream:
+        columns = request.columns or request.schema.names
+        schema = read_schema(request.schema, columns)
+        snapshot = self._slots.get(request.tablet).open().pin(request.version)
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with snapshot:
+                for batch in snapshot.read(columns, request.filter, request.schema):
+                    yield batch.cast(schema) if batch.schema != schema else batch
+
+        return _Batches(schema, batches())
+
+    def copy(self, request: wire.CopyRequest) -> BatchStream:
+        tablet = self._slots.get(request.tablet).open()
+
+        def batches() -> Iterator[pa.RecordBatch]:
+            with tablet.export(request.after) as export:
+                for chunk in export.chunks():
+                    yield pa.record_batch([[chunk.name], [chunk.data]], schema=_COPY)
+
+        return _Batches(_COPY, batches())
+
+    def create(self, request: wire.CreateTablets) -> None:
+        for tablet in request.tablets:
+            self._slots.create(tablet, request.schema)
+
+    def drop(self, request: wire.DropTablets) -> None:
+        for tablet in request.tablets:
+            self._slots.drop(tablet)
+
+    def change_schema(self, request: wire.ChangeSchema) -> None:
+        self._slots.change_schema(request.table_id, request.db, request.table, request.schema)
+
+    def prepare(self, request: wire.Prepare) -> wire.Held:
+        return self._voting.prepare(request)
+
+    def publish(self, request: wire.Publish) -> wire.Held:
+        return self._voting.publish(request)
+
+    def catch_up(self, request: wire.CatchUp) -> wire.Reached:
+        return self._catching_up.catch_up(request)
+
+    def abort(self, request: wire.Abort) -> None:
+        self._voting.abort(request)
+
+    def status(self) -> wire.NodeStatus:
+        reports = []
+        for slot, tablet in self._slots.open_tablets():
+            found = tablet.status()
+            reports.append(
+                wire.TabletReport(
+                    tablet=slot.id,
+                    version=found.version,
+                    floor=found.floor,
+                    files=found.files,
+                    rows=found.rows,
+                    bytes=found.bytes,
+                    prepared=found.prepared,
+                    stopped=found.stopped,
+                )
+            )
+        return wire.NodeStatus(
+            name=self.name,
+            node_id=self.folder.node_id,
+            free_bytes=self.folder.free_bytes(),
+            load_memory_bytes=self._loads.memory.used_bytes,
+            loading=self._loads.running(),
+            tablets=tuple(reports),
+            broken=dict(self._slots.broken),
+        )
+
+    def ping(self, within_s: float) -> None:
+        """It is here."""
+
+
+class _Put:
+    """A `RowStream` into this process."""
+
+    def __init__(self, load: Load) -> None:
+        self._load = load
+
+    def write(self, tablet: wire.TabletId, batch: pa.RecordBatch) -> None:
+        try:
+            self._load.add(tablet, batch)
+        except BaseException:
+            self.cancel()
+            raise
+
+    def finish(self, end: wire.PutEnd) -> wire.PutAnswer:
+        try:
+            return self._load.finish(end)
+        except BaseException:
+            self.cancel()
+            raise
+
+    def cancel(self) -> None:
+        self._load.abort("its stream was given up")
+
+
+class _Batches:
+    def __init__(self, schema: pa.Schema, batches: Iterator[pa.RecordBatch]) -> None:
+        self.schema, self._batches = schema, batches
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return self._batches
+
+    def cancel(self) -> None:
+        close = getattr(self._batches, "close", None)
+        if close is not None:
+            close()

@@ -1,0 +1,35 @@
+"""Bounds of a storage node, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from rtolap.protocols.flight.endpoint import DRAIN_S
+from rtolap.stored.engine.settings import TabletSettings
+
+
+@dataclass(frozen=True)
+class StorageSettings:
+    """
+    load_memory_bytes_max   rows of all loads that are in no file yet; beyond, loads write files early
+    loads_max               streams at once; one more is told to come back. Each may keep its share of the
+                            memory, so that there are at most twice `load_memory_bytes_max` in memory
+    batch_bytes_max         one batch of a stream; a larger one is refused
+    load_idle_s             a stream that brings nothing for so long is given up, and its memory with it
+    aborted_max             transactions remembered as aborted, against late streams of theirs
+    disk_free_bytes_min     below it no stream is begun: publishing and compacting need room too
+    compact_every_s         how often all tablets are looked at; those published to are looked at at once
+    heartbeat_every_s       well within the lease that doors give
+    drain_s                 how long a node that is told to stop waits for open streams
+    """
+
+    load_memory_bytes_max: int = 512 << 20
+    loads_max: int = 64
+    batch_bytes_max: int = 64 << 20
+    load_idle_s: float = 300.0
+    aborted_max: int = 100_000
+    disk_free_bytes_min: int = 256 << 20
+    compact_every_s: float = 60.0
+    heartbeat_every_s: float = 2.0
+    drain_s: float = DRAIN_S
+    tablet: TabletSettings = field(default_factory=TabletSettings)

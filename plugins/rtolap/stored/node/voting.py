@@ -1,0 +1,82 @@
+"""What the master of transactions asks: what is prepared here, make it a version, forget it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from rtolap.base.errors import NotFound, NotYet, Refused, RtolapError
+from rtolap.protocols.storage.messages import Abort, Held, Prepare, Publish, TabletId
+from rtolap.stored.node.loads import Loads
+from rtolap.stored.node.slot import Slot
+from rtolap.stored.node.slots import Slots
+
+log = logging.getLogger(__name__)
+
+
+class Voting:
+    """Thread-safe; every call may be repeated, come late, or come twice."""
+
+    def __init__(self, slots: Slots, loads: Loads, published: Callable[[Slot], None]) -> None:
+        self._slots, self._loads, self._published = slots, loads, published
+
+    def prepare(self, request: Prepare) -> Held:
+        """Those that hold the transaction's rows durably: a stream that ended as announced has seen to it."""
+        return Held(tuple(id for id in request.tablets if self._holds(id, request.txn_id)))
+
+    def publish(self, request: Publish) -> Held:
+        """Those that have the version now. Each tablet for itself: the disk of one may fail."""
+        return Held(
+            tuple(id for id, version in request.versions if self.advance(id, request.txn_id, version))
+        )
+
+    def advance(self, id: TabletId, txn_id: int, version: int) -> bool:
+        """Whether the tablet has that version now, by this transaction."""
+        slot = self._slots.find(id)
+        if slot is None:
+            return False
+        try:
+            with slot.changing:
+                tablet = slot.open()
+                if tablet.version >= version:
+                    return self._agrees(slot, txn_id, version)
+                tablet.publish(txn_id, version)
+        except (NotFound, NotYet) as error:
+            log.info("tablet %s is to be caught up to version %d: %s", id, version, error)
+            return False
+        except RtolapError as error:
+            log.warning("tablet %s does not get version %d: %s", id, version, error)
+            return False
+        except Exception:  # of the program: it must not take the answers of other tablets with it
+            log.exception("tablet %s does not get version %d", id, version)
+            return False
+        self._published(slot)
+        return True
+
+    def abort(self, request: Abort) -> None:
+        """Whatever comes for the transaction later is refused. What is visible stays: it was not aborted."""
+        self._loads.abort(request.txn_id, for_ever=True)
+        for slot, tablet in self._slots.open_tablets():
+            if request.txn_id in tablet.prepared_files:
+                with slot.changing:
+                    try:
+                        slot.open().abort(request.txn_id)
+                    except Refused as error:
+                        log.error("tablet %s: %s", slot.id, error)
+
+    def _holds(self, id: TabletId, txn_id: int) -> bool:
+        slot = self._slots.find(id)
+        if slot is None or self._loads.was_aborted(txn_id):
+            return False
+        try:
+            return slot.open().has(txn_id)
+        except RtolapError as error:
+            log.warning("tablet %s cannot be opened: %s", id, error)
+            return False
+
+    def _agrees(self, slot: Slot, txn_id: int, version: int) -> bool:
+        known = slot.open().txn_of(version)
+        if known is not None and known != txn_id:
+            log.error("tablet %s: version %d is of transaction %d, not %d", slot.id, version, known, txn_id)
+            return False
+        return True

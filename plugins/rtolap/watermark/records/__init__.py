@@ -1,0 +1,1 @@
+"""Watermarks in Kafka records: headers and control records that producers write and readers understand."""

@@ -1,0 +1,119 @@
+"""The downstream end: what producers state in the records of a topic becomes the progress of a source.
+
+The source's hosts are the producers; its rule is `host_precise` with 0 ppm, which is the chain's rule: of a
+producer in a partition the largest, together the smallest.
+
+    reader = WatermarkReader(client, "results", leases=leases)
+    reader.assign({0: generation, 1: generation}, partitions_total=8)
+    batch = consumer.poll(...)               # of a consumer opened with_statements
+    ...                                      # take in its records, say the oldest work
+    reader.took(batch_statements(batch).statements)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from rtolap.watermark.chain import Chain
+from rtolap.watermark.records.columns import UNKNOWN_MS, Statements
+from rtolap.watermark.reports import ProgressReports
+
+BEFORE_EVERYTHING_MS = 0  # event times before 1970 are refused
+
+
+class Presence(Protocol):
+    """Who is told which producers are there: `watermark_leases.ProducerLeases`."""
+
+    def heard(self, producers: Iterable[str]) -> None: ...
+
+    def ended(self, producers: Mapping[str, int | None]) -> None: ...
+
+
+class WatermarkReader:
+    """Of one consumer of some partitions of the topic. Used by the thread that consumes; never blocks.
+
+    `producers`: those known beforehand. One that is known and silent in a partition in which others have
+    spoken is reported there as before everything; a partition in which nobody has spoken is not reported at
+    all, and so named as awaited.
+    """
+
+    def __init__(
+        self,
+        reports: ProgressReports,
+        level: str,
+        *,
+        producers: Iterable[str] = (),
+        leases: Presence | None = None,
+    ) -> None:
+        self.unreadable = 0
+        self._reports = reports
+        self._level = level
+        self._leases = leases
+        self._partitions_total = 0
+        self._generations: dict[int, int] = {}
+        self._spoken: set[int] = set()
+        self._chain = Chain((), producers)
+
+    def assign(self, generations: Mapping[int, int], partitions_total: int) -> None:
+        """Reads these partitions from now on, each as that generation of its consumers, out of so many of the
+        topic, which are all awaited. Of a partition that is new, or new in its generation, nothing is known
+        until its next control record."""
+        kept = {
+            partition
+            for partition, generation in generations.items()
+            if self._generations.get(partition) == generation
+        }
+        self._chain.assign(kept)
+        self._chain.assign(generations)
+        self._spoken &= kept
+        self._generations = dict(generations)
+        self._partitions_total = partitions_total
+
+    def took(self, statements: Statements) -> None:
+        """Call when the batch's records are in the state, and their oldest work has been said."""
+        self.unreadable += statements.unreadable
+        before = frozenset(self._chain.producers)
+        heard: dict[int, set[str]] = {}
+        ended: set[str] = set()
+        rows = zip(
+            statements.producers,
+            statements.partitions.tolist(),
+            statements.watermarks_ms.tolist(),
+            statements.generations.tolist(),
+            statements.ended.tolist(),
+            strict=True,
+        )
+        for producer, partition, watermark_ms, generation, end in rows:
+            if partition not in self._generations:
+                continue  # given away meanwhile
+            told_ms = None if watermark_ms == UNKNOWN_MS else watermark_ms
+            self._chain.observe(producer, partition, told_ms, generation, ended=end)
+            heard.setdefault(partition, set()).add(producer)
+            ended |= {producer} if end else set()
+        joined = frozenset(self._chain.producers) - before
+        for partition in self._spoken | heard.keys():
+            silent = joined if partition in self._spoken else before | joined
+            self._report(partition, sorted(heard.get(partition, set()) | silent))
+        self._spoken |= heard.keys()
+        if self._leases is not None:
+            self._leases.heard(set().union(*heard.values()) - ended)
+            self._leases.ended({name: end for name, end in self._chain.ended().items() if name in ended})
+
+    def waits_for(self) -> Mapping[str, tuple[int, ...]]:
+        """Producer → partitions, of those read here, in which it has stated nothing yet."""
+        return self._chain.held_by()
+
+    def _report(self, partition: int, producers: Sequence[str]) -> None:
+        if not producers:
+            return
+        told = [self._chain.told(producer, partition) for producer in producers]
+        known = [UNKNOWN_MS if one is None else one.watermark_ms for one in told]
+        self._reports.report_progress(
+            self._level,
+            partition,
+            self._generations[partition],
+            producers,
+            [max(watermark_ms, BEFORE_EVERYTHING_MS) for watermark_ms in known],
+            partitions=self._partitions_total,
+        )

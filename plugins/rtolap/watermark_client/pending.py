@@ -1,0 +1,207 @@
+"""What a watermark client still has to say: the newest state per key, so that it is bounded by what there
+is to say.
+
+Everything that was reported is kept (8 bytes per host and partition, and the names once per level), because
+a new leader asks for it again. A session names only so many hosts: where there were more, those that have
+been silent for long are forgotten as it begins (`forgetting`), and named again when they speak.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rtolap.protocols.watermark.messages import (
+    HOSTS_MAX,
+    ReportBatch,
+    SourceReport,
+    UnitReport,
+    check_host_names,
+)
+from rtolap.watermark.forgetting import NEVER, worth_keeping
+
+ROWS_MAX = 500_000  # in one batch: 10 MB of columns, far below `REPORT_BYTES_MAX`
+
+
+@dataclass(slots=True)
+class _Partition:
+    generation: int
+    latest_ms: NDArray[np.int64]
+    events: NDArray[np.int64]
+    changed: NDArray[np.bool_]
+    said: bool = False  # in this session
+    said_in: int | None = None  # the batch that said it first of this generation, in this session
+    partitions: int = 0
+
+    def grow(self, hosts: int) -> None:
+        more = max(hosts, self.latest_ms.size * 2) - self.latest_ms.size
+        if hosts > self.latest_ms.size:
+            self.latest_ms = np.pad(self.latest_ms, (0, more), constant_values=NEVER)
+            self.events = np.pad(self.events, (0, more))
+            self.changed = np.pad(self.changed, (0, more))
+
+    def keep(self, at: NDArray[np.int64]) -> None:
+        """Only these hosts, which are counted anew. `grow` first."""
+        self.latest_ms, self.events, self.changed = self.latest_ms[at], self.events[at], self.changed[at]
+
+
+@dataclass(slots=True)
+class _Level:
+    names: list[str] = field(default_factory=list)
+    index: dict[str, int] = field(default_factory=dict)
+    told: int = 0  # names that the server has been told in this session
+    partitions: dict[int, _Partition] = field(default_factory=dict)
+
+    def indices(self, hosts: Sequence[str]) -> NDArray[np.int64]:
+        """Raises DefinitionError for a name that is none; then nothing was taken."""
+        index = self.index
+        found = np.fromiter((index.get(name, -1) for name in hosts), np.int64, len(hosts))
+        fresh = np.flatnonzero(found < 0).tolist()  # each host once per level
+        check_host_names([hosts[at] for at in fresh], "hosts")
+        for at in fresh:
+            name = hosts[at]
+            found[at] = index.setdefault(name, len(self.names))
+            if found[at] == len(self.names):
+                self.names.append(name)
+        return found
+
+    def begin(self) -> None:
+        """A session in which nothing has been said yet. Its names are counted anew."""
+        count, partitions = len(self.names), self.partitions.values()
+        at = np.flatnonzero(worth_keeping((kept.latest_ms for kept in partitions), count, HOSTS_MAX))
+        if at.size < count:
+            self.names = [self.names[place] for place in at.tolist()]
+            self.index = {name: place for place, name in enumerate(self.names)}
+            for kept in partitions:
+                kept.grow(count)
+                kept.keep(at)
+        self.told = 0
+        for kept in partitions:
+            kept.said, kept.said_in = False, None
+            kept.changed |= kept.latest_ms != NEVER
+
+
+@dataclass(slots=True)
+class Pending:
+    """Not thread-safe: the client locks."""
+
+    more: bool = False
+    held_back: bool = False  # are there sources of which the last batch said nothing on purpose?
+    _units_alone: bool = False
+    _levels: dict[str, _Level] = field(default_factory=dict)
+    _units: dict[tuple[str, str, int], UnitReport] = field(default_factory=dict)
+    _left: dict[tuple[str, str, int], UnitReport] = field(default_factory=dict)
+
+    def progress(
+        self,
+        level: str,
+        partition: int,
+        generation: int,
+        hosts: Sequence[str],
+        latest_ms: NDArray[np.int64],
+        events: NDArray[np.int64] | None,
+        partitions: int = 0,
+    ) -> None:
+        """Keeps the largest per host; a later generation forgets what the one before has read."""
+        names = self._levels.setdefault(level, _Level())
+        at = names.indices(hosts)
+        kept = names.partitions.get(partition)
+        if kept is not None and generation < kept.generation:
+            return  # of a consumer whose time is over
+        if kept is None or generation > kept.generation:
+            nothing = np.empty(0, np.int64)
+            kept = _Partition(generation, nothing, nothing, np.empty(0, np.bool_))
+            names.partitions[partition] = kept
+        kept.partitions = partitions
+        kept.grow(len(names.names))
+        if at.size:
+            np.maximum.at(kept.latest_ms, at, latest_ms)
+            kept.changed[at] = True
+            if events is not None:
+                np.add.at(kept.events, at, events)
+
+    def said_in(self, level: str, partition: int, generation: int) -> int | None:
+        """Sequence of the batch that told it first in this session, whether it was answered or not."""
+        known = self._levels.get(level)
+        kept = None if known is None else known.partitions.get(partition)
+        return kept.said_in if kept is not None and kept.generation == generation else None
+
+    def work(self, report: UnitReport) -> None:
+        """Words of a generation before the newest that was heard here are void."""
+        key = (report.level, report.processor, report.key_group)
+        known = self._units.get(key) or self._left.get(key)
+        if known is not None and report.generation < known.generation:
+            return
+        if report.left:
+            self._units.pop(key, None)
+            self._left[key] = report
+        else:
+            self._left.pop(key, None)
+            self._units[key] = report
+
+    def begin(self) -> None:
+        """Everything has to be said again."""
+        for level in self._levels.values():
+            level.begin()
+
+    def refused(self, batch: ReportBatch) -> None:
+        """As a whole, and so by what it said of sources. Units are said without them first, as they hold: a
+        source that is refused again must not end their leases."""
+        self._units_alone = bool(batch.sources)
+        for unit in batch.units:
+            key = (unit.level, unit.processor, unit.key_group)
+            if unit.left and key not in self._units:
+                self._left.setdefault(key, unit)
+
+    def take(self, client_id: str, sequence: int, epoch: int, begins: bool) -> ReportBatch:
+        """What has changed, which then counts as said; units are said each time, to renew their leases.
+
+        What is too much for one batch is left for the next, see `more`.
+        """
+        sources = () if self._units_alone else self._take_sources(sequence)
+        self.more = any(
+            not kept.said or bool(kept.changed.any())
+            for level in self._levels.values()
+            for kept in level.partitions.values()
+        )
+        self.held_back = self._units_alone and self.more
+        self._units_alone = False
+        units = (*self._units.values(), *self._left.values())
+        self._left.clear()
+        return ReportBatch(client_id, sequence, epoch, begins, sources, units)
+
+    def _take_sources(self, sequence: int) -> tuple[SourceReport, ...]:
+        sources: list[SourceReport] = []
+        rows = 0
+        for name, level in self._levels.items():
+            for partition, kept in level.partitions.items():
+                at = np.flatnonzero(kept.changed)
+                if not at.size and kept.said:
+                    continue
+                if rows and rows + at.size > ROWS_MAX:
+                    continue
+                rows += at.size
+                fresh = tuple(level.names[level.told :])
+                events = kept.events[at]
+                sources.append(
+                    SourceReport(
+                        level=name,
+                        partition=partition,
+                        generation=kept.generation,
+                        partitions=kept.partitions,
+                        hosts=fresh,
+                        hosts_from=level.told,
+                        index=at.astype("<i4").tobytes(),
+                        latest_ms=kept.latest_ms[at].astype("<i8").tobytes(),
+                        events=events.astype("<i8").tobytes() if events.any() else b"",
+                    )
+                )
+                level.told = len(level.names)
+                kept.changed[at] = False
+                kept.events[at] = 0
+                if not kept.said:
+                    kept.said, kept.said_in = True, sequence
+        return tuple(sources)

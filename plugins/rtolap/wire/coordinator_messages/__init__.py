@@ -1,1 +1,0 @@
-"""The messages of the coordinator's protocol by subject; `wire.coordinator` is their one door."""

@@ -1,0 +1,1 @@
+"""Tests of rtolap; what they share is in `support`."""

@@ -1,0 +1,102 @@
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from rtolap.base.errors import Corrupted, DefinitionError, NotFound
+from rtolap.cubes.format.aggregate import aggregate_events, merge_tables, to_plain
+from rtolap.cubes.format.fragment import delete_fragment, fragment_paths, open_fragment, write_fragment
+from rtolap.model.cube import Schema
+from rtolap.model.predicate import And, Compare, In
+
+Events = Callable[[int, int], pa.Table]
+
+
+@pytest.fixture
+def local(schema: Schema, random_events: Events) -> pa.Table:
+    return merge_tables(schema, list(aggregate_events(schema, random_events(7, 300)).values()))
+
+
+def test_a_fragment_reads_back_as_it_was_written(schema: Schema, local: pa.Table, tmp_path: Path) -> None:
+    info = write_fragment(tmp_path, "f1", local, schema)
+    fragment = open_fragment(tmp_path / "f1.fragment", verify=True)
+    assert fragment.table.equals(local)
+    assert fragment.info == info
+    assert (info.rows, info.events) == (local.num_rows, 300)
+    assert info.ranges["city"].min == ""
+    assert info.ranges["city"].max == "Æ"
+    assert info.ranges["hour_start"].min == "2013-01-01 05:00:00.000000"
+    assert fragment_paths(tmp_path) == [tmp_path / "f1.fragment"]
+
+
+def test_an_empty_fragment_is_possible(schema: Schema, local: pa.Table, tmp_path: Path) -> None:
+    write_fragment(tmp_path, "f1", local.slice(0, 0), schema)
+    fragment = open_fragment(tmp_path / "f1.fragment", verify=True)
+    assert fragment.select(Compare("city", "eq", "Oslo")).table.num_rows == 0
+
+
+def test_times_outside_the_range_prune_the_whole_fragment(
+    schema: Schema, local: pa.Table, tmp_path: Path
+) -> None:
+    write_fragment(tmp_path, "f1", local, schema)
+    fragment = open_fragment(tmp_path / "f1.fragment", verify=False)
+    selection = fragment.select(
+        And((Compare("hour_start", "ge", "2013-01-01 09:00:00"), In("city", ("Oslo",))))
+    )
+    assert (selection.rows_scanned, selection.rows_pruned) == (0, local.num_rows)
+
+
+def test_the_index_prunes_rows_by_value(schema: Schema, local: pa.Table, tmp_path: Path) -> None:
+    write_fragment(tmp_path, "f1", local, schema)
+    selection = open_fragment(tmp_path / "f1.fragment", verify=False).select(Compare("city", "eq", "Oslo"))
+    assert selection.rows_scanned == selection.table.num_rows > 0
+    assert set(selection.table.column("city").to_pylist()) == {"Oslo"}
+
+
+def test_a_deleted_fragment_is_gone_and_its_readers_go_on(
+    schema: Schema, local: pa.Table, tmp_path: Path
+) -> None:
+    write_fragment(tmp_path, "f1", local, schema)
+    fragment = open_fragment(tmp_path / "f1.fragment", verify=False)
+    delete_fragment(tmp_path, "f1")
+    delete_fragment(tmp_path, "f1")
+    assert list(tmp_path.iterdir()) == []
+    assert to_plain(schema, fragment.table).equals(to_plain(schema, local))
+    with pytest.raises(NotFound):
+        open_fragment(tmp_path / "f1.fragment", verify=False)
+
+
+@pytest.mark.parametrize("suffix", [".fragment", ".arrow"])
+def test_damage_to_any_byte_is_found(schema: Schema, local: pa.Table, tmp_path: Path, suffix: str) -> None:
+    write_fragment(tmp_path, "f1", local, schema)
+    path = tmp_path / f"f1{suffix}"
+    good = path.read_bytes()
+    rng = random.Random(suffix)
+    for place in [*range(24), *(rng.randrange(len(good)) for _ in range(200)), len(good) - 1]:
+        damaged = bytearray(good)
+        damaged[place] ^= 1 << rng.randrange(8)
+        path.write_bytes(damaged)
+        with pytest.raises(Corrupted):
+            open_fragment(tmp_path / "f1.fragment", verify=True)
+    for cut in (0, 10, len(good) // 2, len(good) - 1):
+        path.write_bytes(good[:cut])
+        with pytest.raises(Corrupted):
+            open_fragment(tmp_path / "f1.fragment", verify=False)
+    path.write_bytes(good + b"\0")
+    with pytest.raises(Corrupted):
+        open_fragment(tmp_path / "f1.fragment", verify=False)
+    path.write_bytes(good)
+    open_fragment(tmp_path / "f1.fragment", verify=True)
+
+
+def test_lost_data_is_corruption(schema: Schema, local: pa.Table, tmp_path: Path) -> None:
+    write_fragment(tmp_path, "f1", local, schema)
+    (tmp_path / "f1.arrow").unlink()
+    with pytest.raises(Corrupted):
+        open_fragment(tmp_path / "f1.fragment", verify=False)
+
+
+def test_other_columns_are_refused(schema: Schema, local: pa.Table, tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError):
+        write_fragment(tmp_path, "f1", local.drop_columns(["city"]), schema)

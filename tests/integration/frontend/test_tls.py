@@ -1,0 +1,121 @@
+"""Doors with a certificate speak TLS on both ports and redirect to TLS only; nodes and SQL keep to it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rtolap.base.errors import Unavailable
+from rtolap.base.users import password_hash
+from rtolap.protocols.stored_tables.client import StoredTablesClient
+from rtolap.protocols.stream_load.client import StreamLoadClient
+from rtolap.protocols.stream_load.messages import SendOptions
+from rtolap.stack.ports import free_port
+from rtolap.stack.process import ManagedProcess
+from rtolap.stack.spec import ProcessSpec
+
+from tests.support.certificates import Certificates, make_certificates
+from tests.support.stored.stored_cluster import StoredCluster
+from tests.support.stored.stream_load_cluster import PASSWORD, TOKEN, USER
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    return make_certificates(tmp_path)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "token").write_text(TOKEN)
+    (tmp_path / "users").write_text(f"{USER}:{password_hash(PASSWORD)}:load\n")
+    port = free_port()
+    return {
+        **os.environ,
+        "RTOLAP_TOKEN_FILE": str(tmp_path / "token"),
+        "RTOLAP_USERS_FILE": str(tmp_path / "users"),
+        "RTOLAP_DATA_DIR": str(tmp_path / "data"),
+        "RTOLAP_LEDGER": f"sqlite:///{tmp_path / 'ledger.db'}",
+        "RTOLAP_STREAM_LOAD_PORT": str(port),
+        "RTOLAP_STREAM_LOAD_BODY_PORT": str(free_port({port})),
+    }
+
+
+COMMAND = (sys.executable, "-m", "rtolap.cli.main", "stream-load", "serve")
+
+
+@pytest.fixture
+def door(
+    owned: None, tmp_path: Path, environment: dict[str, str], certificates: Certificates
+) -> Iterator[dict[str, str]]:
+    environment["RTOLAP_STREAM_LOAD_TLS_CERTIFICATE"] = str(certificates.certificate)
+    environment["RTOLAP_STREAM_LOAD_TLS_KEY"] = str(certificates.key)
+    url = f"https://127.0.0.1:{environment['RTOLAP_STREAM_LOAD_PORT']}/health"
+
+    def missing(started_s: float) -> str | None:
+        done = subprocess.run(["curl", "-sf", "--cacert", str(certificates.authority), url], timeout=10)
+        return None if done.returncode == 0 else f"curl {url}: {done.returncode}"
+
+    process = ManagedProcess(ProcessSpec("door", tmp_path / "run", COMMAND, env=environment, ready=missing))
+    try:
+        process.start()
+        yield environment
+    finally:
+        process.stop()
+
+
+def test_both_ports_speak_tls(door: dict[str, str], certificates: Certificates) -> None:
+    port, body_port = door["RTOLAP_STREAM_LOAD_PORT"], door["RTOLAP_STREAM_LOAD_BODY_PORT"]
+    url = f"https://127.0.0.1:{port}/api/web/hits/_stream_load"
+    words = ["curl", "-sv", "--cacert", str(certificates.authority), "-u", f"{USER}:{PASSWORD}", "-T", "-"]
+    asked = subprocess.run([*words, url], input=b"1\n", capture_output=True, timeout=20)
+    assert f"< location: https://127.0.0.1:{body_port}/api/web/hits/_stream_load" in asked.stderr.decode()
+    led = subprocess.run([*words, "--location-trusted", url], input=b"1\n", capture_output=True, timeout=20)
+    assert b"unknown table, tableName=hits" in led.stdout
+    for number in (port, body_port):
+        plain = subprocess.run(["curl", "-s", f"http://127.0.0.1:{number}/health"], timeout=20)
+        assert plain.returncode != 0
+
+
+def test_a_cluster_whose_doors_speak_tls_takes_loads_and_answers_sql(
+    owned: None, server_folder: Path, zookeeper: str, certificates: Certificates
+) -> None:
+    folder = server_folder / "tls"
+    options = SendOptions(format="csv", headers={"column_separator": ","}, timeout_s=30)
+    with StoredCluster(folder, f"sqlite:///{folder / 'ledger.db'}", certificates=certificates) as cluster:
+        cluster.start(doors=2, nodes=1)
+        cluster.start_query(zookeeper, f"/tls-{uuid.uuid4().hex}")
+        cluster.ask("create table web.hits (id int not null, host varchar(9)) duplicate key(id)")
+        other = cluster.urls[1 - cluster.master()]  # it redirects
+        with StreamLoadClient([other], USER, PASSWORD, ca_file=certificates.authority) as client:
+            assert client.load("web", "hits", "first", b"1,a\n2,b\n", options).status == "Success"
+            cluster.ask("alter table web.hits add column size int default '7'")
+            assert client.load("web", "hits", "second", b"3,c,8\n", options).status == "Success"
+        assert cluster.ask("select id, host, size from web.hits order by id") == [
+            (1, "a", 7),
+            (2, "b", 7),
+            (3, "c", 8),
+        ]
+        with (
+            StreamLoadClient([other], USER, PASSWORD) as client,
+            pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"),
+        ):
+            client.state("web", "first")
+        with (
+            StoredTablesClient([other], TOKEN, retry_s=0.1) as tables,
+            pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"),
+        ):
+            tables.tables()
+        cluster.ask("drop table web.hits")
+        assert cluster.tables.tables() == ()
+
+
+def test_a_certificate_without_its_key_is_refused(environment: dict[str, str], tmp_path: Path) -> None:
+    environment["RTOLAP_STREAM_LOAD_TLS_CERTIFICATE"] = str(tmp_path / "certificate")
+    done = subprocess.run(COMMAND, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert "RTOLAP_STREAM_LOAD_TLS_KEY" in done.stderr

@@ -1,0 +1,50 @@
+import numpy as np
+import pytest
+from rtolap.base.errors import Unavailable
+from rtolap.kafka.interfaces import OutRecord
+from rtolap.kafka.memory.broker import MemoryBroker
+from rtolap.kafka.memory.consumer import MemoryConsumer
+from rtolap.kafka.memory.producer import MemoryAdmin, MemoryProducer
+
+from tests.support.cubes.stream_contract import StreamContract, World
+
+
+class TestMemoryStream(StreamContract):
+    @pytest.fixture
+    def world(self) -> World:
+        broker = MemoryBroker()
+        return World(
+            topic="events",
+            admin=MemoryAdmin(broker),
+            producer=MemoryProducer(broker),
+            consumer=lambda topic: MemoryConsumer(broker, topic),
+            gap=lambda topic, partition: broker.skip(topic, partition, 3),
+        )
+
+
+def test_a_broker_that_is_down_gives_empty_batches_until_it_is_back() -> None:
+    broker = MemoryBroker()
+    broker.create("events", 1)
+    broker.append("events", OutRecord(b"a"))
+    consumer = MemoryConsumer(broker, "events")
+    consumer.assign({0: 0})
+    broker.set_down(True)
+    assert len(consumer.poll(10, 0.01)) == 0
+    assert consumer.broker_trouble
+    with pytest.raises(Unavailable):
+        consumer.partitions()
+    broker.set_down(False)
+    assert consumer.poll(10, 0.01).values == [b"a"]
+    assert consumer.broker_trouble is None
+
+
+def test_create_times_come_along_when_asked_for() -> None:
+    broker = MemoryBroker()
+    broker.create("events", 1)
+    broker.append("events", OutRecord(b"a", timestamp_ms=5))
+    broker.append("events", OutRecord(b"b"))
+    consumer = MemoryConsumer(broker, "events", with_create_ms=True)
+    consumer.assign({0: 0})
+    created = consumer.poll(10, 0).create_ms
+    assert created is not None
+    assert np.array_equal(created, [5, -1])

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from pyarrow import fs
+from rtolap.base.errors import DefinitionError
+from rtolap.object_store.address import resolve, s3a_settings
+from rtolap.object_store.store import ObjectStore, open_store
+
+from tests.support.cubes.object_store_contract import ObjectStoreContract
+
+S3 = "s3://bucket/prefix?region=eu-west-1"
+
+
+class TestLocalDisk(ObjectStoreContract):
+    @pytest.fixture
+    def uri(self, tmp_path: Path) -> str:
+        return (tmp_path / "store").as_uri()
+
+
+class TestRenamingFileSystem(ObjectStoreContract):
+    """The way of file systems that only rename, here a sub-tree of the local one."""
+
+    @pytest.fixture
+    def uri(self, tmp_path: Path) -> str:
+        return (tmp_path / "store").as_uri()
+
+    @pytest.fixture
+    def store(self, uri: str, tmp_path: Path) -> ObjectStore:
+        (tmp_path / "store").mkdir()
+        store = ObjectStore(fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem()), "store", uri)
+        store.claim()
+        return store
+
+
+def test_uris_open_elsewhere(tmp_path: Path) -> None:
+    store = open_store(tmp_path.as_uri() + "/s")
+    store.write("a/b", b"x")
+    assert store.uri("a/b") == store.spark_uri("a/b") == f"{tmp_path.as_uri()}/s/a/b"
+    found, path = fs.FileSystem.from_uri(store.uri("a/b"))
+    assert found.open_input_stream(path).read() == b"x"
+    assert store.spark_settings == {}
+
+
+@pytest.mark.parametrize(
+    "uri", ["nonsense", "ftp://x/y", "relative/path", "hdfs://host:8020", "hdfs:///x", f"{S3}&wrong=1"]
+)
+def test_other_uris_are_refused(uri: str) -> None:
+    with pytest.raises(DefinitionError):
+        open_store(uri)
+
+
+@pytest.mark.parametrize("scheme", ["s3", "hdfs"])
+def test_credentials_in_an_address_are_refused_and_not_repeated(scheme: str) -> None:
+    with pytest.raises(DefinitionError) as caught:
+        open_store(f"{scheme}://AKIAKEY:hunter2@bucket/prefix")
+    assert "AWS_ACCESS_KEY_ID" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+    assert "AKIAKEY" not in str(caught.value)
+
+
+def test_without_its_client_hdfs_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "hdfs_native", None)
+    with pytest.raises(DefinitionError, match=r"pip install 'rtolap\[hdfs\]'"):
+        open_store("hdfs://host:8020/rtolap")
+
+
+def test_spark_is_told_the_same_s3_as_pyarrow(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    address = resolve(f"{S3}&endpoint_override=http://127.0.0.1:9000")
+    store = ObjectStore(*address)
+    assert (store.root, store.fs.region) == ("bucket/prefix", "eu-west-1")
+    assert store.spark_uri("a/b") == "s3a://bucket/prefix/a/b"
+    assert store.spark_settings == {
+        "fs.s3a.bucket.bucket.endpoint": "http://127.0.0.1:9000",
+        "fs.s3a.bucket.bucket.path.style.access": "true",
+        "fs.s3a.bucket.bucket.endpoint.region": "eu-west-1",
+    }
+
+
+def test_spark_keeps_its_own_settings_where_the_address_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"):
+        monkeypatch.delenv(name, raising=False)
+    assert s3a_settings("b", {}) == {}
+    assert s3a_settings("b", {"endpoint_override": "minio:9000", "scheme": "http"}) == {
+        "fs.s3a.bucket.b.endpoint": "http://minio:9000",
+        "fs.s3a.bucket.b.path.style.access": "true",
+    }
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/etc/rtolap/aws")
+    assert list(s3a_settings("b", {})) == ["fs.s3a.bucket.b.aws.credentials.provider"]

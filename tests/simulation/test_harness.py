@@ -1,0 +1,39 @@
+"""Seeded runs of a whole cluster, each answer held against a plain recount."""
+
+from __future__ import annotations
+
+import pytest
+from rtolap.query.cubes.fetch import Positions
+
+from tests.support.cubes.harness import run_seed
+from tests.support.seeds import notices
+
+SEEDS = 32
+FORGETFUL_SEED = 0
+LOSING_SEEDS = (1, 3, 9)
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_every_answer_is_the_recount_of_a_prefix(seed: int) -> None:
+    """Replay a failure with `python -m tests.support.cubes.harness --seed N`."""
+    counts = run_seed(seed)
+    assert counts["answers"] > 5, "a run that hardly ever answers proves little"
+
+
+def test_history_goes_on_though_staged_parts_are_lost() -> None:
+    counts = run_seed(1, 200, losing_files=True)
+    assert counts["parts lost"] > 0
+
+
+@pytest.mark.parametrize("seed", LOSING_SEEDS)
+def test_history_goes_on_though_versions_have_lost_their_base_cuboids(seed: int) -> None:
+    counts = run_seed(seed, losing_files=True)
+    assert counts["versions made anew"] > 0
+
+
+def test_the_runs_notice_a_query_service_that_forgets_what_it_has_answered_with(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is the real one that is asked: a receiver that is behind then answers for less than another did."""
+    monkeypatch.setattr(Positions, "seen", lambda self, cube: {})
+    assert notices(run_seed, FORGETFUL_SEED, "went backwards")

@@ -1,0 +1,108 @@
+"""Seeded runs of the loader under crashes, lost and doubled requests, two owners and restarts of the sink."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from rtolap.protocols.stream_load.messages import LoadState, SendOptions
+from rtolap.stored.loader.commit import Committer
+from rtolap.stored.loader.records.decode import Decoded
+from rtolap.stored.loader.settle import Settler
+from rtolap.stored.loader.states import ACTIONS, Action, Sent
+from rtolap.stored.metastore.leases import Lease
+from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
+
+from tests.support.loader.loader_runs import MODELS, Run, World
+from tests.support.seeds import notices
+
+SEEDS = int(os.environ.get("RTOLAP_LOADER_SEEDS", "100"))
+LONG_SEEDS, LONG_STEPS = range(500, 506), 240
+SEARCHED = 20
+_GROUPS = 5
+
+
+@pytest.mark.parametrize("group", range(_GROUPS))
+def test_each_record_has_its_effect_once_whatever_dies(group: int) -> None:
+    """Replay a failure with `python -m tests.support.loader.loader_runs --seed N`."""
+    world, counts, models = World(), Counter[str](), Counter[str]()
+    for seed in range(group, SEEDS, _GROUPS):
+        run = Run(world, seed)
+        models[run.model] += 1
+        try:
+            counts += run.run()
+        except AssertionError:
+            raise
+        except Exception as error:
+            raise AssertionError(f"seed {seed}: {error!r}") from error
+    runs = models.total()
+    assert len(models) == len(MODELS) or runs < 20
+    wanted = ("crash", "answer lost", "request twice", "came late", "unacknowledged", "taken over",
+              "partitions added")  # fmt: skip
+    assert all(counts[what] >= runs // 20 for what in wanted), (
+        f"runs in which little happens prove little: {counts}"
+    )
+
+
+def test_long_lives_end_as_well() -> None:
+    """Columns, partitions and labels that were given back are met again and again."""
+    world, counts = World(), Counter[str]()
+    for seed in LONG_SEEDS:
+        counts += Run(world, seed, LONG_STEPS).run()
+    assert min(counts["crash"], counts["taken over"]) >= len(LONG_SEEDS), counts
+
+
+def each_attempt_has_a_label_of_its_own(patch: pytest.MonkeyPatch) -> None:
+    real = OffsetsRecords.mark_sent
+
+    def mark_sent(
+        self: OffsetsRecords, lease: Lease, sequence_id: int, content_sha256: str | None = None
+    ) -> OffsetsRecord:
+        record = real(self, lease, sequence_id, content_sha256)
+        return msgspec.structs.replace(record, label=f"{record.label}_{record.attempts}")
+
+    patch.setattr(OffsetsRecords, "mark_sent", mark_sent)
+
+
+def what_is_under_way_counts_as_loaded(patch: pytest.MonkeyPatch) -> None:
+    patch.setitem(ACTIONS, (Sent.LATELY, LoadState.PREPARE), Action.LOADED)
+
+
+def labels_go_back_as_soon_as_their_batches_are_loaded(patch: pytest.MonkeyPatch) -> None:
+    """A request of theirs that is still under way then finds the label unused."""
+
+    def is_ripe(self: Committer, record: OffsetsRecord, now_ms: int) -> bool:
+        return record.loaded
+
+    patch.setattr(Committer, "_is_ripe", is_ripe)
+
+
+def requests_do_not_say_until_when_they_count(patch: pytest.MonkeyPatch) -> None:
+    """One whose sender stood still comes when its label was given back."""
+    options = Settler._options
+
+    def without(self: Settler, decoded: Decoded) -> SendOptions:
+        return msgspec.structs.replace(options(self, decoded), not_after_ms=None)
+
+    patch.setattr(Settler, "_options", without)
+
+
+@pytest.mark.parametrize(
+    ("fault", "first_seed"),
+    [
+        (each_attempt_has_a_label_of_its_own, 1),
+        (what_is_under_way_counts_as_loaded, 43),
+        (labels_go_back_as_soon_as_their_batches_are_loaded, 85),
+        (requests_do_not_say_until_when_they_count, 1),
+    ],
+)
+def test_the_runs_notice(
+    fault: Callable[[pytest.MonkeyPatch], None], first_seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault(monkeypatch)
+    assert notices(
+        lambda seed: Run(World(), seed).run(), first_seed, "differs from a recount", seeds=SEARCHED
+    )

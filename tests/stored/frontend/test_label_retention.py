@@ -1,0 +1,164 @@
+"""How long labels stay, who may use them again, and how many transactions may run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from rtolap.base.clock import ManualClock
+from rtolap.base.errors import DefinitionError, LabelUsed, NotFound, Refused
+from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.frontend.transactions.labels import LabelPolicy
+from rtolap.stored.frontend.transactions.memory_participants import MemoryNodes
+from rtolap.stored.frontend.transactions.publishing import Publisher
+from rtolap.stored.frontend.transactions.requests import TransactionManager
+from rtolap.stored.frontend.upkeep import Upkeep
+from rtolap.stored.metastore import partitions as partition_rows
+from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.leases import Leases
+from rtolap.stored.metastore.records import Partition, Tablet, Transaction, TransactionState
+
+HOUR_MS = 3_600_000
+PART = Partition("web", "hits", "all")
+
+
+class Door:
+    """A master over one partition on one node in memory."""
+
+    def __init__(self, ledger: Ledger, policy: LabelPolicy, running_max: int = 100) -> None:
+        nodes = MemoryNodes(("n1",))
+        mastership = Mastership(Leases(ledger), "door", lease_ms=100 * HOUR_MS)
+        assert mastership.take()
+        self.nodes = nodes
+        self.manager = TransactionManager(ledger, mastership, nodes, running_max=running_max)
+        self.publisher = Publisher(ledger, mastership, nodes)
+        self.upkeep = Upkeep(ledger, mastership, self.manager, self.publisher, policy)
+
+    def begin(self, label: str, request_id: str = "", *, keep: bool = False) -> Transaction:
+        return self.manager.begin(
+            "web",
+            ("hits",),
+            label,
+            request_id or label,
+            timeout_ms=100 * HOUR_MS,
+            keep_until_acknowledged=keep,
+        )
+
+    def load(self, label: str, *, keep: bool = False) -> Transaction:
+        """Up to VISIBLE."""
+        transaction = self.begin(label, keep=keep)
+        self.nodes.receive("n1", transaction.txn_id, Tablet(PART, 0), [label])
+        self.manager.commit("web", transaction.txn_id, (PART,))
+        self.publisher.publish_committed()
+        return self.manager.get("web", transaction.txn_id)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_000)
+
+
+@pytest.fixture
+def ledger(clock: ManualClock) -> Iterator[Ledger]:
+    with Ledger.open("sqlite://", clock=clock) as opened:
+
+        def work(connection: Connection) -> None:
+            partition_rows.create(connection, PART, {0: ("n1",)})
+
+        opened.write("create", type(None), work)
+        yield opened
+
+
+def test_labels_go_by_time_unless_they_wait_for_their_loader(ledger: Ledger, clock: ManualClock) -> None:
+    door = Door(ledger, LabelPolicy(keep_ms=12 * HOUR_MS))
+    assert door.load("plain").state is TransactionState.VISIBLE
+    door.load("kept", keep=True)
+    clock.advance_ms(12 * HOUR_MS - 1)
+    door.upkeep.round()
+    assert door.manager.find("web", "plain") is not None
+    clock.advance_ms(2)
+    door.upkeep.round()
+    assert door.manager.find("web", "plain") is None
+    clock.advance_ms(1000 * HOUR_MS)
+    door.upkeep.round()
+    assert door.manager.find("web", "kept") is not None
+    with pytest.raises(LabelUsed):
+        door.begin("kept", "another request")
+    door.manager.acknowledge("web", "kept")
+    door.manager.acknowledge("web", "kept")
+    door.upkeep.round()
+    assert door.manager.find("web", "kept") is None
+    assert door.load("kept").state is TransactionState.VISIBLE
+
+
+def test_labels_go_by_count_the_oldest_first(ledger: Ledger, clock: ManualClock) -> None:
+    door = Door(ledger, LabelPolicy(keep_ms=None, count_max_per_database=3))
+    door.load("kept", keep=True)
+    for number in range(6):
+        clock.advance_ms(1)
+        door.load(f"plain-{number}")
+    clock.advance_ms(1)
+    running = door.begin("running")
+    door.upkeep.round()
+    left = [number for number in range(6) if door.manager.find("web", f"plain-{number}") is not None]
+    assert left == [3, 4, 5]
+    assert door.manager.find("web", "kept") is not None
+    assert door.manager.get("web", running.txn_id).state is TransactionState.PREPARE
+
+
+def test_a_label_is_not_acknowledged_while_it_runs(ledger: Ledger) -> None:
+    door = Door(ledger, LabelPolicy())
+    door.begin("running", keep=True)
+    with pytest.raises(Refused, match="cannot be acknowledged"):
+        door.manager.acknowledge("web", "running")
+    door.manager.acknowledge("web", "never")
+
+
+def test_a_node_that_lags_keeps_the_label_of_what_it_lacks(ledger: Ledger, clock: ManualClock) -> None:
+    door = Door(ledger, LabelPolicy(keep_ms=HOUR_MS))
+    transaction = door.begin("committed")
+    door.nodes.receive("n1", transaction.txn_id, Tablet(PART, 0), ["row"])
+    door.manager.commit("web", transaction.txn_id, (PART,))
+    door.nodes.stop("n1")
+    clock.advance_ms(10 * HOUR_MS)
+    door.upkeep.round()
+    assert door.manager.get("web", transaction.txn_id).state is TransactionState.COMMITTED
+    door.nodes.start("n1")
+    door.upkeep.round()
+    assert door.manager.get("web", transaction.txn_id).state is TransactionState.VISIBLE
+
+
+def test_the_same_request_finds_its_transaction_again(ledger: Ledger) -> None:
+    door = Door(ledger, LabelPolicy())
+    first = door.begin("label", "request 1")
+    assert door.begin("label", "request 1") == first
+    with pytest.raises(LabelUsed) as used:
+        door.begin("label", "request 2")
+    assert (used.value.txn_id, used.value.existing_job_status) == (first.txn_id, "RUNNING")
+    door.nodes.receive("n1", first.txn_id, Tablet(PART, 0), ["row"])
+    door.manager.commit("web", first.txn_id, (PART,))
+    with pytest.raises(LabelUsed) as finished:
+        door.begin("label", "request 1")
+    assert finished.value.existing_job_status == "FINISHED"
+
+
+def test_the_limit_counts_what_runs_in_one_database(ledger: Ledger) -> None:
+    door = Door(ledger, LabelPolicy(), running_max=2)
+    first = door.begin("one")
+    door.begin("two")
+    with pytest.raises(Refused, match=r"current running txns on db web is 2, larger than limit 2"):
+        door.begin("three")
+    door.manager.begin("other", ("hits",), "three", "r", timeout_ms=HOUR_MS)
+    door.manager.abort("web", first.txn_id, "enough")
+    door.begin("three")
+
+
+@pytest.mark.parametrize("label", ["", " ", "a b", "ä", "a/b", "x" * 129, "a\n"])
+def test_a_label_has_a_form(ledger: Ledger, label: str) -> None:
+    with pytest.raises(DefinitionError, match="Label format error"):
+        Door(ledger, LabelPolicy()).begin(label)
+
+
+def test_an_unknown_transaction_is_told_in_the_words_that_clients_match(ledger: Ledger) -> None:
+    with pytest.raises(NotFound, match=r"^transaction \[17\] not found$"):
+        Door(ledger, LabelPolicy()).manager.get("web", 17)

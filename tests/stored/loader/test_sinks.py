@@ -1,0 +1,106 @@
+"""The sink in memory, and the real client before a real door, keep one contract."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rtolap.base.errors import DefinitionError, Refused, Unauthorized, Unavailable
+from rtolap.model.stored.table import StoredColumn, StoredTable
+from rtolap.protocols.stored_tables.client import StoredTablesClient
+from rtolap.protocols.stream_load.client import StreamLoadClient
+from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
+from rtolap.stack.ports import free_port
+from rtolap.stored.loader.sinks.memory import MemorySink
+
+from tests.support.loader.sink_contract import SinkContract, Table
+from tests.support.stored.load_door import PASSWORD, TOKEN, USER, LoadDoor, load_door
+
+
+@dataclass
+class MemoryTable(Table):
+    memory: MemorySink
+
+    def rows(self) -> list[dict[str, Any]]:
+        return self.memory.rows(self.db, self.name)
+
+
+class TestMemorySink(SinkContract):
+    @pytest.fixture
+    def table(self) -> Table:
+        sink = MemorySink()
+        sink.tables["d", "t"] = TableSchema(
+            properties=(
+                SchemaColumn("k", "BIGINT", is_nullable="No"),
+                SchemaColumn("s", "VARCHAR"),
+                SchemaColumn("n", "BIGINT"),
+            )
+        )
+        return MemoryTable(sink, "d", "t", sink)
+
+
+@dataclass
+class DoorTable(Table):
+    door: LoadDoor
+
+    def rows(self) -> list[dict[str, Any]]:
+        return self.door.rows(self.db, self.name)
+
+
+@pytest.fixture(scope="module")
+def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadDoor]:
+    with load_door(tmp_path_factory.mktemp("door")) as running:
+        yield running
+
+
+class TestStreamLoadClient(SinkContract):
+    forms = ("arrow", "json", "csv")
+
+    @pytest.fixture
+    def table(self, door: LoadDoor, request: pytest.FixtureRequest) -> Iterator[Table]:
+        database = f"d{abs(hash(request.node.name)) % 10**8}"
+        columns = (
+            StoredColumn("k", "bigint", nullable=False),
+            StoredColumn("s", "string"),
+            StoredColumn("n", "bigint"),
+        )
+        with StoredTablesClient([door.url], TOKEN) as tables:
+            tables.create(StoredTable(database=database, name="t", columns=columns, keys=("k",)))
+        with StreamLoadClient([door.url], USER, PASSWORD) as client:
+            yield DoorTable(client, database, "t", door)
+
+
+def test_a_door_that_is_away_is_passed_over(door: LoadDoor) -> None:
+    with StreamLoadClient([f"http://127.0.0.1:{free_port()}", door.url], USER, PASSWORD) as client:
+        assert client.keeps_labels()
+        assert client.state("d", "nobody") == "UNKNOWN"
+
+
+def test_no_door_at_all_is_unavailable() -> None:
+    with StreamLoadClient([f"http://127.0.0.1:{free_port()}"], USER, PASSWORD) as client:
+        with pytest.raises(Unavailable):
+            client.state("d", "l")
+        with pytest.raises(Unavailable):
+            client.load("d", "t", "l", b"")
+
+
+def test_a_wrong_password_is_told_as_such(door: LoadDoor) -> None:
+    with StreamLoadClient([door.url], USER, "guessed") as client, pytest.raises((Unauthorized, Refused)):
+        client.state("d", "l")
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "http://", "http://user:secret@host:1", ""])
+def test_an_address_that_is_none_is_refused_without_showing_it(url: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        StreamLoadClient([url], USER, PASSWORD)
+    assert "secret" not in str(refused.value)
+
+
+def test_nowhere_to_go_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DefinitionError):
+        StreamLoadClient([], USER, PASSWORD)
+    with pytest.raises(DefinitionError):
+        StreamLoadClient(["http://h:1"], USER, PASSWORD, ca_file=tmp_path / "none.pem")

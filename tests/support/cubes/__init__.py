@@ -1,0 +1,1 @@
+"""Receivers, coordinators and builds: harnesses, recounts, contract suites."""

@@ -1,0 +1,50 @@
+"""Built versions of the sales cube beside a recount of the raw rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rtolap.cubes.format import history
+from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
+from rtolap.model.build_spec import BuildSpec
+from rtolap.model.cuboids import cuboids
+
+from tests.support.cubes.staging import CUBE, SCHEMA, Staging, estimate, roll_up
+
+
+def assert_recount(staging: Staging, spec: BuildSpec, raw: pa.Table) -> HistoryManifest:
+    """Every cuboid of the version holds exactly what the raw rows roll up to."""
+    manifest = history.verify(staging.store, spec.location, SCHEMA)
+    assert manifest.events == raw.num_rows
+    assert [entry.dimensions for entry in manifest.cuboids] == [c.dimensions for c in cuboids(CUBE)]
+    for entry in manifest.cuboids:
+        expected = roll_up(raw, entry.dimensions)
+        assert _comparable(_stored(staging, spec, entry, expected.schema)) == _comparable(expected), (
+            entry.name
+        )
+    return manifest
+
+
+def assert_nothing_else(staging: Staging, manifests: dict[str, HistoryManifest]) -> None:
+    """The history holds the files of these versions, by location, and no other."""
+    expected = {history.manifest_path(location) for location in manifests}
+    for location, manifest in manifests.items():
+        expected |= {f"{location}/{file.name}" for entry in manifest.cuboids for file in entry.files}
+    assert {file.path for file in staging.store.list("history")} == expected
+
+
+def _comparable(table: pa.Table) -> list[tuple[Any, ...]]:
+    """Rows in a stable order, nulls included, sketches as their estimates."""
+    rows = table.to_pylist()
+    plain = [tuple(estimate(v) if k.endswith("__hll") else v for k, v in row.items()) for row in rows]
+    return sorted(plain, key=repr)
+
+
+def _stored(staging: Staging, spec: BuildSpec, entry: CuboidEntry, schema: pa.Schema) -> pa.Table:
+    tables = []
+    for file in entry.files:
+        with staging.store.fs.open_input_file(staging.store.absolute(f"{spec.location}/{file.name}")) as data:
+            tables.append(pq.read_table(data))
+    return pa.concat_tables(tables) if tables else schema.empty_table()

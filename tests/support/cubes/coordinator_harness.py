@@ -1,0 +1,183 @@
+"""A coordinator on memory stores, with a topic catalogue that tests write."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+from typing import Any, cast
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from rtolap.base.clock import ManualClock
+from rtolap.base.errors import NotFound
+from rtolap.coordinator.applications.list_places import ListPlaces
+from rtolap.coordinator.rest import build_app
+from rtolap.coordinator.service import Coordinator
+from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, StagedManifest, encode
+from rtolap.metadata import segments
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
+from rtolap.metadata.records import ReceiverRecord, SegmentRecord, StagedPart
+from rtolap.model.offsets import Offsets, PartRange
+from rtolap.model.segment import SegmentRange
+from rtolap.object_store.store import ObjectStore, open_store
+from rtolap.protocols.coordinator.client import CoordinatorClient
+
+from tests.support.cubes.builders import spec_losses
+from tests.support.cubes.metadata_contract import eventually
+
+TOKEN = "a-token-of-the-tests"
+HOUR_MS = 3_600_000
+URL = "http://127.0.0.1:1"  # nobody listens there
+
+TABLE: dict[str, Any] = {
+    "name": "clicks",
+    "topic": "clicks",
+    "columns": [
+        {"name": "at", "type": "bigint"},
+        {"name": "page", "type": "string"},
+        {"name": "price", "type": "decimal(10,2)"},
+    ],
+    "time": {"column": "at"},
+}
+CUBE: dict[str, Any] = {
+    "name": "clicks_by_page",
+    "table": "clicks",
+    "dimensions": ["page"],
+    "measures": [{"function": "count"}, {"function": "sum", "column": "price"}],
+    "segment": {"window_ms": HOUR_MS},
+    "retention": {"after_ms": 10 * HOUR_MS},
+}
+NAME = "clicks_by_page"
+
+
+class MemoryTopics:
+    """topic → partition → (log start, log end)"""
+
+    def __init__(self) -> None:
+        self.logs: dict[str, dict[int, tuple[int, int]]] = {}
+        self.ids: dict[str, str] = {}
+
+    def partitions(self, topic: str) -> list[int]:
+        if topic not in self.logs:
+            raise NotFound(f"topic {topic} does not exist")
+        return sorted(self.logs[topic])
+
+    def topic_id(self, topic: str) -> str:
+        self.partitions(topic)
+        return self.ids.get(topic, "id-1")
+
+    def offsets(self, topic: str, which: str) -> Offsets:
+        self.partitions(topic)
+        return {p: log[0 if which == "earliest" else 1] for p, log in self.logs[topic].items()}
+
+
+class _Present:
+    """Stands for the coordinator of the test that runs: making an app takes longer than most tests."""
+
+    coordinator: Coordinator
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.coordinator, name)
+
+
+_PRESENT = _Present()
+
+
+@functools.cache
+def _app() -> FastAPI:
+    return build_app(cast(Coordinator, _PRESENT), TOKEN)
+
+
+class Cluster:
+    """One coordinator that leads, and what receivers and Spark would do, by hand."""
+
+    def __init__(self, folder: Path, *, building_max: int = 10) -> None:
+        self.clock = ManualClock(1_000_000_000_000)
+        self.ensemble = MemoryEnsemble()
+        self.store = MemoryStore(self.ensemble)
+        self.metadata = ClusterMetadata(self.store, self.clock)
+        self.topics = MemoryTopics()
+        self.topics.logs["clicks"] = {p: (10 * p, 1000) for p in range(4)}
+        self.uri = f"file://{folder}"
+        self.files: ObjectStore = open_store(self.uri)
+        self.files.claim()
+        self.coordinator = Coordinator(
+            self.metadata,
+            lambda cluster: self.topics,
+            object_store_uri=self.uri,
+            url=URL,
+            list_places=ListPlaces((folder,), ("127.0.0.1", "lists.example.org:8080")),
+            building_max=building_max,
+            tick_s=3600,  # tests call `tick` themselves
+        )
+        eventually(self.coordinator.leadership.is_leader, "the coordinator leads")
+        eventually(lambda: self.coordinator._ticks > 0, "the first tick is over")
+        _PRESENT.coordinator = self.coordinator
+        self.app = _app()
+        self.http = TestClient(self.app, headers={"Authorization": f"Bearer {TOKEN}"})
+        self.client = CoordinatorClient(
+            ["http://testserver"], TOKEN, retry_s=0.0, transport=self.http._transport
+        )
+
+    def receiver(self, name: str, replica_set: str) -> None:
+        self.metadata.register_receiver(ReceiverRecord(name, "127.0.0.1", 7080, replica_set))
+        self.metadata.announce_live(name, "instance")
+
+    def define(self, **cube: Any) -> None:
+        self.client.create_table(TABLE)
+        self.client.create_cube({**CUBE, **cube})
+
+    def enabled(self) -> None:
+        self.receiver("r1", "rs1")
+        self.define()
+        self.client.enable_cube(NAME)
+
+    def closed(self, hour: int, *, by: int = 100, events: int = 5) -> SegmentRecord:
+        """Close a segment `by` offsets beyond what history covers and stage its one part."""
+        window = SegmentRange(hour * HOUR_MS, (hour + 1) * HOUR_MS)
+        control = self.metadata.control(NAME)
+        first = control.first_offsets
+
+        def persisted(record: SegmentRecord) -> SegmentRecord:
+            vector = {p: record.covered.get(p, first[p]) + by for p in first}
+            closed = segments.close(record, vector, now_ms=self.clock.now_ms(), by="rs1")
+            ranges = tuple(PartRange(p, record.covered.get(p, first[p]), vector[p]) for p in first)
+            path = f"staged/{NAME}/{window.name}/v{record.version + 1}/rs1-a"
+            part = StagedPart("rs1", path, ranges, rows=events, events=events, bytes=1)
+            manifest = StagedManifest(
+                cube=NAME,
+                segment=window.name,
+                version=record.version + 1,
+                replica_set="rs1",
+                ranges=ranges,
+                files=(),
+                events=events,
+            )
+            self.files.write(f"{path}/{MANIFEST_NAME}", encode(manifest))
+            return segments.add_part(closed, part, partitions=first, first=first, now_ms=self.clock.now_ms())
+
+        return self.metadata.update_segment(NAME, window, persisted)
+
+    def build(self, segment: str, **wrong: Any) -> str:
+        """What Spark does: start, write the manifest. Returns the build id."""
+        spec = self.client.start_build(NAME, segment)
+        record = self.metadata.segment(NAME, segment)
+        assert record is not None
+        said = {
+            "cube": NAME,
+            "segment": segment,
+            "version": spec.version,
+            "build_id": spec.build_id,
+            "covered": spec.covered,
+            "events": record.events + sum(part.events for part in spec.parts),
+            "cuboids": (),
+            "losses": spec_losses(spec),
+            **wrong,
+        }
+        self.files.write(f"{spec.location}/{MANIFEST_NAME}", encode(HistoryManifest(**said)))
+        return spec.build_id
+
+    def close(self) -> None:
+        self.coordinator.close()
+        self.store.close()

@@ -1,0 +1,225 @@
+"""Seeded runs of a whole cluster in one process, held against a plain recount at every answer.
+
+One scheduler owns all order: it produces, consumes, closes, uploads, builds, realigns, reassigns, purges,
+crashes, loses disks, moves leadership, kills coordinators and builds, breaks commits, and asks.
+`python -m tests.support.cubes.harness --seed 7` replays a seed.
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from rtolap.base.errors import CommitConflict, CommitUnknown, NotFound, Refused, Unavailable
+from rtolap.cubes.receiver.local.align import vectors_of
+from rtolap.cubes.receiver.settings import ReceiverSettings
+from rtolap.metadata.records import CubeControl
+from rtolap.model.cube import LatePolicy
+from rtolap.model.segment_states import SegmentState
+
+from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
+from tests.support.cubes.cluster import Cluster
+from tests.support.cubes.harness_actions import Actions
+from tests.support.cubes.recount import Answer, from_table, merge_into
+from tests.support.cubes.stepped_receiver import assert_apart
+from tests.support.query.asking import Asker, Found, Span, chooser
+from tests.support.query.visitors import engine_estimates, with_visitors
+from tests.support.seeds import replay
+
+STEPS = 400
+DRAIN_ROUNDS_MAX = 400
+# NotFound: of a build whose segment was purged and cleaned up meanwhile.
+PASSING = (CommitConflict, CommitUnknown, NotFound, Refused, Unavailable)
+
+ACTIONS: tuple[tuple[Callable[[Actions], object], float], ...] = (
+    (Actions.produce, 10),
+    (Actions.consume, 30),
+    (Actions.advance, 8),
+    (Actions.look, 20),
+    (Actions.close, 10),
+    (Actions.realign, 15),
+    (Actions.upload, 15),
+    (Actions.merge, 3),
+    (Actions.checkpoint, 4),
+    (Actions.crash, 1),
+    (Actions.lose_disk, 0.4),
+    (Actions.elect, 1),
+    (Actions.build, 8),
+    (Actions.promote, 0.5),
+    (Actions.requeue, 0.5),
+    (Actions.force, 0.3),
+    (Actions.purge, 0.3),
+    (Actions.cleanup, 0.5),
+    (Actions.reassign, 0.6),
+)
+ASK_WEIGHT = 20.0
+LOOK_SHARE = 0.8  # of questions for which the query service has seen all changes
+
+
+# Besides, staged parts and base cuboids of READY versions are lost or damaged in the object store.
+LOSING_FILES = (*ACTIONS, (Actions.lose_part, 4.0), (Actions.lose_base, 4.0))
+
+
+class Run:
+    def __init__(
+        self,
+        seed: int,
+        folder: Path,
+        steps: int = STEPS,
+        weights: tuple[tuple[Callable[[Actions], object], float], ...] = ACTIONS,
+    ) -> None:
+        self.random = random.Random(seed)
+        self.weights = weights
+        self.seed, self.steps = seed, steps
+        settings = ReceiverSettings(
+            batch_records_max=self.random.choice((5, 20, 80, 500)),
+            flush_rows=self.random.choice((10, 60, 400)),
+            checkpoint_interval_s=self.random.choice((5.0, 60.0)),
+            fragments_max=2,
+            disk_free_bytes_min=0,
+            idle_after_s=3.0,
+        )
+        late = LatePolicy(policy=self.random.choice(("merge", "merge", "drop")), merge_after_ms=10_000)
+        schema = with_visitors(small_schema(late=late))
+        self.cluster = Cluster(schema, folder, settings, start_ms=START_MS)
+        self.actions = Actions(self.cluster, self.random, self.random.choice((0.0, 0.1, 0.3)))
+        self.counts = self.actions.counts
+        self.asker = Asker(self.cluster)
+        self.choose = chooser(self.cluster, self.random)
+
+    def ask(self) -> None:
+        span: Span | None = None
+        if self.random.random() < 0.4:
+            first = START_MS + self.random.randrange(-5, 10) * WINDOW_MS
+            span = (first, first + self.random.randrange(1, 5) * WINDOW_MS)
+        for receiver in self.cluster.receivers:
+            assert_apart(receiver, f"seed {self.seed}")
+        before = dict(self.asker.seen)
+        if self.random.random() < LOOK_SHARE:
+            self.asker.look()
+        found = self.asker.ask(self.choose, span)
+        if found is None:
+            self.counts["not ready"] += 1
+            return
+        self.counts["answers"] += 1
+        positions = found.positions
+        assert positions.keys() == self.cluster.log.keys(), f"seed {self.seed}: a partition is missing"
+        assert all(positions[p] >= at for p, at in before.items()), f"seed {self.seed}: went backwards"
+        self._equal(found.answer, self.asker.expected(found, span), f"answer at {positions}, {span}")
+
+    def _equal(self, found: Answer, expected: Answer, what: str) -> None:
+        if found != expected:
+            keys = sorted({*found, *expected}, key=str)
+            lines = [
+                f"{k}: {found.get(k)} for {expected.get(k)}" for k in keys if found.get(k) != expected.get(k)
+            ]
+            raise AssertionError(f"seed {self.seed}: {what} differs from the recount\n" + "\n".join(lines))
+
+    def run(self) -> Counter[str]:
+        asks: tuple[Callable[[], object], float] = (self.ask, ASK_WEIGHT)
+        steps = [(lambda act=action: act(self.actions), weight) for action, weight in self.weights]
+        chosen = self.random.choices(*zip(*steps, asks, strict=True), k=self.steps)
+        for step in chosen:
+            self._passing(step)
+        self.drain()
+        if self.weights is LOSING_FILES:
+            self._lose_history()
+        return self.counts
+
+    def _lose_history(self) -> None:
+        """When everything is history, much of it loses what builds start from, and late events arrive."""
+        for _ in range(len(self.cluster.records())):
+            self._passing(self.actions.lose_base)
+        self.actions.produce()
+        self.drain()
+
+    def _passing(self, step: Callable[[], object]) -> None:
+        try:
+            step()
+        except PASSING as error:
+            self.counts[f"passing {type(error).__name__}"] += 1
+
+    def drain(self) -> None:
+        """No more events: everything becomes history, and history equals the recount."""
+        cluster = self.cluster
+        self.actions.fault_rate = self.actions.kill_rate = 0.0
+        for receiver in cluster.receivers:
+            receiver.leading = receiver.name.endswith("-0")
+        ends = {part: len(events) for part, events in cluster.log.items()}
+        self.actions.cleanup()  # ends what a killed purge has left
+        for _ in range(DRAIN_ROUNDS_MAX):
+            cluster.clock.advance_ms(2_000)
+            for receiver in cluster.receivers:
+                receiver.look()
+                while receiver.consume():
+                    pass
+                receiver.core.force.update(receiver.core.state.segments)
+                for step in (receiver.close_due, receiver.look, receiver.realign, receiver.upload):
+                    self._passing(step)
+            self._close_rest()
+            self._passing(self.actions.build)
+            self.ask()
+            if self._drained(ends):
+                break
+        else:
+            raise AssertionError(f"seed {self.seed}: not drained: {self._state()}")
+        self._history_is_exact(ends)
+        for receiver in cluster.receivers:
+            receiver.checkpoint()
+        missing = cluster.malformed() ^ cluster.dead_letters()
+        assert not missing, f"seed {self.seed}: dead letters differ: {sorted(missing)[:5]}"
+
+    def _history_is_exact(self, ends: dict[int, int]) -> None:
+        cluster = self.cluster
+        history: Answer = {}
+        vectors = {}
+        for record in cluster.records().values():
+            vectors[record.start_ms] = vectors_of(record, drop_late=False)
+            if record.state is SegmentState.READY:
+                assert record.location is not None, "a version has its place"
+                merge_into(history, from_table(cluster.history[record.location]))
+        horizon_ms = cluster.metadata.control(cluster.cube).horizon_ms
+        whole = Found(history, ends, horizon_ms, dict.fromkeys(ends, vectors))
+        self._equal(engine_estimates(history), self.asker.expected(whole), "final history")
+
+    def _close_rest(self) -> None:
+        """Replica sets without data of a segment close it by the coordinator's forced closing."""
+        before_ms = self.cluster.clock.now_ms() + WINDOW_MS
+
+        def closing(control: CubeControl) -> CubeControl:
+            return msgspec.structs.replace(
+                control, close_before_ms=max(before_ms, control.close_before_ms or before_ms)
+            )
+
+        self.cluster.metadata.update_control(self.cluster.cube, closing)
+
+    def _drained(self, ends: dict[int, int]) -> bool:
+        ended = (SegmentState.READY, SegmentState.PURGED)
+        return all(record.state in ended for record in self.cluster.records().values()) and all(
+            not receiver.core.state.segments
+            and all(receiver.core.state.positions.get(p) == ends[p] for p in receiver.core.owned)
+            for receiver in self.cluster.receivers
+        )
+
+    def _state(self) -> str:
+        records = {n: (r.state.value, r.version, r.target) for n, r in self.cluster.records().items()}
+        return "\n".join([str(records), *(receiver.describe() for receiver in self.cluster.receivers)])
+
+
+def run_seed(seed: int, steps: int = STEPS, *, losing_files: bool = False) -> Counter[str]:
+    """One run in a folder of its own. Raises AssertionError, naming the seed, where an answer is wrong."""
+    with tempfile.TemporaryDirectory(prefix="rtolap-harness-") as folder:
+        run = Run(seed, Path(folder), steps, LOSING_FILES if losing_files else ACTIONS)
+        try:
+            return run.run()
+        finally:
+            run.asker.close()
+            run.cluster.close()
+
+
+if __name__ == "__main__":
+    replay(__doc__, run_seed, STEPS)

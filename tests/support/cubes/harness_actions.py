@@ -1,0 +1,215 @@
+"""What may happen in a seeded run: everything that services, networks, operators and accidents do."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeVar
+
+from rtolap.base.errors import Corrupted, NotFound
+from rtolap.cubes.format.manifest import MANIFEST_NAME
+from rtolap.metadata.store import Operation
+from rtolap.model.segment_states import SegmentState
+from rtolap.protocols.coordinator.messages import BuildSpec, ReassignRequest
+
+from tests.support.cubes.builders import WINDOW_MS, random_event
+from tests.support.cubes.cluster import BASE_FILE, REPLICA_SETS, Cluster
+from tests.support.cubes.mortal_coordinator import Killed, MortalCoordinator
+from tests.support.cubes.stepped_receiver import Receiver
+from tests.support.query.visitors import with_visitor
+
+T = TypeVar("T")
+
+
+class Actions:
+    """Each method is one step. Errors of `PASSING` are part of the game; the scheduler counts them."""
+
+    def __init__(self, cluster: Cluster, random_: random.Random, fault_rate: float) -> None:
+        self.cluster, self.random = cluster, random_
+        self.fault_rate = self.kill_rate = fault_rate
+        self.counts: Counter[str] = Counter()
+        self.specs: list[BuildSpec] = []
+        cluster.ensemble.fault = self._fault
+
+    def _fault(self, operations: Sequence[Operation]) -> Literal["before", "after"] | None:
+        if self.random.random() >= self.fault_rate:
+            return None
+        self.counts["broken commits"] += 1
+        return self.random.choice(("before", "after"))
+
+    def _any(self) -> Receiver:
+        return self.random.choice(self.cluster.receivers)
+
+    def _some(self) -> list[Receiver]:
+        return self.random.sample(self.cluster.receivers, self.random.randrange(1, 6))
+
+    # -- events and time --------------------------------------------------------------------------------
+
+    def produce(self) -> None:
+        now_ms = self.cluster.clock.now_ms()
+        for _ in range(self.random.randrange(1, 40)):
+            value, event = random_event(self.random, now_ms)
+            if value is not None and event is not None:
+                value, event = with_visitor(self.random, value, event)
+            self.cluster.produce(self.random.randrange(len(self.cluster.log)), value, event)
+
+    def advance(self) -> None:
+        self.cluster.clock.advance_ms(self.random.randrange(1, WINDOW_MS // 4))
+
+    # -- receivers --------------------------------------------------------------------------------------
+
+    def consume(self) -> None:
+        for receiver in self._some():
+            for _ in range(self.random.randrange(1, 4)):
+                receiver.consume()
+
+    def look(self) -> None:
+        for receiver in self._some():
+            receiver.look()
+
+    def close(self) -> None:
+        self._any().close_due()
+
+    def realign(self) -> None:
+        for receiver in self._some():
+            self.counts["realigned"] += receiver.realign()
+
+    def upload(self) -> None:
+        self.counts["uploads"] += self._any().upload(times=self.random.choice((1, 1, 2)))
+
+    def merge(self) -> None:
+        self._any().merge()
+
+    def checkpoint(self) -> None:
+        self._any().checkpoint()
+
+    def crash(self) -> None:
+        self.counts["crashes"] += 1
+        self._any().crash()
+
+    def lose_disk(self) -> None:
+        self.counts["lost disks"] += 1
+        self._any().lose_disk()
+
+    def elect(self) -> None:
+        """Anybody, nobody or both: correctness does not depend on there being one leader."""
+        receiver = self._any()
+        receiver.leading = not receiver.leading
+
+    def force(self) -> None:
+        receiver = self._any()
+        receiver.core.force.update(receiver.core.state.segments)
+
+    # -- requests to the coordinator --------------------------------------------------------------------
+
+    def command(self, what: Callable[[MortalCoordinator], T]) -> T | None:
+        """The leader may be killed at any commit of a request, before or after it; the sender, who hears
+        nothing then, mostly asks the next leader again. None: it did not."""
+        while True:
+            if self.random.random() < self.kill_rate:
+                self.cluster.coordinator.session.die(
+                    self.random.randrange(3), self.random.choice(("before", "after"))
+                )
+            try:
+                return what(self.cluster.coordinator)
+            except Killed:
+                self.counts["coordinators killed"] += 1
+                self.cluster.fail_over()
+                if self.random.random() < 0.25:
+                    return None
+            finally:
+                self.cluster.coordinator.session.live_on()
+
+    def build(self) -> bool:
+        """One build from the queue: start, Spark, promote; the job or its task may end in between."""
+        queue = self.command(lambda leader: leader.builds.queue())
+        waiting = [entry for entry in queue.entries if entry.waits_for is None] if queue else []
+        if not waiting:
+            return False
+        entry = waiting[0]
+        spec = self.command(lambda leader: leader.builds.start(entry.cube, entry.segment))
+        if spec is None:
+            return True
+        self.specs.append(spec)
+        if self.random.random() < self.kill_rate / 2:
+            self.counts["builds killed"] += 1
+            return True
+        try:
+            self.cluster.build(spec)
+        except (Corrupted, NotFound) as error:
+            why = str(error)
+            self.command(lambda leader: leader.builds.fail(spec.cube, spec.segment, spec.build_id, why))
+            self.counts["builds failed"] += 1
+            return True
+        self.promote(spec)
+        self.counts["builds"] += 1
+        self.counts["versions made anew"] += spec.base_lost
+        return True
+
+    def promote(self, spec: BuildSpec | None = None) -> None:
+        """Of any build there ever was, when none is given: a task that lived on, or was cleared."""
+        if spec is None and not self.specs:
+            return
+        chosen = spec or self.random.choice(self.specs)
+        self.command(lambda leader: leader.builds.promote(chosen.cube, chosen.segment, chosen.build_id))
+
+    def requeue(self) -> None:
+        ready = [name for name, r in self.cluster.records().items() if r.state is SegmentState.READY]
+        if ready:
+            name = self.random.choice(ready)
+            self.command(lambda leader: leader.builds.requeue(self.cluster.cube, name))
+
+    def lose_part(self) -> None:
+        """A staged part goes missing, or a file of it is damaged; a person may ask for a build, or not."""
+        staged = [record for record in self.cluster.records().values() if record.parts]
+        if not staged:
+            return
+        record = self.random.choice(staged)
+        part = self.random.choice(record.parts)
+        if self.random.random() < 0.5:
+            self.cluster.store.delete_tree(part.path)
+        else:
+            self.cluster.store.write(f"{part.path}/{MANIFEST_NAME}", b"damaged")
+        self.counts["parts lost"] += 1
+        if self.random.random() < 0.3:
+            self.command(lambda leader: leader.builds.requeue(self.cluster.cube, record.name))
+
+    def lose_base(self) -> None:
+        """The base cuboid of a version goes missing, or is damaged with its length kept, which only a build
+        sees; a person may ask for a build, or not."""
+        built = [
+            record
+            for record in self.cluster.records().values()
+            if record.location and self.cluster.store.exists(f"{record.location}/{BASE_FILE}")
+        ]
+        if not built:
+            return
+        record = self.random.choice(built)
+        path = f"{record.location}/{BASE_FILE}"
+        if self.random.random() < 0.5:
+            self.cluster.store.delete_tree(f"{record.location}/base")
+        else:
+            self.cluster.store.write(path, bytes(self.cluster.store.size_bytes(path)))
+        self.counts["bases lost"] += 1
+        if self.random.random() < 0.5:
+            self.command(lambda leader: leader.builds.requeue(self.cluster.cube, record.name))
+
+    def purge(self) -> None:
+        before_ms = self.cluster.clock.now_ms() - self.random.randrange(1, 4) * WINDOW_MS
+        self.command(lambda leader: leader.purge.purge(self.cluster.cube, before_ms))
+        self.counts["purges"] += 1
+
+    def cleanup(self) -> None:
+        self.command(lambda leader: leader.purge.cleanup(self.cluster.cube))
+
+    def reassign(self) -> None:
+        """A level plan over some replica sets, or any assignment at all."""
+        names = self.random.sample(sorted(REPLICA_SETS), self.random.randrange(1, len(REPLICA_SETS) + 1))
+        request = ReassignRequest(replica_sets=tuple(names))
+        if self.random.random() < 0.5:
+            owners = {part: self.random.choice(names) for part in self.cluster.log}
+            held = {name: tuple(p for p, owner in owners.items() if owner == name) for name in names}
+            request = ReassignRequest(assignment=held)
+        done = self.command(lambda leader: leader.reassignments.reassign(self.cluster.cube, request))
+        self.counts["moved partitions"] += len(done.moves) if done is not None else 0

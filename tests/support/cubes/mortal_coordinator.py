@@ -1,0 +1,63 @@
+"""The coordinator's work in the in-process cluster, by a process that may die at any of its commits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from rtolap.base.clock import Clock
+from rtolap.coordinator.builds import Builds
+from rtolap.coordinator.purge import Purge
+from rtolap.coordinator.reassignment import Reassignments
+from rtolap.coordinator.views import Views
+from rtolap.kafka.memory.producer import MemoryAdmin
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
+from rtolap.metadata.store import Operation
+from rtolap.object_store.store import open_store
+
+
+class Killed(Exception):
+    """The process is gone: whoever asked it hears nothing."""
+
+
+class MortalStore(MemoryStore):
+    """`die` lets the process end at the n-th commit from now: before it is sent, or once it is persisted."""
+
+    def __init__(self, ensemble: MemoryEnsemble) -> None:
+        super().__init__(ensemble)
+        self._dies: tuple[int, Literal["before", "after"]] | None = None
+
+    def die(self, commits: int, when: Literal["before", "after"]) -> None:
+        self._dies = (commits, when)
+
+    def live_on(self) -> None:
+        self._dies = None
+
+    def commit(self, operations: Sequence[Operation]) -> None:
+        left, when = self._dies or (-1, "after")
+        if left == 0 and when == "before":
+            raise Killed
+        super().commit(operations)
+        if left == 0:
+            raise Killed
+        if self._dies is not None:
+            self._dies = (left - 1, when)
+
+
+class MortalCoordinator:
+    """A leader's session and what it does on request. A new one takes over with a session of its own."""
+
+    def __init__(self, ensemble: MemoryEnsemble, clock: Clock, admin: MemoryAdmin, store_uri: str) -> None:
+        self.session = MortalStore(ensemble)
+        metadata = ClusterMetadata(self.session, clock)
+        self._views = Views(metadata)
+        store = open_store(store_uri)
+        self.builds = Builds(metadata, self._views, store, store_uri)
+        self.purge = Purge(metadata, self._views, store, grace_ms=0)
+        self.reassignments = Reassignments(metadata, lambda cluster: admin)
+
+    def close(self) -> None:
+        self.session.live_on()
+        self._views.close()
+        self.session.close()

@@ -1,0 +1,164 @@
+"""A receiver of the in-process cluster: a real core, stepped by whoever owns the run."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Protocol
+
+from rtolap.base.clock import ManualClock
+from rtolap.cubes.receiver.ingest import CubeReceiver
+from rtolap.cubes.receiver.local import fragments
+from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
+from rtolap.cubes.receiver.settings import ReceiverSettings
+from rtolap.cubes.receiver.upload import Uploader, close_segment, upload_job
+from rtolap.cubes.receiver.views import CubeView
+from rtolap.kafka.memory.consumer import MemoryConsumer
+from rtolap.kafka.memory.producer import MemoryProducer
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.model.cube import Schema
+from rtolap.object_store.store import ObjectStore
+
+
+class Surroundings(Protocol):
+    """What a receiver needs of the cluster it is in."""
+
+    schema: Schema
+    cube: str
+    folder: Path
+    clock: ManualClock
+    producer: MemoryProducer
+    metadata: ClusterMetadata
+    store: ObjectStore
+
+    def consumer(self) -> MemoryConsumer: ...
+
+    def low_watermark_ms(self) -> int | None: ...
+
+
+class Receiver:
+    """A core with what stands around it in a process. `crash` loses memory, `lose_disk` everything."""
+
+    def __init__(
+        self, cluster: Surroundings, name: str, replica_set: str, settings: ReceiverSettings
+    ) -> None:
+        self.cluster, self.name, self.replica_set = cluster, name, replica_set
+        self.folder = cluster.folder / name
+        self.settings = settings
+        self.leading = False
+        self.told_epoch = -1  # of the assignment for which it has read where to start
+        self.reader = RangeReader(
+            cluster.schema,
+            cluster.consumer,
+            cluster.clock,
+            settings.realign_records_max,
+            lambda: self.core.confirm_topic(),
+        )
+        self.uploader = Uploader(
+            cluster.schema,
+            replica_set=replica_set,
+            metadata=cluster.metadata,
+            store=cluster.store,
+            reader=self.reader,
+        )
+        self.view = CubeView()
+        self.core = self._core()
+
+    def _core(self) -> CubeReceiver:
+        return CubeReceiver(
+            self.cluster.schema,
+            replica_set=self.replica_set,
+            consumer=self.cluster.consumer(),
+            producer=self.cluster.producer,
+            folder=self.folder,
+            clock=self.cluster.clock,
+            settings=self.settings,
+        )
+
+    def crash(self) -> None:
+        self.core, self.view, self.told_epoch = self._core(), CubeView(), -1
+
+    def lose_disk(self) -> None:
+        shutil.rmtree(self.folder)
+        self.crash()
+
+    def look(self) -> None:
+        """Take a fresh view of the cluster; between looks it acts on an old one."""
+        metadata, cube = self.cluster.metadata, self.cluster.cube
+        epoch = metadata.control(cube).assignment_epoch
+        offsets = metadata.replay_from(cube) if epoch != self.told_epoch else self.view.start_offsets
+        self.told_epoch = epoch
+        self.view = CubeView(
+            control=metadata.control(cube),
+            records={record.start_ms: record for record in metadata.segments(cube).values()},
+            start_offsets=offsets,
+            leading=self.leading,
+            low_watermark_ms=self.cluster.low_watermark_ms(),
+        )
+
+    def consume(self) -> bool:
+        return self.core.step(replace(self.view, leading=self.leading))
+
+    def close_due(self) -> None:
+        for one in self.core.closings():
+            close_segment(
+                self.cluster.metadata,
+                self.cluster.schema,
+                one,
+                by=f"{self.name}: {one.why}",
+            )
+
+    def realign(self) -> bool:
+        job = realign_job(self.core.state, self.core.held)
+        if job is None:
+            return False
+        return self.core.apply_realigned(
+            job.start_ms,
+            (job.table,),
+            self.reader.read(job.start_ms, job.pieces, self.core.control.losses),
+        )
+
+    def upload(self, times: int = 1) -> bool:
+        if not self.leading:
+            return False
+        control = self.cluster.metadata.control(self.cluster.cube)
+        job = upload_job(self.cluster.schema, self.core.state, control, self.view.records)
+        if job is None:
+            return False
+        for _ in range(times):
+            self.uploader.upload(job, control)
+        return True
+
+    def merge(self) -> None:
+        job = fragments.merge_job(self.core.state.segments, self.settings)
+        if job is not None:
+            merged = fragments.merge(self.cluster.schema, self.core.file.fragments, job)
+            self.core.apply_merged(job, merged)
+
+    def checkpoint(self) -> None:
+        self.core.checkpoint()
+        if self.leading:
+            self.cluster.metadata.set_replay_from(
+                self.cluster.cube, self.replica_set, self.core.replay_from()
+            )
+
+    def describe(self) -> str:
+        core = self.core
+        held = (core.consumer_state.value, core.reason, core.state.positions, list(core.state.segments))
+        return f"{self.name}: {held}"
+
+
+def assert_apart(receiver: Receiver, run: str) -> None:
+    """No offset is claimed by two tables of a segment: the one of them that is read again would double it."""
+    for start_ms, segment in receiver.core.state.segments.items():
+        by_partition: dict[int, list[tuple[int, int]]] = {}
+        for table in segment.tables:
+            for partition, claimed in table.ranges.items():
+                by_partition.setdefault(partition, []).append(claimed)
+        for partition, claims in by_partition.items():
+            for before, after in pairwise(sorted(claims)):
+                assert before[1] <= after[0], (
+                    f"{run}: {receiver.name} claims {before} and {after} of partition {partition}, {start_ms}"
+                )

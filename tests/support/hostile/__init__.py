@@ -1,0 +1,1 @@
+"""Hostile users: generated requests against every server, and what must hold meanwhile."""

@@ -1,0 +1,76 @@
+"""The HTTP applications of all services, in this process: to ask each of their pages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+from rtolap.agent.commands import Commands
+from rtolap.agent.host import Host
+from rtolap.agent.service import create_app
+from rtolap.agent.supervisor import Supervisor
+from rtolap.base.metrics import Metrics
+from rtolap.base.users import Users, password_hash
+from rtolap.query import http as query_http
+from rtolap.stored.loader import http as loader_http
+from starlette.routing import Route
+
+from tests.support.cubes import coordinator_harness
+from tests.support.stored import load_door
+
+_TOKEN = "a token"
+USERS = (load_door.ASKING_USER, load_door.USER, load_door.DEFINING_USER)
+PASSWORD = load_door.PASSWORD
+
+
+class HttpApp(NamedTuple):
+    """Its users are `USERS`, with `PASSWORD`, where it has any."""
+
+    app: FastAPI
+    token: str
+
+    def asked(self, headers: dict[str, str], auth: tuple[str, str] | None) -> Iterator[tuple[str, int]]:
+        """Each route, and the status of its answer. What comes behind the credentials may fail: 500."""
+        client = TestClient(self.app, follow_redirects=False, raise_server_exceptions=False, headers=headers)
+        for route in self.app.routes:
+            assert isinstance(route, Route), f"{route} is another kind of route: ask it too"
+            for method in sorted((route.methods or set()) - {"HEAD"}):
+                path = re.sub(r"\{\w+\}", "x", route.path)
+                answer = client.request(method, path, json={"sql": "select 1"}, auth=auth)
+                yield f"{method} {route.path}", answer.status_code
+
+
+@contextmanager
+def http_apps(folder: Path) -> Iterator[dict[str, HttpApp]]:
+    """By the service's name."""
+    supervisor = Supervisor(folder / "agent", Commands(Host(folder, folder, "file:///nowhere"), {}))
+    cluster = coordinator_harness.Cluster(folder / "store")
+    users = Users(
+        {name: bytes.fromhex(password_hash(PASSWORD)) for name in USERS},
+        {name: load_door.RIGHTS[name] for name in USERS},
+    )
+    service: Any = SimpleNamespace(metrics=SimpleNamespace(registry=Metrics("query")))
+    try:
+        with load_door.load_door(folder / "door") as door:
+            yield {
+                "coordinator": HttpApp(cluster.app, coordinator_harness.TOKEN),
+                "agent": HttpApp(create_app(supervisor, _TOKEN, lambda: None), _TOKEN),
+                "query": HttpApp(query_http.make_app(service, users, _TOKEN), _TOKEN),
+                "loader": HttpApp(
+                    loader_http.make_app("job", _TOKEN, Metrics("loader"), _nothing, _nothing), _TOKEN
+                ),
+                "stream-load": HttpApp(door.assembly.app, load_door.TOKEN),
+            }
+    finally:
+        cluster.close()
+        supervisor.close()
+
+
+def _nothing(*_: object) -> Any:
+    raise AssertionError("nothing stands behind this page")

@@ -1,0 +1,1 @@
+"""Loaders under faults: worlds, stepped runs, contract of sinks."""

@@ -1,0 +1,558 @@
+"""Seeded runs of a loader over a ledger, a broker and a sink in memory, held against a recount of the topic.
+
+    python -m tests.support.loader.loader_runs --seed N
+
+Two processes take turns, and each may believe for a while that the job is still its own. A process dies at a
+write of the ledger, before or after it is durable, or around a request; acknowledgements of commits are lost;
+requests and answers are lost, doubled, or come late; loads stay under way and are aborted by a restart of the
+sink; what is committed becomes visible later; partitions and columns are added; offsets have gaps; some
+records are no rows. At the end all is well, and the table must hold each record's effect exactly once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+from rtolap.base.clock import ManualClock
+from rtolap.base.errors import CommitUnknown, NotLeader, NotYet, Unavailable
+from rtolap.events.rejects import Rejects
+from rtolap.kafka.interfaces import Batch, OutRecord, StreamConsumer
+from rtolap.kafka.memory.broker import MemoryBroker
+from rtolap.kafka.memory.consumer import MemoryConsumer
+from rtolap.model.loader import Loader, LoaderApplication, LoaderBatch, LoaderRejects, LoaderSink
+from rtolap.protocols.stream_load.messages import (
+    LoadAnswer,
+    LoadState,
+    SchemaColumn,
+    SendOptions,
+    TableSchema,
+    TwoPhaseAnswer,
+)
+from rtolap.stored.loader.commit import CLOCKS_APART_MS_MAX
+from rtolap.stored.loader.job import JobConfig, write_config
+from rtolap.stored.loader.ownership import LEASE_MS
+from rtolap.stored.loader.preparing import FILTERED_UNKNOWN
+from rtolap.stored.loader.settle import Settler
+from rtolap.stored.loader.sinks.interface import Sink
+from rtolap.stored.loader.sinks.memory import MemorySink, Row, Transaction
+from rtolap.stored.loader.states import Stopped
+from rtolap.stored.loader.work import Work, begin
+from rtolap.stored.metastore.load_job_states import LoadJobEvent
+from rtolap.stored.metastore.load_jobs import LoadJobs
+from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
+
+from tests.support.stored.transaction_runs import Crash, FaultyLedger
+
+T = TypeVar("T")
+STEPS = 60
+DRAIN_ROUNDS_MAX = 3_000
+TIMEOUT_MS = 60_000
+LATE_MS_MAX = 3 * (TIMEOUT_MS + CLOCKS_APART_MS_MAX)
+MODELS = ("duplicate", "aggregate", "replace", "unique", "sequence")
+
+
+def table_schema(model: str, extra: int = 0) -> TableSchema:
+    """k: the key, v: a number, n: counts up over the whole topic, src: where the record stands."""
+    merged = {"aggregate": ("SUM", "MAX", "MAX"), "replace": ("SUM", "REPLACE", "REPLACE")}
+    v, n, src = merged.get(model, ("", "", ""))
+    kinds = {"duplicate": "DUP_KEYS", "unique": "UNIQUE_KEYS", "sequence": "UNIQUE_KEYS"}
+    return TableSchema(
+        keys_type=kinds.get(model, "AGG_KEYS"),
+        sequence_column="n" if model == "sequence" else None,
+        properties=(
+            SchemaColumn("k", "BIGINT", is_nullable="No"),
+            SchemaColumn("v", "BIGINT", aggregation_type=v, is_nullable="No"),
+            SchemaColumn("n", "BIGINT", aggregation_type=n),
+            SchemaColumn("src", "VARCHAR", aggregation_type=src),
+            *(SchemaColumn(f"x{at}", "BIGINT", aggregation_type=v and "MAX") for at in range(extra)),
+        ),
+    )
+
+
+def answer_of(model: str, rows: Iterable[Row]) -> list[tuple[Any, ...]]:
+    """What a table of that model holds after these rows, by the obvious slow way."""
+    if model == "duplicate":
+        return sorted((row["k"], row["v"], row["n"], row["src"]) for row in rows)
+    found: dict[int, tuple[Any, ...]] = {}
+    for row in rows:
+        k, new = row["k"], (row["v"], row["n"], row["src"])
+        old = found.get(k)
+        if old is None:
+            found[k] = new
+        elif model == "aggregate":
+            found[k] = (old[0] + new[0], max(old[1], new[1]), max(old[2], new[2]))
+        elif model == "replace":
+            found[k] = (old[0] + new[0], *new[1:])
+        elif model == "unique" or new[1] > old[1]:
+            found[k] = new
+    return sorted((k, *values) for k, values in found.items())
+
+
+class World:
+    """A ledger and its clock; runs use jobs of their own in it."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(1_000_000)
+        self.ledger = FaultyLedger.open("sqlite://", clock=self.clock, sleep=lambda _: None)
+
+
+class FaultySink:
+    """Between a process and `server`, the twin of a sink or a real one: requests and answers go astray."""
+
+    def __init__(self, run: Run, server: Sink) -> None:
+        self._run, self._server = run, server
+
+    def load(
+        self, db: str, table: str, label: str, body: bytes, options: SendOptions, *, two_phase: bool = False
+    ) -> LoadAnswer:
+        run = self._run
+
+        def request() -> LoadAnswer:
+            return self._server.load(db, table, label, body, options, two_phase=two_phase)
+
+        if run.chance("comes late as well", often=4.0):  # often: it holds nothing up
+            run.later(request)
+        match run.chance("fails", "under way", "under way", often=1.5):
+            case "fails":
+                return run.failed_load(db, table, label, body, options, two_phase=two_phase)
+            case "under way":
+                run.load_under_way(db, table, label, body, options, two_phase=two_phase)
+                raise Unavailable("the answer took too long")
+        return run.around(request)
+
+    def commit_label(self, db: str, label: str) -> TwoPhaseAnswer:
+        if self._run.chance("late commit") == "late commit":
+            self._run.later(lambda: self._server.commit_label(db, label))
+        return self._run.around(lambda: self._server.commit_label(db, label))
+
+    def state(self, db: str, label: str) -> LoadState:
+        return self._run.around(lambda: self._server.state(db, label))
+
+    def schema(self, db: str, table: str) -> TableSchema:
+        return self._run.around(lambda: self._server.schema(db, table))
+
+    def keeps_labels(self) -> bool:
+        return self._run.around(self._server.keeps_labels)
+
+    def error_log(self, url: str) -> str:
+        return self._run.around(lambda: self._server.error_log(url))
+
+    def acknowledge(self, db: str, labels: Iterable[str]) -> None:
+        kept = tuple(labels)
+        self._run.around(lambda: self._server.acknowledge(db, kept))
+
+
+class CountingBox:
+    """`topic_number`: of the topics of the run's name, the latest when it was opened."""
+
+    def __init__(self, kept: set[tuple[int, int, int]], topic_number: int) -> None:
+        self._kept, self._topic_number = kept, topic_number
+
+    def keep(self, topic: str, batch: Batch, rejects: Rejects) -> None:
+        for place, reason in zip(rejects.index.tolist(), rejects.reason, strict=True):
+            if reason == FILTERED_UNKNOWN:  # of a batch whose answer was lost, not of a record
+                continue
+            self._kept.add((self._topic_number, int(batch.partitions[place]), int(batch.offsets[place])))
+
+    def close(self) -> None:
+        return
+
+
+class Process:
+    def __init__(self, work: Work) -> None:
+        self.work = work
+        self.settlers: list[Settler] = [work.settler()]
+
+
+class Run:
+    def __init__(
+        self,
+        world: World,
+        seed: int,
+        steps: int = STEPS,
+        *,
+        application: LoaderApplication | None = None,
+    ) -> None:
+        self.random = random.Random(seed)
+        self.seed, self.world, self.steps = seed, world, steps
+        self.counts: Counter[str] = Counter()
+        self.model = self.random.choice(MODELS)
+        self.faulty = self.random.choice((0.0, 0.1, 0.25))
+        self.faults_on = False
+        self.db, self.topic, self.job = "d", f"t{seed}", f"job{seed}"
+        self.broker = MemoryBroker()
+        self.broker.create(self.topic, self.random.choice((1, 2, 3)))
+        self.create_table(keeps_labels=self.random.random() < 0.7)
+        self.columns = 0
+        self.loader = Loader(
+            name=self.job,
+            topic=self.topic,
+            database="d",
+            table=self.job,
+            batch=LoaderBatch(rows=self.random.choice((3, 8, 20)), interval_ms=2_000),
+            parallel=self.random.choice((1, 2, 4)),
+            rejects=LoaderRejects(tolerance_percent=100),
+            sink=LoaderSink(
+                format=self.random.choice(("arrow", "json")),
+                two_phase=self.random.random() < 0.4,
+                timeout_ms=TIMEOUT_MS,
+            ),
+            application=application,
+        )
+        self.jobs, self.records = LoadJobs(world.ledger), OffsetsRecords(world.ledger)
+        world.ledger.fault = lambda: None
+        config = write_config(JobConfig(self.loader))
+        self.jobs.create(self.job, "d", self.job, self.topic, config)
+        self.jobs.change_state(self.job, LoadJobEvent.START, "")
+        world.ledger.fault = self._ledger_fault
+        self.produced: list[Row] = []
+        self.bad: set[tuple[int, int, int]] = set()  # the topic's number, partition, offset
+        self.kept: set[tuple[int, int, int]] = set()
+        self.topic_number = 0
+        self.number = 0
+        self.starts = 0
+        self.late: list[tuple[int, Callable[[], object]]] = []
+        self.processes: list[Process | None] = [None, None]
+
+    # --- the sink -------------------------------------------------------------------------------------
+
+    def create_table(self, *, keeps_labels: bool) -> None:
+        self.sink = MemorySink(
+            keeps_labels=keeps_labels, now_ms=self.world.clock.now_ms if keeps_labels else None
+        )
+        self.sink.tables["d", self.job] = table_schema(self.model)
+
+    def open_sink(self) -> Sink:
+        """As a process has it."""
+        return FaultySink(self, self.sink)
+
+    def failed_load(
+        self, db: str, table: str, label: str, body: bytes, options: SendOptions, *, two_phase: bool
+    ) -> LoadAnswer:
+        begun = self.sink.begin(db, table, label, options, two_phase=two_phase)
+        if isinstance(begun, Transaction):
+            begun.state = LoadState.ABORTED
+            return LoadAnswer(label=label, message="no backend")
+        return begun
+
+    def load_under_way(
+        self, db: str, table: str, label: str, body: bytes, options: SendOptions, *, two_phase: bool
+    ) -> None:
+        """It goes on later."""
+        begun = self.sink.begin(db, table, label, options, two_phase=two_phase)
+        if isinstance(begun, Transaction):
+            self.later(lambda: self.sink.finish(begun, body, options))
+
+    def late_ms_max(self) -> int:
+        """A sink that looks at a request's time may get it even when its label was given back, for its sender
+        may have stood still; another gets it within its time-out."""
+        return LATE_MS_MAX if self.sink.keeps_labels() else TIMEOUT_MS
+
+    def deliver(self, request: Callable[[], object]) -> None:
+        """One that comes late; a sink that is down does not hear it."""
+        if not self.sink.down:
+            request()
+            self.counts["came late"] += 1
+
+    def heal(self) -> None:
+        """No more faults: what the sink has begun, it ends."""
+        self.sink.down = False
+        self.sink.publishes_late = False
+        self.sink.abort_running()
+        self.sink.publish()
+
+    def found(self) -> list[tuple[Any, ...]]:
+        """What the table holds, as `answer_of` gives it."""
+        return answer_of(self.model, self.sink.rows("d", self.job))
+
+    def labels(self) -> set[str]:
+        """Those that the sink keeps until they are given back."""
+        return set(self.sink.labels("d")) if self.sink.keeps_labels() else set()
+
+    # --- faults ---------------------------------------------------------------------------------------
+
+    def chance(self, *kinds: str, often: float = 1.0) -> str | None:
+        if self.faults_on and self.random.random() < self.faulty * often:
+            kind = self.random.choice(kinds)
+            self.counts[kind] += 1
+            return kind
+        return None
+
+    def later(self, request: Callable[[], object]) -> None:
+        """A request that comes once more, or late."""
+        late_ms = self.late_ms_max()
+        self.late.append((self.world.clock.now_ms() + self.random.randrange(late_ms), request))
+
+    def advance_ms(self, by_ms: int) -> None:
+        """What is due meanwhile arrives, each at its moment."""
+        clock = self.world.clock
+        until_ms = clock.now_ms() + by_ms
+        while self.late and min(due_ms for due_ms, _ in self.late) <= until_ms:
+            first = min(range(len(self.late)), key=lambda at: self.late[at][0])
+            due_ms, request = self.late.pop(first)
+            clock.advance_ms(max(0, due_ms - clock.now_ms()))
+            self.deliver(request)
+        clock.advance_ms(until_ms - clock.now_ms())
+
+    def around(self, call: Callable[[], T]) -> T:
+        fault = self.chance("request lost", "answer lost", "crash before a request", "crash after a request",
+                            "request twice")  # fmt: skip
+        if fault == "request lost":
+            raise Unavailable("lost")
+        if fault == "crash before a request":
+            raise Crash
+        answer = call()
+        if fault == "request twice":
+            answer = call()
+        if fault == "answer lost":
+            raise Unavailable("no answer")
+        if fault == "crash after a request":
+            raise Crash
+        return answer
+
+    def _ledger_fault(self) -> str | None:
+        return self.chance("crash before", "crash after", "unacknowledged")
+
+    # --- steps ----------------------------------------------------------------------------------------
+
+    def run(self) -> Counter[str]:
+        for _ in range(self.steps):
+            self.step()
+        self.finish()
+        return self.counts
+
+    def step(self) -> None:
+        acts = self.acts()
+        self.random.choices([act for act, _ in acts], [weight for _, weight in acts])[0]()
+
+    def acts(self) -> tuple[tuple[Callable[[], object], int], ...]:
+        """What may happen next, and how often."""
+        return (
+            (self.produce, 6),
+            (self.consume, 10),
+            (self.settle, 12),
+            (self.commit, 3),
+            (self.keep, 3),
+            (self.pass_time, 5),
+            (self.kill, 1),
+            (self.take_over, 1),
+            (self.restart_sink, 2),
+            (self.add_partition, 1),
+            (self.add_column, 1),
+            (self.publish, 2),
+        )
+
+    def produce(self) -> None:
+        partitions = len(self.broker.logs(self.topic))
+        for _ in range(self.random.randrange(1, 12)):
+            partition = self.random.randrange(partitions)
+            if self.random.random() < 0.05:
+                self.broker.skip(self.topic, partition, self.random.randrange(1, 4))
+                self.counts["gaps"] += 1
+            self.number += 1
+            # a key's records are in one partition: their order is its order
+            row = {"k": partition * 100 + self.random.randrange(4), "v": self.random.randrange(100)}
+            row |= {"n": self.number if self.model != "sequence" else self._unique_number()}
+            value = row | {"src": f"s{self.number:05}", "x0": self.number, "left": "out"}
+            is_bad = self.random.random() < 0.03
+            text = b'{"k": "none"}' if is_bad else msgspec.json.encode(value)
+            _, offset = self.broker.append(self.topic, OutRecord(text, partition=partition))
+            if is_bad:
+                self.bad.add((self.topic_number, partition, offset))
+            else:
+                self.produced.append(value)
+
+    def _unique_number(self) -> int:
+        """In no order: the sequence column says which row is the latest."""
+        return (self.number * 7_919) % 1_000_003
+
+    def consume(self) -> None:
+        self.of_any(lambda process: process.work.source.step(0.0))
+
+    def settle(self) -> None:
+        def one(process: Process) -> None:
+            outcome = process.work.settle_once(process.settlers[0], 0.0, self.random.choice)
+            self.counts[f"settle {outcome}"] += 1
+
+        self.of_any(one)
+
+    def commit(self) -> None:
+        self.of_any(lambda process: process.work.committer.round(self.world.clock.now_ms()))
+
+    def keep(self) -> None:
+        def one(process: Process) -> None:
+            process.work.ownership.renew()
+            process.work.columns.refresh()
+
+        self.of_any(one)
+
+    def pass_time(self) -> None:
+        self.advance_ms(self.random.choice((500, 2_500, LEASE_MS + 1, TIMEOUT_MS + CLOCKS_APART_MS_MAX + 1)))
+        if self.random.random() < 0.3 and all(record.loaded for record in self._seen()):
+            # long enough for a sink that forgets labels by time; what is not loaded would want a person then
+            self.advance_ms(self.loader.sink.label_kept_ms + 1)
+            self.forget_labels()
+
+    def forget_labels(self) -> None:
+        self.sink.forget_labels()
+
+    def _seen(self) -> tuple[OffsetsRecord, ...]:
+        return self.records.all(self.job)
+
+    def kill(self) -> None:
+        self.processes[self.random.randrange(2)] = None
+
+    def take_over(self) -> None:
+        """Another process takes the job; the one before may go on in the belief that it is its own."""
+        self.advance_ms(LEASE_MS + 1)
+        self.processes.reverse()
+        self.processes[0] = None
+        self.counts["taken over"] += 1
+
+    def restart_sink(self) -> None:
+        self.sink.abort_running()
+        self.sink.down = not self.sink.down
+        self.sink.publishes_late = self.random.random() < 0.3
+
+    def publish(self) -> None:
+        self.sink.publish()
+
+    def add_partition(self) -> None:
+        logs = self.broker.logs(self.topic)
+        if len(logs) < 6:
+            logs.append(type(logs[0])())
+            self.counts["partitions added"] += 1
+
+    def add_column(self) -> None:
+        if self.columns == 0 and self.random.random() < 0.5:
+            self.columns = 1
+            self.sink.tables["d", self.job] = table_schema(self.model, 1)
+
+    def of_any(self, act: Callable[[Process], object]) -> None:
+        place = 1 if self.processes[1] is not None and self.random.random() < 0.2 else 0
+        self.faults_on = True
+        try:
+            process = self.processes[place]
+            if process is None:
+                process = self.processes[place] = self.started()
+            act(process)
+        except Crash:
+            self.counts["crash"] += 1
+            self.processes[place] = None
+        except NotYet:
+            self.counts["not yet"] += 1
+            self.advance_ms(LEASE_MS // 2)
+        except Stopped as stopped:
+            self._report(place, stopped)
+        except (Unavailable, CommitUnknown) as error:  # NotLeader among them: it has lost the job
+            self.counts[type(error).__name__] += 1
+            if isinstance(error, NotLeader):
+                self.processes[place] = None
+        finally:
+            self.faults_on = False
+
+    def _report(self, place: int, stopped: Stopped) -> None:
+        """One that has lost the job may see what it cannot understand; its word does not count."""
+        process, self.processes[place] = self.processes[place], None
+        self.faults_on = False
+        assert process is not None, f"seed {self.seed}: does not start: {stopped}"
+        try:
+            process.work.fail(stopped)
+        except NotLeader:
+            self.counts["stopped by a successor's work"] += 1
+        else:
+            raise AssertionError(f"seed {self.seed}: stopped: {stopped}") from stopped
+
+    def started(self) -> Process:
+        self.starts += 1
+        owner = f"p{self.starts}"
+        return Process(
+            begin(
+                self.job,
+                owner,
+                self.jobs,
+                self.records,
+                self.open_sink(),
+                self._open_consumer,
+                CountingBox(self.kept, self.topic_number),
+                self.world.clock,
+            )
+        )
+
+    def _open_consumer(self, loader: Loader) -> StreamConsumer:
+        return MemoryConsumer(self.broker, loader.topic)
+
+    # --- judgement ------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """All is well again: one process brings the rest in."""
+        self.faulty = 0.0
+        self.heal()
+        self.drain()
+        self.judge()
+
+    def drain(self) -> None:
+        """A new process loads all that is in the topic."""
+        self.advance_ms(LEASE_MS + 1)
+        self.processes = [None, None]
+        for _ in range(DRAIN_ROUNDS_MAX):
+            self.consume()
+            self.settle()
+            self.commit()
+            self.advance_ms(300)
+            self.keep()
+            if self._is_loaded():
+                return
+        raise AssertionError(f"seed {self.seed}: not all is loaded after {DRAIN_ROUNDS_MAX} rounds")
+
+    def _is_loaded(self) -> bool:
+        process = self.processes[0]
+        if process is None or len(process.work.window):
+            return False
+        loaded = process.work.loaded_offsets()
+        logs = self.broker.logs(self.topic)
+        return all(loaded.get(partition, 0) >= log.end for partition, log in enumerate(logs))
+
+    def judge(self) -> None:
+        """After the last late request has come."""
+        where = f"seed {self.seed}, {self.model}"
+        self.advance_ms(LATE_MS_MAX + 1)
+        found = self.found()
+        expected = answer_of(self.model, self.produced)
+        assert found == expected, (
+            f"{where}: the table differs from a recount of the topic\n{found}\n{expected}"
+        )
+        assert self.kept == self.bad, f"{where}: refused records are kept: {self.kept} for {self.bad}"
+        process = self.processes[0]
+        assert process is not None
+        process.work.ownership.renew()
+        try:
+            process.work.committer.round(self.world.clock.now_ms())
+        except Unavailable as error:
+            raise AssertionError(f"{where}: {error}") from error
+        records = self.records.all(self.job)
+        assert [record.committed for record in records] == [True], f"{where}: records are left: {records}"
+        left = self.labels() - {records[0].label}
+        assert not left, f"{where}: labels are left: {sorted(left)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--runs", type=int, default=1, help="this many seeds, from the first")
+    options = parser.parse_args()
+    world = World()
+    total: Counter[str] = Counter()
+    for seed in range(options.seed, options.seed + options.runs):
+        total += Run(world, seed).run()
+    for name, count in sorted(total.items()):
+        print(f"{count:8} {name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,115 @@
+"""A loader driven step by step in this thread: Kafka, sink and refused records in memory, a clock by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from rtolap.base.clock import ManualClock
+from rtolap.base.errors import Unavailable
+from rtolap.events.rejects import Rejects
+from rtolap.kafka.interfaces import Batch, OutRecord
+from rtolap.kafka.memory.broker import MemoryBroker
+from rtolap.kafka.memory.consumer import MemoryConsumer
+from rtolap.model.loader import Loader, LoaderBatch
+from rtolap.protocols.stream_load.messages import LoadAnswer, SchemaColumn, TableSchema
+from rtolap.stored.loader.job import JobConfig, write_config
+from rtolap.stored.loader.ownership import LEASE_MS
+from rtolap.stored.loader.settle import Outcome, Settler
+from rtolap.stored.loader.sinks.memory import MemorySink
+from rtolap.stored.loader.states import StopCause, Stopped
+from rtolap.stored.loader.work import Work, begin
+from rtolap.stored.metastore.database import Ledger
+from rtolap.stored.metastore.load_job_states import LoadJobEvent
+from rtolap.stored.metastore.load_jobs import LoadJobs
+from rtolap.stored.metastore.offsets import OffsetsRecords
+
+COLUMNS = (SchemaColumn("k", "BIGINT", is_nullable="No"), SchemaColumn("v", "BIGINT"))
+
+
+class Box:
+    def __init__(self) -> None:
+        self.kept: list[tuple[int, int, str]] = []
+        self.error: Exception | None = None
+
+    def keep(self, topic: str, batch: Batch, rejects: Rejects) -> None:
+        if self.error is not None:
+            raise self.error
+        for place, reason in zip(rejects.index.tolist(), rejects.reason, strict=True):
+            self.kept.append((int(batch.partitions[place]), int(batch.offsets[place]), reason))
+
+    def close(self) -> None:
+        return
+
+
+class World:
+    """A topic `t` of two partitions, a table d.t, a job j; batches of two records."""
+
+    def __init__(self, ledger: Ledger, clock: ManualClock) -> None:
+        self.clock, self.box = clock, Box()
+        self.jobs, self.records = LoadJobs(ledger), OffsetsRecords(ledger)
+        self.broker = MemoryBroker()
+        self.broker.create("t", 2)
+        self.sink: Any = MemorySink()
+        self.sink.tables["d", "t"] = TableSchema(properties=COLUMNS)
+        self.owner = 0
+
+    def create(self, **changes: Any) -> None:
+        plain = Loader(name="j", topic="t", database="d", table="t", batch=LoaderBatch(rows=2))
+        loader = msgspec.structs.replace(plain, **changes)
+        self.jobs.create("j", "d", "t", "t", write_config(JobConfig(loader)))
+        self.jobs.change_state("j", LoadJobEvent.START, "")
+
+    def start(self) -> Work:
+        """A new process, after the one before is surely gone."""
+        self.clock.advance_ms(LEASE_MS + 1)
+        self.owner += 1
+        return begin(
+            "j",
+            f"p{self.owner}",
+            self.jobs,
+            self.records,
+            self.sink,
+            lambda loader: MemoryConsumer(
+                self.broker, loader.topic, with_statements=loader.watermark_records == "header"
+            ),
+            self.box,
+            self.clock,
+        )
+
+    def produce(self, *values: bytes | int, partition: int = 0) -> None:
+        for value in values:
+            text = value if isinstance(value, bytes) else b'{"k": %d, "v": 1}' % value
+            self.broker.append("t", OutRecord(text, partition=partition))
+
+    def keys(self) -> list[int]:
+        return sorted(row["k"] for row in self.sink.rows("d", "t"))
+
+
+def load_all(work: Work, rounds: int = 20) -> Settler:
+    settler = work.settler()
+    for _ in range(rounds):
+        work.source.step(0.0)
+        work.settle_once(settler)
+    return settler
+
+
+def sent_and_unanswered(world: World, work: Work) -> None:
+    """The batch is noted as sent, and nobody knows what became of it."""
+
+    def lost(*_: object, **__: object) -> LoadAnswer:
+        raise Unavailable("no answer")
+
+    world.sink.load = lost
+    assert work.settle_once(work.settler()) is Outcome.AGAIN
+    del world.sink.load
+    assert world.records.all("j")[-1].attempts == 1
+
+
+def stopped_by(act: Callable[[], object]) -> StopCause:
+    with pytest.raises(Stopped) as stopped:
+        act()
+    assert str(stopped.value).startswith(f"{stopped.value.cause}: ")
+    return stopped.value.cause

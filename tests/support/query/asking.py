@@ -1,0 +1,112 @@
+"""SQL to the query service of the in-process cluster, and the recount of what an answer names."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from rtolap.base.errors import Unavailable
+from rtolap.cubes.receiver.local.align import Vectors
+
+from tests.support.cubes.builders import DIMENSIONS, Event
+from tests.support.cubes.cluster import Cluster
+from tests.support.cubes.recount import VISITORS, Answer, recount
+from tests.support.cubes.stepped_receiver import Receiver
+from tests.support.query.asked_statements import number
+from tests.support.query.stepped_query import SteppedQuery
+from tests.support.query.visitors import plain_estimates
+
+MINUTE_MS = 60_000
+_VALUES = "COUNT(*), SUM(amount), COUNT(amount), MIN(amount), MAX(amount), SUM(price)"
+Span = tuple[int, int]  # event time, [start_ms, end_ms), of whole minutes
+
+
+@dataclass(frozen=True)
+class Found:
+    """An answer, the prefix that it holds, and what those who answered know of vectors, by partition."""
+
+    answer: Answer
+    positions: dict[int, int]
+    horizon_ms: int | None
+    vectors: Mapping[int, Mapping[int, Vectors]]
+
+
+class Asker:
+    """One query service: it remembers the positions that it has answered with, and what it last looked at."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._visitors = VISITORS in {partial.name for partial in cluster.schema.partials}
+        self._query = SteppedQuery(
+            cluster.ensemble, cluster.clock, cluster.cube, cluster.receivers, cluster.history, cluster.folder
+        )
+        self.seen: dict[int, int] = {}
+
+    def look(self) -> None:
+        self._query.look()
+
+    def ask(self, choose: Callable[[str], Receiver], span: Span | None = None) -> Found | None:
+        """Whole minutes of event time, or all; None when somebody cannot answer yet. Of each replica set only
+        the chosen receiver can be reached."""
+        control = self._cluster.metadata.control(self._cluster.cube)
+        up = {choose(replica_set).name for replica_set in sorted(control.assignment)}
+        try:
+            table, positions = self._query.execute(self._sql(span), up)
+        except Unavailable as error:
+            if "does not settle" in str(error):
+                raise AssertionError("two replica sets answer for a partition") from error
+            return None
+        self.seen = positions
+        rows = [tuple(row.values()) for row in table.to_pylist()]
+        keys = len(DIMENSIONS)
+        found = {row[:keys]: tuple(number(cell) for cell in row[keys:]) for row in rows}
+        assert len(found) == len(rows), "a group is in two rows"
+        return Found(found, positions, control.horizon_ms, self._query.vectors)
+
+    def close(self) -> None:
+        self._query.close()
+
+    def _sql(self, span: Span | None) -> str:
+        values = f"{_VALUES}, APPROX_COUNT_DISTINCT(visitor)" if self._visitors else _VALUES
+        condition = ""
+        if span is not None:
+            assert not any(at_ms % MINUTE_MS for at_ms in span), "cubes keep minutes"
+            start, end = (datetime.fromtimestamp(at_ms / 1000, UTC).replace(tzinfo=None) for at_ms in span)
+            condition = f" WHERE ts >= '{start}' AND ts < '{end}'"
+        keys = ", ".join(DIMENSIONS)
+        return f"SELECT {keys}, {values} FROM {self._cluster.cube}{condition} GROUP BY {keys}"
+
+    def expected(self, found: Found, span: Span | None = None) -> Answer:
+        """The recount of the prefix that the positions name, without what is purged or dropped as late."""
+        counted = recount(
+            (
+                event
+                for part, events in self._cluster.log.items()
+                for offset, event in enumerate(events[: found.positions[part]])
+                if event is not None and self._counts(found, span, part, offset, event)
+            ),
+            visitors=self._visitors,
+        )
+        return plain_estimates(counted) if self._visitors else counted
+
+    def _counts(self, found: Found, span: Span | None, part: int, offset: int, event: Event) -> bool:
+        cube = self._cluster.schema.cube
+        start_ms, end_ms = event.segment_ms, event.segment_ms + cube.segment.window_ms
+        if found.horizon_ms is not None and end_ms <= found.horizon_ms:
+            return False
+        if span is not None and not span[0] <= event.event_ms < span[1]:
+            return False
+        known = found.vectors[part].get(start_ms) if cube.late.policy == "drop" else None
+        if known is None:
+            return True
+        closed = known.covered if known.version else known.target
+        return part not in closed or offset < closed[part]
+
+
+def chooser(cluster: Cluster, random_: random.Random) -> Callable[[str], Receiver]:
+    def choose(replica_set: str) -> Receiver:
+        return random_.choice([r for r in cluster.receivers if r.replica_set == replica_set])
+
+    return choose

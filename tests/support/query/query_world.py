@@ -1,0 +1,340 @@
+"""A cluster in memory for the query service: raw events, part of them built into history, the rest live.
+
+The obvious slow implementation behind the same seams: partials are computed from the raw rows by DuckDB for
+every request, local time by Python's `zoneinfo`, so an answer can be held against the same SQL over the raw
+rows (`visible`).
+"""
+
+from __future__ import annotations
+
+import random
+import tempfile
+import threading
+from collections.abc import Callable
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import datasketches
+import duckdb
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from rtolap.base.clock import SystemClock
+from rtolap.base.errors import StaleSnapshot, Unavailable
+from rtolap.columnar.schema import physical_schema, select_partials
+from rtolap.cubes.format.history import describe_file, write_manifest
+from rtolap.cubes.format.manifest import CuboidEntry, HistoryManifest
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
+from rtolap.metadata.records import ReceiverRecord
+from rtolap.model.cube import Schema
+from rtolap.model.cuboids import cuboids
+from rtolap.model.segment import SegmentRange, segment_of
+from rtolap.model.segment_states import SegmentState
+from rtolap.model.table import Lookup
+from rtolap.object_store.store import ObjectStore, open_store
+from rtolap.protocols.receiver.messages import (
+    CubeStats,
+    LocalSegmentStats,
+    PartialAnswer,
+    PartialQuery,
+    PartitionStats,
+)
+from rtolap.query.cluster import Cluster
+from rtolap.query.cubes.arrow_filter import arrow_filter
+from rtolap.query.cubes.history import EmbeddedHistory
+from rtolap.query.engine import Engine
+from rtolap.query.lookups import Lookups
+from rtolap.query.service import Limits, QueryService
+from rtolap.query.stored.listing import Listing
+from rtolap.query.stored.source import StoredSource
+
+from tests.support.query.calendar_units import unit_start
+
+PARTITIONS = 4
+_EXAMPLE = {"wrong_type": "column price: expected decimal(10,2), found 1.23456"}
+_ASSIGNMENT: dict[str, tuple[int, ...]] = {"rs-a": (0, 1), "rs-b": (2, 3)}
+
+
+class QueryWorld:
+    """`events` has the table's columns and `__partition`, `__offset`; times are whole seconds, UTC.
+
+    The cubes `schema` and `others` share one table. Methods that take a cube mean the first without.
+    """
+
+    def __init__(
+        self, schema: Schema, events: pa.Table, lookups: dict[str, tuple[Lookup, str]], *others: Schema
+    ) -> None:
+        self.schema = schema
+        self.schemas = {one.cube.name: one for one in (schema, *others)}
+        self.events = events
+        self._folder = tempfile.TemporaryDirectory(prefix="rtolap-query-")
+        self.folder = Path(self._folder.name)
+        self.store: ObjectStore = open_store((self.folder / "store").as_uri())
+        self.metadata = ClusterMetadata(MemoryStore(MemoryEnsemble()), SystemClock())
+        self.metadata.create_table(schema.table)
+        for one in self.schemas.values():
+            self.metadata.create_cube(one.cube)
+        for name, (lookup, text) in lookups.items():
+            assert name == lookup.name
+            assert lookup.file is not None
+            (self.folder / lookup.file).write_text(text)
+            self.metadata.create_lookup(lookup)
+        self.dead: set[str] = set()
+        self.stopped: set[str] = set()  # answer nothing until `resumed` is set
+        self.resumed = threading.Event()
+        self.asked: list[tuple[str, PartialQuery]] = []
+        self.refused: dict[int, dict[str, int]] = {}  # partition → reason → records; see `PartialAnswer`
+        self.stale_answers = 0
+        self.overlapping_answers = 0  # by rs-a, which then holds a partition of rs-b too
+        self.before_answer: Callable[[PartialQuery], None] = lambda query: None
+        self._lock = threading.Lock()
+        self._engine = duckdb.connect()
+        self._segments = {
+            name: sorted({segment_of(at, one.cube.segment.window_ms) for at in self._times_ms()})
+            for name, one in self.schemas.items()
+        }
+        self._wide = {name: self._derived(one) for name, one in self.schemas.items()}
+        for name in _ASSIGNMENT:
+            for letter in "12":
+                port = len(self.metadata.receivers()) + 1
+                receiver = ReceiverRecord(f"{name}-{letter}", "127.0.0.1", port, name)
+                self.metadata.register_receiver(receiver)
+                self.metadata.announce_live(receiver.receiver_id, "first")
+        for cube in self.schemas:
+            self.metadata.update_control(
+                cube, lambda control: msgspec.structs.replace(control, enabled=True, assignment=_ASSIGNMENT)
+            )
+        self.positions = {
+            partition: 1 + max(self._offsets(partition), default=-1) for partition in range(PARTITIONS)
+        }
+        self.built: dict[str, set[str]] = {cube: set() for cube in self.schemas}
+
+    def service(
+        self, limits: Limits = Limits(), stored: StoredSource | None = None, *, in_workers: bool = False
+    ) -> QueryService:
+        """`stored`: where stored tables come from. `in_workers`: statements run as they do in production;
+        otherwise in this process, which starts quickly."""
+        clock = SystemClock()
+        listing = None if stored is None else Listing(stored, clock)
+        return QueryService(
+            Cluster(self.metadata, clock, listing),
+            EmbeddedHistory(self.store),
+            self,
+            Lookups(self.folder),
+            clock,
+            limits,
+            stored,
+            None if in_workers else Engine(memory_limit_bytes=limits.memory_bytes, threads=limits.threads),
+        )
+
+    def close(self) -> None:
+        self._engine.close()
+        self._folder.cleanup()
+
+    def visible(self, cube: str | None = None) -> pa.Table:
+        """The raw events as SQL sees them: the event time and the derived dimensions in local time."""
+        wide = self._wide[cube or self.schema.cube.name]
+        time = self.schema.table.time.column
+        local = wide.set_column(wide.column_names.index(time), time, wide.column("__local"))
+        return local.drop_columns(["__local", "__segment"])
+
+    def segments(self, cube: str | None = None) -> list[SegmentRange]:
+        return self._segments[cube or self.schema.cube.name]
+
+    def events_of(self, segments: set[str], cube: str | None = None) -> pa.Table:
+        """Events of the named segments, with derived columns."""
+        wide = self._wide[cube or self.schema.cube.name]
+        names: Any = pa.array(sorted(segments), pa.string())
+        return wide.filter(pc.is_in(wide.column("__segment"), value_set=names))
+
+    def build(self, segment: SegmentRange, rng: random.Random, cube: str | None = None) -> None:
+        """Move a segment into history as version 1, all cuboids."""
+        schema = self.schemas[cube or self.schema.cube.name]
+        name = schema.cube.name
+        location = f"history/{name}/{segment.name}/v1-test"
+        events = self.events_of({segment.name}, name)
+        entries = []
+        for cuboid in cuboids(schema.cube):
+            plain = self._partials(schema, events, cuboid.dimensions, None)
+            folder = f"{location}/{cuboid.name}"
+            Path(self.store.absolute(folder)).mkdir(parents=True)
+            cut = rng.randint(0, plain.num_rows)
+            files = []
+            for number, piece in enumerate((plain.slice(0, cut), plain.slice(cut))):
+                file = f"{cuboid.name}/part-{number}.parquet"
+                pq.write_table(piece, self.store.absolute(f"{location}/{file}"), row_group_size=64)
+                files.append(describe_file(self.store, location, file))
+            entries.append(CuboidEntry(cuboid.name, cuboid.dimensions, plain.num_rows, tuple(files)))
+        write_manifest(
+            self.store,
+            location,
+            HistoryManifest(
+                cube=name,
+                segment=segment.name,
+                version=1,
+                build_id="test",
+                covered=self.positions,
+                events=events.num_rows,
+                cuboids=tuple(entries),
+            ),
+        )
+        self.metadata.update_segment(
+            name,
+            segment,
+            lambda record: msgspec.structs.replace(
+                record, state=SegmentState.READY, version=1, location=location, covered=self.positions
+            ),
+        )
+        self.built[name].add(segment.name)
+
+    def ask(
+        self,
+        receiver_id: str,
+        address: str,
+        query: PartialQuery,
+        on_start: Callable[[Callable[[], None]], None],
+    ) -> tuple[pa.Table, PartialAnswer]:
+        """RealtimeSource: everything that the snapshot's versions do not name."""
+        with self._lock:
+            self.asked.append((receiver_id, query))
+            stale = self.stale_answers > 0
+            self.stale_answers -= int(stale)
+            overlaps = receiver_id.startswith("rs-a") and self.overlapping_answers > 0
+            self.overlapping_answers -= int(overlaps)
+        self.before_answer(query)
+        if receiver_id in self.stopped:
+            self.resumed.wait(60)
+        self._check_alive(receiver_id)
+        outside = self._outside(query)
+        if stale or self.built[query.cube] - set(query.snapshot.versions) - outside:
+            raise StaleSnapshot(f"{receiver_id} has dropped a version")
+        mine = (0, 1, 2) if overlaps else _ASSIGNMENT[receiver_id[:4]]
+        asked = {s.name for s in self.segments(query.cube)} - set(query.snapshot.versions) - outside
+        events = self.events_of(asked, query.cube)
+        own = events.filter(pc.is_in(events.column("__partition"), value_set=_int32(mine)))
+        table = self._partials(self.schemas[query.cube], own, query.dimensions, query.partials, query)
+        positions = {partition: self.positions[partition] for partition in mine}
+        refused = {partition: self.refused[partition] for partition in mine if partition in self.refused}
+        return table, PartialAnswer(
+            receiver_id, positions, tuple(sorted(asked)), events.num_rows, 0, refused, _EXAMPLE
+        )
+
+    def stats(self, receiver_id: str, address: str, cube: str) -> CubeStats:
+        """RealtimeSource: what a receiver holds that no version has."""
+        self._check_alive(receiver_id)
+        mine = _int32(_ASSIGNMENT[receiver_id[:4]])
+        found = []
+        for segment in self.segments(cube):
+            if segment.name not in self.built[cube]:
+                events = self.events_of({segment.name}, cube)
+                count = events.filter(pc.is_in(events.column("__partition"), value_set=mine)).num_rows
+                found.append(LocalSegmentStats(segment.name, 1, "ACTIVE", count, count, 0, 0))
+        partitions = tuple(
+            PartitionStats(part, self.positions[part], None, None, False, 0, self.refused.get(part, {}))
+            for part in _ASSIGNMENT[receiver_id[:4]]
+        )
+        return CubeStats(cube, "CONSUMING", "", True, partitions, tuple(found), _EXAMPLE)
+
+    def ping(self, receiver_id: str, address: str, within_s: float) -> None:
+        """RealtimeSource: nobody answers who is dead or stopped."""
+        if receiver_id in self.dead | self.stopped:
+            raise Unavailable(f"{receiver_id} does not answer")
+
+    def _check_alive(self, receiver_id: str) -> None:
+        if receiver_id in self.dead:
+            raise Unavailable(f"{receiver_id} is down")
+
+    def _partials(
+        self,
+        schema: Schema,
+        events: pa.Table,
+        dimensions: tuple[str, ...],
+        partials: tuple[str, ...] | None,
+        query: PartialQuery | None = None,
+    ) -> pa.Table:
+        expected = physical_schema(schema, dimensions, partials, plain=True)
+        if query is not None and query.filter is not None:
+            events = events.filter(arrow_filter(query.filter, schema))
+        keys = [f'"{name}"' for name in dimensions]
+        columns = list(keys)
+        for partial in select_partials(schema, partials):
+            source = f'"{partial.source}"'
+            columns.append(
+                {
+                    "rows": "count(*)",
+                    "sum": f"sum({source})",
+                    "count": f"count({source})",
+                    "min": f"min({source})",
+                    "max": f"max({source})",
+                    "hll": f"list({source})",
+                }[partial.initial]
+                + f' AS "{partial.name}"'
+            )
+        group = f"GROUP BY {', '.join(keys)}" if keys else "HAVING count(*) > 0"
+        with self._engine.cursor() as cursor:
+            cursor.register("kept", events)
+            result: Any = cursor.execute(f"SELECT {', '.join(columns)} FROM kept {group}")
+            table: pa.Table = result.to_arrow_reader(1 << 20).read_all()
+        for partial in select_partials(schema, partials):
+            if partial.op == "hll":
+                index = table.column_names.index(partial.name)
+                sketches = [
+                    _sketch(values, schema.lg_k[partial.name])
+                    for values in table.column(partial.name).to_pylist()
+                ]
+                table = table.set_column(index, partial.name, pa.array(sketches, pa.binary()))
+        return table.select(expected.names).cast(expected)
+
+    def _derived(self, schema: Schema) -> pa.Table:
+        """Events with `__local`, the time dimensions and `__segment`."""
+        time = schema.table.time
+        zone = ZoneInfo(time.zone)
+        instants: list[Any] = self.events.column(time.column).to_pylist()
+        local = [at.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None) for at in instants]
+        window_ms = schema.cube.segment.window_ms
+        segments = [segment_of(time_ms, window_ms).name for time_ms in self._times_ms()]
+        table = self.events.append_column("__local", pa.array(local, pa.timestamp("us")))
+        table = table.append_column("__segment", pa.array(segments, pa.string()))
+        for name in schema.cube.time_columns:
+            unit, first = name.removesuffix("_start"), schema.cube.week_starts_on
+            starts = pa.array([unit_start(at, unit, first) for at in local], pa.timestamp("us"))
+            table = table.append_column(name, starts)
+        return table
+
+    def _outside(self, query: PartialQuery) -> set[str]:
+        start_ms, end_ms = query.snapshot.start_ms, query.snapshot.end_ms
+        return {
+            segment.name
+            for segment in self.segments(query.cube)
+            if (end_ms is not None and segment.start_ms >= end_ms)
+            or (query.snapshot.horizon_ms is not None and segment.end_ms <= query.snapshot.horizon_ms)
+            or (start_ms is not None and segment.end_ms <= start_ms)
+        }
+
+    def _times_ms(self) -> list[int]:
+        times: Any = self.events.column(self.schema.table.time.column).cast(pa.int64()).to_pylist()
+        return [time // 1000 for time in times]
+
+    def _offsets(self, partition: int) -> list[int]:
+        pairs: Any = zip(
+            self.events.column("__partition").to_pylist(),
+            self.events.column("__offset").to_pylist(),
+            strict=True,
+        )
+        return [offset for at, offset in pairs if at == partition]
+
+
+def _int32(values: tuple[int, ...]) -> Any:
+    return pa.array(values, pa.int32())
+
+
+def _sketch(values: list[object] | None, lg_k: int) -> bytes:
+    sketch = datasketches.hll_sketch(lg_k, datasketches.tgt_hll_type.HLL_8)
+    for value in values or ():
+        if value is not None:
+            sketch.update(value)
+    return bytes(sketch.serialize_compact())

@@ -1,0 +1,159 @@
+"""The real query service over the in-process cluster: SQL in, answers out, nothing by itself.
+
+What it knows of segments is as old as its last look: its store tells it of no change, so that queries run
+into receivers that have moved on. History is kept as Arrow tables; the engine that reads its files is
+`query.history`, whose own tests hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+from rtolap.base.clock import Clock
+from rtolap.base.errors import Unavailable
+from rtolap.columnar.schema import physical_schema
+from rtolap.cubes.receiver.local.align import Vectors
+from rtolap.cubes.receiver.query_service import answer
+from rtolap.cubes.receiver.states import ConsumerState
+from rtolap.metadata.cubes import ClusterMetadata
+from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
+from rtolap.metadata.records import SegmentRecord
+from rtolap.metadata.store import Watch
+from rtolap.protocols.receiver.messages import ANSWER_KEY, CubeStats, PartialAnswer, PartialQuery
+from rtolap.query.cancel import Cancellation
+from rtolap.query.cluster import Cluster
+from rtolap.query.cubes.arrow_filter import arrow_filter
+from rtolap.query.cubes.merge import group_partials
+from rtolap.query.cubes.realtime import CancelHook
+from rtolap.query.engine import Engine
+from rtolap.query.lookups import Lookups
+from rtolap.query.plan import CubeRead, ReadStats
+from rtolap.query.service import QueryService
+
+from tests.support.cubes.stepped_receiver import Receiver
+
+
+class SteppedQuery:
+    """`execute` as its clients call it; `look` takes a fresh view of segments. `up`: receivers that can be
+    reached. `vectors`: by partition, what those know who answered last."""
+
+    def __init__(
+        self,
+        ensemble: MemoryEnsemble,
+        clock: Clock,
+        cube: str,
+        receivers: Sequence[Receiver],
+        history: Mapping[str, pa.Table],
+        folder: Path,
+    ) -> None:
+        self._store = _SilentStore(ensemble)
+        self._cube = cube
+        self._cluster = Cluster(ClusterMetadata(self._store, clock), clock)
+        self._source = _Receivers(receivers)
+        self.service = QueryService(
+            self._cluster,
+            _Tables(history),
+            self._source,
+            Lookups(folder),
+            clock,
+            engine=Engine(memory_limit_bytes=1 << 30, threads=2),
+        )
+
+    @property
+    def vectors(self) -> Mapping[int, Mapping[int, Vectors]]:
+        return self._source.vectors
+
+    def look(self) -> None:
+        self._cluster.view(self._cube).refresh()
+
+    def execute(self, sql: str, up: Collection[str]) -> tuple[pa.Table, dict[int, int]]:
+        """The rows, and the positions that they hold. Raises Unavailable and StaleSnapshot."""
+        self._source.up = frozenset(up)
+        self._source.vectors = {}
+        outcome = self.service.execute(sql)
+        return outcome.table(), outcome.positions[self._cube]
+
+    def close(self) -> None:
+        self.service.close()
+        self._store.close()
+
+
+class _Receivers:
+    """RealtimeSource: the cores themselves. Called from threads of the service, while nobody steps."""
+
+    def __init__(self, receivers: Sequence[Receiver]) -> None:
+        self._receivers = {one.name: one for one in receivers}
+        self.up: Collection[str] = frozenset()
+        self.vectors: dict[int, Mapping[int, Vectors]] = {}
+
+    def ask(
+        self, receiver_id: str, address: str, query: PartialQuery, on_start: CancelHook
+    ) -> tuple[pa.Table, PartialAnswer]:
+        receiver, vectors = self._reached(receiver_id), self.vectors
+        core = receiver.core
+        if core.consumer_state is ConsumerState.STOPPED:
+            raise Unavailable(f"{receiver_id} does not consume {query.cube}")
+        table = answer(
+            receiver.cluster.schema,
+            core.state,
+            query,
+            owned=core.owned,
+            receiver_id=receiver_id,
+            progress=core.progress,
+        )
+        said = msgspec.json.decode(table.schema.metadata[ANSWER_KEY], type=PartialAnswer)
+        vectors.update(dict.fromkeys(said.positions, core.state.vectors))
+        return table, said
+
+    def stats(self, receiver_id: str, address: str, cube: str) -> CubeStats | None:
+        """Only EXPLAIN asks for it."""
+        self._reached(receiver_id)
+        return None
+
+    def ping(self, receiver_id: str, address: str, within_s: float) -> None:
+        """Always answered: who is asked is waited for, however busy this machine is."""
+
+    def _reached(self, receiver_id: str) -> Receiver:
+        if receiver_id not in self.up:
+            raise Unavailable(f"{receiver_id} does not answer")
+        return self._receivers[receiver_id]
+
+
+class _Tables:
+    """HistoryEngine: what was built, by its location."""
+
+    def __init__(self, tables: Mapping[str, pa.Table]) -> None:
+        self._tables = tables
+
+    def read(
+        self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
+    ) -> pa.Table:
+        schema = physical_schema(read.schema, read.dimensions, read.partials, plain=True)
+        found = [schema.empty_table()]
+        for segment in segments:
+            assert segment.location is not None, "a version has its place"
+            table = self._tables[segment.location]
+            if read.filter is not None:
+                table = table.filter(arrow_filter(read.filter, read.schema))
+            found.append(table.select(schema.names).cast(schema))
+        return group_partials(read, pa.concat_tables(found))
+
+    def estimate(
+        self, read: CubeRead, segments: Sequence[SegmentRecord], stats: ReadStats, cancellation: Cancellation
+    ) -> None:
+        """Only EXPLAIN asks for it."""
+
+
+class _SilentStore(MemoryStore):
+    """Whose watches tell nothing."""
+
+    def watch(self, path: str, changed: Callable[[], None]) -> Watch:  # type: ignore[override]
+        return _Silence()
+
+
+class _Silence:
+    def stop(self) -> None:
+        """There is nothing to stop."""

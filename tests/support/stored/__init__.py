@@ -1,0 +1,1 @@
+"""Stored tables under faults: tablets, transactions, clusters in process and real."""

@@ -1,0 +1,434 @@
+"""Stream Load doors, a ledger and storage nodes in this process, stepped: no sockets, nothing runs by itself.
+
+The doors are whole (`Assembly`: routes, catalogue, transactions, publishing, upkeep), and so are the nodes
+(tablets in a folder); a client's requests go straight into the routes. A door dies as a process does: from
+that moment nothing of it reaches the ledger or a node any more, whatever its threads still do.
+
+What goes astray between door, ledger and nodes is asked of `chance`, always in one order: calls of a door to
+nodes come one after the other.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+from typing import Any, Protocol, TypeVar
+
+import httpx
+import pyarrow as pa
+import sqlalchemy as sa
+from rtolap.base.clock import ManualClock
+from rtolap.base.closing import Closing
+from rtolap.base.errors import Unavailable
+from rtolap.base.users import Users, password_hash
+from rtolap.model.stored.table import StoredTable
+from rtolap.protocols.storage import messages as wire
+from rtolap.protocols.storage.client import RowStream, StorageNode
+from rtolap.protocols.stored_tables.messages import ColumnChange
+from rtolap.protocols.stream_load.client import StreamLoadClient
+from rtolap.protocols.stream_load.expect_continue import PutAnswer
+from rtolap.stored.engine.disk import OpenFile, RealDisk
+from rtolap.stored.engine.settings import TabletSettings
+from rtolap.stored.frontend.assembly import Assembly, DoorOptions, Storage
+from rtolap.stored.frontend.catalogue.tables import TableEntry
+from rtolap.stored.frontend.doors import Door
+from rtolap.stored.frontend.http.app import Port
+from rtolap.stored.frontend.http.authentication import Guard
+from rtolap.stored.frontend.loads.writer import LoadWriter
+from rtolap.stored.frontend.storage_nodes import StorageNodes
+from rtolap.stored.frontend.transactions.participants import MissedVersion
+from rtolap.stored.frontend.transactions.remote_participants import RemoteParticipants, RemoteTabletHosts
+from rtolap.stored.metastore import partitions as partition_rows
+from rtolap.stored.metastore import transactions as transaction_rows
+from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.records import Partition, Tablet
+from rtolap.stored.node.node import LocalNode
+from rtolap.stored.node.settings import StorageSettings
+from starlette.testclient import TestClient
+from starlette.types import Receive, Scope, Send
+
+from tests.support.stored.storage_nodes import InProcessNodes
+from tests.support.stored.transaction_runs import Crash, FaultyLedger
+
+T = TypeVar("T")
+Row = dict[str, Any]
+
+NODES = ("n1", "n2", "n3")
+USER, PASSWORD, TOKEN = "loader", "open sesame", "a cluster's token"
+_HELD_S_MAX = 600.0  # of real time: a load that is held is let go long before
+_SETTLING_ROUNDS_MAX = 4
+
+
+class Chance(Protocol):
+    def __call__(self, *kinds: str, often: float = 1.0) -> str | None:
+        """One of these, or nothing."""
+        ...
+
+
+class UnsyncedDisk(RealDisk):
+    """Nobody cuts the power here."""
+
+    def create(self, path: Path) -> OpenFile:
+        return _UnsyncedFile(super().create(path))
+
+    def append(self, path: Path, data: bytes) -> None:
+        with path.open("ab") as file:
+            file.write(data)
+
+    def truncate(self, path: Path, length_bytes: int) -> None:
+        os.truncate(path, length_bytes)
+
+    def sync_folder(self, path: Path) -> None:
+        """Nothing."""
+
+
+class _UnsyncedFile:
+    def __init__(self, file: OpenFile) -> None:
+        self.write, self.close = file.write, file.close
+
+    def sync(self) -> None:
+        """Nothing."""
+
+
+class InProcessClient(StreamLoadClient):
+    """Its requests go into the doors of a cluster in this process."""
+
+    def __init__(self, urls: Iterable[str], http: httpx.Client) -> None:
+        super().__init__(urls, USER, PASSWORD)
+        self._http.close()
+        self._http = http
+
+    def close(self) -> None:
+        """The way to the doors is the cluster's."""
+
+    def _put(
+        self,
+        path: str,
+        headers: Mapping[str, str],
+        body: bytes | Iterable[bytes],
+        *,
+        timeout_s: float,
+        repeatable: bool,
+    ) -> PutAnswer:
+        answer = self._request("PUT", path, headers=dict(headers), content=body)
+        return PutAnswer(answer.status_code, "", answer.content)
+
+
+class DoorLedger(FaultyLedger):
+    """The ledger as one door reaches it: not at all once `dead`. It dies at a commit, before or after it is
+    durable."""
+
+    dead = False
+
+    @classmethod
+    def beside(cls, ledger: Ledger) -> DoorLedger:
+        """On the same connection."""
+        made = cls.__new__(cls)
+        made.__dict__.update({name: it for name, it in ledger.__dict__.items() if name != "fault"})
+        return made
+
+    def read(self, what: str, work: Callable[[Connection], T]) -> T:
+        self._check(what)
+        return super().read(what, work)
+
+    def write(
+        self, what: str, kind: type[T], work: Callable[[Connection], T], *, key: str | None = None
+    ) -> T:
+        self._check(what)
+        return super().write(what, kind, work, key=key)
+
+    def _commit(self, transaction: sa.RootTransaction) -> None:
+        try:
+            super()._commit(transaction)
+        except Crash:
+            self.dead = True
+            raise Unavailable("the door has died at a commit") from None
+
+    def _check(self, what: str) -> None:
+        if self.dead:
+            raise Unavailable(f"{what}: the door is dead")
+
+
+class FaultyParticipants(RemoteParticipants):
+    """Calls to nodes are lost, or their answers, or come twice; or the door dies at one."""
+
+    def __init__(self, ledger: DoorLedger, nodes: StorageNodes, chance: Chance) -> None:
+        super().__init__(ledger, nodes)
+        self._door_ledger, self._chance = ledger, chance
+
+    def prepare(self, node: str, txn_id: int, tablets: Collection[Tablet]) -> frozenset[Tablet]:
+        ask = super().prepare
+        return self._around(lambda: ask(node, txn_id, tablets))
+
+    def publish(
+        self, node: str, txn_id: int, versions: Mapping[Partition, int], tablets: Collection[Tablet]
+    ) -> frozenset[Tablet]:
+        ask = super().publish
+        return self._around(lambda: ask(node, txn_id, versions, tablets))
+
+    def catch_up(
+        self, node: str, tablet: Tablet, missed: Collection[MissedVersion], sources: Collection[str]
+    ) -> int:
+        ask = super().catch_up
+        return self._around(lambda: ask(node, tablet, missed, sources))
+
+    def abort(self, node: str, txn_id: int) -> None:
+        tell = super().abort
+        self._around(lambda: tell(node, txn_id))
+
+    def _around(self, call: Callable[[], T]) -> T:
+        kinds = ("node call lost", "node answer lost", "node called twice", "door dies at a node call")
+        kind = self._chance(*kinds)
+        if kind == "node call lost":
+            raise Unavailable("lost")
+        answer = call()
+        if kind == "node answer lost":
+            raise Unavailable("no answer")
+        if kind == "node called twice":
+            answer = call()
+        if kind == "door dies at a node call":
+            self._door_ledger.dead = True
+            raise Unavailable("the door has died at a call")
+        return answer
+
+
+@dataclass
+class Gate:
+    """A load that comes here waits until it is released."""
+
+    reached: Event = field(default_factory=Event)
+    released: Event = field(default_factory=Event)
+
+
+class InProcessDoor:
+    """One start of a door's process."""
+
+    def __init__(self, cluster: InProcessCluster, number: int) -> None:
+        self._cluster = cluster
+        self.here = Door(f"http://door-{number}:1", f"http://door-{number}:2")
+        self.ledger = DoorLedger.beside(cluster.ledger)
+        self.ledger.fault = lambda: cluster.chance(
+            "door crash before", "door crash after", "door unacknowledged", often=0.3
+        )
+        clock = cluster.clock
+        self._nodes = StorageNodes(self.ledger, self, now_s=clock.monotonic_s)
+        storage = Storage(
+            FaultyParticipants(self.ledger, self._nodes, cluster.chance),
+            RemoteTabletHosts(self._nodes),
+            self._open_writer,
+            self._nodes.alive,
+            lambda connection: {name: name for name in self._nodes.alive(connection)},
+            self._nodes.lately,
+        )
+        options = DoorOptions(loads_max=4, publish_timeout_s=0.0, node_calls_max=1)
+        self.assembly = Assembly(
+            self.ledger,
+            self.here,
+            storage,
+            cluster.guard,
+            cluster.folder / "errors" / str(number),
+            options,
+            broken=cluster.broken.append,
+        )
+        self.assembly.visibility.wake = self._publish
+        self.ports = {bodies: Port(self.assembly.app, takes_bodies=bodies) for bodies in (False, True)}
+
+    def at(self, address: str) -> StorageNode:
+        """A storage node, as this door reaches it."""
+        if self.ledger.dead:
+            raise Unavailable("the door is dead")
+        return self._cluster.nodes.at(address)
+
+    def put(self, node: str, head: wire.PutHead, columns: pa.Schema) -> RowStream:
+        return self._nodes.put(node, head, columns)
+
+    def stands_still(self, node: str) -> bool:
+        return self._nodes.stands_still(node)
+
+    def close(self) -> None:
+        self.ledger.dead = True
+        self._nodes.close()
+
+    def _publish(self) -> None:
+        """Whoever waits for visible rows has it done at once, unless that comes later."""
+        if self._cluster.chance("published late") is None:
+            self.assembly.visibility.publish()
+
+    def _open_writer(self, txn_id: int, table: TableEntry, partial: bool) -> LoadWriter:
+        gate, self._cluster.gate = self._cluster.gate, None
+        if gate is not None:
+            gate.reached.set()
+            gate.released.wait(_HELD_S_MAX)
+        lost = {node for node in NODES if self._cluster.chance("rows of a node lost")}
+        lost |= self._cluster.refusing
+        nodes = _SomeNodes(self, lost)
+        return LoadWriter(nodes, txn_id, table.table_id, table.schema, table.replicas, partial=partial)
+
+
+class _SomeNodes:
+    """A `RowNodes` in which rows to some nodes are lost."""
+
+    def __init__(self, door: InProcessDoor, lost: Collection[str]) -> None:
+        self._door, self._lost = door, lost
+
+    def put(self, node: str, head: wire.PutHead, columns: pa.Schema) -> RowStream:
+        if node in self._lost:
+            raise Unavailable(f"node {node}: the connection broke")
+        return self._door.put(node, head, columns)
+
+    def stands_still(self, node: str) -> bool:
+        return self._door.stands_still(node)
+
+
+class InProcessCluster(Closing):
+    """Two doors, of which one is master, and three nodes. `doors` by number: None is one that is down.
+
+    `gate`: the next load waits there before its rows go to nodes. `refusing`: nodes that take no rows.
+    `broken`: what a door's duty ended by, which must stay empty.
+    """
+
+    def __init__(self, ledger: Ledger, clock: ManualClock, chance: Chance) -> None:
+        self._temporary = tempfile.TemporaryDirectory(prefix="rtolap-in-process-")
+        self.folder = Path(self._temporary.name)
+        self.ledger, self.clock, self.chance = ledger, clock, chance
+        self.guard = Guard(Users({USER: bytes.fromhex(password_hash(PASSWORD))}, {USER: ("load",)}), TOKEN)
+        self.broken: list[str] = []
+        self.gate: Gate | None = None
+        self.refusing: frozenset[str] = frozenset()
+        settings = StorageSettings(disk_free_bytes_min=0, tablet=TabletSettings(compaction_files_min=3))
+        self.nodes = InProcessNodes(self.folder, NODES, settings, UnsyncedDisk())
+        self._own_ledger = DoorLedger.beside(ledger)
+        self._heartbeats = StorageNodes(self._own_ledger, self.nodes, now_s=clock.monotonic_s)
+        self.beat()
+        self.doors: list[InProcessDoor | None] = [InProcessDoor(self, number) for number in range(2)]
+        self.round()
+        self._http = TestClient(self._serve, follow_redirects=False)
+        self._http.__enter__()
+        self.client = InProcessClient([f"http://door-{number}:1" for number in range(2)], self._http)
+
+    def close(self) -> None:
+        self._http.__exit__()
+        for door in self.doors:
+            if door is not None:
+                door.close()
+        self._heartbeats.close()
+        self.nodes.close()
+        self._temporary.cleanup()
+
+    def beat(self) -> None:
+        """The heartbeats of all nodes that are up."""
+        for name, node in self.nodes.nodes.items():
+            beat = wire.Heartbeat(node.folder.node_id, name, node.folder.free_bytes())
+            self._heartbeats.heartbeat(name, beat)
+
+    def round(self) -> None:
+        """Every duty of every door that lives, once: who is not master has only to look who is."""
+        for door in self.living():
+            if door.assembly.election.round():
+                door.assembly.round()
+        assert not self.broken, self.broken
+
+    def living(self) -> list[InProcessDoor]:
+        return [door for door in self.doors if door is not None and not door.ledger.dead]
+
+    def master(self) -> InProcessDoor | None:
+        """One that believes to be."""
+        return next((door for door in self.living() if door.assembly.election.leading), None)
+
+    def kill_door(self, number: int) -> None:
+        door, self.doors[number] = self.doors[number], None
+        if door is not None:
+            door.close()
+
+    def start_door(self, number: int) -> None:
+        """Anew, where it is down or has died; its duties have been done once when requests come."""
+        self.kill_door(number)
+        door = self.doors[number] = InProcessDoor(self, number)
+        door.assembly.round()
+
+    def heal(self) -> None:
+        """Everybody is up, and what had to be told or caught up is."""
+        for name in NODES:
+            if name not in self.nodes.nodes:
+                self.nodes.start(name)
+        self.beat()
+        for number, door in enumerate(self.doors):
+            if door is None or door.ledger.dead:
+                self.start_door(number)
+        for _ in range(_SETTLING_ROUNDS_MAX):
+            self.round()
+            if not self._own_ledger.read("read who lags", partition_rows.lagging):
+                return
+
+    def create_table(self, definition: StoredTable) -> None:
+        self._leading().assembly.catalogue.create_table(definition)
+
+    def change_columns(self, db: str, table: str, change: ColumnChange) -> None:
+        self._leading().assembly.catalogue.change_columns(db, table, (change,))
+
+    def compact(self, node: LocalNode) -> int:
+        """As far as there is something to do; the number of runs."""
+        before = node.compactor.runs
+        for slot, _ in node._slots.open_tablets():
+            node.compactor.compact(slot)
+        return node.compactor.runs - before
+
+    def labels(self, db: str) -> dict[str, str]:
+        """Label → state of its latest transaction."""
+
+        def work(connection: Connection) -> dict[str, str]:
+            found = transaction_rows.find_like(connection, db, "%")
+            return {each.label: each.state.value for each in reversed(found)}
+
+        return self._own_ledger.read("read labels", work)
+
+    def rows(self, db: str, table: str) -> list[Row]:
+        """What is visible, read from every replica: all of one tablet must hold the same."""
+        entry = self._leading().assembly.catalogue.table(db, table)
+        versions = self._own_ledger.read(
+            "read versions", lambda connection: partition_rows.versions_of(connection, db, table)
+        )
+        found: dict[wire.TabletId, list[Row]] = {}
+        for replica in entry.replicas:
+            part = replica.tablet.partition
+            tablet = wire.TabletId(entry.table_id, db, table, part.name, replica.tablet.bucket)
+            request = wire.ScanRequest(tablet, entry.schema, versions[part.name].visible)
+            stream = self.nodes.at(replica.node).scan(request)
+            rows = sorted(pa.Table.from_batches(list(stream), stream.schema).to_pylist(), key=repr)
+            others = found.setdefault(tablet, rows)
+            assert rows == others, f"replicas of {tablet} differ: {rows} on {replica.node}, else {others}"
+        return [row for rows in found.values() for row in rows]
+
+    def check_settled(self) -> None:
+        """No replica lags, and no node holds rows of which nobody knows."""
+        assert not self._own_ledger.read("read who lags", partition_rows.lagging)
+        for name, node in self.nodes.nodes.items():
+            status = node.status()
+            left = [tablet for tablet in status.tablets if tablet.prepared or tablet.stopped]
+            assert (left, status.loading, dict(status.broken)) == ([], (), {}), f"node {name}"
+
+    def _leading(self) -> InProcessDoor:
+        """The master, sure of it."""
+        for door in self.living():
+            if door.assembly.election.round():
+                return door
+        raise Unavailable("no door is master")
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await receive()
+            await send({"type": "lifespan.startup.complete"})
+            await receive()
+            await send({"type": "lifespan.shutdown.complete"})
+            return
+        host, port = scope["server"]
+        door = self.doors[int(host.removeprefix("door-"))]
+        if door is None or door.ledger.dead:
+            raise httpx.ConnectError(f"{host} is down")
+        await door.ports[port == 2](scope, receive, send)
+        if door.ledger.dead:
+            raise httpx.ReadError(f"{host} has died")

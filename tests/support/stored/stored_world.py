@@ -1,0 +1,242 @@
+"""Stored tables in this process: the real catalogue on a ledger, real tablets in folders, no sockets.
+
+`source` is a `StoredSource` for a query service. Loads go straight to the tablets and become visible in the
+ledger at once.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from rtolap.base.clock import ManualClock
+from rtolap.base.closing import Closing
+from rtolap.base.errors import NotFound, Unavailable
+from rtolap.model.stored.schema import StoredSchema
+from rtolap.model.stored.table import StoredTable
+from rtolap.protocols.storage.messages import ScanRequest, TabletId
+from rtolap.protocols.stored_tables.messages import (
+    AddPartition,
+    ColumnChange,
+    PartitionInfo,
+    ReadView,
+    TableInfo,
+    TableName,
+    TransactionInfo,
+)
+from rtolap.query.stored.relation import arrow_schema
+from rtolap.stored.engine.routing import Routing
+from rtolap.stored.engine.tablet import Tablet
+from rtolap.stored.frontend.catalogue.read_views import ReadViews
+from rtolap.stored.frontend.catalogue.tables import Catalogue
+from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.metastore import partitions as partition_rows
+from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.leases import Leases
+from rtolap.stored.metastore.records import Partition
+
+NODES = ("n1", "n2", "n3")
+NOW_MS = 1_700_000_000_000  # 2023-11-14 22:13:20
+_FOR_EVER_MS = 1 << 40
+
+
+class LocalNodes:
+    """A `TabletHosts` over tablets in folders. `away`: nodes that do not answer."""
+
+    def __init__(self, folder: Path) -> None:
+        self.tablets: dict[tuple[str, TabletId], Tablet] = {}
+        self.away: set[str] = set()
+        self._folder = folder
+
+    def create(
+        self, node: str, table_id: int, partition: Partition, buckets: Collection[int], schema: StoredSchema
+    ) -> None:
+        self._check(node)
+        for tablet_id in _ids(table_id, partition, buckets):
+            if (node, tablet_id) not in self.tablets:
+                root = self._folder / node / f"{table_id}-{partition.name}-{tablet_id.bucket}"
+                root.parent.mkdir(exist_ok=True)
+                self.tablets[node, tablet_id] = Tablet.create(root, schema)
+
+    def drop(self, node: str, table_id: int, partition: Partition, buckets: Collection[int]) -> None:
+        self._check(node)
+        for tablet_id in _ids(table_id, partition, buckets):
+            tablet = self.tablets.pop((node, tablet_id), None)
+            if tablet is not None:
+                tablet.close()
+
+    def change_schema(self, node: str, table_id: int, db: str, table: str, schema: StoredSchema) -> None:
+        self._check(node)
+        for (kept_by, tablet_id), tablet in self.tablets.items():
+            if kept_by == node and tablet_id.table_id == table_id and tablet.schema.version < schema.version:
+                tablet.change_schema(schema)
+
+    def scan(self, node: str, request: ScanRequest) -> pa.Table:
+        self._check(node)
+        tablet = self.tablets.get((node, request.tablet))
+        if tablet is None:
+            raise NotFound(f"{node} has no tablet {request.tablet}")
+        batches = list(tablet.read(request.version, request.columns, request.filter))
+        return pa.Table.from_batches(batches, arrow_schema(request.schema, request.columns))
+
+    def close(self) -> None:
+        for tablet in self.tablets.values():
+            tablet.close()
+
+    def _check(self, node: str) -> None:
+        if node in self.away:
+            raise Unavailable(f"node {node} does not answer")
+
+
+class Batches:
+    """A `BatchStream` of what was read already."""
+
+    def __init__(self, table: pa.Table) -> None:
+        self._table = table
+        self.schema = table.schema
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        return iter(self._table.to_batches())
+
+    def cancel(self) -> None:
+        """Nothing runs."""
+
+
+class LocalSource:
+    """A `StoredSource`. `scanned`: what was asked of whom; `before_scan` may raise in a node's place."""
+
+    def __init__(self, catalogue: Catalogue, views: ReadViews, nodes: LocalNodes) -> None:
+        self._catalogue = catalogue
+        self._views = views
+        self._nodes = nodes
+        self.scanned: list[tuple[str, ScanRequest]] = []
+        self.stopped: set[str] = set()  # do not answer pings
+        self.before_scan: Callable[[str, ScanRequest], None] = lambda node, request: None
+
+    def tables(self) -> tuple[TableInfo, ...]:
+        return self._catalogue.tables()
+
+    def databases(self) -> tuple[str, ...]:
+        return self._catalogue.databases()
+
+    def create_database(self, name: str, *, if_not_exists: bool = False) -> None:
+        self._catalogue.create_database(name, if_not_exists=if_not_exists)
+
+    def drop_database(self, name: str) -> None:
+        self._catalogue.drop_database(name)
+
+    def read_view(self, names: Sequence[TableName]) -> ReadView:
+        return self._views.take(names)
+
+    def scan(self, address: str, request: ScanRequest, timeout_s: float) -> Batches:
+        self.scanned.append((address, request))
+        self.before_scan(address, request)
+        return Batches(self._nodes.scan(address, request))
+
+    def ping(self, address: str, within_s: float) -> None:
+        if address in self.stopped:
+            raise Unavailable(f"{address} does not answer")
+
+    def create(self, definition: StoredTable, *, if_not_exists: bool = False) -> TableInfo:
+        return self._catalogue.create_table(definition, if_not_exists=if_not_exists)
+
+    def drop(self, name: TableName) -> None:
+        self._catalogue.drop_table(name.db, name.name)
+
+    def change_columns(self, name: TableName, changes: Sequence[ColumnChange]) -> TableInfo:
+        return self._catalogue.change_columns(name.db, name.name, changes)
+
+    def truncate(self, name: TableName) -> TableInfo:
+        return self._catalogue.truncate(name.db, name.name)
+
+    def add_partition(self, name: TableName, asked: AddPartition) -> TableInfo:
+        return self._catalogue.add_partition(name.db, name.name, asked)
+
+    def drop_partition(self, name: TableName, partition: str, *, if_exists: bool = False) -> TableInfo:
+        return self._catalogue.drop_partition(name.db, name.name, partition, if_exists=if_exists)
+
+    def partitions(self, name: TableName) -> tuple[PartitionInfo, ...]:
+        return self._views.partitions(name)
+
+    def transaction(self, db: str, label: str) -> TransactionInfo:
+        raise NotFound(f"no transaction has the label {label}")
+
+    def transactions(self, db: str, like: str) -> tuple[TransactionInfo, ...]:
+        return ()
+
+    def close(self) -> None:
+        """A query service closes its source; the world goes on."""
+
+
+class StoredWorld(Closing):
+    """Loads and scans may run beside each other."""
+
+    def __init__(self, *, replication: int = 2) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="rtolap-stored-")
+        folder = Path(self._folder.name)
+        self.clock = ManualClock(NOW_MS)
+        self.ledger = Ledger.open(f"sqlite:///{folder}/ledger.db", clock=self.clock)
+        mastership = Mastership(Leases(self.ledger), "here", lease_ms=_FOR_EVER_MS)
+        assert mastership.take()
+        self.nodes = LocalNodes(folder)
+        self.catalogue = Catalogue(
+            self.ledger, mastership, self.nodes, lambda connection: NODES, replication=replication
+        )
+        self.views = ReadViews(self.ledger, lambda connection: {node: node for node in NODES})
+        self.source = LocalSource(self.catalogue, self.views, self.nodes)
+        self._txn = 0
+        self._loading = threading.Lock()
+
+    def close(self) -> None:
+        self.nodes.close()
+        self.ledger.close()
+        self._folder.cleanup()
+
+    def load(self, name: TableName, rows: list[dict[str, Any]]) -> None:
+        """One visible transaction with these rows, on all replicas of their tablets."""
+        with self._loading:
+            self._load(name, rows)
+
+    def _load(self, name: TableName, rows: list[dict[str, Any]]) -> None:
+        table = self.catalogue.table(name.db, name.name)
+        names = [column for column in table.schema.names if any(column in row for row in rows)]
+        batch = pa.RecordBatch.from_pylist(rows, schema=arrow_schema(table.schema, names))
+        absent = Routing(table.definition, table.schema, table.partitions).split(batch).absent
+        if absent:
+            instants_ms = [part.start_ms for part in absent]
+            table = self.catalogue.ensure_partitions(name.db, name.name, instants_ms)
+        self._txn += 1
+        parts = Routing(table.definition, table.schema, table.partitions).split(batch).parts
+        written = {Partition(name.db, name.name, part.partition) for part in parts}
+
+        def versions(connection: Connection) -> dict[str, int]:
+            return {each.name: partition_rows.assign(connection, each) for each in sorted(written)}
+
+        assigned = self.ledger.write("assign versions", dict[str, int], versions)
+        for (_, tablet_id), tablet in self.nodes.tablets.items():
+            if tablet_id.table_id != table.table_id or tablet_id.partition not in assigned:
+                continue
+            loading = tablet.begin(self._txn)
+            for part in parts:
+                if (part.partition, part.bucket) == (tablet_id.partition, tablet_id.bucket):
+                    loading.add(part.rows)
+            loading.prepare()
+            tablet.publish(self._txn, assigned[tablet_id.partition])
+
+        def publish(connection: Connection) -> None:
+            for each in sorted(written):
+                version = assigned[each.name]
+                assert partition_rows.make_visible(connection, each, version)
+                for replica in partition_rows.replicas(connection, (each,)):
+                    buckets = (replica.tablet.bucket,)
+                    partition_rows.reached(connection, replica.node, each, buckets, version)
+
+        self.ledger.write("make a load visible", type(None), publish)
+
+
+def _ids(table_id: int, partition: Partition, buckets: Collection[int]) -> list[TabletId]:
+    return [TabletId(table_id, partition.db, partition.table, partition.name, bucket) for bucket in buckets]

@@ -1,0 +1,323 @@
+"""Seeded runs of transactions over a ledger and nodes in memory, held against an obvious slow model.
+
+    python -m tests.support.stored.transaction_runs --seed N
+
+The model is what clients know: who was told COMMITTED or VISIBLE finds each of his rows once, on every node,
+in the order of versions; who was told ABORTED finds none; who was told nothing finds all or none. Two masters
+take turns. A master dies at a write of the ledger, before or after it is durable, or at a call to a node; an
+acknowledgement of a commit is lost; a request comes twice, or late; nodes stop and start.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import sqlalchemy as sa
+from rtolap.base.clock import ManualClock
+from rtolap.base.errors import RtolapError, Unauthorized, Unavailable
+from rtolap.stored.frontend.mastership import LEASE_MS, Mastership
+from rtolap.stored.frontend.transactions.labels import LabelPolicy
+from rtolap.stored.frontend.transactions.memory_participants import MemoryNodes
+from rtolap.stored.frontend.transactions.publishing import Publisher
+from rtolap.stored.frontend.transactions.requests import TransactionManager
+from rtolap.stored.frontend.upkeep import Upkeep
+from rtolap.stored.metastore import partitions
+from rtolap.stored.metastore.database import Ledger
+from rtolap.stored.metastore.leases import Leases
+from rtolap.stored.metastore.records import Partition, Tablet, Transaction, TransactionState
+
+NODES = ("n1", "n2", "n3")
+BUCKETS = (0, 1)
+TIMEOUT_MS = 5_000
+_DONE = (TransactionState.COMMITTED, TransactionState.VISIBLE)
+
+
+class Crash(BaseException):
+    """The master's process ends here."""
+
+
+class FaultyLedger(Ledger):
+    """`fault` is asked at each commit: crash before or after it, lose its acknowledgement, or nothing."""
+
+    fault: Callable[[], str | None] = staticmethod(lambda: None)
+
+    def _commit(self, transaction: sa.RootTransaction) -> None:
+        fault = self.fault()
+        if fault == "crash before":
+            transaction.rollback()
+            raise Crash
+        transaction.commit()
+        if fault == "crash after":
+            raise Crash
+        if fault == "unacknowledged":
+            lost = sa.exc.OperationalError("COMMIT", None, Exception("connection lost"))
+            lost.connection_invalidated = True
+            raise self._in_doubt(lost) from lost
+
+
+@dataclass
+class Master:
+    mastership: Mastership
+    manager: TransactionManager
+    upkeep: Upkeep
+
+
+@dataclass
+class Load:
+    """One transaction as its client knows it."""
+
+    transaction: Transaction
+    parts: tuple[Partition, ...]
+    told: set[TransactionState] = field(default_factory=set)
+
+
+class World:
+    """A ledger and its clock; runs use databases of their own in it."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(1_000_000)
+        self.ledger = FaultyLedger.open("sqlite://", clock=self.clock, sleep=lambda _: None)
+
+
+class Run:
+    def __init__(self, world: World, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.world = world
+        self.db = f"d{seed}"
+        self.nodes = MemoryNodes(NODES)
+        self.counts: Counter[str] = Counter()
+        self.loads: list[Load] = []
+        self.late: list[Callable[[Master], object]] = []
+        self.faults_on = False
+        self.faulty = self.random.choice((0.0, 0.05, 0.15))
+        self.parts = tuple(Partition(self.db, "t", name) for name in ("p", "q"))
+        world.ledger.fault = lambda: None
+        for part in self.parts:
+            self._create(part)
+        self.nodes.around = self._around
+        world.ledger.fault = self._fault
+        self.masters = [self._master("one"), self._master("two")]
+        # whoever was master of the run before is gone
+        world.clock.advance_ms(LEASE_MS)
+        self.masters[0].mastership.take()
+
+    def _create(self, part: Partition) -> None:
+        placed = dict.fromkeys(BUCKETS, NODES)
+        self.world.ledger.write("w", type(None), lambda it: partitions.create(it, part, placed))
+
+    def _master(self, owner: str) -> Master:
+        ledger = self.world.ledger
+        mastership = Mastership(Leases(ledger), f"{self.db}-{owner}")
+        manager = TransactionManager(ledger, mastership, self.nodes, precommitted_timeout_ms=4 * TIMEOUT_MS)
+        publisher = Publisher(ledger, mastership, self.nodes)
+        return Master(mastership, manager, Upkeep(ledger, mastership, manager, publisher, LabelPolicy(None)))
+
+    def _fault(self) -> str | None:
+        if self.faults_on and self.random.random() < self.faulty:
+            kind = self.random.choice(("crash before", "crash after", "unacknowledged"))
+            self.counts[kind] += 1
+            return kind
+        return None
+
+    def _around(self, call: Callable[[], object]) -> object:
+        kind = self.random.random() / self.faulty if self.faults_on and self.faulty else 9.0
+        if kind < 0.3:
+            kind_of = self.random.choice((Unavailable, Unavailable, Unauthorized, RtolapError))
+            self.counts["call lost"] += 1
+            raise kind_of("lost")
+        call()
+        if kind < 0.6:
+            self.counts["answer lost"] += 1
+            raise Unavailable("no answer")
+        if kind < 0.8:
+            self.counts["crash at a call"] += 1
+            raise Crash
+        if kind < 1.0:
+            self.counts["call twice"] += 1
+            call()
+        return None
+
+    # --- steps ----------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        steps = (self.load, self.load, self.precommit, self.commit, self.commit, self.abort, self.upkeep,
+                 self.stop_or_start, self.pass_time, self.other_master, self.come_late)  # fmt: skip
+        self.random.choice(steps)()
+
+    def ask(self, request: Callable[[Master], object]) -> object:
+        """Perhaps twice, perhaps again much later, and by either master; None where there was no answer."""
+        if self.random.random() < 0.15:
+            self.late.append(request)
+        answer = None
+        for _ in range(self.random.choice((1, 1, 1, 2))):
+            answer = self._ask(self.random.randrange(2) if self.random.random() < 0.2 else 0, request)
+        return answer
+
+    def _ask(self, number: int, request: Callable[[Master], object]) -> object:
+        self.faults_on = True
+        try:
+            return request(self.masters[number])
+        except RtolapError as error:
+            self.counts[type(error).__name__] += 1
+            return None
+        except Crash:
+            self.counts["crash"] += 1
+            self.masters[number] = self._master(f"again{self.counts['crash']}")
+            return None
+        finally:
+            self.faults_on = False
+
+    def load(self) -> None:
+        label = f"label{self.random.randrange(4)}"
+        two_phase = self.random.random() < 0.4
+        request_id = f"r{len(self.loads)}"
+        begun = self.ask(
+            lambda master: master.manager.begin(
+                self.db, ("t",), label, request_id, timeout_ms=TIMEOUT_MS, two_phase=two_phase
+            )
+        )
+        if not isinstance(begun, Transaction):
+            return
+        parts = tuple(self.random.sample(self.parts, self.random.choice((1, 2))))
+        if any(load.transaction.txn_id == begun.txn_id for load in self.loads):
+            return
+        self.loads.append(Load(begun, parts))
+        lost = self.random.choice((None, None, *NODES))
+        for node in NODES:
+            if self.nodes.nodes[node].up and node != lost:
+                for part in parts:
+                    for bucket in BUCKETS:
+                        self.nodes.receive(
+                            node, begun.txn_id, Tablet(part, bucket), [(begun.txn_id, part, bucket)]
+                        )
+
+    def precommit(self) -> None:
+        if self.loads:
+            load = self.random.choice(self.loads)
+            self._told(
+                load, self.ask(lambda it: it.manager.precommit(self.db, load.transaction.txn_id, load.parts))
+            )
+
+    def commit(self) -> None:
+        if self.loads:
+            load = self.random.choice(self.loads)
+            txn_id = load.transaction.txn_id
+            if load.transaction.two_phase:
+                self._told(load, self.ask(lambda it: it.manager.commit_precommitted(self.db, txn_id)))
+            else:
+                self._told(load, self.ask(lambda it: it.manager.commit(self.db, txn_id, load.parts)))
+
+    def abort(self) -> None:
+        if self.loads:
+            load = self.random.choice(self.loads)
+            self._told(
+                load, self.ask(lambda it: it.manager.abort(self.db, load.transaction.txn_id, "asked to"))
+            )
+
+    def upkeep(self) -> None:
+        self.ask(lambda master: master.upkeep.round())
+        self.check_prefixes()
+
+    def come_late(self) -> None:
+        if self.late:
+            self._ask(0, self.late.pop(self.random.randrange(len(self.late))))
+
+    def stop_or_start(self) -> None:
+        node = self.random.choice(NODES)
+        (self.nodes.stop if self.nodes.nodes[node].up else self.nodes.start)(node)
+
+    def pass_time(self) -> None:
+        self.world.clock.advance_ms(self.random.choice((100, TIMEOUT_MS)))
+
+    def other_master(self) -> None:
+        """It believes to be master until it writes, and so may the one before."""
+        self.world.clock.advance_ms(LEASE_MS)
+        self.masters.reverse()
+        self._ask(0, lambda master: master.mastership.take())
+        self.counts["other master"] += 1
+
+    def _told(self, load: Load, answer: object) -> None:
+        if isinstance(answer, Transaction):
+            load.told.add(answer.state)
+
+    # --- judgement ------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """All is well again: a new master needs no more than its rounds."""
+        for node in NODES:
+            self.nodes.start(node)
+        self.world.clock.advance_ms(LEASE_MS + 5 * TIMEOUT_MS)
+        last = self._master("last")
+        for _ in range(3):
+            assert last.upkeep.round(), "the last master is master"
+        ledger = self.world.ledger
+        visible: set[int] = set()
+        for load in self.loads:
+            state = last.manager.get(self.db, load.transaction.txn_id).state
+            assert state in (TransactionState.VISIBLE, TransactionState.ABORTED), state
+            if state is TransactionState.VISIBLE:
+                visible.add(load.transaction.txn_id)
+            if load.told.intersection(_DONE):
+                assert state is TransactionState.VISIBLE, (load, state)
+            if TransactionState.ABORTED in load.told:
+                assert state is TransactionState.ABORTED, (load, state)
+        self.counts["visible"] += len(visible)
+        labels = Counter(x.transaction.label for x in self.loads if x.transaction.txn_id in visible)
+        assert max(labels.values(), default=1) == 1, labels
+        for part in self.parts:
+            wanted = {load.transaction.txn_id for load in self.loads if part in load.parts} & visible
+            known = ledger.read("r", lambda it, part=part: partitions.versions(it, part))  # type: ignore[misc]
+            assert known is not None
+            assert known.committed == known.visible == len(wanted), (part, known, wanted)
+            histories = [self.history(node, Tablet(part, bucket)) for node in NODES for bucket in BUCKETS]
+            assert all(history == histories[0] for history in histories), (part, histories)
+            assert set(histories[0]) == wanted, (part, histories[0], wanted)
+        for name, at in self.nodes.nodes.items():
+            left = {txn for txn, rows in (*at.prepared.items(), *at.received.items()) if rows}
+            assert not left & {load.transaction.txn_id for load in self.loads}, (name, left)
+        assert not [r for r, _ in ledger.read("r", partitions.lagging) if r.tablet.partition.db == self.db]
+
+    def check_prefixes(self) -> None:
+        """Nothing is read that was not committed, and whoever has more has the same before it."""
+        committed: set[int] = set()
+        for load in self.loads:
+            found = self.masters[0].manager.get(self.db, load.transaction.txn_id)
+            if found.state in _DONE:
+                committed.add(found.txn_id)
+        for part in self.parts:
+            for bucket in BUCKETS:
+                histories = [self.history(node, Tablet(part, bucket)) for node in NODES]
+                longest = max(histories, key=len)
+                assert all(longest[: len(history)] == history for history in histories), histories
+                assert set(longest) <= committed, (longest, committed)
+
+    def history(self, node: str, tablet: Tablet) -> list[int]:
+        versions = self.nodes.nodes[node].versions.get(tablet, [])
+        for txn_id, rows in versions:
+            assert rows == [(txn_id, tablet.partition, tablet.bucket)], rows
+        return [txn_id for txn_id, _ in versions]
+
+
+def run_seed(seed: int, steps: int = 12, world: World | None = None) -> Counter[str]:
+    """What happened, counted. Raises AssertionError where the model is contradicted."""
+    run = Run(world or World(), seed)
+    for _ in range(steps):
+        run.step()
+    run.finish()
+    return run.counts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--steps", type=int, default=12)
+    arguments = parser.parse_args()
+    print(dict(run_seed(arguments.seed, arguments.steps)))
+
+
+if __name__ == "__main__":
+    main()

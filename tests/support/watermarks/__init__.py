@@ -1,0 +1,1 @@
+"""Applications, hosts and watermarks: worlds, models, recorded reports."""
