@@ -34,7 +34,7 @@ TopicsOf = Callable[[str], Topics]  # of the Kafka cluster with that name; Defin
 
 
 def recreated(topic: str, control: CubeControl, topic_id: str) -> TopicRecreated | None:
-    """What is wrong if the cube's offsets are those of another topic than that of this id ("": unknown)."""
+    """Return an error if the cube's offsets are those of another topic than that of this id ("": unknown)."""
     if not control.topic_id or not topic_id or control.topic_id == topic_id:
         return None
     return TopicRecreated(topic, known=control.topic_id, found=topic_id, action=CUBE_ACTION)

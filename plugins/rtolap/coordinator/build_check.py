@@ -1,4 +1,4 @@
-"""What a build has to hold before it may be promoted: a look at its manifest, held against the record."""
+"""The check of a build before it may be promoted: its manifest is compared with the record."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ def covered_to_be(record: SegmentRecord) -> dict[int, int]:
 
 
 def expected_events(record: SegmentRecord) -> int:
-    """Of a version that is made anew its parts hold all."""
+    """Return the events that the next version has to hold; of a version that is made anew its parts hold
+    all."""
     return (0 if record.base_lost else record.events) + sum(part.events for part in record.parts)
 
 
@@ -32,7 +33,8 @@ def lost_parts(store: ObjectStore, record: SegmentRecord) -> dict[str, str]:
 
 
 def lost_base(store: ObjectStore, record: SegmentRecord, *, read_all: bool) -> str | None:
-    """What is wrong with that from which builds of the READY version start; None where nothing is."""
+    """Return what is wrong with the base from which builds of the READY version start; None where nothing
+    is."""
     if record.location is None or record.state is SegmentState.PURGED:
         return None
     try:

@@ -1,4 +1,4 @@
-"""What needs a human: looked for now and then by the leader, shown as the cube's `problem`."""
+"""Checks for what needs a human: made now and then by the leader, shown as the cube's `problem`."""
 
 from __future__ import annotations
 

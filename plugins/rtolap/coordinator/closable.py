@@ -19,7 +19,8 @@ WINDOWS_KEPT = 16  # of a cube; what closes later than that is stated by a later
 
 
 class Standing(msgspec.Struct, frozen=True):
-    """How far an application is for a cube: the input watermark of its sink, and what people let go."""
+    """The state of an application for a cube: the input watermark of its sink, and the approvals by
+    people."""
 
     watermark_ms: int | None
     approvals: tuple[Approval, ...] = ()

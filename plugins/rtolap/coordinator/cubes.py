@@ -134,7 +134,7 @@ class Cubes:
         return self.segment(cube, segment)
 
     def _known_now(self, cube: Cube, window_end_ms: int) -> Completeness | None:
-        """Of a window whose closing is asked for; None without an application."""
+        """Return the completeness of a window whose closing is requested; None without an application."""
         if cube.watermark is None:
             return None
         nothing = Completeness(

@@ -1,4 +1,4 @@
-"""What the receivers said last, in memory, and the health that follows from it."""
+"""The last heartbeats of the receivers, in memory, and the health that follows from them."""
 
 from __future__ import annotations
 

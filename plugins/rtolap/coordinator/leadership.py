@@ -1,4 +1,4 @@
-"""Who leads, and the thread that does the leader's duties."""
+"""The election of the leader, and the thread that does its periodic work."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class Losses:
         return _without((piece for piece, _ in self._heartbeats.lost(cube, control).values()), control.losses)
 
     def lost_of(self, record: SegmentRecord, control: CubeControl) -> tuple[PartRange, ...]:
-        """What a closed segment waits for."""
+        """Return the ranges that a closed segment waits for."""
         return (*_missing(record, control, self.lost(record.cube, control)), *self._gone(record, control))
 
     def problem(self, cube: str, control: CubeControl, records: Iterable[SegmentRecord]) -> str | None:
@@ -128,11 +128,12 @@ class Losses:
         return record
 
     def known(self, record: SegmentRecord, control: CubeControl) -> tuple[EventLoss, ...]:
-        """What was accepted of a segment, that of the version to be built next included."""
+        """Return the accepted losses of a segment, those of the version to be built next included."""
         return segments.known_losses(record, control)
 
     def _gone(self, record: SegmentRecord, control: CubeControl) -> tuple[PartRange, ...]:
-        """What is to be read again of a version that has lost its base cuboid, and Kafka no longer holds."""
+        """Return the ranges to be read again of a version that has lost its base cuboid, and that Kafka no
+        longer holds."""
         if not record.base_lost or record.state is not SegmentState.IMMUTABLE:
             return ()
         begins = self._log_begins(self._metadata.schema(record.cube).table)
@@ -204,7 +205,7 @@ def _without(ranges: Iterable[PartRange], losses: tuple[EventLoss, ...]) -> tupl
 
 
 def _missing(record: SegmentRecord, control: CubeControl, lost: Iterable[PartRange]) -> tuple[PartRange, ...]:
-    """What of `lost` a closed segment needs and no staged part of it holds."""
+    """Return the part of `lost` that a closed segment needs and no staged part of it holds."""
     if record.state is not SegmentState.IMMUTABLE:
         return ()
     late = msgspec.structs.replace(record, base_lost=False)  # what history covers is looked up by `_gone`

@@ -1,6 +1,6 @@
-"""What a coordinator shows to Prometheus, out of its memory: no scrape waits for ZooKeeper.
+"""The Prometheus metrics of a coordinator, out of its memory: no scrape waits for ZooKeeper.
 
-What is known to the leader alone (receivers, cubes, segments) is shown by the leader alone.
+Metrics known to the leader alone (receivers, cubes, segments) are shown by the leader alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What goes away: purged segments, staged files of promoted versions, superseded history."""
+"""Removal of purged segments, staged files of promoted versions and superseded history."""
 
 from __future__ import annotations
 

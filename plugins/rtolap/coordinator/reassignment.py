@@ -136,7 +136,8 @@ class Reassignments:
             )
 
     def _still_in_kafka(self, cube: str, before: Plan, after: Plan) -> None:
-        """What the new owners read from the beginning, and what the old ones keep of mixed tables."""
+        """Check that Kafka holds what the new owners read from the beginning, and what the old ones keep of
+        mixed tables."""
         table = self._metadata.schema(cube).table
         topic = table.topic
         starts = self._topics(table.kafka_cluster).offsets(topic, "earliest")

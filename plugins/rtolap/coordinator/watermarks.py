@@ -53,7 +53,8 @@ class Watermarks:
             return dict(self._published)
 
     def problem(self, cube: str) -> str | None:
-        """Why a cube's watermark stands still, or its segments cannot close by its application at all."""
+        """Return why a cube's watermark stands still, or why its segments cannot close by its application at
+        all."""
         with self._lock:
             return self._problems.get(cube)
 
@@ -101,7 +102,8 @@ class Watermarks:
         return WatermarkRecord(low_watermark_ms(partitions, observations, previous.low_watermark_ms))
 
     def _by_application(self, cube: Cube, previous: WatermarkRecord) -> tuple[WatermarkRecord, str | None]:
-        """Where there is no such application the cube waits, and says so."""
+        """Return the watermark by the cube's application and the problem; without such an application the
+        cube waits."""
         mark = cube.watermark
         assert mark is not None, "asked for cubes with an application only"
         try:

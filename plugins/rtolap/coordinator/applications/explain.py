@@ -1,4 +1,4 @@
-"""Why a window waits: hosts, units and partitions, in numbers and in words."""
+"""Explanations of why a window waits: hosts, units and partitions, in numbers and in words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who holds the watermarks of an application at this moment: a sample for its history, and its units."""
+"""The holders of the watermarks of an application at this moment: a sample for its history, and its units."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _partition(number: int) -> str:
 
 
 def _partitions(source: SourceState) -> list[Held]:
-    """Of a source that knows no hosts."""
+    """Return the holders of a source that knows no hosts: its partitions."""
     reached = source.progress.partition_latest_ms()
     heard = ((_partition(one), reached.get(one, NEVER)) for one in source.generations())
     return heapq.nsmallest(HOSTS_KEPT, heard, key=lambda held: held[1])

@@ -25,7 +25,7 @@ Places = NDArray[np.int32]
 
 
 class Histories:
-    """Of one term of leadership; thread-safe. Levels that a changed application keeps go on."""
+    """The histories of one term of leadership; thread-safe. Levels that a changed application keeps go on."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -55,8 +55,8 @@ class Histories:
         until_ms: int | None,
         samples: int,
     ) -> wire.ApplicationHistory:
-        """Of one level, or all. Raises DefinitionError for an unknown level or a span that ends before it
-        begins."""
+        """Return the history of one level, or of all. Raises DefinitionError for an unknown level or a span
+        that ends before it begins."""
         levels = running.application.in_order()
         if level is not None and level not in levels:
             raise DefinitionError("no such level", expected=f"one of {', '.join(levels)}", found=repr(level))

@@ -1,4 +1,4 @@
-"""What the watermarks of an application were, and who held them: columnar, bounded, in its leader's memory.
+"""The history of an application's watermarks and of their holders: columnar, bounded, in its leader's memory.
 
 A sample a second is kept for an hour, and one in 30 s for a day; both rings are shorter where an application
 has so many levels that a sample is large: `BYTES_MAX` holds for the rings of one application. Names of hosts
@@ -58,7 +58,7 @@ class Sample:
 
 
 class History:
-    """Of one application. The caller locks."""
+    """The history of one application. The caller locks."""
 
     def __init__(self, levels: Sequence[str]) -> None:
         self.levels = tuple(levels)
@@ -82,7 +82,7 @@ class History:
 
     @property
     def bytes_max(self) -> int:
-        """What the rings take once they are full."""
+        """Return the bytes that the rings take once they are full."""
         return self._fine.nbytes + self._coarse.nbytes
 
     def record(self, sample: Sample) -> None:

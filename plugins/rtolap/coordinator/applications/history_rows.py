@@ -89,7 +89,7 @@ class Ring:
         return self._room.nbytes
 
     def extend(self, rows: Rows) -> None:
-        """Of more than there is room for, the last."""
+        """Append the rows; of more than there is room for, the last."""
         rows = rows[-self._room.size :]
         at = (self._written + np.arange(rows.size)) % self._room.size
         self._room[at] = rows

@@ -20,7 +20,8 @@ from rtolap.protocols.watermark.messages import check_host_names
 
 
 class HostChanges:
-    """Of one application in one epoch; `lock` is the one that its sources are changed under."""
+    """The host changes of one application in one epoch; `lock` is the one that its sources are changed
+    under."""
 
     def __init__(
         self,

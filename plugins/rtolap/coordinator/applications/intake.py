@@ -23,7 +23,8 @@ from rtolap.protocols.watermark import messages as wire
 
 
 class Intake:
-    """Of one application. `check` a batch first, then `names_fit`, then `take`, under the caller's lock."""
+    """The intake of one application's reports. `check` a batch first, then `names_fit`, then `take`, under
+    the caller's lock."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""How much one application takes in."""
+"""Limits of what one application takes in."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Where host lists may be read from: who declares an application may not read what the coordinators can."""
+"""The places that host lists may be read from: the author of an application may not read what the
+coordinators can."""
 
 from __future__ import annotations
 

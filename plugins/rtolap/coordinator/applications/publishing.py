@@ -1,4 +1,4 @@
-"""What one leader has published of an application: persisted first, never a smaller value."""
+"""The watermarks that one leader has published of an application: persisted first, never a smaller value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told to who reported hosts or instants that cannot be. Pure."""
+"""Refusals for reporters of hosts or instants that cannot be. Pure."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def refusals(
     future_max_ms: int,
     kind: str,
 ) -> list[Refusal]:
-    """Of a report whose entries are `names` (None if its source knows no hosts), `at` −1 if not listed.
-    `kind` of the host list; `future_max_ms` after `now_ms` an instant is refused."""
+    """Return the refusals of a report whose entries are `names` (None if its source knows no hosts), `at` −1
+    if not listed. `kind` of the host list; `future_max_ms` after `now_ms` an instant is refused."""
 
     def named(rows: NDArray[np.int64]) -> str:
         if names is None:

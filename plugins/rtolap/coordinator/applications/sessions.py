@@ -1,4 +1,5 @@
-"""What each client has told this leader, so that repeated and reordered batches change nothing."""
+"""The state of each client's session with this leader, so that repeated and reordered batches change
+nothing."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class SessionNames:
     missed: bool = False
 
     def indices(self, hosts: Hosts, list_state: object) -> NDArray[np.int64]:
-        """Of all names, as the list stands."""
+        """Return the indices of all names, as the list stands."""
         if self.mapped_at != list_state:
             before, self.at = self.at, hosts.indices(self.names)
             told = self.at[: before.size]

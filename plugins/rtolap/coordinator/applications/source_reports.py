@@ -39,7 +39,8 @@ def check(report: SourceReport) -> Columns | None:
 
 
 def names_after(source: SourceState, report: SourceReport, known: int, found: Columns | None) -> int | None:
-    """How many names the session knows after the report; None if it counts on names that were never said."""
+    """Return how many names the session knows after the report; None if it counts on names that were never
+    sent."""
     if report.hosts_from > known or report.hosts_from < 0:
         return None
     total = max(known, report.hosts_from + len(report.hosts))

@@ -68,11 +68,12 @@ class SourceState:
             self.rates.grow(len(self.hosts))
 
     def generations(self) -> dict[int, int]:
-        """Of the consumers of the partitions that were heard, by this leader or a former one."""
+        """Return the generations of the consumers of the reported partitions, under this leader or a former
+        one."""
         return dict(self._generations)
 
     def kept_hosts(self) -> KeptHosts:
-        """What a next leader has to know of them."""
+        """Return what the next leader has to know of the hosts."""
         if not self.named:
             return KeptHosts(self.hosts.epoch, (), ())
         kept = self.hosts.kept()
@@ -89,7 +90,7 @@ class SourceState:
 
     @property
     def counting(self) -> int:
-        """How many hosts count."""
+        """Return the number of hosts that count."""
         return int(self.hosts.kept().size)
 
     def heard(self, partition: int, generation: int, partitions: int) -> None:

@@ -15,12 +15,12 @@ BEFORE_EVERYTHING_MS = 0  # event times before 1970 are refused
 
 
 class Units:
-    """Of one application. A unit that a former leader knew is awaited: until it speaks or its lease ends it
-    holds the output of its level where that stands. The caller locks.
+    """The units of one application. A unit that a former leader knew is awaited: until it reports or its
+    lease ends it holds the output of its level where that stands. The caller locks.
 
-    An owner of a later generation replaces the one before, whose words are void from then on, over leaders
+    An owner of a later generation replaces the one before, whose reports are void from then on, over leaders
     too. A unit that has left or whose lease has ended is forgotten with its generation: nothing of it counts
-    that somebody could let go, and an older owner that speaks then only holds the level back.
+    that could advance a watermark, and an older owner that reports then only holds the level back.
     """
 
     def __init__(self, application: Application, known: Iterable[KnownUnit], now_ms: int) -> None:
@@ -46,7 +46,7 @@ class Units:
         return len(self) < UNITS_MAX and self._bytes + _size(key) <= UNITS_BYTES_MAX
 
     def later_generation(self, report: UnitReport) -> int | None:
-        """Of the owner that has replaced who reports; None where nobody has."""
+        """Return the generation of the owner that has replaced the reporter; None if there is none."""
         known = self._generations.get(_key(report))
         return known if known is not None and report.generation < known else None
 

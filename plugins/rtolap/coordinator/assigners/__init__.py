@@ -1,4 +1,4 @@
-"""Who consumes which partitions: pure functions of a snapshot, chosen by name.
+"""Assignment of partitions to consumers: pure functions of a snapshot, chosen by name.
 
 Both assigners are published by Apache Kylin; `rebalance`, for a cube that runs, is not. The docstring of each
 gives its algorithm. Whatever they answer is

@@ -1,4 +1,4 @@
-"""What an assigner is given, what it answers, and the test that every answer has to pass."""
+"""The input of an assigner, its result, and the test that every result has to pass."""
 
 from __future__ import annotations
 

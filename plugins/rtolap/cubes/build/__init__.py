@@ -1,4 +1,4 @@
-"""What runs in a Spark driver: sessions, and building history. Executors run no Python of ours.
+"""The part that runs in a Spark driver: sessions, and building history. Executors run no Python of ours.
 
     session         the session of spark-submit, with settings that fail loudly
     frames          a cube's columns in Spark, and merging partial aggregates

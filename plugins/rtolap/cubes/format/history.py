@@ -70,8 +70,8 @@ def entry_of(manifest: HistoryManifest, cuboid: Cuboid) -> CuboidEntry:
 
 
 def check_base(store: ObjectStore, location: str, *, read_all: bool) -> None:
-    """That builds can start from a version: its manifest is whole, the base cuboid's files are there and as
-    long as they were, with `read_all` the very same. Raises NotFound or Corrupted."""
+    """Check that builds can start from a version: its manifest is whole, and the base cuboid's files are
+    there and as long as they were, with `read_all` the very same. Raises NotFound or Corrupted."""
     manifest = read_manifest(store, location)
     base = max(manifest.cuboids, key=lambda cuboid: len(cuboid.dimensions), default=None)
     files = () if base is None else base.files

@@ -34,7 +34,7 @@ class Found:
 
 
 def find(place: str) -> tuple[Found, ...]:
-    """What lies at a place. NotFound when there is nothing of ours."""
+    """Return the artifacts that lie at a place. Raises NotFound when there is nothing of ours."""
     if "://" not in place:
         path = Path(place).absolute()
         if path.suffix == SUFFIX:

@@ -38,7 +38,8 @@ UNREACHABLE = (Forbidden, Unauthorized, DefinitionError)
 
 
 class Connections(Protocol):
-    """Of one receiver to Kafka, one of each a cluster: `stream.kafka_connections.KafkaConnections`."""
+    """The Kafka connections of one receiver, one of each kind a cluster:
+    `kafka.connections.KafkaConnections`."""
 
     def producer(self, cluster: str) -> StreamProducer: ...
 
@@ -51,7 +52,7 @@ class Connections(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class CubeAssembly:
-    """Of one receiver: what its cubes share."""
+    """The objects that the cubes of one receiver share."""
 
     receiver_id: str
     replica_set: str

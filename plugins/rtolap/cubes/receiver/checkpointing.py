@@ -26,7 +26,7 @@ TOPIC_WAIT_S = 2.0
 
 
 class Checkpoints:
-    """Of one cube; owned by the core thread.
+    """The checkpoints of one cube; owned by the core thread.
 
     known     positions of partitions that are not assigned at present too; None before recovery
     written   positions of the last checkpoint
@@ -131,7 +131,7 @@ log = logging.getLogger(__name__)
 
 
 class Persisting:
-    """Of one cube; used by the core thread only."""
+    """The persistence of one cube's state; used by the core thread only."""
 
     def __init__(self, cube: str, checkpoints: Checkpoints, letters: DeadLetterBox, limits: Limits) -> None:
         self._cube = cube

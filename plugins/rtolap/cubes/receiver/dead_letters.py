@@ -58,7 +58,7 @@ class DeadLetterBox:
 
     @property
     def trouble(self) -> RtolapError | None:
-        """Why letters cannot be delivered, or that too many wait; None: all is well."""
+        """Return why dead letters cannot be delivered, or that too many wait; None when all is well."""
         with self._lock:
             refused, waiting = list(self._refused.values()), list(self._waiting.values())
         if refused:
@@ -97,7 +97,8 @@ class DeadLetterBox:
             raise self._unacknowledged(len(self._waiting))
 
     def _taken_back(self) -> list[list[OutRecord]]:
-        """What is to be sent again, as one group; creates the topic first where it is missing."""
+        """Return the refused records to be sent again, as one group; create the topic first where it is
+        missing."""
         with self._lock:
             refused = list(self._refused.values())
         if self._create_topic is not None and any(isinstance(error, NotFound) for _, error in refused):

@@ -19,7 +19,7 @@ from rtolap.protocols.receiver.messages import PartialQuery, ReceiverStats
 
 
 class Desk(Protocol):
-    """What the door needs of the service behind it."""
+    """The interface of the service behind the Flight server."""
 
     def query(self, query: PartialQuery) -> pa.Table: ...
 

@@ -1,4 +1,4 @@
-"""What a receiver says of itself to the coordinator, once a second, and what it hears back."""
+"""The heartbeat of a receiver to the coordinator, once a second, and the handling of its response."""
 
 from __future__ import annotations
 

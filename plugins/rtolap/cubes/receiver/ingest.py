@@ -110,7 +110,7 @@ class CubeReceiver:
 
     @property
     def reason(self) -> str:
-        """Why it does not consume, or what troubles it; empty when all is well."""
+        """Return why it does not consume, or its present problem; empty when all is well."""
         return self._life.reason
 
     @property
@@ -146,7 +146,7 @@ class CubeReceiver:
 
     @property
     def assignment_epoch(self) -> int:
-        """Of the assignment that this core follows."""
+        """Return the epoch of the assignment that this core follows."""
         return self._view.control.assignment_epoch
 
     # -- the step ---------------------------------------------------------------------------------------
@@ -200,8 +200,8 @@ class CubeReceiver:
             self._assignment.forget()
 
     def confirm_topic(self) -> None:
-        """That what was read until now is of the topic in which the cube's offsets count. For any thread.
-        Raises TopicRecreated, NotFound and Unavailable: then nothing of it may be stored."""
+        """Confirm that what was read until now is of the topic in which the cube's offsets count. For any
+        thread. Raises TopicRecreated, NotFound and Unavailable: then nothing of it may be stored."""
         self._topic.confirm(TOPIC_WAIT_S)
 
     def pause(self, asked: bool) -> None:
@@ -340,7 +340,7 @@ class CubeReceiver:
         return done
 
     def closings(self) -> tuple[Closing, ...]:
-        """What to close now, when this receiver leads."""
+        """Return the segments to close now, when this receiver leads."""
         self.force = {s for s in self.force if s in self.state.segments or s in self._view.records}
         due = closings.due(
             self.schema,

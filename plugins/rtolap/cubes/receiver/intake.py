@@ -22,7 +22,7 @@ from rtolap.model.cube import Schema
 
 
 class Intake:
-    """Of one cube; used by the core thread only."""
+    """The intake of one cube; used by the core thread only."""
 
     def __init__(
         self,
@@ -86,7 +86,8 @@ class Intake:
         return state
 
     def _heard(self, batch: Batch, decoded: Decoded) -> tuple[Heard, ...]:
-        """Of a cube that closes by an application: by host, or by producer where records state watermarks."""
+        """Return the host progress for a cube that closes by an application: by host, or by producer where
+        records state watermarks."""
         if self._progress.hosts is None:
             return ()
         if decoded.statements is not None:

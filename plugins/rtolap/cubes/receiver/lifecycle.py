@@ -41,7 +41,7 @@ class Lifecycle:
             self.reason = str(error)
 
     def restart(self) -> bool:
-        """Whether it had failed, and may start again."""
+        """Return True if it had failed, and may start again."""
         if self.state is not ConsumerState.FAILED:
             return False
         self.take(ConsumerEvent.STOP)

@@ -1,5 +1,5 @@
-"""Where the logs end: it tells idle from late, and a replay from the present; and whether the topic is still
-the same."""
+"""The ends of the logs: they tell idle from late, and a replay from the present; and whether the topic is
+still the same."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ class LogEnds:
         return self.look(partitions)
 
     def look(self, partitions: Iterable[int]) -> str | None:
-        """What went wrong. Asks Kafka: tens of milliseconds in which a core that asks does not consume."""
+        """Look up the ends and return the error, if any. Calls Kafka: tens of milliseconds in which a core
+        that calls it does not consume."""
         asked_s = self._clock.monotonic_s()
         try:
             ends = {p: self._consumer.log_range(p, _TIMEOUT_S).end for p in partitions}

@@ -19,15 +19,16 @@ ACTION = (
 
 
 class LostOffsets:
-    """Of one cube; changed by the core thread only. `ranges` is empty while nothing is missing."""
+    """The lost offsets of one cube; changed by the core thread only. `ranges` is empty while nothing is
+    missing."""
 
     def __init__(self, consumer: StreamConsumer) -> None:
         self.ranges: tuple[PartRange, ...] = ()
         self._consumer = consumer
 
     def note(self, error: RtolapError, positions: Offsets) -> RtolapError:
-        """What the error names, and where else the log begins beyond a position: all is accepted at once.
-        The error, with what can be done."""
+        """Note the range that the error names, and where else the log begins beyond a position: all is
+        accepted at once. Returns the error, with what can be done."""
         if not isinstance(error, OffsetsGone) or error.position >= error.start:
             return error
         found = {error.partition: PartRange(error.partition, error.position, error.start)}

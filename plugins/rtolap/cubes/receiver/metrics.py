@@ -1,4 +1,4 @@
-"""What a receiver shows to Prometheus: its statistics, taken at each scrape. Its door adds its calls."""
+"""The Prometheus metrics of a receiver: its statistics, taken at each scrape. Its server adds its calls."""
 
 from __future__ import annotations
 

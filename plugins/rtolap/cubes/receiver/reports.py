@@ -1,4 +1,4 @@
-"""What a receiver says of itself: stats for people, the heartbeat for the coordinator."""
+"""The reports of a receiver about itself: stats for people, the heartbeat for the coordinator."""
 
 from __future__ import annotations
 

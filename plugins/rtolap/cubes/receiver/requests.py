@@ -27,7 +27,8 @@ class Requests:
         self._ended = False
 
     def ask(self, what: Callable[[], T]) -> T:
-        """What `what` gives. Its errors pass through; Unavailable if it takes too long."""
+        """Return the result of `what`, run by the core. Its errors pass through; Unavailable if it takes too
+        long."""
         future: Future[object] = Future()
         if self._ended:
             raise self._ending()

@@ -142,7 +142,7 @@ class CubeRunner:
         self._views.offer_watermark(low_watermark_ms)
 
     def offer_windows(self, windows: tuple[Completeness, ...]) -> None:
-        """What the cube's application lets close; older windows than before are not taken."""
+        """Take the windows that the cube's application approves; windows older than before are not taken."""
         self._views.offer_windows(windows)
 
     # -- requests of other threads ----------------------------------------------------------------------
@@ -221,7 +221,7 @@ class CubeRunner:
                 log.exception("log ends of cube %s", self.schema.cube.name)
 
     def _coordinators(self) -> tuple[str, ...]:
-        """Where they stand for election; none while ZooKeeper cannot tell."""
+        """Return the addresses of the candidates for election; none while ZooKeeper does not answer."""
         return tuple(self._metadata.coordinators()) if self._metadata.store.connected() else ()
 
     # -- the worker thread ------------------------------------------------------------------------------

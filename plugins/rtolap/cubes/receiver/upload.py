@@ -98,7 +98,8 @@ def _job(
 
 
 def _covered(record: SegmentRecord, control: CubeControl, ranges: Iterable[PartRange]) -> tuple[Piece, ...]:
-    """What of `ranges` history covers, from where the segment's events begin on, without what is lost."""
+    """Return the part of `ranges` that history covers, from where the segment's events begin on, without
+    losses."""
     losses = segments.known_losses(record, control)
     return tuple(
         _behind(losses, Piece(piece.partition, max(piece.start, begin), end, record.version + 1))
@@ -205,7 +206,8 @@ def close_segment(
 def leading_under(
     metadata: ClusterMetadata, cube: str, assignment_epoch: int, election: Election
 ) -> Callable[[], Sequence[Operation]]:
-    """What a closing by an application requires: that this receiver leads, under that assignment.
+    """Return the requirements of a closing by an application: that this receiver leads, under that
+    assignment.
 
     Otherwise somebody else may report by now, and have read further than this receiver.
     """

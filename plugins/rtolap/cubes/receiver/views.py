@@ -74,7 +74,7 @@ class ViewSource:
         self._low_watermark_ms = max(low_watermark_ms, self._low_watermark_ms or low_watermark_ms)
 
     def offer_windows(self, windows: tuple[Completeness, ...]) -> None:
-        """What an application lets close; older ones than before are not taken."""
+        """Take the windows that an application approves; windows older than before are not taken."""
         if windows and (not self._windows or windows[-1].window_end_ms > self._windows[-1].window_end_ms):
             self._windows = windows
 

@@ -1,4 +1,4 @@
-"""What takes long, beside the core of one cube: realigning, uploading, merging fragments."""
+"""The long work beside the core of one cube: realigning, uploading, merging fragments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the core knows, put together for `closing.decide`."""
+"""The core's knowledge, put together for `closing.decide`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def due(
     caught_up: bool,
     force: Collection[int],
 ) -> tuple[closing.Closing, ...]:
-    """What to close now, when this receiver leads. Offsets are this state's positions."""
+    """Return the segments to close now, when this receiver leads. Offsets are this state's positions."""
     if not (view.leading and view.connected and state.positions):
         return ()
     now_s = clock.monotonic_s()
@@ -50,7 +50,7 @@ def due(
 
 
 def _takeover(view: CubeView) -> Takeover | None:
-    """Of this very term and assignment."""
+    """Return the takeover if it is of this very term and assignment."""
     one = view.takeover
     return one if one is not None and one.generation == view.generation else None
 

@@ -49,8 +49,8 @@ class Marks:
 
 @dataclass(frozen=True)
 class ByApplication:
-    """Of a cube with an application: the windows that it lets close, ascending, and since when it counts on
-    this receiver. `forced`: what was known when a closing was last asked for."""
+    """The closing input of a cube with an application: the windows that it approves, ascending, and since
+    when it counts on this receiver. `forced`: what was known when a closing was last requested."""
 
     windows: tuple[Completeness, ...] = ()
     takeover: Takeover | None = None

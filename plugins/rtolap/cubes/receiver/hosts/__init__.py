@@ -1,1 +1,1 @@
-"""How far the log hosts are, as the records of a partition say it, and what is reported of it."""
+"""The progress of the log hosts, as the records of a partition state it, and the reports of it."""

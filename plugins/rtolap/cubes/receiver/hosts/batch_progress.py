@@ -1,4 +1,4 @@
-"""What one batch says of how far hosts are: events of who logged them, statements of their producer."""
+"""The host progress in one batch: events of the hosts that logged them, statements of their producer."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ NEVER = -(2**63)
 
 @dataclass(frozen=True, slots=True)
 class Heard:
-    """Of one batch: row i is `hosts[i]` in `partitions[i]`, each pair once. `events`: how many were read of
-    it. `generations`: of a producer that states its own progress; 0 of hosts that log."""
+    """The host progress of one batch: row i is `hosts[i]` in `partitions[i]`, each pair once. `events`: how
+    many were read of it. `generations`: of a producer that states its own progress; 0 of hosts that log."""
 
     hosts: pa.Array
     partitions: Int64s
@@ -29,7 +29,7 @@ class Heard:
     generations: Int64s
 
     def without_events(self) -> Heard:
-        """Of heartbeats: they move progress, and are nothing to be counted."""
+        """Return this batch as heartbeats: they move progress, and are not counted as events."""
         return replace(self, events=np.zeros_like(self.events))
 
 

@@ -1,4 +1,4 @@
-"""How far hosts are in one partition, by their index, and what of it has not been said yet."""
+"""The progress of hosts in one partition, by their index, and which of it has not been reported yet."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class Columns:
         self.changed, self.generations = self.changed[at], self.generations[at]
 
     def take(self, at: Int64s, latest_ms: Int64s, events: Int64s, generations: Int64s) -> None:
-        """Of a generation the largest counts, and a later generation replaces the one before."""
+        """Merge rows: within a generation the largest counts, and a later generation replaces the one
+        before."""
         stands = self.generations[at]
         heard = generations >= stands
         at, latest_ms, later = at[heard], latest_ms[heard], (generations > stands)[heard]
@@ -46,5 +47,5 @@ class Columns:
         return np.flatnonzero(self.latest_ms != NEVER)
 
     def kept(self) -> Int64s:
-        """Who is read, or has been heard without saying how far it is."""
+        """Return the hosts that have been read, or have a generation without any progress yet."""
         return np.flatnonzero((self.latest_ms != NEVER) | (self.generations > 0))

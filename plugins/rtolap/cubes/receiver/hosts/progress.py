@@ -1,7 +1,7 @@
-"""How far the hosts are that log to each partition, as far as this receiver has read. Columns throughout.
+"""The progress of the hosts that log to each partition, as far as this receiver has read. Columns throughout.
 
 A host's progress in a partition is the largest event time that was read of it there, an event counting no
-further than its own record's timestamp. Whatever a state holds, this says; nothing that it does not hold.
+further than its own record's timestamp. It covers everything that a state holds, and nothing else.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LOOK_EVERY_MS = 60_000  # of event time: whom to forget takes a look at all hos
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """What there is to say of one partition. `events`: read since it was said last."""
+    """The progress to report of one partition. `events`: read since the last report."""
 
     hosts: tuple[str, ...]
     latest_ms: Int64s
@@ -59,7 +59,7 @@ class HostProgress:
         self._partitions: dict[int, Columns] = {}
 
     def took(self, batch: Heard) -> dict[int, int]:
-        """What was read of a batch, once its state is the one that a closing would use.
+        """Add what was read of a batch, once its state is the one that a closing would use.
 
         Returns partition → events that move nobody: their host is null, has no usable name, or is one too
         many.
@@ -77,8 +77,8 @@ class HostProgress:
         return hostless
 
     def take(self, partitions: Collection[int], *, whole: bool) -> dict[int, PartitionProgress]:
-        """What has changed since the last time, or with `whole` all that is known. Of each of `partitions`,
-        also where there is nothing to say."""
+        """Return what has changed since the last time, or with `whole` all that is known; an entry for each
+        of `partitions`, also where there is nothing to report."""
         return {partition: self._take(partition, whole) for partition in partitions}
 
     def keep_only(self, partitions: Collection[int]) -> None:

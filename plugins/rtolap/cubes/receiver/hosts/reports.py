@@ -64,7 +64,8 @@ class Views(Protocol):
 
 @dataclass(frozen=True)
 class Taken:
-    """Of one moment of the core. `partitions_count`: of the topic, as far as they are assigned."""
+    """The progress at one moment of the core. `partitions_count`: of the topic, as far as they are
+    assigned."""
 
     generation: int | None
     progress: dict[int, PartitionProgress]

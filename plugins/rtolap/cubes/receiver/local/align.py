@@ -32,7 +32,7 @@ CANDIDATES_MAX = 64  # windows between a batch's ends that are looked up one by 
 
 @dataclass(frozen=True)
 class Vectors:
-    """What a record says about offsets. `drop_late`: everything behind vector 1 is dropped."""
+    """A record's statement about offsets. `drop_late`: everything behind vector 1 is dropped."""
 
     version: int = 0
     covered: Offsets = field(default_factory=dict)

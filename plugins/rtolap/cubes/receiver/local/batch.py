@@ -25,7 +25,7 @@ RANKS = (1, 2)
 
 @dataclass(frozen=True)
 class Seen:
-    """Of one partition in one batch."""
+    """The counts of one partition in one batch."""
 
     events: int
     watermark_ms: int

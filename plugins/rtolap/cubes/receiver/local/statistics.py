@@ -1,8 +1,8 @@
-"""What is known of a memory table's columns, so that a predicate that excludes it need not read it.
+"""Statistics of a memory table's columns, so that a predicate that excludes it need not read it.
 
 Smallest and largest values and the number of nulls, as a fragment's header has them, and the dictionaries of
-strings, which hold every value that occurs. Gathered at the first question for a column and kept: most tables
-are merged away before anybody asks.
+strings, which hold every value that occurs. Gathered at the first request for a column and kept: most tables
+are merged away before any query needs them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from rtolap.model.predicate import And, Compare, In, Like, Or, Predicate, column
 
 
 class TableStatistics:
-    """Of one immutable table. Thread-safe: two threads may at worst gather the same twice."""
+    """The statistics of one immutable table. Thread-safe: two threads may at worst gather the same twice."""
 
     def __init__(self, table: pa.Table) -> None:
         self._table = table
@@ -40,7 +40,8 @@ class TableStatistics:
         return self._ranges[name]
 
     def _is_member(self, predicate: Predicate) -> bool:
-        """Whether some value of the dictionaries may be kept; what is no such column is never ruled out."""
+        """Return True if some value of the dictionaries may be kept; a column without a dictionary is never
+        ruled out."""
         match predicate:
             case And(terms=terms):
                 return all(map(self._is_member, terms))

@@ -53,7 +53,7 @@ class LocalTable:
 
     @cached_property
     def statistics(self) -> TableStatistics:
-        """Of a table in memory; a fragment has its own."""
+        """Return the statistics of a table in memory; a fragment has its own."""
         return TableStatistics(self.table)
 
     @property
