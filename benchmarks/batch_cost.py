@@ -1,4 +1,4 @@
-"""What one batch costs the receiver's core, by its size: processor time from poll to the swapped state.
+"""The cost of one batch for the receiver's core, by its size: processor time from poll to the swapped state.
 
     python -m benchmarks.batch_cost [--batches 200]
 

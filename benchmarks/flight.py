@@ -1,4 +1,4 @@
-"""What the guard before a Flight server costs: small calls and large streams, with it and without.
+"""The cost of the guard before a Flight server: small calls and large streams, with it and without.
 
     python -m benchmarks.flight [--rounds 3] [--megabytes 500] [--busy]
 

@@ -128,7 +128,7 @@ class Asker:
 def latencies_ms(
     made_ns: Int64s, per_slice: int, answers: Answers, first_slice: int
 ) -> npt.NDArray[np.float64]:
-    """Of every event from `first_slice` on."""
+    """Return the latencies of every event from `first_slice` on."""
     arrived_ns = np.array(answers.arrived_ns)
     positions = np.array(answers.positions)
     found = []

@@ -1,4 +1,4 @@
-"""What a small statement costs, one client and sixteen at a time: processor time of service and workers.
+"""The cost of a small statement, one client and sixteen at a time: processor time of service and workers.
 
     python -m benchmarks.statements [--statements 400] [--clients 16] [--in-process] [--json]
 
@@ -33,7 +33,7 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def remember_answers(world: QueryWorld) -> None:
-    """Of its receivers, which compute them slowly."""
+    """Remember the answers of its receivers, which compute them slowly."""
     ask, known = world.ask, dict[str, Any]()
 
     def remembered(receiver_id: str, address: str, query: Any, on_start: Any) -> Any:

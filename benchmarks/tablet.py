@@ -1,4 +1,4 @@
-"""What one tablet does: rows written, published, read and merged, and bytes a row, beside Parquet.
+"""The cost of one tablet: rows written, published, read and merged, and bytes a row, beside Parquet.
 
     python -m benchmarks.tablet [--rows 2000000] [--json]
 

@@ -1,4 +1,4 @@
-"""How complete windows are when they close, over a fleet that stalls in part, on real servers.
+"""The completeness of windows when they close, over a fleet that stalls in part, on real servers.
 
     python -m benchmarks.watermark_hosts [--hosts 1000] [--events-per-s 20000] [--stalled 50] [--seed 5]
 

@@ -1,4 +1,4 @@
-"""What grouping by host costs a receiver: CPU time from Kafka to a queryable roll-up, with it and without.
+"""The cost of grouping by host: a receiver's CPU time from Kafka to a queryable roll-up, with and without it.
 
     python -m benchmarks.watermark_ingest [--events 1000000] [--hosts 1000] [--rounds 3] [--json]
 

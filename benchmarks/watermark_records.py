@@ -1,4 +1,4 @@
-"""What statements of watermarks in records cost: CPU time of who writes them and of who reads them.
+"""The cost of statements of watermarks in records: CPU time of who writes them and of who reads them.
 
     python -m benchmarks.watermark_records [--events 400000] [--rounds 3] [--json]
 

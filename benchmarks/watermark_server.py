@@ -1,4 +1,4 @@
-"""What watermarks cost the coordinator: hosts x partitions reported each second over REST.
+"""The cost of watermarks for the coordinator: hosts x partitions reported each second over REST.
 
     python -m benchmarks.watermark_server [--hosts 10000] [--partitions 64] [--clients 8] [--seconds 20]
                                           [--spread 1] [--deficit] [--json]

@@ -1,4 +1,4 @@
-"""What the reports of ten thousand hosts cost the server, and what a decision does.
+"""The cost of the reports of ten thousand hosts for the server, and of a decision.
 
     python -m benchmarks.watermark_speed [--hosts 10000] [--partitions 64] [--seconds 10] [--growth]
                                          [--scenarios] [--json]

@@ -1,4 +1,4 @@
-"""What every cube needs from time to time: one DAG each, mapped over the cubes."""
+"""The upkeep of every cube from time to time: one DAG each, mapped over the cubes."""
 
 from __future__ import annotations
 

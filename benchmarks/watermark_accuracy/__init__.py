@@ -1,1 +1,1 @@
-"""How complete windows are when they close, and how long they wait, by each rule under faults."""
+"""The completeness of windows when they close, and how long they wait, by each rule under faults."""

@@ -32,7 +32,7 @@ BOUNDLESS = ("per partition, 30 s, idle 60 s", "global maximum less 30 s")
 
 
 def misses(scenario: str, deficit: Closed, times: float = 1.0) -> list[str]:
-    """Where the deficit rule breaks its promise: more than so many times what it stated is missing."""
+    """Return where the deficit rule breaks its promise: more than so many times what it stated is missing."""
     if deficit.open or not deficit.shares:
         return [f"{scenario}: {deficit.open} windows did not close"]
     broken = [

@@ -1,4 +1,4 @@
-"""What goes wrong. Each takes a seed and a number of hosts, and gives a fleet."""
+"""Scenarios of what goes wrong. Each takes a seed and a number of hosts, and gives a fleet."""
 
 from __future__ import annotations
 

@@ -39,8 +39,8 @@ RULES: dict[str, Rule] = {
 
 @dataclass
 class Closed:
-    """Of one rule: a value for each window that closed. `shares` of its events were not read then; of those,
-    `unlogged_shares` had not been logged yet, by hosts whose clocks were behind."""
+    """The windows that one rule closed: a value for each. `shares` of its events were not read then; of
+    those, `unlogged_shares` had not been logged yet, by hosts whose clocks were behind."""
 
     shares: list[float] = field(default_factory=list)
     unlogged_shares: list[float] = field(default_factory=list)
@@ -149,7 +149,7 @@ def unlogged_events(fleet: Fleet, end_ms: int, now_ms: int) -> float:
 
 
 def _by_stamp(fleet: Fleet, end_ms: int) -> NDArray[np.float64]:
-    """Of each batch of the hosts with a wrong clock: its events of the window that ends there."""
+    """Return, for each batch of the hosts with a wrong clock, its events of the window that ends there."""
     stamp = fleet.stamp_ms[fleet.wrong_clocks]
     overlap = np.minimum(stamp, end_ms) - np.maximum(stamp - BATCH_MS, end_ms - WINDOW_MS)
     events: NDArray[np.float64] = np.diff(fleet.total[fleet.wrong_clocks], axis=1, prepend=0) / BATCH_MS

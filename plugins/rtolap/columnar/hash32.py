@@ -21,7 +21,7 @@ def hash_strings_32(
     lengths: NDArray[np.int64],
     seed: int = DORIS_SEED,
 ) -> U32:
-    """Of each byte string `data[start : start + length]`; `data` has at least one byte."""
+    """Hash each byte string `data[start : start + length]`; `data` has at least one byte."""
     found = np.empty(len(starts), np.uint32)
     order = np.argsort(lengths, kind="stable")  # neighbours of like length end together
     for first in range(0, len(order), _STRINGS_PER_BLOCK):

@@ -176,7 +176,7 @@ class _Sketches:
         return self.groups[blocked], [self._data[start : start + width] for start, width in pairs]
 
     def _counts(self, listed: _Ids, first: _Ids, is_set: NDArray[np.bool_]) -> _Ids:
-        """How many places for coupons each list or set has."""
+        """Return how many places for coupons each list or set has."""
         header, room = self._header[listed], (self._end[listed] - first) // 4
         _refuse(room < 0, "cut short")
         counts = header[:, 6].astype(np.int64)

@@ -34,7 +34,8 @@ _TIMESTAMP_FORMATS = ("%Y-%m-%d %H:%M:%S.%f", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d")
 
 
 def place(value: Scalar, kind: pa.DataType) -> Place:
-    """Where `value`, not null, stands among the values of a column. QueryError when they do not compare."""
+    """Return where `value`, not null, stands among the values of a column. QueryError when they do not
+    compare."""
     try:
         if pa.types.is_integer(kind):
             limit = 1 << (kind.bit_width - 1)

@@ -39,7 +39,7 @@ MALFORMED: tuple[bytes | None, ...] = (
 
 
 class ReplayPlan(NamedTuple):
-    """What to send. `late_share` of the flights come 26 to 72 hours late; `malformed` records are added.
+    """The plan of a replay. `late_share` of the flights come 26 to 72 h late; `malformed` records are added.
 
     `days` counts from the first of January; `flights_max` cuts the replay short.
     """

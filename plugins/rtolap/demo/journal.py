@@ -87,7 +87,7 @@ class Journal:
         return [moment for moment in Moment if any((name, moment) not in self._seen for name in names)]
 
     def by_moment(self, queries: Iterable[str]) -> tuple[MomentShown, ...]:
-        """Of every moment, in the order of events' lives."""
+        """Return what was shown of every moment, in the order of events' lives."""
         names = list(queries)
         return tuple(
             MomentShown(

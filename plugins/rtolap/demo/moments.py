@@ -1,4 +1,4 @@
-"""Where the events of a cube are at a moment, out of what coordinator and receivers say. Pure."""
+"""The stages of the events of a cube at a moment, out of what coordinator and receivers report. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def situation(
     queue: Sequence[QueueEntry],
     receivers: Sequence[ReceiverStats],
 ) -> Situation:
-    """What holds now. Several moments hold at once while some segments are further than others."""
+    """Return the present situation. Several moments hold at once while some segments are further than
+    others."""
     local = [
         segment
         for stats in receivers

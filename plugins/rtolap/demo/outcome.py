@@ -1,4 +1,4 @@
-"""What a demonstration came to: one verdict out of its journal, for people and for programs."""
+"""The outcome of a demonstration: one verdict out of its journal, for people and for programs."""
 
 from __future__ import annotations
 

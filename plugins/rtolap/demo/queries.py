@@ -1,4 +1,4 @@
-"""What the demonstration asks, and the same question to the source rows.
+"""The queries of the demonstration, and the same queries to the source rows.
 
 `sql` goes to rtolap. `recount` goes to DuckDB over `prefix`: accepted flights below the positions, with the
 columns of the source and `sched_dep` as a timestamp in local time. `distinct` names a result column that is

@@ -92,7 +92,7 @@ def _normal(cell: object) -> Cell:
 
 
 def _estimate(values: Sequence[str] | None) -> int:
-    """What a sketch of these values estimates, by Apache DataSketches alone, as SQL says it: a whole number.
+    """Return a sketch's estimate of these values, by Apache DataSketches alone, as SQL states it, whole.
 
     A merge with itself makes the estimate a function of the sketch's registers, whatever the order in which
     the values came.

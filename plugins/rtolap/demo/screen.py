@@ -1,4 +1,4 @@
-"""What the demonstration shows: progress while it runs, a table of answers at the end."""
+"""The screen of the demonstration: progress while it runs, a table of answers at the end."""
 
 from __future__ import annotations
 

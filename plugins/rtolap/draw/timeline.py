@@ -82,8 +82,8 @@ class Timeline:
 def timeline(
     history: ApplicationHistory, levels: Collection[str] = (), window_ms: int | None = None
 ) -> Timeline:
-    """Of these levels, or of all. Raises DefinitionError for an unknown level, for a history whose parts do
-    not fit each other, and what `closings` raises."""
+    """Return the timeline of these levels, or of all. Raises DefinitionError for an unknown level, for a
+    history whose parts do not fit each other, and what `closings` raises."""
     _check(history)
     for level in levels:
         if level not in history.levels:

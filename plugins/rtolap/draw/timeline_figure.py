@@ -56,7 +56,7 @@ def draw_timeline(found: Timeline, form: Format, *, lag: bool = False) -> bytes:
 
 
 def held_by(panel: Panel) -> str:
-    """Who held it most, in words; empty where nobody did."""
+    """Describe in words who held it most; empty where nobody did."""
     hosts, units = _noteworthy(panel)
     said = [f"{_short(one.name)} ({_behind(one)})" for one in (*hosts, *units)]
     more = panel.holding - len(hosts)

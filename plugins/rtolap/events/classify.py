@@ -71,7 +71,8 @@ class Classifier:
         self._known = known
 
     def problem(self, record: bytes) -> Problem | None:
-        """What a strict reading finds first: bytes, JSON, shape, columns; None when all is well."""
+        """Return the first problem of a strict reading: bytes, JSON, shape, columns; None when all is
+        well."""
         if not record.strip():
             return Problem("empty", f"{len(record)} bytes without a value")
         try:
@@ -125,7 +126,7 @@ def _wrong(leaf: Leaf, expected: str, value: Any) -> Problem:
 
 
 def _accepts(kind: ColumnType, value: Any) -> bool:
-    """Whether the value fits without loss. Numbers may be written as strings."""
+    """Return True if the value fits without loss. Numbers may be written as strings."""
     if kind.kind == "string":
         return isinstance(value, str)
     if kind.kind == "boolean":
@@ -151,7 +152,7 @@ def _accepts(kind: ColumnType, value: Any) -> bool:
 
 
 def _rounds_to(kind: ColumnType, value: Any) -> bool:
-    """Whether the value fits the decimal once it is rounded, halves away from zero."""
+    """Return True if the value fits the decimal once it is rounded, halves away from zero."""
     if isinstance(value, bool) or not isinstance(value, (int, Decimal, str)):
         return False
     try:

@@ -23,7 +23,7 @@ _FUTURE_MS_MAX = 1 << 62  # no event time lies as far ahead as this
 
 
 class ColumnMaker:
-    """Of one cube and thread (the pattern parser is not thread-safe)."""
+    """The column maker of one cube and thread (the pattern parser is not thread-safe)."""
 
     def __init__(self, schema: Schema, plan: ReadPlan, times: EventTimeParser) -> None:
         self._schema = schema

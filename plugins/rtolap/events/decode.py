@@ -112,7 +112,8 @@ class EventDecoder:
     def _told(
         self, statements: Sequence[bytes | None] | None, partitions: NDArray[np.int32]
     ) -> Stated | None:
-        """What the headers state. DefinitionError: the table has statements there, and they are not given."""
+        """Return the statements of the headers. DefinitionError: the table has statements there, and they are
+        not given."""
         if self._schema.table.watermark_records != "header":
             return None
         if statements is None:
@@ -152,7 +153,7 @@ class EventDecoder:
 
 
 def _present(create_ms: NDArray[np.int64] | None, places: Places, now_ms: int) -> NDArray[np.int64]:
-    """What was "now" for each record: its own timestamp, the clock where it has none."""
+    """Return "now" for each record: its own timestamp, the clock where it has none."""
     if create_ms is None:
         return np.full(len(places), now_ms, np.int64)
     own = np.asarray(create_ms, np.int64)[places]

@@ -63,7 +63,7 @@ class EventTimeParser:
 
     @property
     def is_epoch(self) -> bool:
-        """Whether times are numbers."""
+        """Return True if times are numbers."""
         return self._format in _MICROS_PER_UNIT
 
     def parse(self, raw: pa.Array) -> Instants:

@@ -44,7 +44,7 @@ class JsonReader:
 
     @staticmethod
     def starts(lengths: Sequence[int]) -> list[int]:
-        """Where in `text` each record begins, given the records' lengths."""
+        """Return where in `text` each record begins, given the records' lengths."""
         starts, at = [], len(MARGIN) + len(_OPEN)
         for length in lengths:
             starts.append(at)
@@ -64,7 +64,8 @@ class JsonReader:
         return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
     def salvage(self, values: Sequence[bytes], odd: Sequence[int]) -> tuple[list[int], pa.StructArray]:
-        """Of records that it refuses together: those that parse alone, by place, and their rows in order.
+        """Read again records that are refused together: return those that parse alone, by place, and their
+        rows in order.
 
         `odd` are places of records that will probably not parse; that only saves work: whether a record is
         taken is decided by this reader alone.

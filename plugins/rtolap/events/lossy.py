@@ -129,7 +129,7 @@ def _to_key(chars: Bytes, at: Places) -> tuple[Places, Flags]:
 
 
 def _loses(chars: Bytes, at: Places, number: Places, scale: int | None) -> Flags:
-    """Whether digits behind the point (or an exponent) exceed what the column holds."""
+    """Return True where digits behind the point (or an exponent) exceed what the column holds."""
     is_exponent = chars[at] != _DOT
     forward = at + 1
     wanted = _is_zero if scale is None else _is_digit
@@ -147,7 +147,7 @@ def _loses(chars: Bytes, at: Places, number: Places, scale: int | None) -> Flags
 
 
 def _has_backslash(words: NDArray[np.uint64]) -> Flags:
-    """Whether any of a word's eight bytes is a backslash."""
+    """Return True where any of a word's eight bytes is a backslash."""
     x = words ^ np.uint64(0x0101010101010101 * _BACKSLASH)
     low, high = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
     found: Flags = np.not_equal((x - low) & ~x & high, 0)

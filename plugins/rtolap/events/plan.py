@@ -1,4 +1,4 @@
-"""How a cube's source columns are read from JSON: which paths, as which Arrow types, and what to watch.
+"""The plan for reading a cube's source columns from JSON: paths, Arrow types, and what to watch.
 
 Dates and timestamps are read as strings and parsed afterwards, because the reader would take bare numbers
 for them. Two columns may read one path if they read it as the same type.

@@ -30,7 +30,7 @@ _NUL, _ESCAPED_NUL = b"\0", b"\\u0000"
 
 
 class RowReader:
-    """Of one cube and thread."""
+    """The row reader of one cube and thread."""
 
     def __init__(self, plan: JsonPlan) -> None:
         self._plan = plan
@@ -87,7 +87,8 @@ class RowReader:
     def _salvaged(
         self, records: list[bytes], places: Places, problems: Problems, odd: Sequence[int]
     ) -> tuple[list[bytes], Places, pa.StructArray]:
-        """What the columnar reader takes of records that it refuses together; `odd` ones are suspected."""
+        """Read again what is refused together: return what the columnar reader takes; `odd` records are
+        suspected."""
         taken, rows = self._reader.salvage(records, odd or misfits(self._typed_one, records))
         for position in np.setdiff1d(np.arange(len(records)), np.array(taken, np.int64)):
             problem = self._classifier.problem(records[position])

@@ -1,4 +1,4 @@
-"""What a strict reader is told of a record: its names, or the kinds of its values. No value is kept.
+"""The type of a record for a strict reader: its names, or the kinds of its values. No value is kept.
 
 A shape only sorts out: whether a record is accepted is decided by the columnar reader and the classifier.
 """

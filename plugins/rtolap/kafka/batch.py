@@ -33,7 +33,7 @@ def to_batch(messages: Sequence[Message], *, with_create_ms: bool, with_statemen
 
 
 def value_bytes(messages: Sequence[Message]) -> int:
-    """Of all values together; an event of the client counts the length of its text."""
+    """Return the bytes of all values together; an event of the client counts the length of its text."""
     return sum(map(Message.__len__, messages))
 
 

@@ -109,7 +109,8 @@ class KafkaCluster:
 
     @property
     def principal(self) -> str:
-        """Who its clients are to the brokers, in the words of ACLs, as far as the settings tell."""
+        """Return the principal of its clients at the brokers, in the words of ACLs, as far as the settings
+        tell."""
         protocol = self.settings.get("security.protocol", "PLAINTEXT").upper()
         user = self.settings.get("sasl.username") or self.settings.get("sasl.kerberos.principal")
         if protocol.startswith("SASL"):

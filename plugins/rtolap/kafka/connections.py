@@ -1,4 +1,4 @@
-"""What one service shares of its connections to Kafka: a producer and an administrator for each cluster."""
+"""The shared connections of one service to Kafka: a producer and an administrator for each cluster."""
 
 from __future__ import annotations
 

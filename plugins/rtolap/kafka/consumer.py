@@ -110,7 +110,8 @@ class KafkaConsumer:
         self._consumer.close()
 
     def _take(self, records_max: int, bytes_max: int) -> list[Message]:
-        """What is fetched already, a group at a time, so that large records do not make a large batch."""
+        """Return what is fetched already, a group at a time, so that large records do not make a large
+        batch."""
         messages: list[Message] = []
         size = 0
         while len(messages) < records_max and size < bytes_max:

@@ -104,7 +104,8 @@ class LogRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TopicLog:
-    """What a topic holds, by partition. `topic_id`, asked after the ranges: "" where the broker has none."""
+    """The contents of a topic, by partition. `topic_id`, looked up after the ranges: "" where the broker has
+    none."""
 
     topic_id: str
     ranges: Mapping[int, LogRange]
@@ -129,7 +130,7 @@ class StreamConsumer(Protocol):
         """Read these partitions too; those already assigned keep their position."""
 
     def poll(self, records_max: int, timeout_s: float, *, bytes_max: int = BATCH_BYTES_MAX) -> Batch:
-        """What has arrived, at most `records_max`; waits up to `timeout_s` only while there is nothing.
+        """Return what has arrived, at most `records_max`; waits up to `timeout_s` only while nothing has.
 
         It ends with the record that brings the values to `bytes_max` or more; a memory bound, not exact:
         a client that takes records in groups may end with the group.

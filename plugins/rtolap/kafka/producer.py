@@ -110,8 +110,8 @@ class KafkaProducer:
                 self._producer.poll(0.05)
 
     def _may_be_new(self, topic: str, code: int) -> bool:
-        """Whether the cached metadata was too old: it knows no partition, and no topic, that was made a
-        moment ago. It is read anew."""
+        """Return True if the cached metadata was too old: it knows no partition, and no topic, that was made
+        a moment ago. It is read anew."""
         if code not in _UNKNOWN:
             return False
         try:

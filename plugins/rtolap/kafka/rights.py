@@ -1,7 +1,7 @@
-"""Whether a cluster's settings open what a service is about to need: asked before it starts.
+"""The check that a cluster's settings open what a service is about to need: made before it starts.
 
-A broker tells each principal what it may do with the topics that it may describe (KIP-430), so no right to
-read ACLs is needed. What is to be asked follows from what the product does:
+A broker answers each principal what it may do with the topics that it may describe (KIP-430), so no right to
+read ACLs is needed. What is to be checked follows from what the product does:
 
     reading        Read on the topic; no group is joined, nothing is committed: no right on groups
     writing        Write on the topic; idempotent producers need no more since Kafka 2.8

@@ -1,4 +1,4 @@
-"""What librdkafka is told, and why.
+"""The settings of librdkafka, and the reasons for them.
 
 | setting | value | why |
 |---|---|---|
@@ -18,7 +18,8 @@ QUEUED_KBYTES_MAX = 65_536
 
 
 def consumer_settings(client_id: str) -> dict[str, Any]:
-    """Of a consumer that joins no group and commits nothing. A cluster's own settings are added to it."""
+    """Return the settings of a consumer that joins no group and commits nothing. A cluster's own settings are
+    added to it."""
     return {
         "client.id": client_id,
         "group.id": f"{client_id}-unused",

@@ -1,4 +1,4 @@
-"""Whether a topic is still the one that stored offsets count in.
+"""The check that a topic is still the one that stored offsets count in.
 
 A consumer does not notice that its topic was deleted and created anew once the new log is longer than its
 position: it reads on, and what lies below is never read. The topic's id tells: Kafka gives a new one with
@@ -50,12 +50,12 @@ class TopicIdentity:
 
     @property
     def confirmations(self) -> int:
-        """How often it was confirmed: grows with each."""
+        """Return how often the identity was confirmed: grows with each."""
         return self._confirmations
 
     @property
     def recreated(self) -> TopicRecreated | None:
-        """What was found before, on whichever thread."""
+        """Return the recreation that was found before, on whichever thread."""
         return self._recreated
 
     def note_read(self) -> None:

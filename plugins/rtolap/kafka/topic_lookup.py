@@ -1,4 +1,4 @@
-"""What the broker says of one topic: its id, its partitions and what their logs hold."""
+"""The broker's description of one topic: its id, its partitions and what their logs hold."""
 
 from __future__ import annotations
 

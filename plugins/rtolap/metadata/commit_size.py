@@ -1,4 +1,4 @@
-"""How large a commit may be. ZooKeeper drops the connection, and with it all that is under way on the
+"""The bound on a commit's size. ZooKeeper drops the connection, and with it all that is under way on the
 session, when a request is larger than it takes; so a larger one is refused before anything is sent."""
 
 from __future__ import annotations

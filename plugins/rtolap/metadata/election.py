@@ -18,7 +18,7 @@ from rtolap.metadata.store import Delete, MetadataStore, Operation, Versioned, W
 
 
 class SessionStore(Protocol):
-    """What a candidacy needs of its store, besides the public seam."""
+    """The needs of a candidacy from its store, besides the public seam."""
 
     def get(self, path: str) -> Versioned | None: ...
 
@@ -45,7 +45,7 @@ def in_order(names: Iterable[str]) -> list[str]:
 
 
 def identities(store: MetadataStore, path: str) -> tuple[str, ...]:
-    """Who stands for election at `path`, leader first."""
+    """Return the candidates of the election at `path`, leader first."""
     nodes = (store.get(f"{path}/{name}") for name in in_order(store.children(path)))
     return tuple(node.data.decode() for node in nodes if node is not None)
 

@@ -1,4 +1,4 @@
-"""Who takes part in the cluster: receivers, their replica sets, and the candidates that lead."""
+"""The members of the cluster: receivers, their replica sets, and the candidates that lead."""
 
 from __future__ import annotations
 

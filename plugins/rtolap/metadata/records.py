@@ -28,7 +28,7 @@ class ReplicaSetRecord(msgspec.Struct, frozen=True):
 
 
 class CubeControl(msgspec.Struct, frozen=True):
-    """What the coordinator decides about a cube.
+    """The coordinator's decisions about a cube.
 
     `first_offsets`: where the cube begins, fixed once per partition when the partition is first assigned;
     staged parts of a segment's first version start here. `horizon_ms`: segments that end at or below it
@@ -183,10 +183,10 @@ class KnownUnit(UnitKey, frozen=True, order=True):
 
 
 class ApplicationState(msgspec.Struct, frozen=True):
-    """What an application's leader has published, and who it has to hear again before it may go on.
+    """The published state of an application, and the reporters that its leader awaits before it may go on.
 
     `epoch` is new for each leader and each creation of the application. `generations`: source → partition →
-    generation of its consumer; `units`: those with a lease. A new leader awaits the word of both.
+    generation of its consumer; `units`: those with a lease. A new leader awaits reports from both.
     """
 
     epoch: int = 0

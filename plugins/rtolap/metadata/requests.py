@@ -34,7 +34,7 @@ class RequestRecord(msgspec.Struct, frozen=True):
 
 
 class Note:
-    """What goes along with the deciding commit of a change."""
+    """The record that goes along with the deciding commit of a change."""
 
     def __init__(self, store: MetadataStore, path: str, record: RequestRecord) -> None:
         self._store, self._path, self._data = store, path, codec.encode(record)

@@ -96,8 +96,8 @@ def add_part(
 def missing_ranges(
     record: SegmentRecord, *, partitions: Iterable[int], first: Offsets
 ) -> tuple[PartRange, ...]:
-    """What no part holds yet of the way from what it is built on to the target, for those of `partitions`
-    with one."""
+    """Return what no part holds yet between the offsets that it is built on and the target, for those of
+    `partitions` with a target."""
     missing = []
     for partition in sorted(set(partitions) & set(record.target)):
         at = record.built_on.get(partition, first.get(partition, 0))
@@ -139,7 +139,7 @@ def joined(record: SegmentRecord, *, partitions: Iterable[int], first: Offsets) 
 
 
 def known_losses(record: SegmentRecord, control: CubeControl) -> tuple[EventLoss, ...]:
-    """What the record's versions lack, its next one included. `control`: of the cube."""
+    """Return what the record's versions lack, its next one included. `control`: of the cube."""
     fresh = losses_between(
         control.losses,
         segment=record.name,
@@ -153,7 +153,7 @@ def known_losses(record: SegmentRecord, control: CubeControl) -> tuple[EventLoss
 
 
 def version_losses(record: SegmentRecord, control: CubeControl) -> tuple[EventLoss, ...]:
-    """What was accepted of its READY versions that had to be made anew."""
+    """Return the accepted losses of its READY versions that had to be made anew."""
     return tuple(
         loss
         for loss in control.version_losses
@@ -220,8 +220,8 @@ def promote(record: SegmentRecord, build_id: str, *, events: int, now_ms: int) -
 
 
 def _begins(record: SegmentRecord) -> Offsets:
-    """Of the next version. A late delta begins behind what history covers; what older versions have not
-    noted stays unknown."""
+    """Return where the next version begins. A late delta begins behind what history covers; what older
+    versions have not noted stays unknown."""
     of_parts: Offsets = {}
     for part in record.parts:
         for partition, offset in part.begins.items():

@@ -1,4 +1,4 @@
-"""Where an object store is: one URI, understood by pyarrow and by Spark in the same way.
+"""The address of an object store: one URI, understood by pyarrow and by Spark in the same way.
 
     file:///var/lib/rtolap/store
     s3://bucket/prefix?region=eu-west-1                                    Amazon's

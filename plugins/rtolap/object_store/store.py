@@ -66,11 +66,11 @@ class ObjectStore:
         return f"{self.root}/{_checked(path)}" if path else self.root
 
     def uri(self, path: str) -> str:
-        """What others open: the store's URI with `path` behind it."""
+        """Return what others open: the store's URI with `path` behind it."""
         return f"{self._base_uri}/{_checked(path)}" if path else self._base_uri
 
     def spark_uri(self, path: str) -> str:
-        """What Spark opens, given `spark_settings`: Hadoop's name of the S3 file system is s3a."""
+        """Return what Spark opens, given `spark_settings`: Hadoop's name of the S3 file system is s3a."""
         uri = self.uri(path)
         return "s3a" + uri.removeprefix("s3") if uri.startswith("s3://") else uri
 

@@ -1,4 +1,4 @@
-"""What SQL can name: cubes, lookups and stored tables, with their columns as users see them."""
+"""The relations that SQL can name: cubes, lookups and stored tables, with their columns as users see them."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ class Catalogue:
         return {column.name: column.column_type for column in self.lookups[relation].columns}
 
     def stored_table(self, relation: str) -> TableInfo | None:
-        """What the relation's rows are read from, if it is a stored table: itself, or the one that a lookup
-        names. Raises QueryError where that is not there, or does not fit the lookup any more."""
+        """Return the stored table that the relation's rows are read from, if any: itself, or the one that a
+        lookup names. Raises QueryError where that is not there, or does not fit the lookup any more."""
         lookup = self.lookups.get(relation)
         if lookup is None or lookup.stored_table is None:
             return self.stored.get(relation)
@@ -91,9 +91,9 @@ class Catalogue:
         return found
 
     def listed_columns(self, relation: str) -> dict[str, ColumnType]:
-        """What clients are shown, and may SELECT in one statement: `columns` without an event time that is
-        kept for conditions and functions only (as MySQL's invisible columns, left out of `*` as well).
-        """
+        """Return the columns that clients see, and may SELECT in one statement: `columns` without an event
+        time that is kept for conditions and functions only (as MySQL's invisible columns, left out of `*` as
+        well)."""
         hidden = self.event_time(relation)
         return {name: kind for name, kind in self.columns(relation).items() if name != hidden}
 
@@ -106,7 +106,7 @@ class Catalogue:
         return None if name in schema.cube.all_dimensions else name
 
     def comment(self, relation: str) -> str:
-        """What kind of relation it is, and the event time that its list of columns leaves out."""
+        """Return the kind of the relation, and the event time that its list of columns leaves out."""
         if relation in self.stored:
             return f"stored table, {self.stored[relation].definition.model} model"
         if relation not in self.cubes:

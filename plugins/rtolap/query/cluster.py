@@ -1,7 +1,7 @@
-"""What the query service knows of the cluster: definitions, segments, receivers; cached.
+"""The query service's cached view of the cluster: definitions, segments, receivers.
 
-While ZooKeeper does not answer, what was known last answers: nothing is promoted or purged meanwhile, and a
-receiver that has gone further than a snapshot says so.
+While ZooKeeper does not answer, the last known view is used: nothing is promoted or purged meanwhile, and a
+receiver that has gone further than a snapshot reports so.
 """
 
 from __future__ import annotations

@@ -78,7 +78,8 @@ def described(catalogue: Catalogue, relation: str) -> list[DescribedColumn]:
 
 
 def key_columns(catalogue: Catalogue, relation: str) -> tuple[str, ...]:
-    """What tells rows apart, in order; nothing where rows may be alike: cubes, lookups, duplicate tables."""
+    """Return the columns that tell rows apart, in order; empty where rows may be alike: cubes, lookups,
+    duplicate tables."""
     table = catalogue.stored.get(relation)
     if table is None or table.definition.model == "duplicate":
         return ()

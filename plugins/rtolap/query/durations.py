@@ -14,7 +14,7 @@ _NS_PER_US = 1_000
 
 
 def is_duration(kind: pa.DataType) -> bool:
-    """Whether the type is told to clients as MySQL's TIME."""
+    """Return True if clients see the type as MySQL's TIME."""
     return bool(pa.types.is_interval(kind) or pa.types.is_duration(kind) or pa.types.is_time(kind))
 
 

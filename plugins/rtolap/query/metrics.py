@@ -1,4 +1,4 @@
-"""What a query service shows to Prometheus: how queries end, how long they take, what they read."""
+"""The Prometheus metrics of a query service: how queries end, how long they take, what they read."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class QueryMetrics:
         )
 
     def measure(self, execute: Callable[[], Outcome]) -> Outcome:
-        """What `execute` returns, measured until its rows are read, it is closed, or it fails."""
+        """Return the outcome of `execute`, measured until its rows are read, it is closed, or it fails."""
         measured = _Measured(self)
         try:
             outcome = execute()

@@ -36,7 +36,7 @@ class TimeRange:
 
 @dataclass(frozen=True)
 class CubeRead:
-    """What a statement needs of one cube: rows of `dimensions` + `partials` that pass `filter`."""
+    """The read of one cube for a statement: rows of `dimensions` + `partials` that pass `filter`."""
 
     schema: Schema
     relation: str
@@ -52,7 +52,7 @@ class CubeRead:
 
 @dataclass(frozen=True)
 class TableRead:
-    """What a statement needs of one stored table, by itself or as a lookup: `columns` of the rows that pass
+    """The read of one stored table for a statement, by itself or as a lookup: `columns` of the rows that pass
     `filter`, which the engine applies again; partitions outside `time` have none."""
 
     table: TableInfo
@@ -64,7 +64,8 @@ class TableRead:
 
 @dataclass
 class TableStats:
-    """What reading one stored table did. `nodes`: node -> tablets read from it; `views`: read views taken."""
+    """The statistics of reading one stored table. `nodes`: node -> tablets read from it; `views`: read views
+    taken."""
 
     table: str
     partitions: tuple[str, ...] = ()
@@ -113,7 +114,7 @@ class HistoryPlan:
 
 @dataclass(frozen=True)
 class ReplicaSetPlan:
-    """Who is asked for one replica set, the preferred receiver first: (receiver id, address)."""
+    """The receivers to call for one replica set, the preferred one first: (receiver id, address)."""
 
     replica_set: str
     partitions: tuple[int, ...]
@@ -122,10 +123,10 @@ class ReplicaSetPlan:
 
 @dataclass
 class ReadStats:
-    """What one cube read did or, for EXPLAIN, would do; `realtime_events` of the latter only.
+    """The statistics of one cube read or, for EXPLAIN, its estimate; `realtime_events` of the latter only.
 
     `refused`: reason → records that receivers refused and that are in no count, `refused_example`: what was
-    wrong with one of them. `warnings`: of the cube itself, whatever is asked of it.
+    wrong with one of them. `warnings`: of the cube itself, whatever the query.
     """
 
     cube: str

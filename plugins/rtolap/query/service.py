@@ -46,7 +46,7 @@ TIMEOUT_MS_DEFAULT = 60_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What one query service spends. `queue_wait_s`: how long a query waits for a turn.
+    """The limits of one query service. `queue_wait_s`: how long a query waits for admission.
 
     `queries_per_user_max`: of `queries_max`; None: three quarters of them.
     """
@@ -118,7 +118,7 @@ class QueryService:
 
     @property
     def rewrites(self) -> int:
-        """How often a statement had to be rewritten, because it was not known with these values."""
+        """Return how often a statement had to be rewritten, because it was not known with these values."""
         return self._prepared.rewrites
 
     def execute(
@@ -329,6 +329,6 @@ def _read(table: pa.Table) -> Callable[[], pa.RecordBatch | None]:
 
 
 def _warnings(rewritten: Rewritten, stats: Sequence[ReadStats]) -> tuple[QueryWarning, ...]:
-    """Of the statement, then of what its cubes hold; each once."""
+    """Return the warnings of the statement, then those of its cubes; each once."""
     of_cubes = (warning for done in stats for warning in done.warnings)
     return tuple(dict.fromkeys((*rewritten.warnings, *of_cubes)))

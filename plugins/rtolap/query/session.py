@@ -1,4 +1,4 @@
-"""What a statement has of the engine: its own session, wherever the engine runs."""
+"""The statement's interface to the engine: its own session, wherever the engine runs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Session(Closing):
 
     @abstractmethod
     def value(self, sql: str, parameters: Mapping[str, object]) -> object:
-        """Of the one row and column of `sql`."""
+        """Return the value of the one row and column of `sql`."""
 
     @abstractmethod
     def run(self, sql: str, parameters: Mapping[str, object]) -> Result: ...
@@ -68,7 +68,7 @@ class Session(Closing):
 
 
 class Sessions(Closing):
-    """Where statements get their sessions."""
+    """The factory of the sessions of statements."""
 
     @abstractmethod
     def session(self, ending: Cancellation) -> Session:

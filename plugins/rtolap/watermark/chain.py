@@ -24,7 +24,8 @@ UNKNOWN_MS = -1
 
 
 class Chain:
-    """What one reader of `partitions` has been told. Order and repetition of records make no difference."""
+    """The watermarks that one reader of `partitions` has read. Order and repetition of records make no
+    difference."""
 
     def __init__(self, partitions: Iterable[int], producers: Iterable[str]) -> None:
         self._partitions = frozenset(partitions)

@@ -23,8 +23,8 @@ _NOISE = 1e-12  # of floating point: a mean that was allowed leads to the count 
 
 
 def largest_mean(count: int) -> float:
-    """Of Poisson counts that exceed `count` at most with probability TAIL. Exact below 1024, then at most
-    0.01 events too small."""
+    """Return the largest Poisson mean whose count exceeds `count` at most with probability TAIL. Exact below
+    1024, then at most 0.01 events too small."""
     return _summed(count) if count < _SUMMED_MAX else _closed(count)
 
 
@@ -42,14 +42,15 @@ def largest_count(mean: float) -> int:
 
 
 def allowed_events(events: float, dispersion: float) -> float:
-    """How many events may be expected to be missing so that, chance included, no more than `events` are."""
+    """Return how many events may be expected to be missing so that, chance included, no more than `events`
+    are."""
     if events < dispersion:
         return min(largest_mean(0) * dispersion, events)
     return largest_mean(floor(events / dispersion)) * dispersion
 
 
 def events_at_most(expected: float, dispersion: float) -> float:
-    """How many events may be missing, chance included, where so many are expected to be."""
+    """Return how many events may be missing, chance included, where so many are expected to be."""
     return max(expected, dispersion * largest_count(expected / dispersion))
 
 

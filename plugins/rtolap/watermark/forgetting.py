@@ -18,8 +18,8 @@ SILENT_MS = 24 * 3_600_000  # of event time
 def worth_keeping(
     columns: Iterable[NDArray[np.int64]], names: int, room: int, newest_ms: int = NEVER
 ) -> NDArray[np.bool_]:
-    """Of so many names those that a partition holds; where these are more than `room`, only those that are
-    not more than a day of event time behind the newest.
+    """Select, of so many names, those that a partition holds; where these are more than `room`, only those
+    that are not more than a day of event time behind the newest.
 
     `columns`: of each partition the latest instant by name, NEVER where there is none; may end early.
     `newest_ms`: if something newer has been read, which stands in none of them yet.

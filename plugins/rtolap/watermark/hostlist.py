@@ -1,4 +1,4 @@
-"""Who counts: the hosts of one source, in epochs.
+"""The membership of the hosts of one source, in epochs.
 
     listed  ──drain, or no longer in the list──▶  leaving  ──its end is reached, or its time is over──▶  left
       ▲                                              │                                                     │

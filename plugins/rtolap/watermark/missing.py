@@ -34,15 +34,16 @@ class Behind:
 
 
 def deficit_ms(latest_ms: Instants, mark_ms: int, window_ms: int) -> Instants:
-    """Of the window that ends at `mark_ms`, the part after each host's progress; NEVER owes all of it."""
+    """Return, for the window that ends at `mark_ms`, the part after each host's progress; with NEVER all of
+    it is missing."""
     owed: Instants = np.maximum(mark_ms - np.maximum(latest_ms, mark_ms - window_ms), 0)
     return owed
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Of the hosts that count: the sum of their rates, a lower bound of it, and the sum of their upper
-    bounds, infinite if nothing is known of one of them. In events per ms."""
+    """The totals of the hosts that count: the sum of their rates, a lower bound of it, and the sum of their
+    upper bounds, infinite if nothing is known of one of them. In events per ms."""
 
     expected: float
     least: float
@@ -61,7 +62,7 @@ def totals(rates: Rates, errors: Rates) -> Totals:
 
 
 def missing(snapshot: Snapshot, mark_ms: int, window_ms: int) -> Missing:
-    """Of a window of that length which closes at `mark_ms`."""
+    """Return what is missing of a window of that length which closes at `mark_ms`."""
     counting = snapshot.counting
     holding = np.flatnonzero(counting & (snapshot.latest_ms <= mark_ms))
     total = totals(snapshot.events_per_ms[counting], snapshot.relative_error[counting])

@@ -1,4 +1,4 @@
-"""How far each host has been read: a columnar table (partition, host) → latest event time.
+"""The progress of each host as read: a columnar table (partition, host) → latest event time.
 
 A partition is read by one consumer at a time; its `generation` says which. A host counts with the smallest
 progress over the partitions it is active on, that is, on which it has been seen.

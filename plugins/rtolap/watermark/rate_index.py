@@ -1,4 +1,4 @@
-"""What the rates of all hosts have in common, a daily shape for one: an index by event time.
+"""The common rate index of all hosts, for example a daily shape: an index by event time.
 
 The index says how rates have changed in common from one instant to another; its scale means nothing. It is
 kept for somewhat more than a day, so the counts of a backlog are compared with those of other hosts at the
@@ -72,7 +72,8 @@ class RateIndex:
         self._last = last
 
     def at(self, instants_ms: Instants) -> Rates:
-        """Of instants before the first the first, of those beyond the front the last value."""
+        """Return the index at the instants: before the first instant the first value, beyond the front the
+        last."""
         if self._last == NEVER:
             return np.ones(instants_ms.size)
         found: Rates = self._values[

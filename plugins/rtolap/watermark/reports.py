@@ -1,4 +1,4 @@
-"""Where a consumer of partitions says how far each host is: the seam between those who read and a client."""
+"""The seam between the consumers that read partitions and a client that reports how far each host is."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What another consumer of a partition reads again: its counts are not new until it is where the former one
-was.
+"""The counts of a partition that another consumer reads again: they are not new until it is where the former
+one was.
 
 A report says how many events were read of a host since the report before. A consumer that begins behind its
 predecessor counts some of them a second time; and what its first report counts has no known beginning.
@@ -32,7 +32,7 @@ class Rereading:
         self._former_ms[partition] = np.maximum(before_ms, read_ms)
 
     def former_ms(self, partition: int, hosts: Indices) -> Instants:
-        """How far former consumers had read them; NEVER of those where that is reached again."""
+        """Return how far former consumers had read them; NEVER of those where that is reached again."""
         column = self._former_ms.get(partition)
         return np.full(hosts.size, NEVER) if column is None else column[hosts]
 

@@ -1,4 +1,4 @@
-"""What a rule decides by: progress, rates and membership of all hosts of one source at one moment."""
+"""The input of a rule: progress, rates and membership of all hosts of one source at one moment."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Shares:
     sum: float
 
     def whole(self, hosts: Indices, bits: int) -> NDArray[np.int64]:
-        """Of these hosts, rounded up to multiples of 2⁻ᵏ; nobody has more than everything."""
+        """Return the shares of these hosts, rounded up to multiples of 2⁻ᵏ; none is more than everything."""
         shares = 1.0 + self.errors[hosts]
         shares *= self.rates[hosts]
         shares /= self.total * 2.0**-bits  # by a power of two: no digit is lost

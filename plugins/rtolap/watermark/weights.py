@@ -1,4 +1,4 @@
-"""How many events a host logs: estimated online, with the error of the estimate.
+"""Estimates of how many events a host logs: made online, with the error of the estimate.
 
 Rates are per event time, so a backlog that comes in fast counts as what it was. Per host an exponentially
 fading count over an equally fading span; the last few minutes matter (`memory_ms`). Where a sample is beyond
@@ -202,7 +202,8 @@ class HostRates:
         self._columns["index_at"][ahead] = self._index.at(self._since_ms[ahead])
 
     def _learn_drift(self, rates: Rates, counted: Mask, now_ms: int) -> None:
-        """How far hosts have walked away from the index since the last mark, less what chance explains."""
+        """Learn how far hosts have walked away from the index since the last mark, less what chance
+        explains."""
         columns = self._columns
         relative = np.where(counted, rates / np.where(columns["index_at"] > 0, columns["index_at"], 1.0), 0.0)
         current = now_ms - self._since_ms < self.memory_ms // 2
@@ -220,7 +221,8 @@ class HostRates:
     def _learn_dispersion(
         self, events: Rates, span: Rates, pending: Rates, sample: Rates, grown: Rates
     ) -> Mask:
-        """Who has changed: whose sample is larger than chance explains. The others teach the dispersion."""
+        """Return the hosts that have changed: whose sample is larger than chance explains. The others teach
+        the dispersion."""
         expected = np.divide(events, span, where=span > 0, out=np.zeros(span.size)) * sample * grown
         # The estimate it is compared with is uncertain too, which adds expected² / events.
         uncertain = 1.0 + expected / (events + 1.0)

@@ -1,9 +1,9 @@
-"""What a watermark client still has to say: the newest state per key, so that it is bounded by what there
-is to say.
+"""The reports that a watermark client still has to send: the newest state per key, so that it is bounded by
+their number.
 
-Everything that was reported is kept (8 bytes per host and partition, and the names once per level), because
-a new leader asks for it again. A session names only so many hosts: where there were more, those that have
-been silent for long are forgotten as it begins (`forgetting`), and named again when they speak.
+Everything that was reported is kept (8 bytes per host and partition, and the names once per level), because a
+new leader requests it again. A session names only so many hosts: where there were more, those that have been
+silent for long are forgotten as it begins (`forgetting`), and named again when they report.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class Pending:
                 self._left.setdefault(key, unit)
 
     def take(self, client_id: str, sequence: int, epoch: int, begins: bool) -> ReportBatch:
-        """What has changed, which then counts as said; units are said each time, to renew their leases.
+        """Return what has changed, which then counts as sent; units are sent each time, to renew leases.
 
         What is too much for one batch is left for the next, see `more`.
         """

@@ -1,4 +1,4 @@
-"""What a client has to say to the leader of its application, and what it was answered: no thread, no socket.
+"""The session of a client with the leader of its application: reports and responses; no thread, no socket.
 
     saying       merges into what is still to be said (`watermark_pending`), so it is bounded by hosts and
                  partitions, not by time
@@ -89,12 +89,12 @@ class WatermarkSession:
         *,
         generation: int = 0,
     ) -> None:
-        """What the unit has taken in and not finished; None if there is none. Its lease is renewed from now
-        on.
+        """Set the oldest work that the unit has taken in and not finished; None if there is none. Its lease
+        is renewed from now on.
 
         `generation` grows with each owner of the unit (a start's wall clock in ms will do): what an owner
-        says that a later one has replaced is refused, so that a process that was stopped and goes on cannot
-        finish work that is not its own any more.
+        reports that a later one has replaced is refused, so that a process that was stopped and goes on
+        cannot finish work that is not its own any more.
         """
         with self._lock:
             self._pending.work(UnitReport(level, processor, key_group, oldest_work_ms, generation=generation))
@@ -132,8 +132,8 @@ class WatermarkSession:
         return said_in is not None and said_in <= self._last_answered
 
     def unit_refused(self, level: str, processor: str, key_group: int = 0) -> Refusal | None:
-        """What the server had against the unit's oldest work when it was last said; None if it holds it.
-        Units are said in each batch, so after a flush this is about what was said before it."""
+        """Return the server's refusal of the unit's oldest work when it was last sent; None if it holds it.
+        Units are sent in each batch, so after a flush this is about what was sent before it."""
         return self._refused.get(unit_path(level, processor, key_group))
 
     # -- batches ----------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What a statement may hold on its way to the embedded engine: lists of what is allowed.
+"""Allow-lists for what a statement may hold on its way to the embedded engine.
 
 | when | module | bounds or allows |
 |---|---|---|
@@ -7,5 +7,5 @@
 | before the engine runs a text | `engine_tree` | nodes, functions, types, relations of the engine's tree |
 
 The last one decides: whatever a rule or a dialect writes, only what it finds in the engine's own reading of
-the text runs. The others give errors that speak of what the user wrote, and bound the work before it.
+the text runs. The others give errors in the terms of what the user wrote, and bound the work before it.
 """

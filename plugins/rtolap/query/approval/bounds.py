@@ -1,7 +1,7 @@
-"""How large a statement may be: found in linear passes, before anything else looks at it.
+"""Bounds on the size of a statement: found in linear passes, before anything else looks at it.
 
 The parser's own words are counted, so that no quoting hides any of them. Making words out of a text is slow,
-and lets nobody else run meanwhile: so the text is looked at first, and has at most as many of them as it has
+and no other thread runs meanwhile: so the text is looked at first, and has at most as many of them as it has
 parts, whatever is quoted in it.
 """
 

@@ -1,4 +1,4 @@
-"""What the engine may be asked for by name: functions, types.
+"""The names that the engine may be given: functions, types.
 
 The names are those that stand in the engine's own tree after every documented function was rewritten. None of
 them reads a file, a setting or a catalogue, changes anything, waits, or makes rows. REPEAT and its like,

@@ -57,7 +57,7 @@ class Fetcher:
         return tuple(self._cluster.view(cube).records().values())
 
     def estimate(self, read: CubeRead, cancellation: Cancellation) -> ReadStats:
-        """What `fetch` would do, out of one snapshot, manifests and statistics. Raises Corrupted."""
+        """Return what `fetch` would do, out of one snapshot, manifests and statistics. Raises Corrupted."""
         history, sets = self._plan(read, fresh=False)
         stats = _begun(read, history)
         self._history.estimate(read, history.segments, stats, cancellation)

@@ -70,7 +70,7 @@ class HistoryFiles:
 
     @contextmanager
     def readable(self, segment: SegmentRecord, location: str, cuboid: CuboidEntry) -> Iterator[None]:
-        """What the engine raises while it reads the cuboid, told as Unavailable or Corrupted.
+        """Translate what the engine raises while it reads the cuboid into Unavailable or Corrupted.
 
         A store that went away in mid-read and a damaged file raise alike, so the files are looked at again.
         """

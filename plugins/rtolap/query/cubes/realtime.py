@@ -38,14 +38,14 @@ class CountedTwice(Unavailable):
 
 
 class RealtimeSource(Protocol):
-    """Where a receiver's partials come from: Flight, or memory in tests."""
+    """A source of a receiver's partials: Flight, or memory in tests."""
 
     def ask(
         self, receiver_id: str, address: str, query: PartialQuery, on_start: CancelHook
     ) -> tuple[pa.Table, PartialAnswer]: ...
 
     def stats(self, receiver_id: str, address: str, cube: str) -> CubeStats | None:
-        """What the receiver holds of the cube, without asking it to compute anything; None if nothing."""
+        """Return what the receiver holds of the cube, without making it compute anything; None if nothing."""
         ...
 
     def ping(self, receiver_id: str, address: str, within_s: float) -> None:
@@ -135,7 +135,8 @@ class Realtime:
         stats: ReadStats,
         cancellation: Cancellation,
     ) -> None:
-        """Who would be asked, and at most how many events it would answer for. Nobody has to answer."""
+        """Add to `stats` the receivers that a read would call, and at most how many events they would answer
+        for. No receiver has to answer."""
         for replica_set in sets:
             failures = []
             for receiver, address in replica_set.receivers:
@@ -200,7 +201,8 @@ def _count_refused(
     refused: Mapping[int, Mapping[str, int]],
     example: Mapping[str, str],
 ) -> None:
-    """Of the replica set's partitions, so that each is counted once whoever answers."""
+    """Count the refused records of the replica set's partitions, so that each is counted once whoever
+    answers."""
     for partition in replica_set.partitions:
         for reason, number in refused.get(partition, {}).items():
             stats.refused[reason] = stats.refused.get(reason, 0) + number

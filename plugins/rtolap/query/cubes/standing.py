@@ -1,5 +1,5 @@
-"""What has to be told of a cube with every answer: that it reads nothing, that it has refused
-records, or that events are lost."""
+"""The warnings that go with every answer about a cube: that it reads nothing, that it has refused records, or
+that events are lost."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def cube_warnings(
 
 
 def _losses(name: str, control: CubeControl, time: TimeRange) -> Iterator[QueryWarning]:
-    """Of segments that the statement's time touches, unless they are purged."""
+    """Yield the losses of segments that the statement's time touches, unless they are purged."""
     for loss in (*control.losses, *control.version_losses):
         purged = control.horizon_ms is not None and loss.end_ms <= control.horizon_ms
         if not purged and loss.overlaps(time.start_ms, time.end_ms):

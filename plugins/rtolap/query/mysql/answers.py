@@ -1,4 +1,4 @@
-"""What the server says in the command phase: OK, EOF, errors and result sets."""
+"""The server's packets of the command phase: OK, EOF, errors and result sets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Answers:
         self._stream.write(b"\0\0\0" + _STATUS + _count(warnings))
 
     def end(self, warnings: int = 0, status: bytes = _STATUS) -> None:
-        """Of a result set: OK in the place of EOF, where the client knows it."""
+        """End a result set: OK in the place of EOF, where the client knows it."""
         if self._deprecate_eof:
             self._stream.write(b"\xfe\0\0" + status + _count(warnings))
         else:

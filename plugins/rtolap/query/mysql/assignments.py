@@ -104,7 +104,7 @@ def _user_value(expression: str, variables: Mapping[str, Value], users: Mapping[
 
 
 def _value(node: exp.Expr, variables: Mapping[str, Value], users: Mapping[str, Value]) -> Value:
-    """Of what clients write: constants, words, variables, and texts made of these."""
+    """Return the value of what clients write: constants, words, variables, and texts made of these."""
 
     def text(part: exp.Expr) -> str:
         return str(_value(part, variables, users))

@@ -30,7 +30,7 @@ PACKET_BYTES_MAX = 16 << 20
 
 
 class Peers(Protocol):
-    """What a connection may do to others of the same user."""
+    """The operations of a connection on others of the same user."""
 
     def kill(self, connection_id: int, user: str, *, connection: bool) -> None: ...
 
@@ -154,7 +154,8 @@ class Connection:
         return _text(payload)
 
     def _plain(self, sql: str) -> str:
-        """What is kept of a text means the same in each session: by it, statements are found again."""
+        """Return a text that means the same in each session: it is the key under which statements are found
+        again."""
         return statements.plain(sql, ansi_quotes=self.session.has_ansi_quotes)
 
     def _forget_warnings(self, text: str) -> None:
@@ -221,7 +222,8 @@ class Connection:
 
     @contextmanager
     def _ending(self) -> Iterator[Cancellation]:
-        """What ends the statement that runs within: its time, a KILL, a client that goes away."""
+        """Yield the cancellation of the statement that runs within: its time, a KILL, a client that goes
+        away."""
         cancellation = self._service.cancellation(self.session.timeout_ms, self.session.user)
         with self._lock:
             self._running = cancellation
@@ -272,5 +274,5 @@ class Connection:
 
 
 def _text(payload: bytes) -> str:
-    """What stands behind the command's byte."""
+    """Return the text behind the command's byte."""
     return payload[1:].decode("utf-8", "replace")

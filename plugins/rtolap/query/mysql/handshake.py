@@ -26,7 +26,7 @@ class Login:
 
 @dataclass(frozen=True)
 class Tls:
-    """What the door offers. `required`: a client without TLS is refused before its password counts."""
+    """The server's TLS offer. `required`: a client without TLS is refused before its password counts."""
 
     context: ssl.SSLContext
     required: bool = False

@@ -113,7 +113,7 @@ class MySqlServer:
             stream.shut()
 
     def connections(self) -> int:
-        """How many are open, those that are still logging in among them."""
+        """Return the number of open connections, those that are still logging in among them."""
         with self._lock:
             return len(self._open)
 

@@ -1,4 +1,5 @@
-"""What kind of statement a text is, before it is parsed: linear in its length, whatever stands in it."""
+"""The kind of a statement, told from its text before it is parsed: linear in its length, whatever stands in
+it."""
 
 from __future__ import annotations
 
@@ -78,7 +79,7 @@ def is_transaction(text: str) -> bool:
 
 
 def set_of(text: str) -> str | None:
-    """What stands behind SET; None for another statement."""
+    """Return the text behind SET; None for another statement."""
     match = _SET.match(text)
     return None if match is None else match[1]
 
@@ -99,5 +100,5 @@ def kill_of(text: str) -> Kill | None:
 
 
 def _words(text: str, most: int) -> list[str]:
-    """Of the statement without its `;`: one more than `most` if there are more."""
+    """Return the words of the statement without its `;`: one more than `most` if there are more."""
     return text.rstrip().removesuffix(";").rstrip().split(None, most)

@@ -60,7 +60,7 @@ VARIABLES: dict[str, Value] = {
 
 @dataclass
 class Session:
-    """What one connection has set. `variables` are VARIABLES as this session sees them, `users` its `@name`.
+    """The settings of one connection: `variables` are VARIABLES as it sees them, `users` its `@name`.
 
     `facts`: variables that the server states and no session changes. `tls_cipher`: empty without TLS.
     `databases`: those that tables are in now.

@@ -36,7 +36,8 @@ def calendar_part(node: exp.Expr) -> CalendarPart | None:
 
 
 def as_range(column: str, unit: TimeUnit, op: CompareOp, value: object) -> Predicate | None:
-    """What `<unit of column> <op> <value>` says of the column itself, exactly; None where nothing does."""
+    """Return the exact predicate on the column itself for `<unit of column> <op> <value>`; None if there is
+    none."""
     start = _start(unit, value)
     following = None if start is None else next_start(start, unit, _ANY_WEEKDAY)
     if start is None or following is None:
@@ -57,7 +58,7 @@ def as_range(column: str, unit: TimeUnit, op: CompareOp, value: object) -> Predi
 
 
 def _start(unit: TimeUnit, value: object) -> datetime | None:
-    """Where the unit that the constant names begins; None if it names none."""
+    """Return where the unit that the constant names begins; None if it names none."""
     if unit == "year":
         if not isinstance(value, int) or isinstance(value, bool):
             return None

@@ -46,7 +46,7 @@ _INT_RANGE = {"int": 2**31, "bigint": 2**63}
 
 @dataclass(frozen=True)
 class FilterColumns:
-    """What conditions may be about. `starts`: columns that hold the starts of a unit of time."""
+    """The columns that conditions may be about. `starts`: columns that hold the starts of a unit of time."""
 
     types: Mapping[str, ColumnType]
     starts: Collection[str] = ()

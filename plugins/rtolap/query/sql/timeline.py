@@ -47,7 +47,7 @@ def coarsest_for(unit: TimeUnit, kept: tuple[TimeUnit, ...]) -> TimeUnit | None:
 
 
 def floor(value: datetime, unit: TimeUnit, first_weekday: int) -> datetime:
-    """Where the unit that holds `value` begins. `first_weekday` of weeks: 0 is Monday."""
+    """Return where the unit that holds `value` begins. `first_weekday` of weeks: 0 is Monday."""
     if unit in MINUTES:
         return value.replace(minute=value.minute // MINUTES[unit] * MINUTES[unit], second=0, microsecond=0)
     day = value.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -89,7 +89,7 @@ def text(value: datetime) -> str:
 
 
 def next_start(value: datetime, unit: TimeUnit, first_weekday: int) -> datetime | None:
-    """Where the next unit after that of `value` begins; None beyond the calendar."""
+    """Return where the next unit after that of `value` begins; None beyond the calendar."""
     start, longest = floor(value, unit, first_weekday), _LONGEST[unit]
     return floor(start + longest, unit, first_weekday) if start <= datetime.max - longest else None
 

@@ -73,7 +73,7 @@ def of_column(column: ColumnType) -> SqlType:
 
 
 def of_value(value: object) -> SqlType | None:
-    """Of a bound parameter."""
+    """Return the type of a bound parameter."""
     match value:
         case None:
             return NULL
@@ -111,7 +111,7 @@ def of_literal(literal: exp.Literal) -> SqlType:
 
 
 def of_declared(kind: exp.DataType) -> SqlType | None:
-    """Of what a CAST names."""
+    """Return the type that a CAST names."""
     if kind.this is _T.DECIMAL:
         parameters = [int(part.name) for part in kind.expressions]
         return SqlType("decimal", parameters[1] if len(parameters) > 1 else 0)
@@ -119,7 +119,7 @@ def of_declared(kind: exp.DataType) -> SqlType | None:
 
 
 def common(types: Iterable[SqlType | None]) -> SqlType | None:
-    """What CASE, COALESCE and UNION make of their branches."""
+    """Return the type that CASE, COALESCE and UNION make of their branches."""
     found: SqlType | None = NULL
     for each in types:
         if found is None or each is None:
@@ -144,7 +144,7 @@ def _pair(left: SqlType, right: SqlType) -> SqlType | None:
 
 
 def of_arithmetic(operands: Iterable[SqlType]) -> SqlType:
-    """Of a sum of numbers: integers widen to 64 bits, as MySQL's do."""
+    """Return the type of a sum of numbers: integers widen to 64 bits, as MySQL's do."""
     kinds = list(operands)
     if any(each.kind == "double" for each in kinds):
         return DOUBLE

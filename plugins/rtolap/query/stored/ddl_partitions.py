@@ -32,7 +32,7 @@ class DropTablePartition:
 
 
 def partition_change(words: Words, table: TableName) -> AddTablePartition | DropTablePartition | None:
-    """What follows `ALTER TABLE name`, to the end of the statement; None where it is about columns."""
+    """Parse what follows `ALTER TABLE name`, to the end of the statement; None where it is about columns."""
     if words.take("ADD", "PARTITION"):
         if_not_exists = words.take("IF", "NOT", "EXISTS")
         name = words.name("the name of a partition")

@@ -87,7 +87,7 @@ def create_table(words: Words, name: TableName) -> tuple[StoredTable, tuple[str,
 
 
 def notes_on(found: Mapping[str, str], what: str) -> list[str]:
-    """Of properties that may be said and have no effect. Raises QueryError for any other."""
+    """Return notes on properties that are accepted and have no effect. Raises QueryError for any other."""
     for key, value in found.items():
         if key not in _NOTED:
             raise UnsupportedSql(f"unsupported property {key!r} of {what}", found=repr(value))

@@ -29,7 +29,8 @@ class StoredDefinitions:
         self._cluster = cluster
 
     def apply(self, statement: Definition) -> tuple[str, ...]:
-        """What the statement asked for and did not get. Raises what the door raises, QueryError."""
+        """Apply the statement; return notes on what it requested and did not get. Raises what the frontend
+        raises, QueryError."""
         notes: tuple[str, ...] = ()
         try:
             match statement:
@@ -74,7 +75,7 @@ class StoredDefinitions:
         return self._source.transaction(db, label)
 
     def transactions(self, db: str, like: str) -> tuple[TransactionInfo, ...]:
-        """Of labels that are LIKE the pattern, the latest first."""
+        """Return the transactions with labels LIKE the pattern, the latest first."""
         return self._source.transactions(db, like)
 
 

@@ -1,4 +1,5 @@
-"""What stored tables there are, asked again after a while; cubes never wait for a door that is away."""
+"""The list of stored tables, fetched anew after a while; cubes never wait for a frontend that does not
+answer."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ class Listing:
 
     @property
     def failure(self) -> str | None:
-        """Why the tables could not be listed the last time."""
+        """Return why the tables could not be listed the last time."""
         return self._failure
 
     @property

@@ -223,7 +223,7 @@ def _scans(
 
 
 def _columns_now(read: TableRead, table: TableView) -> tuple[str, ...]:
-    """What the columns of the read are called by now. Raises QueryError for one that was dropped."""
+    """Return the present names of the read's columns. Raises QueryError for one that was dropped."""
     if read.table.table_id != table.table_id:
         wanted = read.columns
     else:
@@ -238,7 +238,7 @@ def _columns_now(read: TableRead, table: TableView) -> tuple[str, ...]:
 
 
 def _means_the_same(read: TableRead, table: TableView, name: str) -> bool:
-    """Whether a condition on the column can still be sent as it is."""
+    """Return True if a condition on the column can still be sent as it is."""
     now = {column.name: column.id for column in table.schema.columns}
     return read.table.table_id == table.table_id and now.get(name) == _column_id(read.table.schema, name)
 

@@ -13,7 +13,7 @@ from rtolap.protocols.stored_tables.messages import TableInfo
 
 
 def relation_key(db: str, name: str) -> str:
-    """How the rules call the table: no other name has two underscores in a row."""
+    """Return the table's name in the rules: no other name has two underscores in a row."""
     return f"{db}__{name}"
 
 
@@ -29,7 +29,7 @@ def sketches_of(table: TableInfo) -> dict[str, str]:
 
 
 def arrow_schema(schema: StoredSchema, columns: Sequence[str]) -> pa.Schema:
-    """Of rows with these columns, as nodes send them."""
+    """Return the schema of rows with these columns, as nodes send them."""
     return pa.schema(
         [pa.field(name, arrow_type(schema.named(name).definition.column_type)) for name in columns]
     )

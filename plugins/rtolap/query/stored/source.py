@@ -89,7 +89,7 @@ class RemoteSource(StoredTablesClient):
 
 
 class NoSource:
-    """Where no door is configured."""
+    """The source where no frontend is configured."""
 
     def tables(self) -> tuple[TableInfo, ...]:
         return ()

@@ -30,7 +30,8 @@ class Word:
 
 
 class Words:
-    """What is left of a statement. What takes something raises QueryError where it is not there."""
+    """The rest of a statement, word by word. A method that takes something raises QueryError where it is not
+    there."""
 
     def __init__(self, sql: str) -> None:
         self._sql = sql
@@ -38,7 +39,7 @@ class Words:
         self._next = 0
 
     def at(self, *words: str) -> bool:
-        """Whether these words come next, in any case."""
+        """Return True if these words come next, in any case."""
         coming = self._words[self._next : self._next + len(words)]
         return len(coming) == len(words) and all(
             found.kind in ("word", "mark") and found.text.upper() == word
@@ -100,7 +101,7 @@ class Words:
         return tuple(found)
 
     def ended(self) -> bool:
-        """Whether nothing but a semicolon comes."""
+        """Return True if nothing but a semicolon comes."""
         self.take(";")
         return self._words[self._next].kind == "end"
 

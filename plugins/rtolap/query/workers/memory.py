@@ -1,4 +1,4 @@
-"""What a process takes of memory, as /proc/PID/statm tells it."""
+"""The memory that a process takes, as /proc/PID/statm states it."""
 
 from __future__ import annotations
 

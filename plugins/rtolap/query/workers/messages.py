@@ -1,4 +1,4 @@
-"""What the service and its workers say to each other.
+"""The messages between the service and its workers.
 
 A frame: 4 bytes length of the header, 8 bytes length of the body (both little endian), the header as msgpack,
 the body: an Arrow stream, or nothing. A relation that is too large for a body comes as the descriptor of
@@ -71,7 +71,7 @@ class Drain(msgspec.Struct, tag=True, frozen=True):
 
 
 class End(msgspec.Struct, tag=True, frozen=True):
-    """Of the session. Not answered."""
+    """The end of the session. It has no response."""
 
 
 Request = Begin | Register | Value | Run | Next | Drain | End
@@ -224,7 +224,7 @@ def table_memory(table: pa.Table) -> tuple[int, int]:
 
 
 def mapped_table(descriptor: int, size: int) -> pa.Table:
-    """Where it lies, without a copy."""
+    """Return the table in the shared memory where it lies, without a copy."""
     return pa.ipc.open_stream(pa.py_buffer(mmap.mmap(descriptor, size, prot=mmap.PROT_READ))).read_all()
 
 

@@ -46,7 +46,7 @@ _WHY = {
 
 
 def bound_bytes(memory_bytes: int) -> int:
-    """What one worker, and all of them together, may take of private memory.
+    """Return the bound on the private memory of one worker, and of all of them together.
 
     Sorting, the engine has more than three times its own limit from the system, and twice as much there. So
     its limit is half of `memory_bytes`: it spills before it is ended.
@@ -268,7 +268,7 @@ class WorkerPool(Sessions):
         return _families(metrics, counts, started, ended)
 
     def _clear_spills(self) -> None:
-        """Of workers that were killed with their service."""
+        """Remove the spill files of workers that were killed with their service."""
         with suppress(OSError):
             self._spill_folder.mkdir(parents=True, exist_ok=True)
         for folder in self._spill_folder.glob(f"{SPILL_PREFIX}*"):

@@ -50,7 +50,8 @@ _OUT_OF_MEMORY_SCORE = 500  # of -1000 to 1000: before the service, where the wh
 
 
 class WorkerOptions(msgspec.Struct, frozen=True):
-    """Of all workers of a pool. `bound_bytes`: of private memory beyond what a worker has at rest."""
+    """The options of all workers of a pool. `bound_bytes`: of private memory beyond what a worker has at
+    rest."""
 
     memory_limit_bytes: int
     threads: int

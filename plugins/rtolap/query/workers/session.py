@@ -157,7 +157,7 @@ class WorkerSession(Session):
 
     @contextmanager
     def _doubting(self) -> Iterator[None]:
-        """What a worker of ours does not say ends it."""
+        """Mark the worker to be ended when its answer is corrupted: no worker of ours answers so."""
         try:
             yield
         except Corrupted:
@@ -165,7 +165,7 @@ class WorkerSession(Session):
             raise
 
     def _death(self) -> RtolapError:
-        """What its statement is told. The worker is given back."""
+        """Return the error for the worker's statement. The worker is given back."""
         self._doubt = self._worker.killed or DIED
         status = self._return_worker()
         if self._doubt == SUM:

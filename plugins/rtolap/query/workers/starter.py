@@ -40,7 +40,7 @@ class Starter(Closing):
 
     @property
     def pid(self) -> int | None:
-        """Of the fork server."""
+        """Return the process id of the fork server."""
         return None if self._server is None else self._server.pid
 
     def start(self) -> tuple[socket.socket, socket.socket]:
@@ -115,7 +115,7 @@ class Starter(Closing):
             self._server = None
 
     def status_of(self, pid: int) -> int | None:
-        """How a worker that is gone ended, as a process's return code; None where nobody knows."""
+        """Return how a worker that is gone ended, as a process's return code; None if it is not known."""
         until_s = time.monotonic() + _STATUS_S
         with self._lock:
             while pid not in self._ended and self._hear(max(0.01, until_s - time.monotonic())):
@@ -123,7 +123,8 @@ class Starter(Closing):
             return self._ended.pop(pid, None)
 
     def _hear(self, timeout_s: float) -> bool:
-        """Whether the end of one more worker was told. 0 s: of what is there already."""
+        """Receive the end of one more worker; return True if there was one. 0 s: only what is there
+        already."""
         if self._socket is None:
             return False
         self._socket.settimeout(timeout_s)

@@ -87,12 +87,12 @@ class Worker:
         return received
 
     def interrupt(self, number: int) -> None:
-        """What its session `number` does, as far as the engine hears it."""
+        """Interrupt what its session `number` does, as soon as the engine notices it."""
         with self._lock, suppress(OSError):  # one that does not read has enough of them
             self._control.send(number.to_bytes(8, "little"), socket.MSG_DONTWAIT)
 
     def kill(self, reason: str) -> None:
-        """Who waits for its answer gets WorkerGone. The first reason stays."""
+        """Kill the worker; whoever waits for its answer gets WorkerGone. The first reason stays."""
         with self._lock:
             self.killed = self.killed or reason
             if self._process is not None:
@@ -113,11 +113,11 @@ class Worker:
                 self._process = None
 
     def private_bytes(self) -> int:
-        """Of memory that it takes beyond what it took at rest; 0 where it is gone, or starts."""
+        """Return the memory that it takes beyond what it took at rest; 0 where it is gone, or starts."""
         return self._beyond_rest()[0]
 
     def kept_bytes(self) -> int:
-        """Of memory that it takes, or has without using it: both are missing from its bound."""
+        """Return the memory that it takes, or has without using it: both are missing from its bound."""
         return max(self._beyond_rest())
 
     def _beyond_rest(self) -> tuple[int, int]:

@@ -1,8 +1,8 @@
-"""What a batch of records states → one row per (partition, producer), by reductions over columns.
+"""The reduction of a batch of records' statements to one row per (partition, producer), over columns.
 
 Of a producer in a partition the latest generation counts, and of that the largest watermark: the larger of
-(generation, watermark, ended). So neither order nor repetition nor the split into batches matters, and a
-process that its successor has replaced has nothing to say any more.
+(generation, watermark, ended). So neither order nor repetition nor the split into batches matters, and
+statements of a process that its successor has replaced count no more.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def stated(
 
 
 def batch_statements(batch: Batch) -> Stated | None:
-    """Of records whose headers carry them; None where the consumer was not asked for them."""
+    """Return the statements in the records' headers; None where the consumer was opened without them."""
     return None if batch.statements is None else stated(batch.statements, batch.partitions)
 
 

@@ -14,7 +14,8 @@ log = logging.getLogger(__name__)
 
 
 class ControlRecords:
-    """Of one producer and topic. `problem`: what keeps them from the log; None if nothing."""
+    """The control records of one producer and topic. `problem`: what keeps them from the log; None if
+    nothing."""
 
     def __init__(self, producer: StreamProducer, topic: str, field: str | None) -> None:
         self.problem: str | None = None

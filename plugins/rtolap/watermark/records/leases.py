@@ -1,8 +1,8 @@
-"""Who writes a topic, for the registry of the source that reads it.
+"""The producers that write a topic, for the registry of the source that reads it.
 
-A producer that is heard is registered, and its lease renewed as long as it is heard: its control records are
-its heartbeats. One that has stated its end is drained, so it leaves once it has been read so far; one that
-was killed leaves with its lease. Requests go out from a thread of their own.
+A producer whose records are read is registered, and its lease renewed as long as they come: its control
+records are its heartbeats. One that has stated its end is drained, so it leaves once it has been read so far;
+one that was killed leaves with its lease. Requests go out from a thread of their own.
 """
 
 from __future__ import annotations

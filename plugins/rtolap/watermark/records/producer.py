@@ -80,7 +80,7 @@ class WatermarkedProducer:
 
     @property
     def problem(self) -> str | None:
-        """What keeps control records from the log; None if nothing."""
+        """Return what keeps control records from the log; None if nothing."""
         return self._control.problem
 
     # -- records ----------------------------------------------------------------------------------------

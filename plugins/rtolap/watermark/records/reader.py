@@ -23,7 +23,7 @@ BEFORE_EVERYTHING_MS = 0  # event times before 1970 are refused
 
 
 class Presence(Protocol):
-    """Who is told which producers are there: `watermark_leases.ProducerLeases`."""
+    """The receiver of reports on which producers are there: `leases.ProducerLeases`."""
 
     def heard(self, producers: Iterable[str]) -> None: ...
 
@@ -31,7 +31,7 @@ class Presence(Protocol):
 
 
 class WatermarkReader:
-    """Of one consumer of some partitions of the topic. Used by the thread that consumes; never blocks.
+    """The reader of one consumer of some partitions of the topic, for the consuming thread; never blocks.
 
     `producers`: those known beforehand. One that is known and silent in a partition in which others have
     spoken is reported there as before everything; a partition in which nobody has spoken is not reported at

@@ -1,4 +1,4 @@
-"""What a record states of its producer's watermark, as text: in a header of its own, or in a field of a JSON
+"""A record's statement of its producer's watermark, as text: in a header of its own, or in a field of a JSON
 value. The format's page is docs/watermark_records.md.
 
     1 data 1763712000000 1763715600123 store-0

@@ -16,7 +16,8 @@ class Unacknowledged:
         self._flights: dict[int, list[int]] = {}  # [oldest event time, records that have not landed]
 
     def depart(self, event_ms: Sequence[int]) -> Callable[[int], None]:
-        """Of one or more records. Call what is returned with how many of them have landed, by and by."""
+        """Add one or more records. Call the returned function with how many of them were acknowledged, as
+        they are."""
         number = next(self._numbers)
         with self._lock:
             self._flights[number] = [min(event_ms), len(event_ms)]

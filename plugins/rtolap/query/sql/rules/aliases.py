@@ -58,7 +58,7 @@ def _source_columns(scope: Scope, context: Context) -> dict[str, set[str]]:
 
 
 def _relation_columns(relation: str, context: Context) -> Collection[str]:
-    """Of a relation as the rules call it, a table of information_schema too."""
+    """Return the columns of a relation as the rules call it, a table of information_schema too."""
     if relation in context.catalogue.all_names():
         return context.catalogue.columns(relation)
     return information_columns(relation.removeprefix(INFORMATION_PREFIX))

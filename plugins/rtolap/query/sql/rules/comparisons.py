@@ -135,7 +135,7 @@ def _tuples_in(node: exp.Expr, left: exp.Expr, typed: Typed, context: Context) -
 
 
 def _check_alike(node: exp.Expr, one: SqlType | None, other: SqlType | None) -> None:
-    """Of IN over a query, which the engine would bring to one type its own way."""
+    """Check the types of IN over a query, which the engine would bring to one type its own way."""
     if one in (None, NULL) or other in (None, NULL):
         return
     if (one == STRING) != (other == STRING):
@@ -165,7 +165,7 @@ def _compared(
 
 
 def _ranks(one: SqlType, other: SqlType) -> bool:
-    """Whether `one` is what the comparison is written about."""
+    """Return True if the comparison is written about `one`: its type comes before that of `other`."""
     order = ("boolean", "date", "int", "bigint", "hugeint", "decimal", "double", "string")
     return (
         one.kind in order and other.kind in order and order.index(one.kind) < order.index(other.kind)

@@ -1,4 +1,4 @@
-"""What the rules share about one statement."""
+"""The context of one statement that the rules share."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def is_aggregated(cube: CubeScope) -> bool:
 
 
 def is_nullable(select: exp.Select, alias: str) -> bool:
-    """Whether an outer join may fill the source with NULL."""
+    """Return True if an outer join may fill the source with NULL."""
     for join in select.args.get("joins") or ():
         side = str(join.side).upper()
         if side in ("RIGHT", "FULL") or (side == "LEFT" and join.alias_or_name == alias):

@@ -247,7 +247,8 @@ class Typed:
         return None if column is None else sql_types.of_column(column)
 
     def _shown(self, query: exp.Expr, name: str) -> SqlType | None:
-        """Of the column that a query calls so; those of a UNION's sides go by place."""
+        """Return the type of the column that a query gives that name; those of a UNION's sides go by
+        place."""
         names = query.named_selects if isinstance(query, exp.Query) else []
         return self._at(query, names.index(name)) if name in names else None
 
@@ -259,7 +260,7 @@ class Typed:
         return self.of(shown[position]) if position < len(shown) else None
 
     def _of_query(self, query: exp.Expr) -> SqlType | None:
-        """Of a query that stands for a value."""
+        """Return the type of a query that stands for a value."""
         return self._at(query, 0) if isinstance(query, exp.Query) else None
 
 

@@ -239,8 +239,9 @@ def _space(node: exp.Expr) -> exp.Expr:
 
 
 def _text_bytes_max(node: exp.Expr) -> exp.Expr:
-    """Of a text that a function makes longer. The engine makes some thousand rows of it at a time, unless the
-    whole statement is one row; then all that such functions make together has a bound."""
+    """Return the bytes that a text may have that a function makes longer. The engine makes some thousand rows
+    of it at a time, unless the whole statement is one row; then all that such functions make together has a
+    bound."""
     tree = node.root()
     selects = list(tree.find_all(exp.Select))
     if len(selects) != 1 or selects[0].args.get("from_") is not None:

@@ -1,7 +1,8 @@
-"""What each cube has to give: dimensions, partials, a filter and a range of time; and which WHERE is left.
+"""The split of a statement into what each cube has to give and the WHERE that is left.
 
-A condition over one cube's dimensions alone goes to receivers and history. It leaves the engine's SQL unless
-the cube is named more than once in the statement: then the one fetch serves all and each keeps its own WHERE.
+A cube has to give dimensions, partials, a filter and a range of time. A condition over one cube's dimensions
+alone goes to receivers and history. It leaves the engine's SQL unless the cube is named more than once in the
+statement: then the one fetch serves all and each keeps its own WHERE.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def pushdown(tree: exp.Expr, context: Context) -> exp.Expr:
 
 
 def relation_name(name: str) -> str:
-    """How a cube or lookup is called in the engine."""
+    """Return the name of a cube or lookup in the engine."""
     return f"__relation_{name}"
 
 

@@ -1,4 +1,4 @@
-"""What is read of stored tables, and how their sketches are counted.
+"""The reads of stored tables, and the counting of their sketches.
 
 A condition on one table's columns goes along to its nodes, and stays in the engine's SQL: what a node leaves
 out saves work, and decides nothing.

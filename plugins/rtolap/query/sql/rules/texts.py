@@ -1,4 +1,4 @@
-"""What is not text where text is wanted; and the patterns of LIKE."""
+"""The rules for operands that are no text where text is wanted, and for the patterns of LIKE."""
 
 from __future__ import annotations
 

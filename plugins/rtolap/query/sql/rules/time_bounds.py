@@ -81,7 +81,7 @@ def _begun_unit(instant: datetime, cube: Cube) -> TimeUnit | None:
 
 
 def _is_negated(condition: exp.Expr) -> bool:
-    """Whether the rows are kept for which it is false."""
+    """Return True if the rows are kept for which it is false."""
     negations, node = 0, condition.parent
     while isinstance(node, exp.And | exp.Or | exp.Paren | exp.Not):
         negations += isinstance(node, exp.Not)

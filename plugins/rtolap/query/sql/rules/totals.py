@@ -34,7 +34,7 @@ class Totals:
         self.known = {partial.name: partial for partial in cube.schema.partials}
 
     def rows(self) -> exp.Expr:
-        """How many events a row of the joined relation stands for."""
+        """Return how many events a row of the joined relation stands for."""
         column = self.cube.column(ROWS)
         return exp.func("COALESCE", column, exp.Literal.number(1)) if self.cube.nullable else column
 
