@@ -30,11 +30,8 @@ test-unit: setup ## The quick part, without servers
 test-integration: setup ## The part on the real servers
 	@$(BIN)/pytest -m "integration or e2e" $(PYTEST_FLAGS) tests
 
-soak: setup ## Runs under faults on the real servers with more seeds than `test` has (SEEDS=10), for hours
-	@RTOLAP_E2E_SEEDS=$(SEEDS) RTOLAP_STORAGE_SEEDS=$(SEEDS) RTOLAP_LOADER_KILL_SEEDS=$(SEEDS) \
-	    RTOLAP_HOSTILE_REQUESTS=$(SEEDS)0000 $(BIN)/pytest \
-	    tests/integration/e2e/test_exact_under_faults.py tests/integration/storage/test_replicas.py \
-	    tests/integration/loader/test_kills.py tests/integration/security
+soak: setup ## All that is drawn from a seed, with SEEDS=10 times as many seeds and inputs as `test` has, for hours
+	@RTOLAP_SEEDS=$(SEEDS) $(BIN)/pytest -m seeded --timeout 0 $(PYTEST_FLAGS) tests
 
 lint: setup ## Format, style, types and the arrows between the rooms
 	$(BIN)/ruff format --check .

@@ -37,12 +37,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(getattr(pytest.mark, marker))
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    gc.disable()  # until all is loaded
+
+
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What thousands of tests and modules are made of stays to the end: no collection need look at it again.
 
     Without it, an eighth of the time of the tests without servers is garbage collection's.
     """
-    gc.collect()
+    gc.enable()
     gc.freeze()
 
 

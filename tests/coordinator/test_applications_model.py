@@ -1,4 +1,4 @@
-"""The whole server of an application against an obvious slow model of it, step by step: 10 000 seeded runs.
+"""The whole server of an application against an obvious slow model of it, step by step, in seeded runs.
 
 Reports come repeated, reordered, with old epochs and former generations; answers get lost; hosts register,
 drain, leave and return, leases of hosts and units end; leaders lose their session or die before or after
@@ -42,9 +42,10 @@ from rtolap.protocols.watermark.messages import (
 )
 
 from tests.support.cubes.mortal_coordinator import Killed, MortalStore
+from tests.support.seeds import so_many
 from tests.support.watermarks.application_model import Kept, SlowServer
 
-RUNS, SEEDS, STEPS = 10_000, 20, 11
+RUNS, SEEDS, STEPS = so_many(2_000), 10, 11
 START_MS = 1_000_000_000_000
 LEASE_MS, GRACE_MS, UNIT_LEASE_MS = 60_000, 30_000, 20_000
 HOSTS = ("a", "b", "c", "d")
@@ -349,6 +350,7 @@ STEPS_OF = {
 }
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_the_server_does_what_a_slow_model_does(seed: int) -> None:
     store = MortalStore(MemoryEnsemble())

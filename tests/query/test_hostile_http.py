@@ -13,6 +13,7 @@ from tests.support.hostile.hostile_http import HostileHttp, basic, json_body
 from tests.support.hostile.unhandled import unhandled_errors
 from tests.support.query.query_doors import OTHER_USER, PASSWORD, TOKEN, USER, Doors, open_doors
 from tests.support.query.query_world import QueryWorld
+from tests.support.seeds import so_many
 
 REQUESTS = 30
 CPU_S_MAX = 5.0  # of one connection
@@ -24,12 +25,13 @@ def doors(world: QueryWorld) -> Iterator[Doors]:
         yield opened
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize(
     ("credentials", "body_share", "least"),
     [
-        pytest.param(None, 0.02, 6_000, id="nobody"),
-        pytest.param(basic(USER, PASSWORD), 0.15, 2_500, id="a-user"),
-        pytest.param(b"Bearer " + TOKEN.encode(), 0.15, 2_500, id="the-token"),
+        pytest.param(None, 0.02, so_many(1_200), id="nobody"),
+        pytest.param(basic(USER, PASSWORD), 0.15, so_many(500), id="a-user"),
+        pytest.param(b"Bearer " + TOKEN.encode(), 0.15, so_many(500), id="the-token"),
     ],
 )
 def test_no_request_costs_more_than_a_little(

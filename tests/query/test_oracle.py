@@ -10,8 +10,9 @@ from rtolap.query.service import QueryService
 
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.sql_oracle import asked_of, rows_of
+from tests.support.seeds import so_many
 
-QUERIES = 240
+QUERIES = so_many(90)
 KEYS = [
     "carrier",
     "origin",
@@ -113,6 +114,7 @@ def random_query(rng: random.Random) -> str:
     return sql
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("block", range(6))
 def test_random_queries_equal_the_raw_rows(
     block: int, service: QueryService, oracle: duckdb.DuckDBPyConnection

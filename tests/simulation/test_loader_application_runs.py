@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 
@@ -13,11 +12,12 @@ from rtolap.stored.loader.visible import Visible
 from rtolap.stored.metastore.offsets import OffsetsRecord
 
 from tests.support.loader.loader_application_runs import run_seed
-from tests.support.seeds import notices
+from tests.support.seeds import notices, so_many
 
-SEEDS = int(os.environ.get("RTOLAP_LOADER_APPLICATION_SEEDS", "8"))
+SEEDS = so_many(8)
 
 
+@pytest.mark.seeded
 def test_the_watermark_is_never_ahead_of_what_can_be_read() -> None:
     """Replay a failure with `python -m tests.support.loader.loader_application_runs --seed N`."""
     counts = Counter[str]()

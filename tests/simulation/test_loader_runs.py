@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 
@@ -17,14 +16,15 @@ from rtolap.stored.metastore.leases import Lease
 from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
 
 from tests.support.loader.loader_runs import MODELS, Run, World
-from tests.support.seeds import notices
+from tests.support.seeds import notices, so_many
 
-SEEDS = int(os.environ.get("RTOLAP_LOADER_SEEDS", "100"))
-LONG_SEEDS, LONG_STEPS = range(500, 506), 240
+SEEDS = so_many(40)
+LONG_SEEDS, LONG_STEPS = range(500, 502), 240
 SEARCHED = 20
-_GROUPS = 5
+_GROUPS = 2
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("group", range(_GROUPS))
 def test_each_record_has_its_effect_once_whatever_dies(group: int) -> None:
     """Replay a failure with `python -m tests.support.loader.loader_runs --seed N`."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Collection
 from typing import Any
@@ -17,13 +16,14 @@ from rtolap.stored.metastore.records import Replica, Transaction
 from rtolap.stored.metastore.schema import load_transaction
 
 from tests.support.loader.loader_stored_runs import run_seed
-from tests.support.seeds import notices
+from tests.support.seeds import notices, so_many
 
-SEEDS = int(os.environ.get("RTOLAP_STORED_LOADER_SEEDS", "40"))
+SEEDS = so_many(8)
 SEARCHED = 12
-_GROUPS = 4
+_GROUPS = 1
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("group", range(_GROUPS))
 def test_each_record_is_read_back_once_from_every_replica_whatever_dies(group: int) -> None:
     """Replay a failure with `python -m tests.support.loader.loader_stored_runs --seed N`."""
@@ -38,7 +38,7 @@ def test_each_record_is_read_back_once_from_every_replica_whatever_dies(group: i
             raise AssertionError(f"seed {seed}: {error!r}") from error
     wanted = ("crash", "came late", "taken over", "door killed", "other master", "node away",
               "topic recreated")  # fmt: skip
-    assert all(counts[what] >= len(seeds) // 10 for what in wanted), (
+    assert all(counts[what] >= max(1, len(seeds) // 10) for what in wanted), (
         f"runs in which little happens prove little: {counts}"
     )
 

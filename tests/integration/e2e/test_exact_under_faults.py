@@ -4,13 +4,12 @@ A seeded set of statements (roll-ups, conditions on time and on values, distinct
 is asked all the time, over HTTP and by the MySQL protocol in turn. Each answer must equal the plain recount
 of a prefix of every partition; prefixes never get shorter. In the end, over the history that Spark has built,
 each is asked at both once more, and history equals the recount of everything.
-The seed, the test's parameter, chooses events and the order of faults. One is run, RTOLAP_E2E_SEEDS=3 runs
+The seed, the test's parameter, chooses events and the order of faults. One is run, RTOLAP_SEEDS=3 runs
 three, and with `-k "[2]"` only the second.
 """
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -26,13 +25,14 @@ from tests.support.cubes.builders import WINDOW_MS
 from tests.support.cubes.service_world import PARTITIONS, World
 from tests.support.cubes.services import Services, wait_for
 from tests.support.query.world_asker import Asker
+from tests.support.seeds import so_many
 
 pytestmark = [pytest.mark.integration, pytest.mark.e2e]
 
 JOBS = Path(__file__).resolve().parents[3] / "spark_jobs"
 SETS = {"left": ("l0", "l1"), "right": ("r0", "r1")}
 FAULTS = ("receiver", "coordinator", "kafka", "zookeeper", "spark")
-SEEDS = int(os.environ.get("RTOLAP_E2E_SEEDS", "1"))
+SEEDS = so_many(1)
 OUTAGES = 3  # coordinators and Spark are not on the way of a statement
 
 
@@ -60,6 +60,7 @@ def world(
         services.close()
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("seed", range(1, SEEDS + 1))
 def test_every_answer_is_a_recount_of_a_prefix(
     world: World, seed: int, kafka_server: ManagedProcess, zookeeper_server: ManagedProcess

@@ -25,9 +25,10 @@ from tests.support.cubes.services import wait_for
 from tests.support.loader.loader_runs import MODELS, answer_of
 from tests.support.loader.loader_world import DATABASE, Around, LoaderWorld
 from tests.support.scrape import scrape
+from tests.support.seeds import so_many
 from tests.support.stored.stream_load_cluster import TOKEN
 
-SEEDS = int(os.environ.get("RTOLAP_LOADER_KILL_SEEDS", "3"))
+SEEDS = so_many(3)
 RECORDS = 1_500
 VICTIMS = ("loader", "door", "node", "kafka", "mariadb")
 NODES = 3
@@ -91,9 +92,10 @@ class Kills:
         return sum(int(scrape(url, TOKEN)("rtolap_stream_load_loads_running")) for url in doors)
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_rows_equal_a_recount_whoever_is_killed(replicated: Around, tmp_path: Path, seed: int) -> None:
-    """More seeds, or one that failed: RTOLAP_LOADER_KILL_SEEDS=10, `-k "[7]"`."""
+    """More seeds, or one that failed: RTOLAP_SEEDS=10, `-k "[7]"`."""
     chooser = random.Random(seed)
     name = f"kills_{seed}_{os.urandom(3).hex()}"
     model = MODELS[3 * seed % len(MODELS)]  # the first three are one of each: duplicate, unique, aggregate

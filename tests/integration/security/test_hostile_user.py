@@ -1,6 +1,6 @@
 """Five hostile users against every server of a cluster: nobody else is told wrong or kept waiting.
 
-RTOLAP_HOSTILE_REQUESTS asks for more of them, RTOLAP_HOSTILE_SEED for others.
+`make soak` has more of them, RTOLAP_HOSTILE_SEED asks for others.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from tests.support.hostile.hostile_texts import GREEDY
 from tests.support.hostile.hostile_world import MEMORY_MB, PLAIN, HostileWorld
 from tests.support.hostile.process_memory import private_bytes_of_children, watched
 from tests.support.hostile.well_behaved import WellBehaved
+from tests.support.seeds import so_many
 
 pytestmark = [pytest.mark.integration]
-INPUTS = int(os.environ.get("RTOLAP_HOSTILE_REQUESTS", "10000"))  # of each server
+INPUTS = so_many(2_000)  # of each server
 SEED = int(os.environ.get("RTOLAP_HOSTILE_SEED", "1"))
 STEPS_BEFORE = 100
 P99_S_MAX, SLOWER_MAX = 1.0, 10.0
@@ -44,6 +45,7 @@ def world(
         yield made
 
 
+@pytest.mark.seeded
 def test_hostile_users_take_nothing_from_anybody(world: HostileWorld) -> None:
     definitions = world.definitions()
     with WellBehaved(world) as client:

@@ -1,6 +1,6 @@
 """Three storage nodes as processes, killed as by kill -9: loads go on, nothing is lost, nothing half there.
 
-Seeds: RTOLAP_STORAGE_SEEDS, by default 3. A failure names its seed; `RTOLAP_STORAGE_SEED=n` plays it again.
+The seed is the test's parameter: RTOLAP_SEEDS=10 and `-k "[7]"` play one that `make soak` has found.
 """
 
 from __future__ import annotations
@@ -25,13 +25,10 @@ from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.protocols.stream_load.messages import LoadState, SendOptions
 
 from tests.support.cubes.services import wait_for
+from tests.support.seeds import so_many
 from tests.support.stored.stream_load_cluster import PASSWORD, TOKEN, USER, StreamLoadCluster
 
-SEEDS = (
-    [int(os.environ["RTOLAP_STORAGE_SEED"])]
-    if "RTOLAP_STORAGE_SEED" in os.environ
-    else list(range(int(os.environ.get("RTOLAP_STORAGE_SEEDS", "3"))))
-)
+SEEDS = so_many(2)
 NODES = ("node-0", "node-1", "node-2")
 OPTIONS = SendOptions(format="csv", headers={"column_separator": ","}, timeout_s=60)
 BATCHES, KILLS = 8, 3
@@ -264,7 +261,8 @@ class Killer:
             self.error = error
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.seeded
+@pytest.mark.parametrize("seed", range(SEEDS))
 def test_whenever_nodes_are_killed_every_replica_equals_a_recount(
     cluster: StreamLoadCluster, loads: StreamLoadClient, table: TableName, seed: int
 ) -> None:

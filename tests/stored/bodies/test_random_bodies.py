@@ -1,9 +1,8 @@
-"""Random bodies against a reading of them row by row. RTOLAP_BODY_SEEDS asks for more of them."""
+"""Random bodies against a reading of them row by row. `make soak` has more of them."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
 from collections.abc import Iterator
 from datetime import datetime
@@ -18,9 +17,10 @@ from rtolap.stored.bodies.decode import decode_body
 from rtolap.stored.bodies.options import CsvOptions, JsonOptions, LoadOptions
 from rtolap.stored.bodies.settings import BodySettings
 
+from tests.support.seeds import so_many
 from tests.support.stored.body_oracle import Told, csv_told, json_told, table_told, told
 
-SEEDS = int(os.environ.get("RTOLAP_BODY_SEEDS", "60"))
+SEEDS = so_many(25)
 
 SCHEMA = initial_schema(
     StoredTable(
@@ -130,6 +130,7 @@ def text_of(rng: random.Random, column: str, tidy: bool) -> str:
     return rng.choice(_OF[column])
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_csv_is_read_as_row_by_row(seed: int) -> None:
     rng = random.Random(seed)
@@ -139,6 +140,7 @@ def test_csv_is_read_as_row_by_row(seed: int) -> None:
     check(found, csv_told(body, options, SCHEMA), body)
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_json_is_read_as_row_by_row(seed: int) -> None:
     rng = random.Random(seed)
@@ -299,6 +301,7 @@ def settings(rng: random.Random) -> BodySettings:
     return BodySettings(chunk_bytes=rng.choice((1, 50, 1000, 1 << 20)))
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_files_are_read_as_row_by_row(seed: int) -> None:
     """Typed columns mean what their values mean when they are written out."""

@@ -16,6 +16,7 @@ from rtolap.protocols.stream_load.messages import SendOptions
 from tests.support.hostile.hostile_http import HostileHttp, basic
 from tests.support.hostile.hostile_loads import load_body
 from tests.support.hostile.unhandled import unhandled_errors
+from tests.support.seeds import so_many
 from tests.support.stored.load_door import OTHER_USER, PASSWORD, TOKEN, USER, LoadDoor, load_door
 
 REQUESTS = 20
@@ -39,12 +40,13 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadDoor]:
         yield running
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize(
     ("credentials", "pages", "body_share", "least"),
     [
-        pytest.param(None, PAGES, 0.05, 6_000, id="nobody"),
-        pytest.param(basic(USER, PASSWORD), PAGES, 0.25, 3_000, id="a-loader"),
-        pytest.param(b"Bearer " + TOKEN.encode(), OWN, 0.25, 1_000, id="the-token"),
+        pytest.param(None, PAGES, 0.05, so_many(1_200), id="nobody"),
+        pytest.param(basic(USER, PASSWORD), PAGES, 0.25, so_many(600), id="a-loader"),
+        pytest.param(b"Bearer " + TOKEN.encode(), OWN, 0.25, so_many(200), id="the-token"),
     ],
 )
 def test_no_request_costs_more_than_a_little(
