@@ -40,7 +40,7 @@ def fill(ledger: Ledger, count: int) -> None:
                 "two_phase": 0,
                 "keep_until_acknowledged": 1,
                 "acknowledged": 0,
-                "owes_abort": 0,
+                "abort_pending": 0,
                 "began_at_ms": number,
                 "deadline_ms": number,
                 "committed_at_ms": number,

@@ -17,7 +17,7 @@ from airflow.providers.standard.operators.trigger_dagrun import TriggerDagRunOpe
 from airflow.sdk import DAG, Param, Variable, task
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.incomplete import POLICY_VARIABLE
-from rtolap.airflow.operators.window_approval import AskWindowOperator, LetWindowGoOperator
+from rtolap.airflow.operators.window_approval import ApproveWindowOperator, WindowApprovalOperator
 from rtolap.airflow.overdue import PATIENCE, PATIENCE_VARIABLE, windows_to_ask_about
 from rtolap.airflow.sensors.cubes import WindowCompleteSensor
 
@@ -73,8 +73,10 @@ with DAG(
     tags=["rtolap"],
     doc_md=__doc__,
 ):
-    ask = AskWindowOperator(task_id="ask", retries=3, retry_delay=timedelta(seconds=10), **WINDOW, **LATENESS)
-    let_go = LetWindowGoOperator(
+    ask = WindowApprovalOperator(
+        task_id="ask", retries=3, retry_delay=timedelta(seconds=10), **WINDOW, **LATENESS
+    )
+    let_go = ApproveWindowOperator(
         task_id="let_go", answer=ask.output, retries=10, retry_delay=timedelta(seconds=30), **WINDOW
     )
     may_close = WindowCompleteSensor(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import (
     NotFound,
     OutOfRange,
@@ -88,7 +88,7 @@ def connect(url: str, **credentials: Any) -> Connection:
     return Connection(QueryClient(url, **credentials))
 
 
-class Connection(Closing):
+class Connection(Closeable):
     """Nothing is written, so commit and rollback have nothing to do."""
 
     def __init__(self, client: QueryClient) -> None:

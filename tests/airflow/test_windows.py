@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import (
 )
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.operators import window_approval as approval
-from rtolap.airflow.operators.window_approval import NO_REASON, AskWindowOperator, LetWindowGoOperator
+from rtolap.airflow.operators.window_approval import NO_REASON, ApproveWindowOperator, WindowApprovalOperator
 from rtolap.airflow.overdue import oldest, windows_to_ask_about
 from rtolap.airflow.sensors.cubes import WindowCompleteSensor
 from rtolap.airflow.triggers.answer import AnswerTrigger
@@ -214,8 +214,8 @@ def test_an_unclear_window_is_refused(
 RETRIES = 3
 
 
-def ask() -> AskWindowOperator:
-    return AskWindowOperator(task_id="ask", application="logs", window_end=END, retries=RETRIES)
+def ask() -> WindowApprovalOperator:
+    return WindowApprovalOperator(task_id="ask", application="logs", window_end=END, retries=RETRIES)
 
 
 def context(try_number: int = 1, max_tries: int = RETRIES) -> Any:
@@ -308,7 +308,7 @@ def test_a_retry_asks_if_no_try_before_has(coordinator: FakeCoordinator, written
 def test_a_question_has_no_answer_by_default() -> None:
     for forbidden in ({"defaults": "Approve"}, {"response_timeout": None}):
         with pytest.raises(TypeError):
-            AskWindowOperator(task_id="ask", application="logs", window_end=END, **forbidden)
+            WindowApprovalOperator(task_id="ask", application="logs", window_end=END, **forbidden)
 
 
 def answered(*chosen: str, user: dict[str, str] | None, **form: str) -> dict[str, Any]:
@@ -318,8 +318,8 @@ def answered(*chosen: str, user: dict[str, str] | None, **form: str) -> dict[str
 ADA = {"id": "ada", "name": "ada"}
 
 
-def let_go(answer: dict[str, Any]) -> LetWindowGoOperator:
-    return LetWindowGoOperator(task_id="let_go", application="logs", window_end=END, answer=answer)
+def let_go(answer: dict[str, Any]) -> ApproveWindowOperator:
+    return ApproveWindowOperator(task_id="let_go", application="logs", window_end=END, answer=answer)
 
 
 def test_an_approval_is_recorded_once_under_the_responders_name(coordinator: FakeCoordinator) -> None:

@@ -32,7 +32,7 @@ def test_segments_are_listed_shown_closed_requeued_and_purged(cluster: Cluster) 
     assert (listed["segment"], listed["state"]) == (record.name, "REMOTE_PERSISTED")
     assert json.loads(run(segments_commands, "list", NAME, "--to", "1970-01-01", "--json").stdout) == []
     shown = json.loads(run(segments_commands, "show", NAME, record.name, "--json").stdout)
-    assert [line["event"] for line in shown["story"]] == ["CLOSE", "PARTS_JOINED"]
+    assert [line["event"] for line in shown["state_history"]] == ["CLOSE", "PARTS_JOINED"]
     run(segments_commands, "list", NAME)
     run(segments_commands, "show", NAME, record.name)
     run(segments_commands, "close", NAME, record.name)

@@ -42,7 +42,7 @@ def test_a_build_that_fails_for_a_lost_part_has_it_uploaded_again(cluster: Clust
         None,
         record.target,
     )
-    assert record.parts[0].path in lost.story[-1].note
+    assert record.parts[0].path in lost.state_history[-1].note
     with pytest.raises(Refused):
         cluster.client.promote(NAME, record.name, spec.build_id)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from rtolap.base.errors import DefinitionError
-from rtolap.draw.closings import CLOSINGS_MAX, Closing
 from rtolap.draw.timeline import timeline
 from rtolap.draw.timeline_figure import held_by
+from rtolap.draw.window_closings import CLOSINGS_MAX, WindowClosing
 from rtolap.protocols.watermark.history import ApplicationHistory, HostTrace
 
 from tests.support.watermarks.watermark_histories import (
@@ -75,9 +75,9 @@ def test_a_window_closes_when_the_global_watermark_reaches_it_or_a_person_lets_i
             continue
         reached = [at for at, mark in zip(history.at_ms, history.global_ms, strict=True) if mark >= end_ms]
         if end_ms <= approval.until_ms and reached[0] > approval.at_ms:
-            expected.append(Closing(end_ms, approval.at_ms, "ann"))
+            expected.append(WindowClosing(end_ms, approval.at_ms, "ann"))
         elif reached:
-            expected.append(Closing(end_ms, reached[0]))
+            expected.append(WindowClosing(end_ms, reached[0]))
     assert list(found) == expected
     assert {one.by for one in found} == {None, "ann"}
 

@@ -87,7 +87,7 @@ def test_an_unknown_commit_is_read_back(
     faults: list[Literal["before", "after"]] = [when, when]
     ensemble.fault = lambda _: faults.pop() if faults else None
     record = metadata.update_segment("c", window(1), closed_at(5))
-    assert (record.target, len(record.story)) == ({0: 5}, 1)
+    assert (record.target, len(record.state_history)) == ({0: 5}, 1)
     assert change_log(metadata).sequence == 1
 
 

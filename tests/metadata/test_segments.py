@@ -136,21 +136,21 @@ class Story:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_whatever_happens_the_rule_holds(seed: int) -> None:
-    story = Story(seed)
+    life = Story(seed)
     for _ in range(200):
-        story.step()
+        life.step()
 
 
 def test_the_stories_go_through_all_states() -> None:
     states = set()
     versions = made_anew = 0
     for seed in range(40):
-        story = Story(seed)
+        life = Story(seed)
         for _ in range(200):
-            story.step()
-            states.add(story.record.state)
-            made_anew += story.record.base_lost and story.record.state is SegmentState.REMOTE_PERSISTED
-        versions = max(versions, story.record.version)
+            life.step()
+            states.add(life.record.state)
+            made_anew += life.record.base_lost and life.record.state is SegmentState.REMOTE_PERSISTED
+        versions = max(versions, life.record.version)
     assert states == set(SegmentState)
     assert versions >= 3
     assert made_anew

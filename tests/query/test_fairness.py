@@ -13,10 +13,10 @@ from typing import Any
 import pymysql
 import pytest
 from rtolap.base.errors import Unavailable
+from rtolap.query.admission import AdmissionControl
 from rtolap.query.mysql import server as mysql_server
 from rtolap.query.mysql.server import MySqlLimits
 from rtolap.query.service import Limits
-from rtolap.query.turns import Turns
 
 from tests.support.hostile.exhausted_listener import ExhaustedListener
 from tests.support.query.query_doors import OTHER_USER, PASSWORD, USER, Doors, open_doors
@@ -73,7 +73,7 @@ def test_a_user_has_not_all_turns(world: QueryWorld) -> None:
 
 
 def test_who_has_fewer_turns_is_first_though_he_came_last() -> None:
-    turns = Turns(2, 2)
+    turns = AdmissionControl(2, 2)
     assert turns.acquire("ann", 0)
     assert turns.acquire("ann", 0)
     got: list[str] = []

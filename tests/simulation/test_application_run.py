@@ -30,7 +30,7 @@ def test_where_hosts_are_forgotten_all_the_time_no_event_is_left_behind(
     """Six hosts, room for the names of two, and who is silent for a second may be forgotten."""
     for module in ("receiver.host_progress", "wire.watermark_pending"):
         monkeypatch.setattr(f"rtolap.{module}.HOSTS_MAX", 2)
-    monkeypatch.setattr("rtolap.cubes.receiver.hosts.progress._LOOK_EVERY_MS", 1)
+    monkeypatch.setattr("rtolap.cubes.receiver.hosts.host_progress._LOOK_EVERY_MS", 1)
     monkeypatch.setattr("rtolap.watermark.forgetting.SILENT_MS", 1_000)
     assert run_seed(seed)["closed"] >= CLOSED_MIN
 

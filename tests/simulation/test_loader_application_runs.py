@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from rtolap.model.offsets import Offsets
-from rtolap.stored.loader.held import Held
+from rtolap.stored.loader.oldest_work import OldestWorkTracker
 from rtolap.stored.loader.visible import Visible
 from rtolap.stored.metastore.offsets import OffsetsRecord
 
@@ -38,14 +38,14 @@ def committed_counts_as_visible(patch: pytest.MonkeyPatch) -> None:
 def what_is_caught_up_with_is_enough(patch: pytest.MonkeyPatch) -> None:
     """The newest input is promised, although the ends were those of an earlier one."""
 
-    def readable(self: Held, visible: Offsets) -> int:
+    def readable(self: OldestWorkTracker, visible: Offsets) -> int:
         looks = self._looks
         if looks and all(visible.get(partition, 0) >= end for partition, end in looks[0][1].items()):
             self.oldest_ms = looks[-1][0]
             looks.clear()
         return self.oldest_ms
 
-    patch.setattr(Held, "readable", readable)
+    patch.setattr(OldestWorkTracker, "readable", readable)
 
 
 @pytest.mark.parametrize(

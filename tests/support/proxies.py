@@ -7,10 +7,10 @@ import contextlib
 import socket
 import threading
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 
 
-class Proxy(Closing):
+class Proxy(Closeable):
     """Listens on loopback, at `address`, and opens a connection to `target` for each one that comes."""
 
     def __init__(self, target: tuple[str, int]) -> None:

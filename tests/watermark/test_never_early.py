@@ -64,7 +64,7 @@ class World:
         return [at for one, at in self.log[partition][self.position[partition] :] if one == host]
 
 
-def story(rng: random.Random, rule: Rule) -> None:
+def state_history(rng: random.Random, rule: Rule) -> None:
     world, hosts, progress = World(rng), Hosts(), HostProgress(0)
     names = [f"h{at}" for at in range(rng.randint(1, 6))]
     listed = list(names)
@@ -121,4 +121,4 @@ def test_what_is_published_never_falls_and_is_never_early(rule: Rule, seed: int)
     """200 stories for each rule and seed."""
     rng = random.Random(seed)
     for _ in range(200):
-        story(rng, rule)
+        state_history(rng, rule)

@@ -11,7 +11,7 @@ from rtolap.base.errors import Corrupted
 from rtolap.base.files import write_atomic
 from rtolap.protocols.agent.messages import ProcessSpec
 
-STORY_LINES_MAX = 20
+HISTORY_ENTRIES_MAX = 20
 FORGOTTEN_MAX = 10_000  # keys of which only the highest generation is remembered
 
 
@@ -35,7 +35,7 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
     restarts: int = 0
     exit_code: int | None = None
     log_tail: tuple[str, ...] = ()
-    story: tuple[str, ...] = ()
+    state_history: tuple[str, ...] = ()
 
     @property
     def generation(self) -> int:
@@ -51,7 +51,7 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
     def after(self, event: ProcessEvent, *, reason: str, now_ms: int) -> ProcessRecord:
         """The record after one step of the lifecycle; raises IllegalTransition."""
         state = transition(
-            self.state, event, subject=f"{self.key} generation {self.generation}", history=self.story
+            self.state, event, subject=f"{self.key} generation {self.generation}", history=self.state_history
         )
         line = f"{now_ms} {event} {self.state}->{state} {reason}"
         return msgspec.structs.replace(
@@ -59,7 +59,7 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True):
             state=state,
             reason=reason,
             changed_ms=now_ms,
-            story=(*self.story, line)[-STORY_LINES_MAX:],
+            state_history=(*self.state_history, line)[-HISTORY_ENTRIES_MAX:],
         )
 
 

@@ -7,7 +7,7 @@
     declared, receivers, loaders                which of them this deployment runs
     build        Spark builds                   SparkBuildOperator
     operators    short calls                    Promote, Purge, Retention, Cleanup, Requeue
-    approval     people about windows           AskWindowOperator, LetWindowGoOperator
+    approval     people about windows           WindowApprovalOperator, ApproveWindowOperator
     sensors      RemotePersistedSensor, LowWatermarkSensor, WindowCompleteSensor; always deferred
     loaded_sensor   LoadedSensor
     completeness    which partitions of a loaded table are complete

@@ -33,9 +33,9 @@ from rtolap.protocols.loader.client import LoaderClient
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus, process_key
 from rtolap.protocols.stored_tables.mysql_partitions import PartitionDoor
 from rtolap.protocols.stream_load.client import StreamLoadClient
-from rtolap.stored.loader.anew import given, going_on, left_labels
 from rtolap.stored.loader.job import JobConfig, read_config, write_config
 from rtolap.stored.loader.records.rejects import FileBox, RejectBox, TopicBox, reject_topic
+from rtolap.stored.loader.reset import given, going_on, left_labels
 from rtolap.stored.loader.status import status_of
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobs

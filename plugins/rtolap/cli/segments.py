@@ -56,7 +56,7 @@ def list_segments(
 
 @app.command()
 def show(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
-    """Everything about one segment, with its story."""
+    """Everything about one segment, with its state history."""
     with coordinator_client() as client:
         found = client.segment(cube, segment)
     if as_json:
@@ -78,7 +78,7 @@ def show(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
     print_table(("", f"{cube}/{segment}"), rows)
     print_table(
         ("at", "event", "state", "note"),
-        [(_utc(line.at_ms), line.event, line.state, line.note) for line in found.story],
+        [(_utc(line.at_ms), line.event, line.state, line.note) for line in found.state_history],
     )
 
 

@@ -53,5 +53,7 @@ def segment_info(
         lost=tuple(wire.PartitionRange.model_validate(msgspec.to_builtins(piece)) for piece in lost),
         losses=tuple(loss_info(loss) for loss in accepted),
         base_lost=record.base_lost,
-        story=tuple(wire.StoryEntry.model_validate(msgspec.to_builtins(line)) for line in record.story),
+        state_history=tuple(
+            wire.HistoryEntry.model_validate(msgspec.to_builtins(line)) for line in record.state_history
+        ),
     )

@@ -184,7 +184,7 @@ class Builds:
         if record.state in (SegmentState.IMMUTABLE, SegmentState.REMOTE_PERSISTED):
             kept = self._without_lost_parts(record, "requeued")
             if kept.state is SegmentState.IMMUTABLE:
-                asked_before = bool(kept.story) and kept.story[-1].event in _UPLOADED_AGAIN
+                asked_before = bool(kept.state_history) and kept.state_history[-1].event in _UPLOADED_AGAIN
                 if kept is record and not (asked_before or record.base_lost):
                     raise NotYet(
                         f"segment {cube}/{segment} is not uploaded yet, there is nothing to build",

@@ -18,7 +18,7 @@ SILENT_AFTER_MS = 5_000
 LAG_WARN_MS = 300_000  # event time behind the replica that is furthest
 
 
-class Heard(msgspec.Struct, frozen=True):
+class ReceivedHeartbeat(msgspec.Struct, frozen=True):
     request: HeartbeatRequest
     at_ms: int
 
@@ -30,7 +30,7 @@ class Heartbeats:
         self._clock = clock
         self._lock = threading.Lock()
         self._since_ms = clock.now_ms()
-        self._heard: dict[str, Heard] = {}
+        self._heard: dict[str, ReceivedHeartbeat] = {}
 
     def clear(self) -> None:
         """Begin anew, as a fresh leader does."""
@@ -40,14 +40,14 @@ class Heartbeats:
 
     def take(self, request: HeartbeatRequest) -> None:
         with self._lock:
-            self._heard[request.receiver_id] = Heard(request, self._clock.now_ms())
+            self._heard[request.receiver_id] = ReceivedHeartbeat(request, self._clock.now_ms())
 
     def keep_only(self, receivers: Mapping[str, ReceiverRecord]) -> None:
         with self._lock:
             for name in [name for name in self._heard if name not in receivers]:
                 del self._heard[name]
 
-    def heard(self) -> dict[str, Heard]:
+    def heard(self) -> dict[str, ReceivedHeartbeat]:
         with self._lock:
             return dict(self._heard)
 

@@ -143,5 +143,5 @@ class Purge:
     def _aged(self, record: SegmentRecord) -> bool:
         """Is the last promotion or purge so long ago that no query reads what was before it?"""
         ended = (SegmentEvent.PROMOTE.value, SegmentEvent.PURGE.value)
-        at_ms = max((line.at_ms for line in record.story if line.event in ended), default=0)
+        at_ms = max((line.at_ms for line in record.state_history if line.event in ended), default=0)
         return self._metadata.clock.now_ms() - at_ms >= self._grace_ms

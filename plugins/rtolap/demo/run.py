@@ -17,7 +17,6 @@ from typing import NamedTuple
 from rtolap.base.errors import Refused, RtolapError, Unavailable
 from rtolap.base.settings import Settings
 from rtolap.demo.airflow_api import AirflowApi
-from rtolap.demo.door import Answer, SqlDoor
 from rtolap.demo.flights import Replay, ReplayPlan
 from rtolap.demo.journal import Journal
 from rtolap.demo.moments import Moment, Situation, situation
@@ -26,6 +25,7 @@ from rtolap.demo.queries import QUERIES
 from rtolap.demo.recount import Recount
 from rtolap.demo.refusals import compare
 from rtolap.demo.screen import Screen
+from rtolap.demo.sql_client import Answer, SqlDoor
 from rtolap.kafka.clusters import KafkaClusters
 from rtolap.kafka.dead_letters import read_dead_letters
 from rtolap.kafka.producer import KafkaAdmin, KafkaProducer

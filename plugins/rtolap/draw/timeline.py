@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtolap.base.errors import DefinitionError
-from rtolap.draw.closings import Closing, closings
+from rtolap.draw.window_closings import WindowClosing, closings
 from rtolap.model.application import LevelRole
 from rtolap.protocols.watermark.history import ApplicationHistory, LevelHistory
 from rtolap.protocols.watermark.messages import ApprovalInfo
@@ -75,7 +75,7 @@ class Timeline:
     at_ms: Line
     global_ms: Line
     panels: tuple[Panel, ...]
-    closings: tuple[Closing, ...] = ()
+    closings: tuple[WindowClosing, ...] = ()
     approvals: tuple[ApprovalInfo, ...] = ()
 
 

@@ -91,7 +91,7 @@ class BuildAttempt(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-class StoryLine(msgspec.Struct, frozen=True):
+class HistoryEntry(msgspec.Struct, frozen=True):
     at_ms: int
     event: str
     state: str
@@ -129,7 +129,7 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     losses: tuple[EventLoss, ...] = ()
     begins: Offsets = {}
     base_lost: bool = False
-    story: tuple[StoryLine, ...] = ()
+    state_history: tuple[HistoryEntry, ...] = ()
 
     @property
     def range(self) -> SegmentRange:

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from rtolap.base.errors import Refused
-from rtolap.metadata.records import BuildAttempt, CubeControl, SegmentRecord, StagedPart, StoryLine
+from rtolap.metadata.records import BuildAttempt, CubeControl, HistoryEntry, SegmentRecord, StagedPart
 from rtolap.model.completeness import Completeness, weaker
 from rtolap.model.event_loss import EventLoss, losses_between
 from rtolap.model.offsets import Offsets, PartRange
 from rtolap.model.segment_states import SegmentEvent, SegmentState, transition
 
-STORY_LINES_MAX = 40  # a record stays a few kilobytes; older lines are in the services' logs
+HISTORY_ENTRIES_MAX = 40  # a record stays a few kilobytes; older lines are in the services' logs
 
 
 def close(
@@ -289,8 +289,8 @@ def purge(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
 
 def _take(record: SegmentRecord, event: SegmentEvent, now_ms: int, note: str) -> SegmentRecord:
     state = transition(
-        record.state, event, subject=f"segment {record.cube}/{record.name}", history=record.story
+        record.state, event, subject=f"segment {record.cube}/{record.name}", history=record.state_history
     )
-    line = StoryLine(now_ms, event.value, state.value, note)
-    story = (*record.story, line)[-STORY_LINES_MAX:]
-    return msgspec.structs.replace(record, state=state, story=story)
+    line = HistoryEntry(now_ms, event.value, state.value, note)
+    state_history = (*record.state_history, line)[-HISTORY_ENTRIES_MAX:]
+    return msgspec.structs.replace(record, state=state, state_history=state_history)

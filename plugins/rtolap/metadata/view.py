@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import NotFound
 from rtolap.metadata import paths
 from rtolap.metadata.cubes import ClusterMetadata
@@ -13,7 +13,7 @@ from rtolap.metadata.records import ChangeLog, CubeControl, SegmentRecord
 from rtolap.metadata.updates import read
 
 
-class SegmentView(Closing):
+class SegmentView(Closeable):
     """Thread-safe. Raises NotFound if the cube does not exist when the view is made.
 
     The change log is read before the records, so a change that commits meanwhile is seen the next time.

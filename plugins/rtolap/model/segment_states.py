@@ -74,5 +74,5 @@ TRANSITIONS: dict[tuple[SegmentState, SegmentEvent], SegmentState] = {
 def transition(
     state: SegmentState, event: SegmentEvent, *, subject: str = "segment", history: object = ()
 ) -> SegmentState:
-    """The next state. Raises IllegalTransition with the segment's story."""
+    """The next state. Raises IllegalTransition with the segment's state history."""
     return step(TRANSITIONS, state, event, subject=subject, history=history)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from rtolap.base.clock import Clock
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.protocols.flight.pings import PATIENCE_S, PING_AGAIN_S, silence
 from rtolap.query.cancel import Cancellation
@@ -71,7 +71,7 @@ class Attempt:
             callback()
 
 
-class Peers(Closing):
+class Peers(Closeable):
     """Thread-safe. At most `calls_max` calls at a time, more wait.
 
     `ping(peer, within_s)` raises Unavailable when the peer does not answer in time.

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Generic, TypeVar
 
 from rtolap.base.clock import Clock
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 
 log = logging.getLogger(__name__)
@@ -19,7 +19,7 @@ T = TypeVar("T")
 PATIENCE_S = 0.5  # what one statement waits for a newer value while an older one is at hand
 
 
-class Remembered(Closing, Generic[T]):
+class Remembered(Closeable, Generic[T]):
     """Thread-safe. `look` runs on a thread of its own, once at a time however many ask.
 
     A value older than `max_age_s` is looked up again. Who asks waits for it at most `patience_s`, and not at

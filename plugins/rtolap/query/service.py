@@ -12,6 +12,7 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import QueryError, TooManyAtOnce, Unavailable
 from rtolap.protocols.query.warning import QueryWarning
 from rtolap.query import explain
+from rtolap.query.admission import AdmissionControl
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.catalogue import DATABASE, Catalogue
 from rtolap.query.cluster import Cluster
@@ -38,7 +39,6 @@ from rtolap.query.stored.definitions import StoredDefinitions
 from rtolap.query.stored.reader import StoredReader
 from rtolap.query.stored.relation import arrow_schema
 from rtolap.query.stored.source import NoSource, StoredSource
-from rtolap.query.turns import Turns
 from rtolap.query.workers.pool import WorkerPool
 
 TIMEOUT_MS_DEFAULT = 60_000
@@ -92,7 +92,7 @@ class QueryService:
         self.definitions = StoredDefinitions(self._stored, cluster)
         self._prepared = PreparedStatements()
         self._timeouts = Timeouts(clock)
-        self._turns = Turns(limits.queries_max, limits.turns_per_user)
+        self._turns = AdmissionControl(limits.queries_max, limits.turns_per_user)
 
     def close(self) -> None:
         self._timeouts.close()

@@ -9,7 +9,7 @@ from typing import Protocol
 import pyarrow as pa
 from sqlglot import exp
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.query.cancel import Cancellation
 from rtolap.query.sql.dialect import engine_sql
 
@@ -28,7 +28,7 @@ class Result(Protocol):
         """The number of rows left, which nobody wants to see."""
 
 
-class Session(Closing):
+class Session(Closeable):
     """One statement's own: what it registers is seen by nobody else. One result at a time.
 
     Every call raises QueryError for what the engine refuses, or that it was interrupted; Unavailable where it
@@ -67,7 +67,7 @@ class Session(Closing):
         return pa.Table.from_batches(batches, result.schema)
 
 
-class Sessions(Closing):
+class Sessions(Closeable):
     """The factory of the sessions of statements."""
 
     @abstractmethod

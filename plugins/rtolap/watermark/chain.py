@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 
-class Told(NamedTuple):
+class ProducerStatement(NamedTuple):
     """In the order in which a later one replaces an earlier one. Without a watermark: -1."""
 
     generation: int
@@ -29,7 +29,7 @@ class Chain:
 
     def __init__(self, partitions: Iterable[int], producers: Iterable[str]) -> None:
         self._partitions = frozenset(partitions)
-        self._told: dict[str, dict[int, Told]] = {producer: {} for producer in producers}
+        self._told: dict[str, dict[int, ProducerStatement]] = {producer: {} for producer in producers}
         self._published_ms: int | None = None
 
     @property
@@ -45,11 +45,11 @@ class Chain:
         *,
         ended: bool = False,
     ) -> None:
-        """Told in a record of that partition. A producer that was not known joins."""
+        """ProducerStatement in a record of that partition. A producer that was not known joins."""
         if partition not in self._partitions:
             return  # given away meanwhile: somebody else reads it
         told = self._told.setdefault(producer, {})
-        new = Told(generation, UNKNOWN_MS if watermark_ms is None else watermark_ms, ended)
+        new = ProducerStatement(generation, UNKNOWN_MS if watermark_ms is None else watermark_ms, ended)
         told[partition] = max(told.get(partition, new), new)
 
     def join(self, producer: str) -> None:
@@ -66,7 +66,7 @@ class Chain:
             for partition in told.keys() - self._partitions:
                 del told[partition]
 
-    def told(self, producer: str, partition: int) -> Told | None:
+    def told(self, producer: str, partition: int) -> ProducerStatement | None:
         return self._told.get(producer, {}).get(partition)
 
     def watermark_ms(self) -> int | None:

@@ -28,7 +28,7 @@ import httpx
 import msgspec
 
 from rtolap.base.clock import Clock
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import DefinitionError, Refused, RtolapError, Unavailable
 from rtolap.protocols.rest.leader_finder import LeaderFinder
 from rtolap.protocols.rest.request import headers, path
@@ -43,7 +43,7 @@ _PAUSE_FIRST_S, _PAUSE_MAX_S = 0.1, 5.0
 _ANSWER = msgspec.msgpack.Decoder(ReportAnswer)
 
 
-class WatermarkClient(WatermarkSession, Closing):
+class WatermarkClient(WatermarkSession, Closeable):
     """Thread-safe. `urls`: base URLs of all coordinators. `problem` is what the last batch met; None if
     nothing."""
 

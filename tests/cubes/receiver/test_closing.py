@@ -6,7 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
-from rtolap.cubes.receiver.closing.rules import ByApplication, Closing, Marks, Takeover, decide, low_watermark
+from rtolap.cubes.receiver.closing.rules import (
+    ByApplication,
+    Marks,
+    SegmentClosing,
+    Takeover,
+    decide,
+    low_watermark,
+)
 from rtolap.metadata.records import SegmentRecord
 from rtolap.model.application import CubeWatermark
 from rtolap.model.completeness import Completeness
@@ -24,7 +31,7 @@ CUBE = Cube(
 )
 
 
-def closed(cube: Cube = CUBE, **changes: Any) -> tuple[Closing, ...]:
+def closed(cube: Cube = CUBE, **changes: Any) -> tuple[SegmentClosing, ...]:
     arguments: dict[str, Any] = {
         "positions": {0: 5, 1: 7},
         "local": {0},
@@ -125,7 +132,7 @@ def window(end_ms: int, **changes: Any) -> Completeness:
     return Completeness(**{**known, **changes})
 
 
-def by_application(*windows: Completeness, **changes: Any) -> tuple[Closing, ...]:
+def by_application(*windows: Completeness, **changes: Any) -> tuple[SegmentClosing, ...]:
     said = ByApplication(windows, changes.pop("takeover", READING), changes.pop("forced", None))
     return closed(WITH_APPLICATION, application=said, **changes)
 

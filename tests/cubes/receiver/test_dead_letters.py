@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotFound, Refused, Unavailable
-from rtolap.cubes.receiver.dead_letters import HELD_BYTES_MAX, DeadLetterBox
+from rtolap.cubes.receiver.dead_letters import HELD_BYTES_MAX, DeadLetterWriter
 from rtolap.cubes.receiver.ingest import CubeReceiver
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerState
@@ -164,7 +164,7 @@ def _rejected(*values: bytes) -> tuple[Batch, Rejects]:
 
 def test_letters_on_their_way_hold_a_checkpoint_back_and_are_bounded() -> None:
     producer = Silent(MemoryBroker())
-    box = DeadLetterBox(producer, "sales", LETTERS)
+    box = DeadLetterWriter(producer, "sales", LETTERS)
     box.send(*_rejected(b"{"))
     assert box.trouble is None
     with pytest.raises(Unavailable, match="1 refused records wait"):
@@ -192,7 +192,7 @@ def test_one_letter_that_is_too_large_is_told_from_those_that_travel_with_it() -
 
     broker = MemoryBroker()
     broker.create(LETTERS, 1)
-    box = DeadLetterBox(Batched(broker), "sales", LETTERS)
+    box = DeadLetterWriter(Batched(broker), "sales", LETTERS)
     box.send(*_rejected(*[b"{" * 40] * 5, LARGE, *[b"[" * 40] * 5))
     with pytest.raises(Refused, match="1 refused records"):
         box.settle(60.0)
@@ -203,7 +203,7 @@ def test_one_letter_that_is_too_large_is_told_from_those_that_travel_with_it() -
 
 
 def test_a_missing_topic_is_named() -> None:
-    box = DeadLetterBox(MemoryProducer(MemoryBroker()), "sales", LETTERS)
+    box = DeadLetterWriter(MemoryProducer(MemoryBroker()), "sales", LETTERS)
     box.send(*_rejected(b"{"))
     with pytest.raises(NotFound, match=LETTERS):
         box.settle(1.0)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from rtolap.columnar.schema import EVENT_MS, PARTITION
 from rtolap.cubes.receiver.hosts.batch_progress import heard, stated
-from rtolap.cubes.receiver.hosts.progress import HostProgress, SavedHosts
+from rtolap.cubes.receiver.hosts.host_progress import HostProgress, SavedHosts
 from rtolap.protocols.watermark.messages import NAMELESS
 from rtolap.watermark.forgetting import SILENT_MS
 from rtolap.watermark.records.columns import UNKNOWN_MS, Statements
@@ -123,7 +123,7 @@ def test_a_name_that_is_none_moves_nothing_and_is_counted(name: str | None) -> N
 
 
 def test_hosts_beyond_the_bound_are_counted_and_the_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rtolap.cubes.receiver.hosts.progress.HOSTS_MAX", 2)
+    monkeypatch.setattr("rtolap.cubes.receiver.hosts.host_progress.HOSTS_MAX", 2)
     progress = HostProgress()
     took(progress, [(0, "a", 1, -1), (0, "b", 2, -1)])
     lost = took(progress, [(0, "c", 3, -1), (0, "a", 4, -1)])
@@ -132,7 +132,7 @@ def test_hosts_beyond_the_bound_are_counted_and_the_others_go_on(monkeypatch: py
 
 
 def places(monkeypatch: pytest.MonkeyPatch, number: int) -> HostProgress:
-    monkeypatch.setattr("rtolap.cubes.receiver.hosts.progress.HOSTS_MAX", number)
+    monkeypatch.setattr("rtolap.cubes.receiver.hosts.host_progress.HOSTS_MAX", number)
     return HostProgress()
 
 

@@ -12,7 +12,7 @@ import pytest
 from rtolap.cubes.receiver.local.batch import batch_tables
 from rtolap.cubes.receiver.local.statistics import TableStatistics
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState
-from rtolap.cubes.receiver.progress import Progress
+from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.query_service import answer
 from rtolap.events.decode import EventDecoder
 from rtolap.model.cube import SegmentPolicy

@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from rtolap.cubes.receiver.background_work import BackgroundWork
 from rtolap.cubes.receiver.requests import Requests
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerState
-from rtolap.cubes.receiver.work import CubeWork
 from rtolap.metadata import segments
 from rtolap.metadata.records import SegmentRecord, StagedPart
 from rtolap.model.event_loss import EventLoss
@@ -91,7 +91,7 @@ class World:
         assert (lost.state, lost.base_lost) == (SegmentState.IMMUTABLE, True)
         return lost
 
-    def work(self, receiver: Receiver) -> CubeWork:
+    def work(self, receiver: Receiver) -> BackgroundWork:
         """As in a process: what goes wrong is told to the core."""
         requests = cast(Requests, SimpleNamespace(ask=lambda what: what()))
         views = SimpleNamespace(
@@ -101,7 +101,7 @@ class World:
             ),
             refresh=lambda: None,
         )
-        return CubeWork(
+        return BackgroundWork(
             self.cluster.schema,
             receiver.core,
             replica_set=receiver.replica_set,

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from rtolap.base.clock import ManualClock
 from rtolap.cubes.receiver.closing.rules import Takeover
-from rtolap.cubes.receiver.hosts.batch_progress import Heard
-from rtolap.cubes.receiver.hosts.progress import HostProgress
+from rtolap.cubes.receiver.hosts.batch_progress import HostProgressBatch
+from rtolap.cubes.receiver.hosts.host_progress import HostProgress
 from rtolap.cubes.receiver.hosts.reports import WatermarkReports
 from rtolap.model.application import CubeWatermark
 
@@ -56,7 +56,7 @@ class World:
 
     def read(self, partition: int, host: str, latest_ms: int) -> None:
         row = (np.array([one], np.int64) for one in (partition, latest_ms, 1, 0))
-        self.hosts.took(Heard(pa.array([host]), *row))
+        self.hosts.took(HostProgressBatch(pa.array([host]), *row))
 
 
 def test_a_partition_without_a_host_is_said_to_be_read() -> None:

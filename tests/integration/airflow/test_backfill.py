@@ -20,8 +20,8 @@ def test_a_clear_and_a_second_backfill_of_the_range_change_nothing(backfill: Any
     assert set(backfill.again.values()) <= {"READY", "PURGED"}
     assert backfill.runs == 2  # one a day
     for day in (3, 4):
-        story = [line.event for line in backfill.history.stream.segments()[day].story]
-        assert story.count("REQUEUE") == 1
+        state_history = [line.event for line in backfill.history.stream.segments()[day].state_history]
+        assert state_history.count("REQUEUE") == 1
 
 
 def test_the_days_are_built_anew_with_the_same_events_and_answers(airflow: Any, backfill: Any) -> None:

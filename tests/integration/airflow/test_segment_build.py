@@ -43,7 +43,7 @@ def test_a_build_that_failed_for_a_damaged_part_is_made_when_its_receivers_have_
     run_id = airflow.trigger(BUILD)
 
     def lost() -> Any:
-        return next((line for line in stream.segments()[1].story if line.event == "PARTS_LOST"), None)
+        return next((line for line in stream.segments()[1].state_history if line.event == "PARTS_LOST"), None)
 
     assert part.path in airflow.until("the damage is found", lost, 180.0).note
     airflow.until_run(BUILD, run_id)
@@ -55,7 +55,7 @@ def test_a_build_that_failed_for_a_damaged_part_is_made_when_its_receivers_have_
     airflow.until("it is built", lambda: stream.segments()[1].state == "READY" or None, 180.0)
     segment = stream.segments()[1]
     assert (segment.state, segment.version, segment.events) == ("READY", 1, 100)
-    assert [line.event for line in segment.story].count("PROMOTE") == 1
+    assert [line.event for line in segment.state_history].count("PROMOTE") == 1
     assert stream.answer() == stream.recount()
 
 

@@ -68,8 +68,10 @@ def test_cleanup_deletes_staged_files_at_once_and_history_after_the_grace_time(
 
     def age(record: SegmentRecord) -> SegmentRecord:
         """As if everything had happened earlier by the grace time."""
-        story = tuple(msgspec.structs.replace(line, at_ms=line.at_ms - GRACE_MS) for line in record.story)
-        return msgspec.structs.replace(record, story=story)
+        state_history = tuple(
+            msgspec.structs.replace(line, at_ms=line.at_ms - GRACE_MS) for line in record.state_history
+        )
+        return msgspec.structs.replace(record, state_history=state_history)
 
     assert list(staged.rglob("*.parquet"))
     assert (versions(1), versions(3), versions(5)) == (["v1"], ["v1", "v2"], ["v1"])

@@ -187,5 +187,5 @@ def test_airflow_built_all_of_it(run: Run) -> None:
     runs = run.airflow.runs(BUILD)
     assert {one["run_type"] for one in runs} == {"asset_triggered"}
     for window in run.played.windows:
-        assert "PROMOTE" in [line.event for line in run.segment(window).story]
+        assert "PROMOTE" in [line.event for line in run.segment(window).state_history]
     assert any(task["state"] == "success" for task in run.airflow.tasks(BUILD, task_id="build"))

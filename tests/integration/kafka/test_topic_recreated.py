@@ -24,9 +24,9 @@ from rtolap.metadata.records import CubeControl
 from rtolap.model.loader import Loader, LoaderBatch
 from rtolap.protocols.stream_load.messages import TableSchema
 from rtolap.stored.loader.job import JobConfig, write_config
+from rtolap.stored.loader.job_run import begin
 from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.states import StopCause, Stopped
-from rtolap.stored.loader.work import begin
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.load_job_states import LoadJobEvent
 from rtolap.stored.metastore.load_jobs import LoadJobs

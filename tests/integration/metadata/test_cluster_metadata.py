@@ -113,7 +113,7 @@ def test_a_killed_server_neither_loses_nor_repeats_a_change(
         assert failures == []
         found = metadata.segments("c")
         assert len(found) == done
-        assert {len(record.story) for record in found.values()} == {1}
+        assert {len(record.state_history) for record in found.values()} == {1}
         changes = read(store, paths.cube_changes("c"), ChangeLog)
         assert changes is not None
         assert changes.sequence == done, "each change once"

@@ -22,9 +22,9 @@ class MariaDatabases(Databases):
         self.address = address
         self.password_file = password_file
 
-    def open(self, revisions: Revisions = SHIPPED, *, patience_s: float = 30.0) -> Ledger:
+    def open(self, revisions: Revisions = SHIPPED, *, retry_budget_s: float = 30.0) -> Ledger:
         return Ledger.open(
-            self.address, password_file=self.password_file, revisions=revisions, patience_s=patience_s
+            self.address, password_file=self.password_file, revisions=revisions, retry_budget_s=retry_budget_s
         )
 
     def pass_ms(self, ledger: Ledger, duration_ms: int) -> None:

@@ -116,7 +116,7 @@ def test_values_of_a_failed_statement_are_told_nowhere(
 def test_a_server_that_is_away_is_named_and_nothing_is_claimed(
     mariadb_server: ManagedProcess, maria: MariaDatabases
 ) -> None:
-    with maria.open(patience_s=1.0) as ledger:
+    with maria.open(retry_budget_s=1.0) as ledger:
         mariadb_server.kill()
         with pytest.raises(Unavailable, match="did not answer within 1 s"):
             ledger.write("w", Transaction, lambda it: begin(it, "a"))
@@ -129,7 +129,7 @@ def test_a_commit_that_stays_in_doubt_is_called_unknown(
 ) -> None:
     proxy = CuttingProxy(mariadb_server.address)
     address = maria.address.replace(mariadb_server.address, proxy.address)
-    with MariaDatabases(address, maria.password_file).open(patience_s=1.0) as ledger:
+    with MariaDatabases(address, maria.password_file).open(retry_budget_s=1.0) as ledger:
 
         def work(connection: sa.Connection) -> Transaction:
             proxy.cut(Cut.AFTER)

@@ -1,4 +1,6 @@
-"""What closes a segment on real servers, told by its story: the low watermark, or the sliding window."""
+"""What closes a segment on real servers, told by its state history: the low watermark, or the sliding
+window.
+"""
 
 from __future__ import annotations
 
@@ -94,9 +96,9 @@ def test_a_segment_is_closed_by_the_event_that_completes_it(
 
     wait_for("it is closed and uploaded", uploaded)
     producer.close()
-    story = client.segment(cube, first().segment).story  # type: ignore[union-attr]
-    assert [line.event for line in story] == ["CLOSE", "PARTS_JOINED"]
-    assert f"only/r1, {why}" in story[0].note
+    state_history = client.segment(cube, first().segment).state_history  # type: ignore[union-attr]
+    assert [line.event for line in state_history] == ["CLOSE", "PARTS_JOINED"]
+    assert f"only/r1, {why}" in state_history[0].note
     closed = first()
     assert closed is not None
     assert closed.target == {0: 3}, "the vector that was persisted"

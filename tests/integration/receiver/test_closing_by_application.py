@@ -183,7 +183,7 @@ def test_a_window_that_a_person_lets_go_closes_as_it_is_and_says_so(fleet: Fleet
     assert (known.closed_by, known.approved_by, known.window_end_ms) == ("approval", "erika", until_ms)
     assert known.expected_missing_ppm is not None
     assert known.expected_missing_ppm > 0, "one of five hosts owes half a window"
-    assert "approval of erika" in closed.story[0].note
+    assert "approval of erika" in closed.state_history[0].note
     assert fleet.segment(1).state == "ACTIVE", "nobody let the next one go"
 
 

@@ -28,7 +28,7 @@ ENDLESS = 200
 SEEDS = so_many(3)
 
 
-def story(run: TabletRun, rounds: int = 6) -> None:
+def state_history(run: TabletRun, rounds: int = 6) -> None:
     """Goes through all numbered steps."""
     for _ in range(rounds):
         run.step(run.load)
@@ -45,12 +45,12 @@ def test_a_power_cut_in_a_step_is_recovered_from(tmp_path: Path, step: int) -> N
     crashes = 0
     for seed in range(SEEDS):
         run = TabletRun(tmp_path / str(seed), "unique", seed, TABLE)
-        story(run)
+        state_history(run)
         run.disk.die_in_step = step
-        story(run)
+        state_history(run)
         crashes += run.crashes
         run.end()
-    assert crashes >= SEEDS * 2 // 3, "the story does not come to the step"
+    assert crashes >= SEEDS * 2 // 3, "the state_history does not come to the step"
 
 
 def test_a_disk_that_is_full_at_any_operation_changes_nothing(tmp_path: Path) -> None:
@@ -58,8 +58,8 @@ def test_a_disk_that_is_full_at_any_operation_changes_nothing(tmp_path: Path) ->
     for at in itertools.count(1):
         run = TabletRun(tmp_path / str(at), "unique", 1, TABLE)
         run.disk.fail_at = run.disk.operations + at
-        story(run, rounds=3)
-        if run.disk.fail_at is not None:  # the story was over before
+        state_history(run, rounds=3)
+        if run.disk.fail_at is not None:  # the state_history was over before
             break
         failed += run.failures
         run.end()

@@ -33,11 +33,11 @@ from rtolap.stored.frontend.transactions.publishing import Publisher
 from rtolap.stored.frontend.transactions.requests import TransactionManager
 from rtolap.stored.frontend.upkeep import CHANGES_KEPT_MS, Upkeep
 from rtolap.stored.metastore import partitions as partition_rows
-from rtolap.stored.metastore import tablet_debts
+from rtolap.stored.metastore import pending_tablet_tasks as pending_tablet_tasks
 from rtolap.stored.metastore import transactions as transaction_rows
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.leases import Leases
-from rtolap.stored.metastore.records import Partition, Tablet, TabletDebt
+from rtolap.stored.metastore.records import Partition, PendingTabletTask, Tablet
 
 NODES = ("n1", "n2", "n3", "n4")
 DAY_MS = 86_400_000
@@ -72,8 +72,8 @@ class World:
             for node, host in self.hosts.hosts.items()
         }
 
-    def debts(self) -> tuple[TabletDebt, ...]:
-        return self.ledger.read("r", tablet_debts.all_debts)
+    def tasks(self) -> tuple[PendingTabletTask, ...]:
+        return self.ledger.read("r", pending_tablet_tasks.all_tasks)
 
     def names(self, table: str = "t") -> list[str]:
         return [part.name for part in self.catalogue.table("d", table).partitions]
@@ -110,7 +110,7 @@ def test_a_table_has_its_partitions_on_nodes_at_once(world: World) -> None:
     assert len(entry.replicas) == 3 * 2 * 3
     for replica in entry.replicas:
         assert replica.tablet in world.hosts.hosts[replica.node].tablets
-    assert world.debts() == ()
+    assert world.tasks() == ()
 
 
 def test_a_table_without_partitions_has_one(world: World) -> None:
@@ -197,7 +197,7 @@ def test_a_partition_is_added_once_and_dropped(world: World) -> None:
     with pytest.raises(NotFound, match=r"no partition p20231119 in d\.t"):
         world.catalogue.drop_partition("d", "t", "p20231119")
     world.catalogue.drop_partition("d", "t", "p20231119", if_exists=True)
-    assert world.debts() == ()
+    assert world.tasks() == ()
 
 
 def test_a_partition_without_a_lower_bound_begins_where_the_last_one_ends(world: World) -> None:
@@ -277,13 +277,13 @@ def test_a_node_that_was_away_is_told_later(world: World) -> None:
     world.hosts.hosts["n2"].up = False
     world.catalogue.create_table(by_day())
     world.catalogue.change_columns("d", "t", (AddColumn(StoredColumn("x", "int")),))
-    assert {debt.node for debt in world.debts()} == {"n1", "n2"}
+    assert {task.node for task in world.tasks()} == {"n1", "n2"}
     world.hosts.hosts["n1"].up = True
     world.upkeep.round()
-    assert {debt.node for debt in world.debts()} == {"n2"}
+    assert {task.node for task in world.tasks()} == {"n2"}
     world.hosts.hosts["n2"].up = True
     world.upkeep.round()
-    assert world.debts() == ()
+    assert world.tasks() == ()
     entry = world.catalogue.table("d", "t")
     for replica in entry.replicas:
         assert world.hosts.hosts[replica.node].tablets[replica.tablet] == (entry.table_id, entry.schema)
@@ -295,7 +295,7 @@ def test_what_is_dropped_is_not_made_any_more(world: World) -> None:
     world.catalogue.drop_table("d", "t")
     world.hosts.hosts["n1"].up = True
     world.upkeep.round()
-    assert world.debts() == ()
+    assert world.tasks() == ()
     assert set().union(*world.tablets().values()) == set()
     with pytest.raises(NotFound, match="unknown table, tableName=t"):
         world.catalogue.drop_table("d", "t")
@@ -320,7 +320,7 @@ def test_truncating_keeps_the_columns(world: World) -> None:
     assert emptied.table_id > changed.table_id
     assert emptied.schema == changed.schema
     assert emptied.schema.names == ("x",)
-    assert world.debts() == ()
+    assert world.tasks() == ()
 
 
 def test_several_changes_are_all_or_nothing(world: World) -> None:
@@ -421,10 +421,10 @@ def test_a_change_stands_though_its_master_is_deposed_before_nodes_are_told(worl
     world.hosts.drop = deposed  # type: ignore[method-assign]
     emptied = world.catalogue.truncate("d", "t")
     assert emptied.table_id > before.table_id
-    assert world.debts() != ()
+    assert world.tasks() != ()
     successor = Catalogue(world.ledger, other, world.hosts, lambda connection: world.living)
     successor.settle()
-    assert world.debts() == ()
+    assert world.tasks() == ()
 
 
 def test_answers_are_forgotten_when_nobody_sends_their_changes_any_more(world: World) -> None:
@@ -521,10 +521,10 @@ def test_a_partition_that_is_made_while_a_node_is_away_has_all_its_replicas_when
     world.clock.advance_ms(DAY_MS)
     world.upkeep.round()
     assert world.tablets()["n3"] == {"p20231114"}
-    assert {debt.node for debt in world.debts()} == {"n3"}
+    assert {task.node for task in world.tasks()} == {"n3"}
     up(world, "n3")
     world.upkeep.round()
-    assert world.debts() == ()
+    assert world.tasks() == ()
     assert {node: len(parts) for node, parts in world.tablets().items()} == {
         "n1": 2,
         "n2": 2,
@@ -544,7 +544,7 @@ def test_what_was_paid_meanwhile_is_not_told_again(world: World) -> None:
 
     def slow_read(what: str, work: Callable[[Connection], object]) -> object:
         found = read(what, work)
-        if work is tablet_debts.all_debts and not made:
+        if work is pending_tablet_tasks.all_tasks and not made:
             make_anew(world)
             made.update(world.tablets())
         return found
@@ -630,7 +630,7 @@ def test_a_load_asks_no_node_that_does_not_answer_while_the_others_have_all(worl
     world.catalogue.create_table(by_day())
     asked: list[str] = []
     world.hosts.create = lambda node, *rest: asked.append(node)  # type: ignore[method-assign, assignment]
-    assert {debt.node for debt in world.debts()} == {"n1"}
+    assert {task.node for task in world.tasks()} == {"n1"}
     assert missing_on(world, world.catalogue.table_to_load("d", "t"))
     assert asked == []
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotFound, NotLeader, Unavailable
-from rtolap.stored.frontend.doors import Door, Election
-from rtolap.stored.frontend.duties import Duty
+from rtolap.stored.frontend.election import Door, Election
 from rtolap.stored.frontend.http.body_pipe import BodyPipe
 from rtolap.stored.frontend.loads.error_files import FILE_BYTES_MAX, ErrorFiles
 from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.frontend.periodic_tasks import PeriodicTask
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.leases import Leases
 
@@ -171,7 +171,7 @@ class TestDuty:
             raise Unavailable("the ledger is away")
 
         broken: list[str] = []
-        duty = Duty("test", 3600, work, broken.append)
+        duty = PeriodicTask("test", 3600, work, broken.append)
         duty.start()
 
         def woken_and_enough() -> bool:
@@ -184,7 +184,7 @@ class TestDuty:
 
     def test_an_error_of_the_program_is_told(self) -> None:
         told = threading.Event()
-        duty = Duty("test", 3600, lambda: 1 // 0, lambda name: told.set())
+        duty = PeriodicTask("test", 3600, lambda: 1 // 0, lambda name: told.set())
         duty.start()
         assert told.wait(10)
         duty.stop()

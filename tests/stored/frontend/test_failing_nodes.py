@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from rtolap.base.errors import RtolapError, Unauthorized, Unavailable
 from rtolap.stored.metastore.records import Partition, Tablet, TransactionState
-from rtolap.stored.node.slot import Slot
+from rtolap.stored.node.tablet_replica import TabletReplica
 
 from tests.support.stored.replicated_table import PEOPLE, ReplicatedTable
 
@@ -91,14 +91,14 @@ def test_a_fault_of_the_program_in_one_tablet_is_a_node_that_lacks_the_version(
     world: ReplicatedTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     committed = world.commit(1)
-    open_tablet = Slot.open
+    open_tablet = TabletReplica.open
 
-    def failing(slot: Slot) -> object:
+    def failing(slot: TabletReplica) -> object:
         if "/c/" in str(slot.place):
             raise pa.ArrowInvalid("offset overflow")
         return open_tablet(slot)
 
-    monkeypatch.setattr(Slot, "open", failing)
+    monkeypatch.setattr(TabletReplica, "open", failing)
     assert world.publisher.publish_committed() == (committed.txn_id,)
     monkeypatch.undo()
     assert world.publisher.catch_up() == 1

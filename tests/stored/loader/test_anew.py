@@ -6,11 +6,11 @@ import pytest
 from rtolap.base.errors import DefinitionError, Refused
 from rtolap.kafka.interfaces import LogRange
 from rtolap.model.loader import LoaderSink
-from rtolap.stored.loader.anew import given, going_on, left_labels
 from rtolap.stored.loader.commit import CLOCKS_APART_MS_MAX
 from rtolap.stored.loader.job import JobConfig, write_config
+from rtolap.stored.loader.job_run import LoadJobRun
+from rtolap.stored.loader.reset import given, going_on, left_labels
 from rtolap.stored.loader.states import StopCause, Stopped
-from rtolap.stored.loader.work import Work
 from rtolap.stored.metastore.offsets import OffsetsRecord
 
 from tests.support.loader.stepped_loader import World, load_all, sent_and_unanswered
@@ -20,7 +20,7 @@ def log_of(world: World) -> dict[int, LogRange]:
     return {number: LogRange(log.start, log.end) for number, log in enumerate(world.broker.logs("t"))}
 
 
-def go_on(world: World, work: Work, *, abandon: bool = False) -> None:
+def go_on(world: World, work: LoadJobRun, *, abandon: bool = False) -> None:
     work.ownership.release()
     log = log_of(world)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from rtolap.stored.loader.held import EVERYTHING_MS, LOOKS_MAX, Held
+from rtolap.stored.loader.oldest_work import EVERYTHING_MS, LOOKS_MAX, OldestWorkTracker
 
 
 def test_everything_is_held_until_a_first_look_is_readable() -> None:
-    held = Held()
+    held = OldestWorkTracker()
     assert held.readable({0: 100}) == EVERYTHING_MS
     held.look(1_000, {0: 10, 1: 5})
     assert held.readable({0: 10}) == EVERYTHING_MS
@@ -16,7 +16,7 @@ def test_everything_is_held_until_a_first_look_is_readable() -> None:
 
 
 def test_what_came_after_a_look_does_not_hold_it_back() -> None:
-    held = Held()
+    held = OldestWorkTracker()
     held.look(1_000, {0: 10})
     held.look(2_000, {0: 20})
     assert held.readable({0: 15}) == 1_000
@@ -24,7 +24,7 @@ def test_what_came_after_a_look_does_not_hold_it_back() -> None:
 
 
 def test_of_equal_inputs_the_first_look_counts_and_what_is_unknown_says_nothing() -> None:
-    held = Held()
+    held = OldestWorkTracker()
     held.look(None, {0: 1})
     held.look(1_000, None)
     held.look(1_000, {0: 10})
@@ -34,7 +34,7 @@ def test_of_equal_inputs_the_first_look_counts_and_what_is_unknown_says_nothing(
 
 
 def test_looks_are_bounded_while_a_backlog_is_loaded_and_stay_true() -> None:
-    held = Held()
+    held = OldestWorkTracker()
     for second in range(1, 10_000):
         held.look(second, {0: second})
         assert len(held._looks) <= LOOKS_MAX

@@ -23,14 +23,14 @@ from rtolap.protocols.stream_load.messages import (
 )
 from rtolap.stored.loader.commit import CLOCKS_APART_MS_MAX
 from rtolap.stored.loader.job import JobConfig, write_config
+from rtolap.stored.loader.job_run import LoadJobRun, begin
 from rtolap.stored.loader.ownership import LEASE_MS
-from rtolap.stored.loader.patience import FAILING_S, FAILS_MAX, SILENT_S
 from rtolap.stored.loader.preparing import FILTERED_BY_SINK, FILTERED_UNKNOWN
 from rtolap.stored.loader.records.rejects import FileBox
+from rtolap.stored.loader.retry_budget import FAILING_S, FAILS_MAX, SILENT_S
 from rtolap.stored.loader.settle import LOG_TRIES_MAX, Outcome, Settler
 from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.states import StopCause, Stopped
-from rtolap.stored.loader.work import Work, begin
 from rtolap.stored.metastore.load_job_states import LoadJobState
 
 from tests.support.loader.stepped_loader import COLUMNS, World, load_all, sent_and_unanswered, stopped_by
@@ -403,7 +403,7 @@ class Refusing:
         return self.answer
 
 
-def failing(world: World, work: Work, times: int) -> Settler:
+def failing(world: World, work: LoadJobRun, times: int) -> Settler:
     """A settler that has tried so often, for as long as a batch may fail."""
     settler = work.settler()
     for _ in range(times):

@@ -8,13 +8,13 @@ import pytest
 from rtolap.base.errors import Refused, Unavailable
 from rtolap.kafka.interfaces import LogRange
 from rtolap.protocols.loader.messages import LoaderStatus
-from rtolap.stored.loader.anew import going_on
 from rtolap.stored.loader.job import JobConfig, write_config
+from rtolap.stored.loader.job_run import LoadJobRun
 from rtolap.stored.loader.process import LoaderProcess
 from rtolap.stored.loader.records.source import TOPIC_MISSING_S
+from rtolap.stored.loader.reset import going_on
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.loader.status import status_of
-from rtolap.stored.loader.work import Work
 
 from tests.support.loader.stepped_loader import World, load_all, sent_and_unanswered, stopped_by
 
@@ -31,11 +31,11 @@ def stop(act: Callable[[], object]) -> Stopped:
     return stopped.value
 
 
-def status(world: World, work: Work) -> LoaderStatus:
+def status(world: World, work: LoadJobRun) -> LoaderStatus:
     return status_of(world.jobs.get("j"), world.records.all("j"), work.log(), LoaderProcess(work))
 
 
-def loaded_and_recreated(world: World) -> Work:
+def loaded_and_recreated(world: World) -> LoadJobRun:
     """A loader in the middle of its work; the new topic is filled beyond the old one's end."""
     world.create()
     world.produce(1, 2)

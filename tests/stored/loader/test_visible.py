@@ -6,9 +6,9 @@ import pytest
 from rtolap.airflow.completeness import CaughtUp
 from rtolap.protocols.loader.messages import LoaderStatus
 from rtolap.protocols.stream_load.messages import LoadState
+from rtolap.stored.loader.job_run import LoadJobRun
 from rtolap.stored.loader.process import LoaderProcess
 from rtolap.stored.loader.status import status_of
-from rtolap.stored.loader.work import Work
 
 from tests.support.loader.stepped_loader import World, load_all
 
@@ -26,7 +26,7 @@ def asked_labels(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def status(world: World, work: Work) -> LoaderStatus:
+def status(world: World, work: LoadJobRun) -> LoaderStatus:
     return status_of(world.jobs.get("j"), world.records.all("j"), work.log(), LoaderProcess(work))
 
 

@@ -104,7 +104,7 @@ class DayStream:
         return {
             (info.start_ms - self.start_ms(1)) // DAY_MS + 1: info
             for info in self._coordinator.segments(self.name)
-            if info.story
+            if info.state_history
         }
 
     def recount(self, without: frozenset[int] = frozenset()) -> Answer:

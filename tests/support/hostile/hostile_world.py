@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import pymysql
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.users import password_hash
 from rtolap.query.workers.session import DIED, MEMORY, SUM
 from rtolap.stack.ports import free_port
@@ -49,7 +49,7 @@ _COORDINATOR_PAGES = (
 )
 
 
-class HostileWorld(Closing):
+class HostileWorld(Closeable):
     """Two harnesses with one token: `services` has coordinator, receiver, query and agent, `stored` a Stream
     Load door and a storage node. `cube` is caught up with all its events."""
 

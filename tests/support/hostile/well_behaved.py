@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import httpx
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.protocols.stream_load.messages import SendOptions
 
@@ -19,7 +19,7 @@ _LOAD_EVERY = 10
 _TIMEOUT_S = 90.0
 
 
-class WellBehaved(Closing):
+class WellBehaved(Closeable):
     """`step` asks over HTTP and over MySQL. Raises AssertionError for a wrong answer."""
 
     def __init__(self, world: HostileWorld) -> None:

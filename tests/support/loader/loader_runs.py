@@ -35,13 +35,13 @@ from rtolap.protocols.stream_load.messages import (
 )
 from rtolap.stored.loader.commit import CLOCKS_APART_MS_MAX
 from rtolap.stored.loader.job import JobConfig, write_config
+from rtolap.stored.loader.job_run import LoadJobRun, begin
 from rtolap.stored.loader.ownership import LEASE_MS
 from rtolap.stored.loader.preparing import FILTERED_UNKNOWN
 from rtolap.stored.loader.settle import Settler
 from rtolap.stored.loader.sinks.interface import Sink
 from rtolap.stored.loader.sinks.memory import MemorySink, Row, Transaction
 from rtolap.stored.loader.states import Stopped
-from rtolap.stored.loader.work import Work, begin
 from rtolap.stored.metastore.load_job_states import LoadJobEvent
 from rtolap.stored.metastore.load_jobs import LoadJobs
 from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
@@ -164,7 +164,7 @@ class CountingBox:
 
 
 class Process:
-    def __init__(self, work: Work) -> None:
+    def __init__(self, work: LoadJobRun) -> None:
         self.work = work
         self.settlers: list[Settler] = [work.settler()]
 

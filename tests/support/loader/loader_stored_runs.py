@@ -17,14 +17,14 @@ from threading import Thread
 from typing import Any
 
 import msgspec
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.model.stored.table import Buckets, StoredColumn
 from rtolap.protocols.stored_tables.messages import AddColumn
 from rtolap.protocols.stream_load.messages import LoadAnswer, SendOptions
 from rtolap.stored.frontend.mastership import LEASE_MS as MASTER_LEASE_MS
-from rtolap.stored.loader.anew import left_labels
 from rtolap.stored.loader.job import JobConfig, write_config
+from rtolap.stored.loader.reset import left_labels
 from rtolap.stored.loader.sinks.interface import Sink
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.metastore.load_job_states import LoadJobEvent
@@ -42,7 +42,7 @@ _STOP_ROUNDS_MAX = 30  # of a second each: partitions are looked at every ten
 _DRAWN_OUT = (StopCause.SINK_REFUSES, StopCause.SINK_UNAVAILABLE)
 
 
-class StoredRun(Run, Closing):
+class StoredRun(Run, Closeable):
     """`close` it."""
 
     cluster: InProcessCluster

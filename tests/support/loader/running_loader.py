@@ -18,13 +18,13 @@ from rtolap.protocols.loader.messages import API, LoaderStatus
 from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
 from rtolap.stored.loader.http import make_app
 from rtolap.stored.loader.job import JobConfig, write_config
+from rtolap.stored.loader.job_run import LoadJobRun, begin
 from rtolap.stored.loader.loader_metrics import measure
 from rtolap.stored.loader.partition_role import OpenSession, PartitionKeeper
 from rtolap.stored.loader.process import LoaderProcess
 from rtolap.stored.loader.records.rejects import FileBox
 from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.status import status_of
-from rtolap.stored.loader.work import Work, begin
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.load_job_states import LoadJobEvent
 from rtolap.stored.metastore.load_jobs import LoadJobs
@@ -108,7 +108,7 @@ class Running:
         self.ledger.close()
 
 
-def _keeper(work: Work, open_session: OpenSession) -> PartitionKeeper:
+def _keeper(work: LoadJobRun, open_session: OpenSession) -> PartitionKeeper:
     wanted = work.loader.sink.partitions
     assert wanted is not None
     return PartitionKeeper(

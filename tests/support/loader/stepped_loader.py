@@ -16,11 +16,11 @@ from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.model.loader import Loader, LoaderBatch
 from rtolap.protocols.stream_load.messages import LoadAnswer, SchemaColumn, TableSchema
 from rtolap.stored.loader.job import JobConfig, write_config
+from rtolap.stored.loader.job_run import LoadJobRun, begin
 from rtolap.stored.loader.ownership import LEASE_MS
 from rtolap.stored.loader.settle import Outcome, Settler
 from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.states import StopCause, Stopped
-from rtolap.stored.loader.work import Work, begin
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.load_job_states import LoadJobEvent
 from rtolap.stored.metastore.load_jobs import LoadJobs
@@ -62,7 +62,7 @@ class World:
         self.jobs.create("j", "d", "t", "t", write_config(JobConfig(loader)))
         self.jobs.change_state("j", LoadJobEvent.START, "")
 
-    def start(self) -> Work:
+    def start(self) -> LoadJobRun:
         """A new process, after the one before is surely gone."""
         self.clock.advance_ms(LEASE_MS + 1)
         self.owner += 1
@@ -88,7 +88,7 @@ class World:
         return sorted(row["k"] for row in self.sink.rows("d", "t"))
 
 
-def load_all(work: Work, rounds: int = 20) -> Settler:
+def load_all(work: LoadJobRun, rounds: int = 20) -> Settler:
     settler = work.settler()
     for _ in range(rounds):
         work.source.step(0.0)
@@ -96,7 +96,7 @@ def load_all(work: Work, rounds: int = 20) -> Settler:
     return settler
 
 
-def sent_and_unanswered(world: World, work: Work) -> None:
+def sent_and_unanswered(world: World, work: LoadJobRun) -> None:
     """The batch is noted as sent, and nobody knows what became of it."""
 
     def lost(*_: object, **__: object) -> LoadAnswer:

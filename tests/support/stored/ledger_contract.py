@@ -30,7 +30,8 @@ from rtolap.base.errors import (
 from rtolap.model.stored.partitions import partition_of
 from rtolap.model.stored.schema import initial_schema
 from rtolap.model.stored.table import RangePartitions, StoredColumn, StoredTable
-from rtolap.stored.metastore import partitions, schema, table_changes, tables, tablet_debts, transactions
+from rtolap.stored.metastore import partitions, schema, table_changes, tables, transactions
+from rtolap.stored.metastore import pending_tablet_tasks as pending_tablet_tasks
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.leases import Lease, Leases
 from rtolap.stored.metastore.load_job_states import TRANSITIONS, LoadJobEvent, LoadJobState
@@ -39,9 +40,9 @@ from rtolap.stored.metastore.offsets import Loaded, OffsetsRecords
 from rtolap.stored.metastore.records import (
     Partition,
     PartitionVersions,
+    PendingTabletTask,
     StoredTableRow,
     Tablet,
-    TabletDebt,
     Transaction,
     TransactionState,
 )
@@ -819,17 +820,17 @@ class LedgerContract:
         assert found == [None, '{"answer": "é"}', '{"answer": "é"}']
 
     def test_debts_are_paid_in_the_order_of_tables_dropping_first(self, ledger: Ledger) -> None:
-        made = TabletDebt(2, "d", "t", "p", "n", "create", (0, 1))
-        dropped = TabletDebt(2, "d", "t", "q", "n", "drop", (3,))
-        older = TabletDebt(1, "d", "t", "", "n", "schema")
-        write(ledger, lambda it: tablet_debts.add(it, (made, dropped, older)), type(None))
-        write(ledger, lambda it: tablet_debts.add(it, (made,)), type(None))
-        assert read(ledger, tablet_debts.all_debts) == (older, dropped, made)
-        write(ledger, lambda it: tablet_debts.forgive(it, 2), type(None))
-        assert read(ledger, tablet_debts.all_debts) == (older, dropped)
-        write(ledger, lambda it: tablet_debts.pay(it, older), type(None))
-        write(ledger, lambda it: tablet_debts.pay(it, older), type(None))
-        assert read(ledger, lambda it: tablet_debts.of_table(it, 2)) == (dropped,)
+        made = PendingTabletTask(2, "d", "t", "p", "n", "create", (0, 1))
+        dropped = PendingTabletTask(2, "d", "t", "q", "n", "drop", (3,))
+        older = PendingTabletTask(1, "d", "t", "", "n", "schema")
+        write(ledger, lambda it: pending_tablet_tasks.add(it, (made, dropped, older)), type(None))
+        write(ledger, lambda it: pending_tablet_tasks.add(it, (made,)), type(None))
+        assert read(ledger, pending_tablet_tasks.all_tasks) == (older, dropped, made)
+        write(ledger, lambda it: pending_tablet_tasks.cancel(it, 2), type(None))
+        assert read(ledger, pending_tablet_tasks.all_tasks) == (older, dropped)
+        write(ledger, lambda it: pending_tablet_tasks.complete(it, older), type(None))
+        write(ledger, lambda it: pending_tablet_tasks.complete(it, older), type(None))
+        assert read(ledger, lambda it: pending_tablet_tasks.of_table(it, 2)) == (dropped,)
 
 
 def read(ledger: Ledger, work: Callable[[sa.Connection], R]) -> R:

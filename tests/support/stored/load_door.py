@@ -17,7 +17,7 @@ from rtolap.base.users import Users, password_hash
 from rtolap.stored.frontend.assembly import Assembly, DoorOptions, Storage
 from rtolap.stored.frontend.catalogue.memory_hosts import MemoryTabletHosts
 from rtolap.stored.frontend.catalogue.tables import TableEntry
-from rtolap.stored.frontend.doors import Door
+from rtolap.stored.frontend.election import Door
 from rtolap.stored.frontend.http.app import Port
 from rtolap.stored.frontend.http.authentication import Guard
 from rtolap.stored.frontend.transactions.memory_participants import MemoryNodes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.protocols.storage.messages import Heartbeat, ScanRequest, TabletId
 from rtolap.stored.frontend.catalogue.tables import Catalogue
@@ -30,7 +30,7 @@ PEOPLE = StoredTable(
 TABLET = Tablet(Partition("shop", "people", "all"), 0)
 
 
-class ReplicatedTable(Closing):
+class ReplicatedTable(Closeable):
     """Everything is called by the test itself: nothing runs by its own. `participants` may be replaced in
     parts, to have something happen at a call."""
 

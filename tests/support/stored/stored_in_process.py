@@ -22,7 +22,7 @@ import httpx
 import pyarrow as pa
 import sqlalchemy as sa
 from rtolap.base.clock import ManualClock
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.base.users import Users, password_hash
 from rtolap.model.stored.table import StoredTable
@@ -35,7 +35,7 @@ from rtolap.stored.engine.disk import OpenFile, RealDisk
 from rtolap.stored.engine.settings import TabletSettings
 from rtolap.stored.frontend.assembly import Assembly, DoorOptions, Storage
 from rtolap.stored.frontend.catalogue.tables import TableEntry
-from rtolap.stored.frontend.doors import Door
+from rtolap.stored.frontend.election import Door
 from rtolap.stored.frontend.http.app import Port
 from rtolap.stored.frontend.http.authentication import Guard
 from rtolap.stored.frontend.loads.writer import LoadWriter
@@ -284,7 +284,7 @@ class _SomeNodes:
         return self._door.stands_still(node)
 
 
-class InProcessCluster(Closing):
+class InProcessCluster(Closeable):
     """Two doors, of which one is master, and three nodes. `doors` by number: None is one that is down.
 
     `gate`: the next load waits there before its rows go to nodes. `refusing`: nodes that take no rows.

@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 from rtolap.base.clock import ManualClock
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import NotFound, Unavailable
 from rtolap.model.stored.schema import StoredSchema
 from rtolap.model.stored.table import StoredTable
@@ -172,7 +172,7 @@ class LocalSource:
         """A query service closes its source; the world goes on."""
 
 
-class StoredWorld(Closing):
+class StoredWorld(Closeable):
     """Loads and scans may run beside each other."""
 
     def __init__(self, *, replication: int = 2) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 import pyarrow as pa
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
 from rtolap.base.users import password_hash
@@ -32,7 +32,7 @@ LEASE_S = 2
 _TIMEOUT_S = 30.0
 
 
-class StreamLoadCluster(Closing):
+class StreamLoadCluster(Closeable):
     """Each process can be killed and started again by its name: `door-0`, `node-0`, …
 
     `metrics_urls`: where each shows what it does. With `certificates` the doors speak TLS only.

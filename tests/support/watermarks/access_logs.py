@@ -80,8 +80,8 @@ class AccessLogs:
     def closed_ms(self, window: Window) -> int | None:
         """When its first closing was written down."""
         segment = self.segment(window)
-        story = () if segment is None else segment.story
-        return next((line.at_ms for line in story if line.event == "CLOSE"), None)
+        state_history = () if segment is None else segment.state_history
+        return next((line.at_ms for line in state_history if line.event == "CLOSE"), None)
 
     def answer(self, ends: dict[int, int]) -> Counts | None:
         """What SQL says, once it holds all up to these offsets; None before."""

@@ -7,12 +7,12 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 
 _JOIN_S = 90.0
 
 
-class Asking(Closing):
+class Asking(Closeable):
     """Asks again and again, one after the other, on a thread of its own.
 
     `ask` raises one of `refusals` for a statement that is refused; an answer that is wrong, or any other

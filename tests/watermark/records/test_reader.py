@@ -18,10 +18,10 @@ from rtolap.watermark.records.statement import Kind, Statement
 from tests.support.waiting import until
 from tests.support.watermarks.recorded_reports import RecordedReports
 
-Told = tuple[int, str, int | None]  # partition, producer, watermark
+ProducerStatement = tuple[int, str, int | None]  # partition, producer, watermark
 
 
-def statements(*told: Told, kind: Kind = "control", generation: int = 1) -> Statements:
+def statements(*told: ProducerStatement, kind: Kind = "control", generation: int = 1) -> Statements:
     texts = [
         Statement(kind, generation, watermark_ms, producer).encode() for _, producer, watermark_ms in told
     ]

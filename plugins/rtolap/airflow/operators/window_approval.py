@@ -1,6 +1,6 @@
 """A window that waits for too long: a person is asked in Airflow whether it goes, and the answer is recorded.
 
-    AskWindowOperator ── Approve ──▶ LetWindowGoOperator ──▶ the window may close
+    WindowApprovalOperator ── Approve ──▶ ApproveWindowOperator ──▶ the window may close
           │  └────────── Reject ───▶ the window keeps waiting
           └── complete meanwhile ──▶ the question is withdrawn (skipped)
 
@@ -31,7 +31,7 @@ REASON = "reason"
 NO_REASON = "no reason given"
 
 
-class AskWindowOperator(ApprovalOperator):
+class WindowApprovalOperator(ApprovalOperator):
     """Asks whether the windows of `application` that end at or before `window_end` may close as they are;
     `lateness_ms` beyond it is waited for otherwise.
 
@@ -131,11 +131,11 @@ class AskWindowOperator(ApprovalOperator):
         return Window(self.application, instant_ms(self.window_end), int(self.lateness_ms))
 
 
-class LetWindowGoOperator(BaseOperator):
+class ApproveWindowOperator(BaseOperator):
     """Records at the coordinator what a person has approved: windows up to `window_end` may close.
 
-    `answer`: the result of an `AskWindowOperator`. Its responder is whom Airflow has signed in; without one,
-    or with another answer than Approve, nothing is let go and the task fails. Returns what was recorded.
+    `answer`: the result of an `WindowApprovalOperator`. Its responder is whom Airflow has signed in; without
+    one, or with another answer than Approve, nothing is let go and the task fails. Returns what was recorded.
     """
 
     template_fields: Sequence[str] = ("application", "window_end", "answer")

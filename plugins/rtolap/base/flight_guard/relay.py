@@ -27,7 +27,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.connections import Connections
 from rtolap.base.errors import RtolapError
 from rtolap.base.flight_guard import frames
@@ -48,7 +48,7 @@ CLOSE_S = 2.0  # what the server has answered is handed on for so long when it h
 _KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
 
 
-class FlightRelay(Closing):
+class FlightRelay(Closeable):
     """Relays from its making until `close`, in a thread of its own. `listening`: sockets that are bound;
     they are closed with it. `backend`: path of the server's Unix socket."""
 

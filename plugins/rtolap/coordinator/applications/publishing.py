@@ -18,7 +18,7 @@ class Published(msgspec.Struct, frozen=True):
     at_ms: int
 
 
-class Heard(msgspec.Struct, frozen=True):
+class ExpectedReporters(msgspec.Struct, frozen=True):
     """Whom a next leader has to hear before it goes on: see `metadata.records.ApplicationState`."""
 
     generations: dict[str, dict[int, int]]
@@ -34,7 +34,7 @@ class Publisher:
         records: ApplicationRecords,
         clock: Clock,
         state: ApplicationState,
-        heard: Callable[[], Heard],
+        heard: Callable[[], ExpectedReporters],
     ) -> None:
         self._name = name
         self._records = records
@@ -58,7 +58,7 @@ class Publisher:
                 self.published = Published(_marks(self._persisted), self._clock.now_ms())
 
 
-def _state(epoch: int, marks: Marks, heard: Heard) -> ApplicationState:
+def _state(epoch: int, marks: Marks, heard: ExpectedReporters) -> ApplicationState:
     return ApplicationState(
         epoch=epoch,
         levels={name: LevelState(one.input_ms, one.output_ms) for name, one in marks.levels.items()},

@@ -18,7 +18,7 @@ from rtolap.base.errors import DefinitionError, NotFound, Refused, RtolapError
 from rtolap.coordinator.applications.host_changes import HostChanges
 from rtolap.coordinator.applications.intake import Intake
 from rtolap.coordinator.applications.limits import NAME_MAX
-from rtolap.coordinator.applications.publishing import Heard, Published, Publisher
+from rtolap.coordinator.applications.publishing import ExpectedReporters, Published, Publisher
 from rtolap.coordinator.applications.sessions import Sessions
 from rtolap.coordinator.applications.sources import SourceState
 from rtolap.coordinator.applications.units import Units
@@ -190,7 +190,7 @@ class RunningApplication:
             self._host_changes.keep(level)
         self._publisher.persist(marks)
 
-    def _heard(self) -> Heard:
+    def _heard(self) -> ExpectedReporters:
         with self.lock:
             generations = {name: source.generations() for name, source in self.sources.items()}
-            return Heard(generations, self.units.known())
+            return ExpectedReporters(generations, self.units.known())

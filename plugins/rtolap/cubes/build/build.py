@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound, Refused, RtolapError
 from rtolap.cubes.build.cuboid_writer import CuboidWriter
-from rtolap.cubes.build.progress import report
+from rtolap.cubes.build.job_progress import report
 from rtolap.cubes.format import history
 from rtolap.cubes.format.build_batch import adopt, check_events, finish
 from rtolap.cubes.format.build_inputs import BuildInputs, check_finished, verify_inputs

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from rtolap.cubes.build.frames import group, spark_schema
-from rtolap.cubes.build.progress import report
+from rtolap.cubes.build.job_progress import report
 from rtolap.cubes.format import history
 from rtolap.cubes.format.build_batch import SEGMENT_COLUMN, new_scratch
 from rtolap.model.build_spec import BuildSpec

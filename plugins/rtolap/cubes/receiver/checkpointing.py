@@ -9,12 +9,12 @@ from pathlib import Path
 from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError
 from rtolap.cubes.format.fragment import delete_fragment
-from rtolap.cubes.receiver.dead_letters import DeadLetterBox
+from rtolap.cubes.receiver.dead_letters import DeadLetterWriter
 from rtolap.cubes.receiver.limits import Limits
 from rtolap.cubes.receiver.local import fragments
 from rtolap.cubes.receiver.local.checkpoint import Checkpoint, CheckpointFile, entries
 from rtolap.cubes.receiver.local.tables import LocalState
-from rtolap.cubes.receiver.progress import Progress
+from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.kafka.interfaces import TopicMissing, TopicRecreated
 from rtolap.kafka.topic_identity import TopicIdentity
@@ -37,7 +37,7 @@ class Checkpoints:
         self,
         schema: Schema,
         folder: Path,
-        letters: DeadLetterBox,
+        letters: DeadLetterWriter,
         settings: ReceiverSettings,
         clock: Clock,
         topic: TopicIdentity,
@@ -133,7 +133,9 @@ log = logging.getLogger(__name__)
 class Persisting:
     """The persistence of one cube's state; used by the core thread only."""
 
-    def __init__(self, cube: str, checkpoints: Checkpoints, letters: DeadLetterBox, limits: Limits) -> None:
+    def __init__(
+        self, cube: str, checkpoints: Checkpoints, letters: DeadLetterWriter, limits: Limits
+    ) -> None:
         self._cube = cube
         self._checkpoints = checkpoints
         self._letters = letters

@@ -26,7 +26,7 @@ HELD_BYTES_MAX = 32 << 20  # above it the consumer pauses until Kafka has taken 
 _FLUSH_S = 0.1
 
 
-class DeadLetterBox:
+class DeadLetterWriter:
     """The letters of one cube until Kafka has acknowledged them. Used by the core thread; told by any.
 
     `create_topic` is tried when the topic turns out to be missing.

@@ -21,9 +21,9 @@ from rtolap.base.errors import Corrupted, NotFound, RtolapError, Unavailable
 from rtolap.cubes.receiver.assignment import Assignment
 from rtolap.cubes.receiver.checkpointing import TOPIC_WAIT_S, Checkpoints, Persisting
 from rtolap.cubes.receiver.closing import candidates as closings
-from rtolap.cubes.receiver.closing.rules import Closing
-from rtolap.cubes.receiver.dead_letters import DeadLetterBox
-from rtolap.cubes.receiver.hosts.progress import HostProgress
+from rtolap.cubes.receiver.closing.rules import SegmentClosing
+from rtolap.cubes.receiver.dead_letters import DeadLetterWriter
+from rtolap.cubes.receiver.hosts.host_progress import HostProgress
 from rtolap.cubes.receiver.intake import Intake
 from rtolap.cubes.receiver.lifecycle import Lifecycle
 from rtolap.cubes.receiver.limits import Limits
@@ -33,7 +33,7 @@ from rtolap.cubes.receiver.local.fragments import MergeJob
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
 from rtolap.cubes.receiver.log_ends import LogEnds
 from rtolap.cubes.receiver.lost_offsets import LostOffsets
-from rtolap.cubes.receiver.progress import Progress
+from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerState
 from rtolap.cubes.receiver.views import CubeView
@@ -69,7 +69,7 @@ class CubeReceiver:
         self.progress = Progress(settings.idle_after_s, hosts)
         self.force: set[int] = set()
         self.epoch = 0
-        letters = DeadLetterBox(producer, table.topic, table.dead_letter_topic, create_dead_letter_topic)
+        letters = DeadLetterWriter(producer, table.topic, table.dead_letter_topic, create_dead_letter_topic)
         self._topic = TopicIdentity(table.topic, consumer.topic_id, action=CUBE_ACTION)
         self._missing_after: int | None = None  # the topic's confirmations before it was missing
         self._checkpoints = Checkpoints(schema, folder, letters, settings, clock, self._topic)
@@ -339,7 +339,7 @@ class CubeReceiver:
             self._checkpoints.adopt(merged.fragment.info.name)
         return done
 
-    def closings(self) -> tuple[Closing, ...]:
+    def closings(self) -> tuple[SegmentClosing, ...]:
         """Return the segments to close now, when this receiver leads."""
         self.force = {s for s in self.force if s in self.state.segments or s in self._view.records}
         due = closings.due(

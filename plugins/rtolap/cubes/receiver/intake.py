@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from rtolap.base.clock import Clock
 from rtolap.cubes.format.aggregate import merge_tables
-from rtolap.cubes.receiver.dead_letters import DeadLetterBox
-from rtolap.cubes.receiver.hosts.batch_progress import Heard, heard, stated
+from rtolap.cubes.receiver.dead_letters import DeadLetterWriter
+from rtolap.cubes.receiver.hosts.batch_progress import HostProgressBatch, heard, stated
 from rtolap.cubes.receiver.local.batch import batch_tables
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, appended
-from rtolap.cubes.receiver.progress import Progress
+from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.events.decode import Decoded, EventDecoder
 from rtolap.kafka.interfaces import Batch, StreamConsumer
@@ -29,7 +29,7 @@ class Intake:
         schema: Schema,
         *,
         consumer: StreamConsumer,
-        letters: DeadLetterBox,
+        letters: DeadLetterWriter,
         progress: Progress,
         clock: Clock,
         settings: ReceiverSettings,
@@ -85,7 +85,7 @@ class Intake:
         self._progress.took(added, self._clock.monotonic_s(), newest_created_ms(batch), heard_of)
         return state
 
-    def _heard(self, batch: Batch, decoded: Decoded) -> tuple[Heard, ...]:
+    def _heard(self, batch: Batch, decoded: Decoded) -> tuple[HostProgressBatch, ...]:
         """Return the host progress for a cube that closes by an application: by host, or by producer where
         records state watermarks."""
         if self._progress.hosts is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError
-from rtolap.cubes.receiver.progress import Progress
+from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.kafka.interfaces import StreamConsumer
 from rtolap.kafka.topic_identity import TopicIdentity
 

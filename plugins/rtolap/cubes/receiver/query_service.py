@@ -17,7 +17,7 @@ from rtolap.columnar.filter import mask
 from rtolap.columnar.schema import physical_schema
 from rtolap.cubes.format.aggregate import merge_tables, to_plain
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
-from rtolap.cubes.receiver.progress import Progress
+from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.model.cube import Schema
 from rtolap.model.segment import SegmentRange, parse_segment_name
 from rtolap.protocols.predicate import columns_of

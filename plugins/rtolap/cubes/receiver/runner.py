@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.cubes.receiver.background_work import BackgroundWork
 from rtolap.cubes.receiver.closing.commits import ClosingCommits
 from rtolap.cubes.receiver.hosts.reports import WatermarkReports
 from rtolap.cubes.receiver.ingest import CubeReceiver
@@ -25,7 +26,6 @@ from rtolap.cubes.receiver.requests import Requests
 from rtolap.cubes.receiver.states import READING
 from rtolap.cubes.receiver.upload import Uploader
 from rtolap.cubes.receiver.views import ViewSource
-from rtolap.cubes.receiver.work import CubeWork
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import Election
 from rtolap.model.completeness import Completeness
@@ -80,7 +80,7 @@ class CubeRunner:
             clock=clock,
         )
         self._views = ViewSource(metadata, schema.cube.name, election)
-        self._work = CubeWork(
+        self._work = BackgroundWork(
             schema,
             core,
             replica_set=replica_set,

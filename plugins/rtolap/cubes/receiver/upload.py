@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from rtolap.base.errors import Refused
 from rtolap.cubes.format.aggregate import merge_tables, to_plain
 from rtolap.cubes.format.staged import write_staged_part
-from rtolap.cubes.receiver.closing.rules import Closing
+from rtolap.cubes.receiver.closing.rules import SegmentClosing
 from rtolap.cubes.receiver.local.align import Piece
 from rtolap.cubes.receiver.local.realign import RangeReader
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, LocalTable, union
@@ -184,7 +184,7 @@ def _begins(ranges: Iterable[PartRange], tables: Iterable[LocalTable]) -> Offset
 def close_segment(
     metadata: ClusterMetadata,
     schema: Schema,
-    one: Closing,
+    one: SegmentClosing,
     *,
     by: str,
     require: Callable[[], Sequence[Operation]] = tuple,

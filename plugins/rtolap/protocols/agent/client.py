@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import httpx
 import msgspec
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import RtolapError, Unavailable, from_dict
 from rtolap.protocols.agent.messages import (
     GenerationRef,
@@ -80,7 +80,7 @@ def _unavailable(base_url: str, call: _Call, error: httpx.TransportError) -> Una
     )
 
 
-class AgentClient(Closing):
+class AgentClient(Closeable):
     """Blocking client; close it or use it as a context manager.
 
     Raises Unavailable when the agent does not answer, Refused for a generation that is too low, NotFound

@@ -14,7 +14,7 @@ from typing import ParamSpec, TypeVar
 import httpx
 from tenacity import Retrying, stop_after_delay
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.protocols.coordinator import calls as calls
 from rtolap.protocols.coordinator import messages as wire
@@ -39,7 +39,7 @@ class _Sent(Method[P, T]):
         return send
 
 
-class CoordinatorClient(Closing):
+class CoordinatorClient(Closeable):
     """Synchronous and thread-safe. `urls` are base URLs of all coordinators, in any order."""
 
     def __init__(

@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Generic, TypeVar
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 
-C = TypeVar("C", bound=Closing)
+C = TypeVar("C", bound=Closeable)
 
 
-class FlightClients(Closing, Generic[C]):
+class FlightClients(Closeable, Generic[C]):
     """Thread-safe. `connect` makes the client of an address; it reaches nobody yet."""
 
     def __init__(self, connect: Callable[[str], C]) -> None:

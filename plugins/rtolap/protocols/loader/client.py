@@ -7,14 +7,14 @@ from typing import Any, Literal
 import httpx
 import msgspec
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import RtolapError, Unavailable, from_dict
 from rtolap.protocols.loader.messages import API, LoaderStatus
 
 TIMEOUT_S = 10.0
 
 
-class LoaderClient(Closing):
+class LoaderClient(Closeable):
     """Thread-safe. Raises Unavailable where nobody answers, and the loader's errors of the tree."""
 
     def __init__(self, url: str, token: str, *, timeout_s: float = TIMEOUT_S) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import RtolapError, Unavailable, from_dict
 from rtolap.base.tls import trust
 from rtolap.protocols.query.warning import QueryWarning
@@ -35,7 +35,7 @@ class QueryAnswer(msgspec.Struct, frozen=True):
     warnings: tuple[QueryWarning, ...] = ()
 
 
-class QueryClient(Closing):
+class QueryClient(Closeable):
     """Thread-safe. Give a token, or a user and a password. Raises the service's errors of the tree.
 
     `ca_file`: PEM of whom an https address is trusted to; None: the system's.

@@ -12,7 +12,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Corrupted
 from rtolap.protocols.flight.channel import answers, open_channel
 from rtolap.protocols.flight.clients import FlightClients
@@ -24,7 +24,7 @@ ACTION_TIMEOUT_S = 10.0
 GRACE_S = 1.0  # the receiver gives up by itself at `timeout_ms`: its words are better than a broken call
 
 
-class ReceiverClient(Closing):
+class ReceiverClient(Closeable):
     """Thread-safe; connects on the first call. `address` is host:port, `ca` the PEM of a TLS authority.
 
     Raises Unavailable when the receiver cannot be reached or does not answer in time, Unauthorized for a

@@ -9,7 +9,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.flight as flight
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.protocols.flight.channel import answers, open_channel
 from rtolap.protocols.flight.clients import FlightClients
@@ -85,7 +85,7 @@ class StorageNode(Protocol):
         ...
 
 
-class StorageClient(Closing):
+class StorageClient(Closeable):
     """A `StorageNode` by its `address` (host:port); connects on the first call. `ca`: PEM of an authority."""
 
     def __init__(self, address: str, token: str, *, ca: bytes | None = None) -> None:

@@ -17,7 +17,7 @@ import httpx
 import msgspec
 from tenacity import RetryCallState, Retrying
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import CommitUnknown, RtolapError, Unavailable
 from rtolap.base.tls import trust
 from rtolap.model.stored.table import StoredTable
@@ -62,7 +62,7 @@ class _Request:
         return f"{self.method} {self.path}"
 
 
-class StoredTablesClient(Closing):
+class StoredTablesClient(Closeable):
     """Thread-safe. `urls`: base URLs of doors, in any order. `ca`: PEM whom to trust; None: the system's."""
 
     def __init__(

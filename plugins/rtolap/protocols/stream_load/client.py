@@ -11,7 +11,7 @@ from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 import httpx
 import msgspec
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import (
     DefinitionError,
     NotFound,
@@ -48,7 +48,7 @@ _REDIRECTS_MAX = 3
 _ERROR_LOG_BYTES_MAX = 4 << 20
 
 
-class StreamLoadClient(Closing):
+class StreamLoadClient(Closeable):
     """Thread-safe. `urls`: doors of one cluster; the next is asked where one does not answer.
 
     Errors of all calls: Unavailable (it may have been carried out: ask the state), Unauthorized, Refused.

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 import msgspec
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.query.workers.fork_server import Ended
 from rtolap.query.workers.process import WorkerOptions
@@ -27,7 +27,7 @@ _KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "ACERO_ALIGNMENT_HANDLING")  # of o
 _THREADLESS = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
-class Starter(Closing):
+class Starter(Closeable):
     """Thread-safe. Workers live on when the fork server ends; the next one to be started has a new server."""
 
     def __init__(self, options: WorkerOptions) -> None:

@@ -109,15 +109,15 @@ class Routing:
         instants_ms = _instants_ms(column)
         valid = column.is_valid().to_numpy(zero_copy_only=False)
         at = np.searchsorted(self._starts, instants_ms, "right") - 1
-        homeless = (at < 0) | (instants_ms >= self._ends[np.maximum(at, 0)]) | ~valid
+        unroutable = (at < 0) | (instants_ms >= self._ends[np.maximum(at, 0)]) | ~valid
         inside = (instants_ms >= _CALENDAR_MS[0]) & (instants_ms < _CALENDAR_MS[1])
-        beyond = homeless & valid & ~inside
+        beyond = unroutable & valid & ~inside
         absent: tuple[PartitionRange, ...] = ()
-        if homeless.any():
+        if unroutable.any():
             step_ms = _HOUR_MS if self._unit == "hour" else _DAY_MS
-            steps = np.unique(instants_ms[homeless & valid & inside] // step_ms)
+            steps = np.unique(instants_ms[unroutable & valid & inside] // step_ms)
             absent = tuple(sorted({partition_of(step * step_ms, self._unit) for step in steps.tolist()}))
-        return np.where(homeless, 0, at), homeless, beyond, absent
+        return np.where(unroutable, 0, at), unroutable, beyond, absent
 
     def _bucket(self, batch: pa.RecordBatch) -> Longs:
         if self._buckets == 1:

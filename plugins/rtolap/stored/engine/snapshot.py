@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pyarrow as pa
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Refused
 from rtolap.model.predicate import Predicate
 from rtolap.model.stored.schema import StoredSchema
@@ -15,7 +15,7 @@ from rtolap.stored.engine.scan import View, scan
 from rtolap.stored.engine.settings import TabletSettings
 
 
-class Snapshot(Closing):
+class Snapshot(Closeable):
     """Reads as often as wanted, by several threads; `close` unpins. A context manager."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a door does, over a ledger and storage nodes: transactions, tables, loads, routes, duties."""
+"""What a door does, over a ledger and storage nodes: transactions, tables, loads, routes, periodic tasks."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ from rtolap.stored.frontend.catalogue.placement import REPLICATION
 from rtolap.stored.frontend.catalogue.read_views import ReadViews
 from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.frontend.catalogue.tablet_hosts import TabletHosts
-from rtolap.stored.frontend.doors import Door, Election
-from rtolap.stored.frontend.duties import Duty
+from rtolap.stored.frontend.election import Door, Election
 from rtolap.stored.frontend.http.app import make_app
 from rtolap.stored.frontend.http.authentication import Guard
 from rtolap.stored.frontend.http.load import RUNNING_MAX, RUNNING_PER_USER_MAX, LoadDoor, load_routes
@@ -33,6 +32,7 @@ from rtolap.stored.frontend.loads.group_commit import INTERVAL_S, GroupCommit
 from rtolap.stored.frontend.loads.load import Loads
 from rtolap.stored.frontend.loads.metrics import LoadMetrics
 from rtolap.stored.frontend.mastership import LEASE_MS, Mastership
+from rtolap.stored.frontend.periodic_tasks import PeriodicTask
 from rtolap.stored.frontend.transactions.labels import LabelPolicy
 from rtolap.stored.frontend.transactions.participants import Participants
 from rtolap.stored.frontend.transactions.publishing import Publisher
@@ -85,8 +85,8 @@ class Storage:
 
 
 class Assembly:
-    """Its ledger stays its caller's. `start` and `stop` the duties, or call `round`; `app` is served by
-    whoever wants to."""
+    """Its ledger stays its caller's. `start` and `stop` the periodic tasks, or call `round`; `app` is served
+    by whoever wants to."""
 
     def __init__(
         self,
@@ -165,29 +165,29 @@ class Assembly:
         partitions = PartitionUpkeep(self.catalogue)
         rebuilding = Rebuilding(ledger, storage.participants, storage.names)
         election, visibility, sweep = self.election, self.visibility, self.error_files.sweep
-        publishing = Duty("publishing", _PUBLISH_S, _if_leading(election, visibility.publish), broken)
+        publishing = PeriodicTask("publishing", _PUBLISH_S, _if_leading(election, visibility.publish), broken)
         self.visibility.wake = publishing.wake
-        self._duties = (
-            Duty("election", options.lease_ms / 3000, election.round, broken),
+        self._periodic_tasks = (
+            PeriodicTask("election", options.lease_ms / 3000, election.round, broken),
             publishing,
-            Duty("upkeep", _UPKEEP_S, upkeep.round, broken),
-            Duty("rebuilding", _REBUILDING_S, _if_leading(election, rebuilding.round), broken),
-            Duty("partitions", _PARTITIONS_S, _if_leading(election, partitions.round), broken),
-            Duty("error files", _SWEEP_S, sweep, broken),
+            PeriodicTask("upkeep", _UPKEEP_S, upkeep.round, broken),
+            PeriodicTask("rebuilding", _REBUILDING_S, _if_leading(election, rebuilding.round), broken),
+            PeriodicTask("partitions", _PARTITIONS_S, _if_leading(election, partitions.round), broken),
+            PeriodicTask("error files", _SWEEP_S, sweep, broken),
         )
 
     def start(self) -> None:
-        for duty in self._duties:
+        for duty in self._periodic_tasks:
             duty.start()
 
     def round(self) -> None:
         """Every duty once, in the caller's thread: of one that is driven step by step and never started."""
-        for duty in self._duties:
+        for duty in self._periodic_tasks:
             duty.round()
 
     def stop(self) -> None:
-        """The duties end, then the lease is given up: the next door is master at once."""
-        for duty in self._duties:
+        """The periodic tasks end, then the lease is given up: the next door is master at once."""
+        for duty in self._periodic_tasks:
             duty.stop()
         self.election.give_up()
         self._pool.shutdown()

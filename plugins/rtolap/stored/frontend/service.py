@@ -1,6 +1,7 @@
 """The process of a door: its two ports, from start to end.
 
-On the way out: 1. no new requests, those under way are answered (at most `GRACEFUL_S`), 2. the duties end,
+On the way out: 1. no new requests, those under way are answered (at most `GRACEFUL_S`), 2. the
+periodic_tasks end,
 3. the lease is given up, so that the next door is master at once. A door that is killed instead is replaced
 when its lease runs out.
 """
@@ -23,7 +24,7 @@ from rtolap.base.users import Users
 from rtolap.protocols.storage.client import StorageClients
 from rtolap.stored.frontend.assembly import Assembly, DoorOptions, Storage
 from rtolap.stored.frontend.catalogue.tables import TableEntry
-from rtolap.stored.frontend.doors import Door
+from rtolap.stored.frontend.election import Door
 from rtolap.stored.frontend.http.app import Port
 from rtolap.stored.frontend.http.authentication import Guard
 from rtolap.stored.frontend.http.nodes import nodes_router

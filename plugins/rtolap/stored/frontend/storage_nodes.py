@@ -22,7 +22,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
 from rtolap.protocols.flight.pings import PATIENCE_S, PING_AGAIN_S, silence
 from rtolap.protocols.storage.client import RowStream, StorageNode
@@ -52,7 +52,7 @@ class Clients(Protocol):
     def at(self, address: str) -> StorageNode: ...
 
 
-class StorageNodes(Closing):
+class StorageNodes(Closeable):
     """Thread-safe. A `RowNodes`. Addresses are read from the ledger, at most once in `KNOWN_FOR_S`."""
 
     def __init__(

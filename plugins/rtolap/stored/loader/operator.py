@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 from rtolap.model.loader import LoaderApplication
 from rtolap.model.offsets import Offsets
-from rtolap.stored.loader.held import Held
+from rtolap.stored.loader.job_run import LoadJobRun
+from rtolap.stored.loader.oldest_work import OldestWorkTracker
 from rtolap.stored.loader.visible import Visible
-from rtolap.stored.loader.work import Work
 from rtolap.watermark_client.client import WatermarkClient
 from rtolap.watermark_client.session import WatermarkSession
 
@@ -39,7 +39,7 @@ class Operator:
         self._visible = visible
         self._log_ends = log_ends
         self._trouble = trouble
-        self._held = Held()
+        self._held = OldestWorkTracker()
         self._say(self._held.oldest_ms)
 
     @property
@@ -58,7 +58,7 @@ class Operator:
         self._client.set_oldest_work(one.level, self._job, one.key, oldest_ms, generation=self._generation)
 
 
-def operator_of(work: Work, application: LoaderApplication, client: WatermarkClient) -> Operator:
+def operator_of(work: LoadJobRun, application: LoaderApplication, client: WatermarkClient) -> Operator:
 
     def trouble() -> str:
         if client.problem:

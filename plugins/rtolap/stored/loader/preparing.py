@@ -11,12 +11,12 @@ from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.events.rejects import Rejects
 from rtolap.kafka.interfaces import Batch, StreamConsumer
 from rtolap.model.loader import Loader
-from rtolap.stored.loader.patience import Trouble
 from rtolap.stored.loader.records.columns import Columns
 from rtolap.stored.loader.records.content import Content
 from rtolap.stored.loader.records.decode import Decoded, RecordDecoder
 from rtolap.stored.loader.records.range_reader import read_range
 from rtolap.stored.loader.records.rejects import RejectBox
+from rtolap.stored.loader.retry_budget import SinkError
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.loader.target import Target
 from rtolap.stored.loader.window import Pending
@@ -26,7 +26,7 @@ FILTERED_BY_SINK, FILTERED_UNKNOWN = "filtered_by_sink", "filtered_unknown"
 
 
 class Preparer:
-    """Of one thread, because the decoder is. Raises Stopped, and Trouble where another attempt may do."""
+    """Of one thread, because the decoder is. Raises Stopped, and SinkError where another attempt may do."""
 
     def __init__(
         self,
@@ -106,6 +106,6 @@ class Preparer:
         try:
             self._box.keep(self._loader.topic, batch, rejects)
         except Unavailable as error:
-            raise Trouble(error) from error
+            raise SinkError(error) from error
         except (RtolapError, OSError) as error:
             raise Stopped(StopCause.REJECTS_NOT_KEPT, str(error)) from error

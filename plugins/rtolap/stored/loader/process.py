@@ -26,11 +26,11 @@ from tenacity import (
 from rtolap.base.errors import CommitUnknown, NotLeader, RtolapError, Unavailable
 from rtolap.base.stopping import wait_awake
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED
+from rtolap.stored.loader.job_run import LoadJobRun
 from rtolap.stored.loader.operator import Operator
 from rtolap.stored.loader.ownership import LEASE_MS
 from rtolap.stored.loader.partition_role import PartitionKeeper
 from rtolap.stored.loader.states import StopCause, Stopped
-from rtolap.stored.loader.work import Work
 from rtolap.stored.metastore.load_job_states import LoadJobEvent, LoadJobState
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class LoaderProcess:
 
     def __init__(
         self,
-        work: Work,
+        work: LoadJobRun,
         *,
         commit_s: float = COMMIT_S,
         operator: Operator | None = None,

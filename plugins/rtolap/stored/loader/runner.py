@@ -20,6 +20,7 @@ from rtolap.kafka.interfaces import StreamConsumer
 from rtolap.model.loader import Loader, LoaderSink, SinkPartitions
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus
 from rtolap.stored.loader.http import make_app
+from rtolap.stored.loader.job_run import LoadJobRun, begin
 from rtolap.stored.loader.loader_metrics import measure
 from rtolap.stored.loader.operator import operator_of
 from rtolap.stored.loader.ownership import LEASE_MS
@@ -29,7 +30,6 @@ from rtolap.stored.loader.records.rejects import RejectBox
 from rtolap.stored.loader.sinks.interface import Sink
 from rtolap.stored.loader.states import Stopped
 from rtolap.stored.loader.status import status_of
-from rtolap.stored.loader.work import Work, begin
 from rtolap.stored.metastore.load_job_states import LoadJobEvent, LoadJobState
 from rtolap.stored.metastore.load_jobs import LoadJobs
 from rtolap.stored.metastore.offsets import OffsetsRecords
@@ -115,7 +115,7 @@ def run(
 
 
 def _partitions(
-    work: Work, session: Callable[[LoaderSink, SinkPartitions], OpenSession]
+    work: LoadJobRun, session: Callable[[LoaderSink, SinkPartitions], OpenSession]
 ) -> PartitionKeeper | None:
     sink = work.loader.sink
     if sink.partitions is None:
@@ -124,13 +124,13 @@ def _partitions(
     return PartitionKeeper(work.loader, sink.partitions, opened, lambda: work.columns.target, work.clock)
 
 
-def _taken(stopping: threading.Event, take: Callable[[], Work]) -> Work | None:
+def _taken(stopping: threading.Event, take: Callable[[], LoadJobRun]) -> LoadJobRun | None:
     """The job, as soon as it is free and sink, topic and ledger answer; None when asked to end before."""
     deadline_s = time.monotonic() + TAKE_S
     again = retrying(stopping)
     while not stopping.is_set():
         try:
-            work: Work | None = again(take)
+            work: LoadJobRun | None = again(take)
             return work
         except NotYet:
             if time.monotonic() > deadline_s:

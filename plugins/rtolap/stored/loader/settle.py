@@ -20,15 +20,15 @@ from rtolap.base.errors import Refused, RtolapError, Unavailable
 from rtolap.kafka.interfaces import StreamConsumer
 from rtolap.model.loader import Loader
 from rtolap.protocols.stream_load.messages import LoadAnswer, SendOptions
+from rtolap.stored.loader.job_progress import Progress
 from rtolap.stored.loader.ownership import Ownership
-from rtolap.stored.loader.patience import SILENT_S, Patience, Trouble
 from rtolap.stored.loader.preparing import Preparer
-from rtolap.stored.loader.progress import Progress
 from rtolap.stored.loader.records.columns import Columns
 from rtolap.stored.loader.records.content import Content
 from rtolap.stored.loader.records.decode import Decoded
 from rtolap.stored.loader.records.encode import HEADERS, encode
 from rtolap.stored.loader.records.rejects import RejectBox
+from rtolap.stored.loader.retry_budget import SILENT_S, RetryBudget, SinkError
 from rtolap.stored.loader.sinks.interface import Sink
 from rtolap.stored.loader.states import ACTIONS, Action, StopCause, Stopped, Verdict, sent_when, verdict
 from rtolap.stored.loader.visible import Visible
@@ -74,7 +74,7 @@ class Settler:
         self._progress = progress
         self._visible = visible
         self._kept_ms = None if labels_kept else loader.sink.label_kept_ms
-        self._patience = Patience(clock, timeout_ms=loader.sink.timeout_ms, silent_s=silent_s)
+        self._retry_budget = RetryBudget(clock, timeout_ms=loader.sink.timeout_ms, silent_s=silent_s)
         self._preparer = Preparer(loader, columns, open_consumer, box, clock)
 
     def attempt(self, pending: Pending) -> Outcome:
@@ -83,9 +83,9 @@ class Settler:
                 self._of_sink(self._columns.refresh)
                 pending.fails_seen = pending.fails
             outcome = self._asked(pending) if pending.must_ask else self._send(pending)
-        except Trouble as trouble:
+        except SinkError as trouble:
             self._progress.error(str(trouble))
-            self._patience.troubled(pending, trouble)
+            self._retry_budget.troubled(pending, trouble)
             return Outcome.AGAIN
         pending.silent_since_s = None
         return outcome
@@ -96,7 +96,7 @@ class Settler:
         except Stopped:
             raise
         except RtolapError as error:
-            raise Trouble(error) from error
+            raise SinkError(error) from error
 
     def _asked(self, pending: Pending) -> Outcome:
         record = pending.record
@@ -112,10 +112,10 @@ class Settler:
             case Action.LOADED:
                 return self._loaded(pending, pending.said or Loaded(record.txn_id, record.row_count))
             case Action.COMMIT:
-                self._patience.before_trying(pending)
+                self._retry_budget.before_trying(pending)
                 return self._second_phase(pending, pending.said or Loaded(record.txn_id, record.row_count))
             case Action.WAIT:
-                self._patience.in_prepare(pending)
+                self._retry_budget.in_prepare(pending)
                 return Outcome.AGAIN
             case Action.STOP_FOREIGN:
                 raise Stopped(
@@ -133,7 +133,7 @@ class Settler:
                 )
 
     def _send(self, pending: Pending) -> Outcome:
-        self._patience.before_trying(pending)
+        self._retry_budget.before_trying(pending)
         content = self._preparer.content(pending)
         decoded = self._preparer.rows(content)
         if not decoded.rows.num_rows:
@@ -167,7 +167,7 @@ class Settler:
             case Verdict.ASK:
                 if answer.status == "Fail":
                     self._progress.error(answer.message)
-                    self._patience.failed(pending, _words(answer))
+                    self._retry_budget.failed(pending, _words(answer))
                 return Outcome.AGAIN
 
     def _noted(self, pending: Pending, content: Content) -> OffsetsRecord:
@@ -200,7 +200,7 @@ class Settler:
         answer = self._of_sink(lambda: self._sink.commit_label(self._loader.database, label))
         if answer.status != "Success":  # it may be committed already: its state tells
             self._progress.error(answer.msg)
-            self._patience.failed(pending, answer.msg)
+            self._retry_budget.failed(pending, answer.msg)
             return Outcome.AGAIN
         return self._loaded(pending, said)
 
@@ -222,7 +222,7 @@ class Settler:
         except RtolapError as error:
             pending.log_tries += 1
             if isinstance(error, Unavailable) and pending.log_tries < LOG_TRIES_MAX:
-                raise Trouble(error) from error
+                raise SinkError(error) from error
             self._progress.error(f"the rejected rows of batch {pending.sequence} are only at {url}: {error}")
             return
         self._preparer.keep_filtered(pending, url, text)

@@ -28,12 +28,12 @@ import msgspec
 import sqlalchemy as sa
 
 from rtolap.base.clock import Clock, SystemClock
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.base.errors import CommitConflict
 from rtolap.base.passwords import read_password
 from rtolap.stored.metastore.address import checked_address
 from rtolap.stored.metastore.dialects import Dialect, MySqlDialect, SqliteDialect
-from rtolap.stored.metastore.patience import Patience, Transient, reason
+from rtolap.stored.metastore.retry_budget import RetryBudget, Transient, reason
 from rtolap.stored.metastore.schema import applied_write
 from rtolap.stored.metastore.upgrade import SHIPPED, Revisions, present_revision, upgrade_schema
 
@@ -44,12 +44,12 @@ R = TypeVar("R")
 Connection = sa.Connection  # within a read or a write; its users need no more of SQLAlchemy than this
 
 PATIENCE_S = 30.0
-# A repetition comes within the patience of its caller; keys older than this are of no more use.
+# A repetition comes within the retry_budget of its caller; keys older than this are of no more use.
 KEY_KEPT_MS = 3_600_000
 _KEYS_FORGOTTEN_MAX = 10_000  # at a time, to hold few locks
 
 
-class Ledger(Closing):
+class Ledger(Closeable):
     """All calls are thread-safe. Errors: Unavailable (nothing was written), CommitUnknown (perhaps it was:
     read back), Unauthorized; and whatever the work raises, which rolls it back."""
 
@@ -58,13 +58,13 @@ class Ledger(Closing):
         engine: sa.Engine,
         dialect: Dialect,
         *,
-        patience_s: float = PATIENCE_S,
+        retry_budget_s: float = PATIENCE_S,
         sleep: Callable[[float], None] = time.sleep,
         new_key: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
         self._engine = engine
         self._dialect = dialect
-        self._patience = Patience(dialect, patience_s, sleep)
+        self._retry_budget = RetryBudget(dialect, retry_budget_s, sleep)
         self._new_key = new_key
         one_connection = isinstance(engine.pool, sa.pool.StaticPool)
         self._one_at_a_time = RLock() if one_connection else nullcontext()
@@ -77,7 +77,7 @@ class Ledger(Closing):
         password_file: Path | None = None,
         clock: Clock | None = None,
         revisions: Revisions = SHIPPED,
-        patience_s: float = PATIENCE_S,
+        retry_budget_s: float = PATIENCE_S,
         sleep: Callable[[float], None] = time.sleep,
     ) -> Self:
         """`mysql://user@host:port/database` (its password from the file) or `sqlite:///path`, brought to the
@@ -95,9 +95,9 @@ class Ledger(Closing):
         else:
             url = url.set(drivername="mysql+pymysql")
             dialect = MySqlDialect()
-        ledger = cls(dialect.create_engine(url), dialect, patience_s=patience_s, sleep=sleep)
+        ledger = cls(dialect.create_engine(url), dialect, retry_budget_s=retry_budget_s, sleep=sleep)
         try:
-            ledger._patience.repeat(
+            ledger._retry_budget.repeat(
                 "bring the ledger's schema up to date", lambda: ledger._upgrade(revisions)
             )
         except BaseException:
@@ -121,7 +121,7 @@ class Ledger(Closing):
                 with connection.begin():
                     return work(connection)
 
-        return self._patience.repeat(what, attempt)
+        return self._retry_budget.repeat(what, attempt)
 
     def write(
         self, what: str, kind: type[R], work: Callable[[sa.Connection], R], *, key: str | None = None
@@ -148,7 +148,7 @@ class Ledger(Closing):
                     self._roll_back(connection, transaction)
                 return result
 
-        return self._patience.repeat(what, attempt)
+        return self._retry_budget.repeat(what, attempt)
 
     def forget_keys(self) -> int:
         """Delete old keys of writes; returns their number."""

@@ -29,9 +29,9 @@ FINAL = (TransactionState.VISIBLE, TransactionState.ABORTED)
 class Transaction(msgspec.Struct, frozen=True):
     """One load. Instants in ms by the database's clock; `deadline_ms` is when it may be aborted unasked.
 
-    `keep_until_acknowledged`: its label stays until its loader says that it needs it no more. `owes_abort`:
-    it is ABORTED and not all nodes are known to have dropped what they hold of it. `user_name`: whose it is;
-    None for a group of several, and where it was begun before this was noted.
+    `keep_until_acknowledged`: its label stays until its loader says that it needs it no more.
+    `abort_pending`: it is ABORTED and not all nodes are known to have dropped what they hold of it.
+    `user_name`: whose it is; None for a group of several, and where it was begun before this was noted.
     """
 
     txn_id: int
@@ -43,7 +43,7 @@ class Transaction(msgspec.Struct, frozen=True):
     two_phase: bool
     keep_until_acknowledged: bool
     acknowledged: bool
-    owes_abort: bool
+    abort_pending: bool
     began_at_ms: int
     deadline_ms: int
     committed_at_ms: int | None
@@ -103,7 +103,7 @@ class StoredTableRow(msgspec.Struct, frozen=True):
         return self.definition.name
 
 
-class TabletDebt(msgspec.Struct, frozen=True):
+class PendingTabletTask(msgspec.Struct, frozen=True):
     """What a node has yet to be told: to create or drop buckets of a partition, or, where `part` and
     `buckets` are empty, to take the table's present schema."""
 

@@ -11,7 +11,7 @@ load_job              a loader's job, with its owner
 offsets_record        what a job has sent: a label, tied to the offsets of all partitions
 stored_table          a table's definition, and its columns as they are now
 stored_partition      which time a partition of a table stands for
-tablet_debt           what a node has yet to be told of a table
+pending_tablet_task           what a node has yet to be told of a table
 storage_node          where a storage node answers, and until when it is believed to
 stored_database       a database that was created by itself, with tables or without
 table_change          how a change of a stored table was answered, by the request's id
@@ -81,7 +81,7 @@ load_transaction = sa.Table(
     _whole("two_phase"),
     _whole("keep_until_acknowledged"),
     _whole("acknowledged"),
-    _whole("owes_abort"),
+    _whole("abort_pending"),
     _whole("began_at_ms"),
     _whole("deadline_ms"),
     _whole("committed_at_ms", nullable=True),
@@ -90,7 +90,7 @@ load_transaction = sa.Table(
     _name("user_name", nullable=True),
     sa.Index("load_transaction_label", "db", "label", "live", unique=True),
     sa.Index("load_transaction_state", "state", "db", "finished_at_ms"),
-    sa.Index("load_transaction_owes", "owes_abort"),
+    sa.Index("load_transaction_abort_pending", "abort_pending"),
     sa.Index("load_transaction_acknowledged", "acknowledged", "keep_until_acknowledged"),
 )
 
@@ -186,8 +186,8 @@ stored_partition = sa.Table(
     _whole("end_ms"),
 )
 
-tablet_debt = sa.Table(
-    "tablet_debt",
+pending_tablet_task = sa.Table(
+    "pending_tablet_task",
     metadata,
     _whole("table_id", key=True),
     _name("db"),

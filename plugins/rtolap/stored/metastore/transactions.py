@@ -53,7 +53,7 @@ def insert(
         "two_phase": int(two_phase),
         "keep_until_acknowledged": int(keep_until_acknowledged),
         "acknowledged": 0,
-        "owes_abort": 0,
+        "abort_pending": 0,
         "began_at_ms": now_ms,
         "deadline_ms": now_ms + timeout_ms,
         "reason": "",
@@ -132,12 +132,12 @@ def overdue(connection: sa.Connection, now_ms: int) -> tuple[Transaction, ...]:
 
 def owing_abort(connection: sa.Connection) -> tuple[Transaction, ...]:
     """The latest first: older ones may wait for a node that is away for long."""
-    owing = sa.select(*_KEPT).where(_t.c.owes_abort == 1)
+    owing = sa.select(*_KEPT).where(_t.c.abort_pending == 1)
     return _many(connection, owing.order_by(_t.c.txn_id.desc()).limit(_AT_ONCE))
 
 
 def abort_is_told(connection: sa.Connection, txn_id: int) -> None:
-    connection.execute(sa.update(_t).where(_t.c.txn_id == txn_id).values(owes_abort=0))
+    connection.execute(sa.update(_t).where(_t.c.txn_id == txn_id).values(abort_pending=0))
 
 
 def acknowledge(connection: sa.Connection, db: str, label: str) -> None:
@@ -217,7 +217,7 @@ def _finished(*, kept: int) -> sa.Select[Any]:
     return sa.select(*_KEPT).where(
         _t.c.state.in_(FINAL),
         _t.c.keep_until_acknowledged == kept,
-        _t.c.owes_abort == 0,
+        _t.c.abort_pending == 0,
         ~behind.exists(),
     )
 

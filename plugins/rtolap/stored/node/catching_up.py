@@ -24,9 +24,9 @@ from rtolap.protocols.storage.messages import COPY_DATA, COPY_NAME, CatchUp, Cop
 from rtolap.stored.engine.copying import Arriving, Chunk, CopiedVersion, filling, passing
 from rtolap.stored.node.copy_stream import batches
 from rtolap.stored.node.loads import Loads
-from rtolap.stored.node.slot import Slot
-from rtolap.stored.node.slots import Slots
-from rtolap.stored.node.voting import Voting
+from rtolap.stored.node.tablet_replica import TabletReplica
+from rtolap.stored.node.tablet_replicas import TabletReplicas
+from rtolap.stored.node.transaction_participant import TransactionParticipant
 
 log = logging.getLogger(__name__)
 
@@ -40,11 +40,11 @@ class CatchingUp:
 
     def __init__(
         self,
-        slots: Slots,
+        slots: TabletReplicas,
         loads: Loads,
-        voting: Voting,
+        voting: TransactionParticipant,
         node_at: Callable[[str], StorageNode],
-        published: Callable[[Slot], None],
+        published: Callable[[TabletReplica], None],
     ) -> None:
         self._slots, self._loads, self._voting = slots, loads, voting
         self._node_at, self._published = node_at, published
@@ -91,7 +91,7 @@ class CatchingUp:
                 return False
         return True
 
-    def _copy(self, slot: Slot, request: CatchUp) -> None:
+    def _copy(self, slot: TabletReplica, request: CatchUp) -> None:
         """From the first source that gives something; none may be there now."""
         wanted = request.missed[-1].version
         for source in request.sources:
@@ -103,7 +103,7 @@ class CatchingUp:
             if slot.open().version >= wanted:
                 return
 
-    def _copy_from(self, slot: Slot, source: StorageNode) -> None:
+    def _copy_from(self, slot: TabletReplica, source: StorageNode) -> None:
         with closing(batches(source, CopyRequest(slot.id, slot.open().version))) as stream:
             arriving = Arriving(_chunks(stream))
             if arriving.manifest.state is not None:
@@ -112,7 +112,7 @@ class CatchingUp:
                 self._take(slot, arriving, version)
         self._published(slot)
 
-    def _take_whole(self, slot: Slot, arriving: Arriving) -> None:
+    def _take_whole(self, slot: TabletReplica, arriving: Arriving) -> None:
         state = arriving.manifest.state
         assert state is not None
         for _, txn in state.history:
@@ -120,7 +120,7 @@ class CatchingUp:
         if slot.replace(arriving):
             log.info("tablet %s was copied whole, at version %d", slot.id, state.version)
 
-    def _take(self, slot: Slot, arriving: Arriving, version: CopiedVersion) -> None:
+    def _take(self, slot: TabletReplica, arriving: Arriving, version: CopiedVersion) -> None:
         tablet = slot.open()
         if tablet.version >= version.version:
             passing(arriving, version)

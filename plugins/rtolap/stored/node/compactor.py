@@ -8,8 +8,8 @@ from time import monotonic
 
 from rtolap.base.errors import RtolapError
 from rtolap.stored.node.loads import Loads
-from rtolap.stored.node.slot import Slot
-from rtolap.stored.node.slots import Slots
+from rtolap.stored.node.tablet_replica import TabletReplica
+from rtolap.stored.node.tablet_replicas import TabletReplicas
 
 log = logging.getLogger(__name__)
 
@@ -20,10 +20,10 @@ class Compactor:
     Bounded: by one tablet's settings in memory, by one run in what it may delay the end of the node.
     """
 
-    def __init__(self, slots: Slots, loads: Loads, every_s: float) -> None:
+    def __init__(self, slots: TabletReplicas, loads: Loads, every_s: float) -> None:
         self._slots, self._loads, self._every_s = slots, loads, every_s
         self._changed = Condition()
-        self._due: dict[Slot, None] = {}
+        self._due: dict[TabletReplica, None] = {}
         self._stopping = False
         self.runs = self.failures = 0
         self._thread = Thread(target=self._run, name="compactor", daemon=True)
@@ -31,7 +31,7 @@ class Compactor:
     def start(self) -> None:
         self._thread.start()
 
-    def notice(self, slot: Slot) -> None:
+    def notice(self, slot: TabletReplica) -> None:
         """It was published to."""
         with self._changed:
             self._due[slot] = None
@@ -45,7 +45,7 @@ class Compactor:
         if self._thread.is_alive():
             self._thread.join()
 
-    def compact(self, slot: Slot) -> None:
+    def compact(self, slot: TabletReplica) -> None:
         """One run, and again later if there may be more to do."""
         try:
             more = slot.open().compact()

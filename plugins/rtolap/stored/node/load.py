@@ -14,7 +14,7 @@ from rtolap.base.errors import DefinitionError, Refused, RtolapError, Unavailabl
 from rtolap.protocols.storage.messages import PutAnswer, PutEnd, PutHead, TabletId
 from rtolap.stored.engine.transaction import Transaction
 from rtolap.stored.node.memory import LoadMemory
-from rtolap.stored.node.slots import Slots
+from rtolap.stored.node.tablet_replicas import TabletReplicas
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class Load:
     def __init__(
         self,
         head: PutHead,
-        slots: Slots,
+        slots: TabletReplicas,
         memory: LoadMemory,
         batch_bytes_max: int,
         ended: Callable[[Load], None],

@@ -13,7 +13,7 @@ from rtolap.protocols.storage.messages import PutHead
 from rtolap.stored.node.load import Load
 from rtolap.stored.node.memory import LoadMemory
 from rtolap.stored.node.settings import StorageSettings
-from rtolap.stored.node.slots import Slots
+from rtolap.stored.node.tablet_replicas import TabletReplicas
 
 log = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ class Loads:
 
     def __init__(
         self,
-        slots: Slots,
+        slots: TabletReplicas,
         settings: StorageSettings,
         free_bytes: Callable[[], int],
         now_s: Callable[[], float] = monotonic,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from rtolap.base.closing import Closing
+from rtolap.base.closeable import Closeable
 from rtolap.protocols.storage import messages as wire
 from rtolap.protocols.storage.client import BatchStream, StorageNode
 from rtolap.stored.engine.disk import Disk
@@ -19,13 +19,13 @@ from rtolap.stored.node.folder import DataFolder
 from rtolap.stored.node.load import Load
 from rtolap.stored.node.loads import Loads
 from rtolap.stored.node.settings import StorageSettings
-from rtolap.stored.node.slots import Slots
-from rtolap.stored.node.voting import Voting
+from rtolap.stored.node.tablet_replicas import TabletReplicas
+from rtolap.stored.node.transaction_participant import TransactionParticipant
 
 _COPY = pa.schema([pa.field(wire.COPY_NAME, pa.string()), pa.field(wire.COPY_DATA, pa.binary())])
 
 
-class LocalNode(Closing):
+class LocalNode(Closeable):
     """A `StorageNode`; thread-safe. `node_at`: other nodes by their addresses, to copy from."""
 
     def __init__(
@@ -40,13 +40,13 @@ class LocalNode(Closing):
         self.name, self.settings = name, settings or StorageSettings()
         self.folder = DataFolder(data)
         try:
-            self._slots = Slots(self.folder, self.settings.tablet, disk)
+            self._slots = TabletReplicas(self.folder, self.settings.tablet, disk)
         except BaseException:
             self.folder.release()
             raise
         self._loads = Loads(self._slots, self.settings, self.folder.free_bytes)
         self.compactor = Compactor(self._slots, self._loads, self.settings.compact_every_s)
-        self._voting = Voting(self._slots, self._loads, self.compactor.notice)
+        self._voting = TransactionParticipant(self._slots, self._loads, self.compactor.notice)
         self._catching_up = CatchingUp(self._slots, self._loads, self._voting, node_at, self.compactor.notice)
 
     def close(self) -> None:

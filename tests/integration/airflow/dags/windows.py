@@ -9,7 +9,7 @@ from typing import Any
 import pendulum
 from airflow.sdk import DAG, Context
 from airflow.sdk.exceptions import AirflowException
-from rtolap.airflow.operators.window_approval import AskWindowOperator
+from rtolap.airflow.operators.window_approval import WindowApprovalOperator
 from rtolap.airflow.sensors.cubes import WindowCompleteSensor
 
 WINDOW = {"application": "{{ params.application }}", "window_end": "{{ params.window_end }}"}
@@ -28,7 +28,7 @@ with DAG(
     WindowCompleteSensor(task_id="skipped", soft_fail=True, **WINDOW, **SHORT)
 
 
-class LosesFirstAnswer(AskWindowOperator):
+class LosesFirstAnswer(WindowApprovalOperator):
     """As where Airflow takes the late end of the execution that asked for that of the one with the answer."""
 
     def execute_complete(self, context: Context, event: dict[str, Any]) -> Any:

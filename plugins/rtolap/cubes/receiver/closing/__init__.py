@@ -1,1 +1,1 @@
-"""Closing segments: which ones, at which offsets, and how that is committed."""
+"""SegmentClosing segments: which ones, at which offsets, and how that is committed."""

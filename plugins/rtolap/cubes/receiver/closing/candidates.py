@@ -8,7 +8,7 @@ from rtolap.base.clock import Clock
 from rtolap.cubes.receiver.closing import rules as closing
 from rtolap.cubes.receiver.closing.rules import Takeover
 from rtolap.cubes.receiver.local.tables import LocalState
-from rtolap.cubes.receiver.progress import Progress
+from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.model.cube import Schema
 
@@ -22,7 +22,7 @@ def due(
     *,
     caught_up: bool,
     force: Collection[int],
-) -> tuple[closing.Closing, ...]:
+) -> tuple[closing.SegmentClosing, ...]:
     """Return the segments to close now, when this receiver leads. Offsets are this state's positions."""
     if not (view.leading and view.connected and state.positions):
         return ()

@@ -58,7 +58,7 @@ class ByApplication:
 
 
 @dataclass(frozen=True)
-class Closing:
+class SegmentClosing:
     """One decision: add `vector` to the segment's target. `completeness`: of a first version, by an
     application."""
 
@@ -81,9 +81,9 @@ def decide(
     force: Collection[int] = (),
     force_before_ms: int | None = None,
     application: ByApplication | None = None,
-) -> tuple[Closing, ...]:
+) -> tuple[SegmentClosing, ...]:
     """`local`: segments that have local data. Ordered by segment start."""
-    found: list[Closing] = []
+    found: list[SegmentClosing] = []
     for start_ms in sorted({*local, *_open_elsewhere(records)}):
         record = records.get(start_ms)
         vector = _missing(record, positions)
@@ -92,26 +92,26 @@ def decide(
         end_ms = start_ms + cube.segment.window_ms
         first = record is None or record.version == 0
         asked = first and force_before_ms is not None and end_ms <= force_before_ms
-        one: Closing | None = None
+        one: SegmentClosing | None = None
         if asked or (start_ms in force and (start_ms in local or (record is not None and record.target))):
             known = _forced(cube, end_ms, positions, application, asked=asked) if first else None
-            one = Closing(start_ms, vector, "forced", known)
+            one = SegmentClosing(start_ms, vector, "forced", known)
         elif record is not None and not first:
             why = _late_delta(cube, start_ms, record, start_ms in local, marks, now_ms)
-            one = Closing(start_ms, vector, why) if why else None
+            one = SegmentClosing(start_ms, vector, why) if why else None
         elif cube.watermark is not None:
-            one = _by_application(cube, Closing(start_ms, vector, ""), end_ms, positions, application)
+            one = _by_application(cube, SegmentClosing(start_ms, vector, ""), end_ms, positions, application)
         else:
             why = _first_version(cube, start_ms, end_ms, marks, low_watermark_ms, caught_up)
-            one = Closing(start_ms, vector, why) if why else None
+            one = SegmentClosing(start_ms, vector, why) if why else None
         if one is not None:
             found.append(one)
     return tuple(found)
 
 
 def _by_application(
-    cube: Cube, one: Closing, end_ms: int, positions: Offsets, said: ByApplication | None
-) -> Closing | None:
+    cube: Cube, one: SegmentClosing, end_ms: int, positions: Offsets, said: ByApplication | None
+) -> SegmentClosing | None:
     """By the first window that lets it close: of a window that ends earlier, no more is missing."""
     known = next((w for w in said.windows if w.window_end_ms >= end_ms), None) if said else None
     if known is None or said is None or said.takeover is None:

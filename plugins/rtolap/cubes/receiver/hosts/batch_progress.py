@@ -18,7 +18,7 @@ NEVER = -(2**63)
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
+class HostProgressBatch:
     """The host progress of one batch: row i is `hosts[i]` in `partitions[i]`, each pair once. `events`: how
     many were read of it. `generations`: of a producer that states its own progress; 0 of hosts that log."""
 
@@ -28,12 +28,12 @@ class Heard:
     events: Int64s
     generations: Int64s
 
-    def without_events(self) -> Heard:
+    def without_events(self) -> HostProgressBatch:
         """Return this batch as heartbeats: they move progress, and are not counted as events."""
         return replace(self, events=np.zeros_like(self.events))
 
 
-def heard(events: pa.Table, created_ms: Int64s | None, host_column: str | None) -> Heard:
+def heard(events: pa.Table, created_ms: Int64s | None, host_column: str | None) -> HostProgressBatch:
     """`events` as `stream.decode` gives them, `created_ms` the timestamp of each one's record, -1 for none.
 
     Without a host column all events are of one nameless host. A host that is null stands as one row, too.
@@ -51,7 +51,7 @@ def heard(events: pa.Table, created_ms: Int64s | None, host_column: str | None) 
         .group_by(["partition", "host"], use_threads=False)
         .aggregate([("at", "max"), ("at", "count")])
     )
-    return Heard(
+    return HostProgressBatch(
         grouped.column("host").combine_chunks(),
         np.asarray(grouped.column("partition").to_numpy(), np.int64),
         np.asarray(grouped.column("at_max").to_numpy(), np.int64),
@@ -60,10 +60,10 @@ def heard(events: pa.Table, created_ms: Int64s | None, host_column: str | None) 
     )
 
 
-def stated(statements: Statements) -> Heard:
+def stated(statements: Statements) -> HostProgressBatch:
     """Producers stand for hosts: each says itself how far it is in a partition. One that does not know it
     yet has been heard all the same: who was before it is not believed any more."""
-    return Heard(
+    return HostProgressBatch(
         pa.array(statements.producers, pa.string()),
         statements.partitions,
         np.where(statements.watermarks_ms == UNKNOWN_MS, NEVER, statements.watermarks_ms),

@@ -22,7 +22,7 @@ from typing import Protocol, TypeVar
 from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError
 from rtolap.cubes.receiver.closing.rules import Takeover
-from rtolap.cubes.receiver.hosts.progress import PartitionProgress
+from rtolap.cubes.receiver.hosts.host_progress import PartitionProgress
 from rtolap.cubes.receiver.ingest import CubeReceiver
 from rtolap.metadata.records import CubeControl
 from rtolap.model.application import CubeWatermark

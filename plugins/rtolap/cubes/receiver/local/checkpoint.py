@@ -24,7 +24,7 @@ import msgspec
 from rtolap.base.errors import Corrupted
 from rtolap.base.files import write_atomic
 from rtolap.cubes.format.fragment import SUFFIX, delete_fragment, open_fragment
-from rtolap.cubes.receiver.hosts.progress import SavedHosts
+from rtolap.cubes.receiver.hosts.host_progress import SavedHosts
 from rtolap.cubes.receiver.local.align import Ranges
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalTable
 from rtolap.model.offsets import Offsets

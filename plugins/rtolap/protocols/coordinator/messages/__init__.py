@@ -44,13 +44,13 @@ from rtolap.protocols.coordinator.messages.segments import (
     BuildSpec,
     CompletenessInfo,
     FailRequest,
+    HistoryEntry,
     LossInfo,
     PartInfo,
     PartitionRange,
     Queue,
     QueueEntry,
     SegmentInfo,
-    StoryEntry,
 )
 
 __all__ = [
@@ -70,6 +70,7 @@ __all__ = [
     "Health",
     "HeartbeatRequest",
     "HeartbeatResponse",
+    "HistoryEntry",
     "LossInfo",
     "Message",
     "MetricsTargets",
@@ -89,6 +90,5 @@ __all__ = [
     "ReplicaSetInfo",
     "ReplicaSetRequest",
     "SegmentInfo",
-    "StoryEntry",
     "WatermarkInfo",
 ]

@@ -35,7 +35,7 @@ class BuildInfo(Message):
     error: str | None = None
 
 
-class StoryEntry(Message):
+class HistoryEntry(Message):
     at_ms: int
     event: str
     state: str
@@ -103,7 +103,7 @@ class SegmentInfo(Message):
     lost: tuple[PartitionRange, ...] = ()
     losses: tuple[LossInfo, ...] = ()
     base_lost: bool = False
-    story: tuple[StoryEntry, ...] = ()
+    state_history: tuple[HistoryEntry, ...] = ()
 
 
 class QueueEntry(Message):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from rtolap.stored.bodies.csv.odd_records import cut_odd
+from rtolap.stored.bodies.csv.irregular_records import cut_irregular
 from rtolap.stored.bodies.options import CsvOptions
 
 Longs = NDArray[np.int64]
@@ -47,7 +47,7 @@ def cut(data: bytes, options: CsvOptions, final: bool) -> Fields:
     text = np.frombuffer(data, np.uint8)
     if options.enclose and options.enclose in data:
         found = _cut_enclosed(data, text, options, final)
-        return found if found is not None else Fields(*cut_odd(data, options, final))
+        return found if found is not None else Fields(*cut_irregular(data, options, final))
     places, lengths, is_line = _separators(text, options)
     return _fields(text, places, lengths, is_line, options, final)
 

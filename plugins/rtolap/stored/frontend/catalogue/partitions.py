@@ -13,10 +13,10 @@ from rtolap.model.stored.partitions import PartitionRange, partition_of, to_crea
 from rtolap.protocols.stored_tables.messages import AddPartition
 from rtolap.stored.frontend.catalogue.partition_changes import asked_partition, named_partition
 from rtolap.stored.frontend.catalogue.table_writes import add_partitions, check_wanted, end_partition
-from rtolap.stored.frontend.catalogue.tablet_tasks import Telling
+from rtolap.stored.frontend.catalogue.task_dispatcher import TaskDispatcher
 from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import tables as rows
-from rtolap.stored.metastore import tablet_debts as debts
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import StoredTableRow
 
@@ -37,14 +37,14 @@ class Partitions:
         self,
         ledger: Ledger,
         mastership: Mastership,
-        telling: Telling,
+        dispatcher: TaskDispatcher,
         nodes: Callable[[Connection], Collection[str]],
         lately: Callable[[Connection], Collection[str]],
         replication: int,
     ) -> None:
         self._ledger = ledger
         self._mastership = mastership
-        self._telling = telling
+        self._dispatcher = dispatcher
         self._nodes, self._lately = nodes, lately
         self._replication = replication
 
@@ -133,7 +133,7 @@ class Partitions:
 
         dropped = self._ledger.write(f"drop old partitions of {db}.{name}", int, work)
         if dropped:
-            self._telling.everything()
+            self._dispatcher.everything()
         return dropped
 
     def place(self, connection: Connection, table: StoredTableRow, parts: Sequence[PartitionRange]) -> None:
@@ -154,7 +154,7 @@ class Partitions:
         except CommitConflict:  # somebody else was the first
             table_id, made = self._ledger.write(what, tuple[int, int], work)
         if made:
-            self._telling.of_table(table_id)
+            self._dispatcher.of_table(table_id)
         return made
 
     def _place_missing(
@@ -167,7 +167,7 @@ class Partitions:
         missing = [part for part in wanted(table, now_ms, existing) if part.start_ms not in known]
         check_wanted(table, missing, now_ms)
         being_dropped = {
-            debt.part for debt in debts.of_table(connection, table.table_id) if debt.kind == "drop"
+            task.part for task in tasks.of_table(connection, table.table_id) if task.kind == "drop"
         }
         for part in missing:
             if part.name in being_dropped:

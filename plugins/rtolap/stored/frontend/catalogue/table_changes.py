@@ -2,7 +2,8 @@
 
 Numbered by what a crash after each step leaves behind:
 
-    1. one write of the ledger: the change, what each node is to be told of it (`tablet_debts`), and, where
+    1. one write of the ledger: the change, what each node is to be told of it (`pending_tablet_tasks`), and,
+    where
        the request has an id, how it is answered
     2. the nodes are told, those that answer        the rest is owed, and the upkeep tells them
     3. the answer
@@ -23,7 +24,7 @@ import msgspec
 
 from rtolap.base.errors import CommitConflict, DefinitionError, NotFound, Refused, RtolapError, from_dict
 from rtolap.protocols.stored_tables.messages import TableInfo
-from rtolap.stored.frontend.catalogue.tablet_tasks import Telling
+from rtolap.stored.frontend.catalogue.task_dispatcher import TaskDispatcher
 from rtolap.stored.frontend.mastership import Mastership
 from rtolap.stored.metastore import table_changes as rows
 from rtolap.stored.metastore.database import Connection, Ledger
@@ -60,10 +61,10 @@ class ChangeRequest(msgspec.Struct, frozen=True):
 class TableChanges:
     """All calls are thread-safe, and raise NotLeader where somebody else is master."""
 
-    def __init__(self, ledger: Ledger, mastership: Mastership, telling: Telling) -> None:
+    def __init__(self, ledger: Ledger, mastership: Mastership, dispatcher: TaskDispatcher) -> None:
         self._ledger = ledger
         self._mastership = mastership
-        self._telling = telling
+        self._dispatcher = dispatcher
 
     def make(
         self, what: str, request: ChangeRequest | None, work: Callable[[Connection, int], Made]
@@ -87,7 +88,7 @@ class TableChanges:
         """The change stands: what goes wrong here is no word about it. Above all it must not send the caller
         to the next master, where a request without an id would be made a second time."""
         try:
-            self._telling.of_table(table_id)
+            self._dispatcher.of_table(table_id)
         except RtolapError as error:
             log.warning("nodes are told of table %d later: %s", table_id, error)
 

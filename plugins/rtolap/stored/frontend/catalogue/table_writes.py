@@ -1,6 +1,6 @@
 """What a change of a table writes: partitions with their replicas, and what nodes are owed for it.
 
-Statements within a write of their caller: the change and the debts stand together, or neither does.
+Statements within a write of their caller: the change and the tasks stand together, or neither does.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from rtolap.model.stored.partitions import WHOLE, PartitionRange, to_create, to_
 from rtolap.model.stored.table import StoredTable
 from rtolap.stored.frontend.catalogue.placement import buckets_by_node, place
 from rtolap.stored.metastore import partitions as partition_rows
+from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import tables as rows
-from rtolap.stored.metastore import tablet_debts as debts
 from rtolap.stored.metastore.database import Connection
-from rtolap.stored.metastore.records import StoredTableRow, TabletDebt
+from rtolap.stored.metastore.records import PendingTabletTask, StoredTableRow
 
 ON_DEMAND_MAX = 400  # partitions that one load may make
 
@@ -29,23 +29,23 @@ def add_partitions(
     replication: int,
 ) -> None:
     """Unavailable without a node to place them on. `away`: as `place`."""
-    owed: list[TabletDebt] = []
+    owed: list[PendingTabletTask] = []
     for part in parts:
         partition = rows.partition(table, part)
         placed = place(partition, table.definition.buckets.count, nodes, replication, away)
         rows.add_partition(connection, table, part, placed)
         owed += [
-            TabletDebt(table.table_id, table.db, table.name, part.name, node, "create", buckets)
+            PendingTabletTask(table.table_id, table.db, table.name, part.name, node, "create", buckets)
             for node, buckets in buckets_by_node(placed).items()
         ]
-    debts.add(connection, owed)
+    tasks.add(connection, owed)
 
 
 def end_table(connection: Connection, table: StoredTableRow) -> None:
     """NotYet while a load that has written to it runs."""
     for part in rows.ranges(connection, table):
         end_partition(connection, table, part)
-    debts.forgive(connection, table.table_id)
+    tasks.cancel(connection, table.table_id)
     rows.delete(connection, table)
 
 
@@ -55,12 +55,14 @@ def end_partition(connection: Connection, table: StoredTableRow, part: Partition
     for replica in partition_rows.replicas(connection, (rows.partition(table, part),)):
         placed.setdefault(replica.node, []).append(replica.tablet.bucket)
     rows.delete_partition(connection, table, part)
-    debts.forgive(connection, table.table_id, part.name)
+    tasks.cancel(connection, table.table_id, part.name)
     owed = [
-        TabletDebt(table.table_id, table.db, table.name, part.name, node, "drop", tuple(sorted(buckets)))
+        PendingTabletTask(
+            table.table_id, table.db, table.name, part.name, node, "drop", tuple(sorted(buckets))
+        )
         for node, buckets in placed.items()
     ]
-    debts.add(connection, owed)
+    tasks.add(connection, owed)
 
 
 def first_partitions(definition: StoredTable, now_ms: int) -> tuple[PartitionRange, ...]:

@@ -22,13 +22,13 @@ from rtolap.stored.frontend.catalogue.placement import REPLICATION
 from rtolap.stored.frontend.catalogue.table_changes import ChangeRequest, Made, TableChanges
 from rtolap.stored.frontend.catalogue.table_writes import end_table, first_partitions
 from rtolap.stored.frontend.catalogue.tablet_hosts import TabletHosts
-from rtolap.stored.frontend.catalogue.tablet_tasks import Telling, on_majority, without_majority
+from rtolap.stored.frontend.catalogue.task_dispatcher import TaskDispatcher, on_majority, without_majority
 from rtolap.stored.frontend.mastership import Mastership
 from rtolap.stored.metastore import partitions as partition_rows
+from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import tables as rows
-from rtolap.stored.metastore import tablet_debts as debts
 from rtolap.stored.metastore.database import Connection, Ledger
-from rtolap.stored.metastore.records import Replica, StoredTableRow, TabletDebt
+from rtolap.stored.metastore.records import PendingTabletTask, Replica, StoredTableRow
 
 RESERVED = ("rtolap", "information_schema")  # SQL has cubes and lookups in the one, itself in the other
 
@@ -85,9 +85,9 @@ class Catalogue:
         replication: int = REPLICATION,
     ) -> None:
         self._ledger, self._nodes = ledger, nodes
-        self._telling = Telling(ledger, mastership, hosts)
-        self._changes = TableChanges(ledger, mastership, self._telling)
-        self.partitions = Partitions(ledger, mastership, self._telling, nodes, lately, replication)
+        self._dispatcher = TaskDispatcher(ledger, mastership, hosts)
+        self._changes = TableChanges(ledger, mastership, self._dispatcher)
+        self.partitions = Partitions(ledger, mastership, self._dispatcher, nodes, lately, replication)
 
     # What is there
 
@@ -99,21 +99,21 @@ class Catalogue:
         """Raises NotFound. Its rows may be sent: where somebody else has made a table or partition and nodes
         are still being told of it, this waits until they were."""
 
-        def work(connection: Connection) -> tuple[TableEntry, tuple[TabletDebt, ...]]:
+        def work(connection: Connection) -> tuple[TableEntry, tuple[PendingTabletTask, ...]]:
             entry = _entry(connection, db, name)
-            return entry, debts.of_table(connection, entry.table_id)
+            return entry, tasks.of_table(connection, entry.table_id)
 
         entry, owed = self._ledger.read("read a table to load", work)
         if without_majority(entry.replicas, owed):
-            self._telling.of_table(entry.table_id)
+            self._dispatcher.of_table(entry.table_id)
         return entry
 
     def can_take(self, entry: TableEntry, partitions: Collection[str]) -> bool:
         """Whether of each tablet of these a majority of the replicas is on nodes that live and have been told
         of it. Where not, those that are owed something are told once more."""
 
-        def work(connection: Connection) -> tuple[tuple[TabletDebt, ...], Collection[str]]:
-            return debts.of_table(connection, entry.table_id), self._nodes(connection)
+        def work(connection: Connection) -> tuple[tuple[PendingTabletTask, ...], Collection[str]]:
+            return tasks.of_table(connection, entry.table_id), self._nodes(connection)
 
         wanted = frozenset(partitions)
         replicas = [each for each in entry.replicas if each.tablet.partition.name in wanted]
@@ -122,7 +122,7 @@ class Catalogue:
             if on_majority(replicas, owed, living):
                 return True
             if not told:
-                self._telling.of_table(entry.table_id)
+                self._dispatcher.of_table(entry.table_id)
         return False
 
     def tables(self) -> tuple[TableInfo, ...]:
@@ -210,8 +210,8 @@ class Catalogue:
             table = rows.get(connection, db, name)
             rows.change_schema(connection, table, changed(table.schema, changes))
             nodes = partition_rows.nodes_of(connection, db, (name,))
-            owed = [TabletDebt(table.table_id, db, name, "", node, "schema") for node in nodes]
-            debts.add(connection, owed)
+            owed = [PendingTabletTask(table.table_id, db, name, "", node, "schema") for node in nodes]
+            tasks.add(connection, owed)
             return _made(connection, rows.get(connection, db, name))
 
         asked = ChangeRequest.of(request_id, "columns", db, name, changes)
@@ -253,7 +253,7 @@ class Catalogue:
             try:
                 self.partitions.ensure(db, name, instants_ms)
             except NotYet:
-                self._telling.of_table(table.table_id)  # so that it is gone when the caller asks again
+                self._dispatcher.of_table(table.table_id)  # so that it is gone when the caller asks again
                 raise
         return self.table_to_load(db, name)
 
@@ -287,7 +287,7 @@ class Catalogue:
 
     def settle(self) -> int:
         """Tell nodes what they have missed; how much of it was told."""
-        return self._telling.everything()
+        return self._dispatcher.everything()
 
 
 def _check_database(name: str, what: str) -> None:

@@ -22,7 +22,7 @@ from starlette.requests import ClientDisconnect
 
 from rtolap.base.errors import NotLeader, RtolapError, Unavailable
 from rtolap.protocols.stream_load.messages import LoadAnswer
-from rtolap.stored.frontend.doors import Election
+from rtolap.stored.frontend.election import Election
 from rtolap.stored.frontend.http.authentication import Guard
 from rtolap.stored.frontend.http.body_pipe import BodyPipe
 from rtolap.stored.frontend.http.redirects import location

@@ -19,7 +19,7 @@ from rtolap.base.errors import NotFound, NotLeader
 from rtolap.model.stored.schema import SchemaColumn, StoredSchema
 from rtolap.model.stored.table import StoredColumn, TableModel
 from rtolap.protocols.stream_load import messages as wire
-from rtolap.stored.frontend.doors import Election
+from rtolap.stored.frontend.election import Election
 from rtolap.stored.frontend.http.authentication import Guard
 from rtolap.stored.frontend.loads.error_files import ErrorFiles
 

@@ -10,7 +10,7 @@ from rtolap.base.errors import IllegalTransition, NotFound, RtolapError
 from rtolap.protocols.stream_load.messages import LoadAnswer
 from rtolap.stored.frontend.loads import messages
 from rtolap.stored.frontend.loads.distribution import Writer
-from rtolap.stored.frontend.loads.progress import Phase, Progress
+from rtolap.stored.frontend.loads.load_statistics import Phase, Progress
 from rtolap.stored.frontend.loads.request import LoadRequest
 from rtolap.stored.frontend.transactions.requests import TransactionManager
 from rtolap.stored.frontend.transactions.visibility import Visibility

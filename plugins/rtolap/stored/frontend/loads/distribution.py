@@ -65,7 +65,7 @@ class Tables:
 
 
 @dataclass(frozen=True)
-class Homeless:
+class UnroutableRows:
     """`count` rows that no partition takes; the first of them as (values, why)."""
 
     count: int
@@ -74,10 +74,10 @@ class Homeless:
 
 @dataclass(frozen=True)
 class Distributed:
-    """`homeless` is None where all rows have found a tablet."""
+    """`unroutable` is None where all rows have found a tablet."""
 
     parts: tuple[RoutedPart, ...]
-    homeless: Homeless | None
+    unroutable: UnroutableRows | None
 
 
 class Distribution:
@@ -118,7 +118,7 @@ class Distribution:
             return Distributed(routed.parts, None)
         refused = rows.filter(routed.unroutable)
         beyond = routed.beyond.filter(routed.unroutable)
-        return Distributed(routed.parts, Homeless(count, _shown(refused, beyond, self._reason())))
+        return Distributed(routed.parts, UnroutableRows(count, _shown(refused, beyond, self._reason())))
 
     def _split(self, rows: pa.RecordBatch) -> RoutedBatch:
         routed = self._routing.split(rows)

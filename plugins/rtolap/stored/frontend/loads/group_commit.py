@@ -33,7 +33,7 @@ from rtolap.stored.frontend.loads import messages
 from rtolap.stored.frontend.loads.committing import Committing
 from rtolap.stored.frontend.loads.distribution import Distribution, Tables, Writer
 from rtolap.stored.frontend.loads.error_files import ErrorFiles
-from rtolap.stored.frontend.loads.progress import Phase, Progress
+from rtolap.stored.frontend.loads.load_statistics import Phase, Progress
 from rtolap.stored.frontend.loads.reading import Reading
 from rtolap.stored.frontend.loads.request import LoadRequest
 

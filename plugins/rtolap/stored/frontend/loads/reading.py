@@ -10,7 +10,7 @@ from rtolap.stored.engine.routing import RoutedPart
 from rtolap.stored.frontend.http.body_pipe import BodyPipe
 from rtolap.stored.frontend.loads.distribution import Distribution
 from rtolap.stored.frontend.loads.error_files import ErrorFile, ErrorFiles
-from rtolap.stored.frontend.loads.progress import Phase, Progress
+from rtolap.stored.frontend.loads.load_statistics import Phase, Progress
 from rtolap.stored.frontend.loads.request import LoadRequest
 
 
@@ -44,9 +44,9 @@ class Reading:
                 self._errors.add(shown, batch.rejected.count)
             with self._progress.measured(Phase.WRITE):
                 distributed = distribution.split(batch.rows)
-            if distributed.homeless is not None:
-                self._progress.counts.filter(distributed.homeless.count)
-                self._errors.add(distributed.homeless.shown, distributed.homeless.count)
+            if distributed.unroutable is not None:
+                self._progress.counts.filter(distributed.unroutable.count)
+                self._errors.add(distributed.unroutable.shown, distributed.unroutable.count)
             yield distributed.parts
 
     def close(self) -> None:

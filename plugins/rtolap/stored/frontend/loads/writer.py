@@ -37,7 +37,7 @@ class WriterSettings:
     queue_bytes_max     what one node has not taken yet
     stall_s             a node that takes nothing for so long is left behind
     finish_s            the longest that making everything durable may take
-    patience_s          without any progress, before it is asked whether a node stands still, and again
+    retry_budget_s          without any progress, before it is asked whether a node stands still, and again
     """
 
     part_bytes: int = 1 << 20
@@ -45,7 +45,7 @@ class WriterSettings:
     queue_bytes_max: int = 32 << 20
     stall_s: float = 20.0
     finish_s: float = 300.0
-    patience_s: float = PATIENCE_S
+    retry_budget_s: float = PATIENCE_S
 
 
 class LoadWriter:
@@ -123,7 +123,10 @@ class LoadWriter:
             now_s = time.monotonic()
             if now_s - began_s > self._settings.finish_s:
                 break
-            if now_s - asked_s > self._settings.patience_s and shortfall(replicas, self._prepared()) is None:
+            if (
+                now_s - asked_s > self._settings.retry_budget_s
+                and shortfall(replicas, self._prepared()) is None
+            ):
                 if now_s - began_s > self._settings.stall_s or self._stand_still(ends):
                     break  # the rest catches up
                 asked_s = time.monotonic()
@@ -191,7 +194,7 @@ class LoadWriter:
                 self._columns or pa.schema([]),
                 bytes_max=self._settings.queue_bytes_max,
                 stall_s=self._settings.stall_s,
-                patience_s=self._settings.patience_s,
+                retry_budget_s=self._settings.retry_budget_s,
             )
         return self._senders[node]
 

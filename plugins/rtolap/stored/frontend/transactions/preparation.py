@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 
 from rtolap.base.errors import NotFound
-from rtolap.stored.frontend.asking import Asking
 from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.frontend.node_calls import NodeCalls
 from rtolap.stored.frontend.transactions.participants import Participants
 from rtolap.stored.frontend.transactions.quorum import Shortfall, shortfall
 from rtolap.stored.metastore import partitions as partition_rows
@@ -42,7 +42,7 @@ class Preparation:
             "read where partitions are kept",
             lambda connection: partition_rows.replicas(connection, sorted(rows.touched(connection, txn_id))),
         )
-        asking = Asking()
+        asking = NodeCalls()
         tablets: dict[str, set[Tablet]] = {}
         for replica in replicas:
             tablets.setdefault(replica.node, set()).add(replica.tablet)

@@ -19,8 +19,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from rtolap.base.errors import Corrupted, RtolapError, Unavailable
-from rtolap.stored.frontend.asking import Asking
 from rtolap.stored.frontend.mastership import Mastership
+from rtolap.stored.frontend.node_calls import NodeCalls
 from rtolap.stored.frontend.transactions.participants import MissedVersion, Participants
 from rtolap.stored.frontend.transactions.preparation import ForEach
 from rtolap.stored.frontend.transactions.quorum import shortfall
@@ -56,7 +56,7 @@ class Publisher:
         cannot be published holds up no other partition's."""
         published: list[int] = []
         while True:
-            asking = Asking()
+            asking = NodeCalls()
             waiting = self._ledger.read("read what is committed", rows.committed)
             step = [transaction.txn_id for transaction in waiting if self._published(transaction, asking)]
             if not step:
@@ -66,7 +66,7 @@ class Publisher:
     def catch_up(self) -> int:
         """Have nodes take what they have missed; the number of replicas that have come further."""
         moved: list[tuple[Replica, int]] = []
-        asking = Asking()
+        asking = NodeCalls()
         for replica, visible in self._ledger.read("read which replicas lag", partition_rows.lagging):
             if asking.is_silent(replica.node):
                 continue
@@ -90,10 +90,10 @@ class Publisher:
         """Have nodes drop what was aborted; the number of transactions of which all have answered."""
         owed = self._ledger.read("read whose abort is to be told", rows.owing_abort)
         self._told = {each.txn_id: self._told.get(each.txn_id, set()) for each in owed}
-        asking = Asking()
+        asking = NodeCalls()
         return sum(self._tell_abort(transaction, asking) for transaction in owed)
 
-    def _published(self, transaction: Transaction, asking: Asking) -> bool:
+    def _published(self, transaction: Transaction, asking: NodeCalls) -> bool:
         try:
             return self._publish(transaction, asking)
         except Unavailable:
@@ -102,7 +102,7 @@ class Publisher:
             log.error("transaction %d is committed and not published yet: %s", transaction.txn_id, error)
             return False
 
-    def _publish(self, transaction: Transaction, asking: Asking) -> bool:
+    def _publish(self, transaction: Transaction, asking: NodeCalls) -> bool:
         plan = self._ledger.read(
             "plan a publication", lambda connection: self._plan(connection, transaction.txn_id)
         )
@@ -177,7 +177,7 @@ class Publisher:
                     partition_rows.reached(connection, node, partition, buckets, version)
         return True
 
-    def _catch_up(self, replica: Replica, visible: int, asking: Asking) -> int:
+    def _catch_up(self, replica: Replica, visible: int, asking: NodeCalls) -> int:
         """The version that the node has now, as far as it is known."""
         partition = replica.tablet.partition
 
@@ -202,7 +202,7 @@ class Publisher:
         )
         return replica.version if reached is None else reached  # asked again with the next round
 
-    def _tell_abort(self, transaction: Transaction, asking: Asking) -> bool:
+    def _tell_abort(self, transaction: Transaction, asking: NodeCalls) -> bool:
         nodes = self._ledger.read(
             "read where tables are kept",
             lambda connection: partition_rows.nodes_of(connection, transaction.db, transaction.tables),

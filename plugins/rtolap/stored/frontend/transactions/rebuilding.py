@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 
 from rtolap.base.errors import NotLeader, RtolapError
-from rtolap.stored.frontend.asking import Asking
+from rtolap.stored.frontend.node_calls import NodeCalls
 from rtolap.stored.frontend.transactions.participants import MissedVersion, Participants
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore.database import Connection, Ledger
@@ -50,7 +50,7 @@ class Rebuilding:
         return sum(self._rebuild(replica, held) for replica in lost)
 
     def _ask(self, nodes: Collection[str]) -> _Held:
-        asking = Asking()
+        asking = NodeCalls()
         held = {
             node: asking.ask(node, "what it has", functools.partial(self._participants.versions, node))
             for node in sorted(nodes)

@@ -208,7 +208,7 @@ class TransactionManager:
             present = self._found(connection, db, txn_id)
             if done_before(present, TransactionEvent.ABORT) or not wanted(present, now_ms):
                 return False
-            changes = {"finished_at_ms": now_ms, "reason": reason, "owes_abort": 1}
+            changes = {"finished_at_ms": now_ms, "reason": reason, "abort_pending": 1}
             self._move(connection, present, TransactionEvent.ABORT, **changes)
             return True
 

@@ -23,7 +23,7 @@ def read_range(
     *,
     clock: Clock,
     topic_id: str | None = None,
-    patience_s: float = 60.0,
+    retry_budget_s: float = 60.0,
 ) -> Content:
     """The records in `[start, end)`. Stopped where the topic holds them no more; Unavailable when the broker
     does not give them in time: try again. With transaction markers and gaps at its end a range is complete
@@ -34,7 +34,7 @@ def read_range(
     consumer = open_consumer()
     try:
         consumer.assign(wanted)
-        deadline_s = clock.monotonic_s() + patience_s
+        deadline_s = clock.monotonic_s() + retry_budget_s
         batches: list[Batch] = []
         done: set[int] = set()
         while len(done) < len(wanted):

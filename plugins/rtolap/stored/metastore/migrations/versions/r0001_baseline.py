@@ -52,7 +52,7 @@ def upgrade() -> None:
         _column("two_phase", _WHOLE),
         _column("keep_until_acknowledged", _WHOLE),
         _column("acknowledged", _WHOLE),
-        _column("owes_abort", _WHOLE),
+        _column("abort_pending", _WHOLE),
         _column("began_at_ms", _WHOLE),
         _column("deadline_ms", _WHOLE),
         _column("committed_at_ms", _WHOLE, nullable=True),
@@ -63,7 +63,7 @@ def upgrade() -> None:
     )
     create_index("load_transaction_label", "load_transaction", ("db", "label", "live"), unique=True)
     create_index("load_transaction_state", "load_transaction", ("state", "db", "finished_at_ms"))
-    create_index("load_transaction_owes", "load_transaction", ("owes_abort",))
+    create_index("load_transaction_abort_pending", "load_transaction", ("abort_pending",))
     create_index(
         "load_transaction_acknowledged", "load_transaction", ("acknowledged", "keep_until_acknowledged")
     )
@@ -158,7 +158,7 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("table_id", "part"),
     )
     create_table(
-        "tablet_debt",
+        "pending_tablet_task",
         _column("table_id", _WHOLE),
         _column("db", _NAME),
         _column("tbl", _NAME),

@@ -26,12 +26,12 @@ class Transient(Exception):
         self.lost = error.connection_invalidated
 
 
-class Patience:
+class RetryBudget:
     """How long a ledger tries, and what it takes for passing. Thread-safe."""
 
-    def __init__(self, dialect: Dialect, patience_s: float, sleep: Callable[[float], None]) -> None:
+    def __init__(self, dialect: Dialect, retry_budget_s: float, sleep: Callable[[float], None]) -> None:
         self._dialect = dialect
-        self._patience_s = patience_s
+        self._retry_budget_s = retry_budget_s
         self._sleep = sleep
 
     def repeat(self, what: str, attempt: Callable[[], R]) -> R:
@@ -57,7 +57,7 @@ class Patience:
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception_type(Transient),
             wait=tenacity.wait_random_exponential(multiplier=_PAUSE_S, max=_PAUSE_MAX_S),
-            stop=tenacity.stop_after_delay(self._patience_s),
+            stop=tenacity.stop_after_delay(self._retry_budget_s),
             sleep=self._sleep,
             reraise=True,
         )
@@ -66,7 +66,7 @@ class Patience:
         except Transient as error:
             kind = CommitUnknown if in_doubt else Unavailable
             raise kind(
-                f"{what}: the ledger's database did not answer within {self._patience_s:g} s",
+                f"{what}: the ledger's database did not answer within {self._retry_budget_s:g} s",
                 found=str(error),
                 action="read back before acting" if in_doubt else "try again later",
             ) from error

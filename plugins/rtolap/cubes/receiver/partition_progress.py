@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rtolap.cubes.receiver.closing.rules import Marks
-from rtolap.cubes.receiver.hosts.batch_progress import Heard
-from rtolap.cubes.receiver.hosts.progress import HostProgress, SavedHosts
+from rtolap.cubes.receiver.hosts.batch_progress import HostProgressBatch
+from rtolap.cubes.receiver.hosts.host_progress import HostProgress, SavedHosts
 from rtolap.cubes.receiver.local.batch import BatchTables
 from rtolap.cubes.receiver.local.checkpoint import Checkpoint, PartitionCounters
 from rtolap.cubes.receiver.local.tables import LocalState
@@ -52,7 +52,7 @@ class Progress:
         batch: BatchTables,
         now_s: float,
         created_ms: Mapping[int, int],
-        heard: Sequence[Heard] = (),
+        heard: Sequence[HostProgressBatch] = (),
     ) -> None:
         """A batch is being swapped in, in this step. `created_ms`: partition → newest timestamp of its
         records.

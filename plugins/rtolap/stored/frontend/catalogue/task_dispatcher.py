@@ -1,8 +1,8 @@
 """Nodes are told what they are owed: tablets to make, to drop, or a schema to take.
 
-A debt is paid when the node has done it. One that does not answer is told with a later round.
+A task is completed when the node has done it. One that does not answer is told with a later round.
 
-A request and the upkeep tell at the same time, each what it has read some time ago. So one debt is told at
+A request and the upkeep tell at the same time, each what it has read some time ago. So one task is told at
 a time, and only while it still stands: a partition that was dropped and made anew has the same name and the
 same table, and a drop that came late would take the new one.
 """
@@ -19,15 +19,15 @@ from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.frontend.catalogue.tablet_hosts import TabletHosts
 from rtolap.stored.frontend.mastership import Mastership
 from rtolap.stored.frontend.transactions.quorum import shortfall
+from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import tables as rows
-from rtolap.stored.metastore import tablet_debts as debts
 from rtolap.stored.metastore.database import Connection, Ledger
-from rtolap.stored.metastore.records import Partition, Replica, Tablet, TabletDebt
+from rtolap.stored.metastore.records import Partition, PendingTabletTask, Replica, Tablet
 
 log = logging.getLogger(__name__)
 
 
-class Telling:
+class TaskDispatcher:
     """Thread-safe. Raises NotLeader where somebody else is master."""
 
     def __init__(self, ledger: Ledger, mastership: Mastership, hosts: TabletHosts) -> None:
@@ -39,76 +39,78 @@ class Telling:
     def of_table(self, table_id: int) -> int:
         """Tell what one change of a table has brought; how much of it was told."""
         return self._tell(
-            self._ledger.read("read what nodes are owed", lambda it: debts.of_table(it, table_id))
+            self._ledger.read("read what nodes are owed", lambda it: tasks.of_table(it, table_id))
         )
 
     def everything(self) -> int:
         """Tell whatever is owed; how much of it was told."""
-        return self._tell(self._ledger.read("read what nodes are owed", debts.all_debts))
+        return self._tell(self._ledger.read("read what nodes are owed", tasks.all_tasks))
 
-    def _tell(self, owed: Sequence[TabletDebt]) -> int:
+    def _tell(self, owed: Sequence[PendingTabletTask]) -> int:
         silent: set[str] = set()
         told = 0
-        for debt in owed:
-            if debt.node in silent:
+        for task in owed:
+            if task.node in silent:
                 continue
             try:
-                told += self._tell_one(debt)
+                told += self._tell_one(task)
             except NotLeader:
                 raise
             except RtolapError as error:
                 if isinstance(error, Unavailable):
-                    silent.add(debt.node)
-                log.warning("node %s is told of %s.%s later: %s", debt.node, debt.db, debt.tbl, error)
+                    silent.add(task.node)
+                log.warning("node %s is told of %s.%s later: %s", task.node, task.db, task.tbl, error)
         return told
 
-    def _tell_one(self, debt: TabletDebt) -> bool:
-        """The present schema, whatever it was when the debt was made. False: it is owed no more."""
+    def _tell_one(self, task: PendingTabletTask) -> bool:
+        """The present schema, whatever it was when the task was made. False: it is owed no more."""
         with self._one_at_a_time:
-            if not self._ledger.read("read what a node is owed", lambda it: debts.stands(it, debt)):
+            if not self._ledger.read("read what a node is owed", lambda it: tasks.stands(it, task)):
                 return False
-            schema = None if debt.kind == "drop" else self._schema(debt)
-            self._ask(debt, schema)
+            schema = None if task.kind == "drop" else self._schema(task)
+            self._ask(task, schema)
 
             def work(connection: Connection) -> None:
                 self._mastership.fence(connection)
-                # columns may have changed again since they were read: then this debt stands for that too
-                if debt.kind == "drop" or _schema_of(connection, debt) in (None, schema):
-                    debts.pay(connection, debt)
+                # columns may have changed again since they were read: then this task stands for that too
+                if task.kind == "drop" or _schema_of(connection, task) in (None, schema):
+                    tasks.complete(connection, task)
 
             self._ledger.write("note what a node was told", type(None), work)
         return True
 
-    def _ask(self, debt: TabletDebt, schema: StoredSchema | None) -> None:
-        partition = Partition(debt.db, debt.tbl, debt.part)
-        if debt.kind == "drop":
-            self._hosts.drop(debt.node, debt.table_id, partition, debt.buckets)
-        elif schema is not None and debt.kind == "create":
-            self._hosts.create(debt.node, debt.table_id, partition, debt.buckets, schema)
+    def _ask(self, task: PendingTabletTask, schema: StoredSchema | None) -> None:
+        partition = Partition(task.db, task.tbl, task.part)
+        if task.kind == "drop":
+            self._hosts.drop(task.node, task.table_id, partition, task.buckets)
+        elif schema is not None and task.kind == "create":
+            self._hosts.create(task.node, task.table_id, partition, task.buckets, schema)
         elif schema is not None:
-            self._hosts.change_schema(debt.node, debt.table_id, debt.db, debt.tbl, schema)
+            self._hosts.change_schema(task.node, task.table_id, task.db, task.tbl, schema)
 
-    def _schema(self, debt: TabletDebt) -> StoredSchema | None:
-        return self._ledger.read("read a table", lambda connection: _schema_of(connection, debt))
+    def _schema(self, task: PendingTabletTask) -> StoredSchema | None:
+        return self._ledger.read("read a table", lambda connection: _schema_of(connection, task))
 
 
-def _schema_of(connection: Connection, debt: TabletDebt) -> StoredSchema | None:
+def _schema_of(connection: Connection, task: PendingTabletTask) -> StoredSchema | None:
     """None where the table is gone, or another one has its name."""
-    row = rows.find(connection, debt.db, debt.tbl)
-    return None if row is None or row.table_id != debt.table_id else row.schema
+    row = rows.find(connection, task.db, task.tbl)
+    return None if row is None or row.table_id != task.table_id else row.schema
 
 
-def without_majority(replicas: Collection[Replica], owed: Collection[TabletDebt]) -> bool:
+def without_majority(replicas: Collection[Replica], owed: Collection[PendingTabletTask]) -> bool:
     """Whether less than a majority of the replicas of some tablet have been told to make it. Pure."""
-    parts = {debt.part for debt in owed if debt.kind == "create"}
+    parts = {task.part for task in owed if task.kind == "create"}
     asked = [replica for replica in replicas if replica.tablet.partition.name in parts]
     return not on_majority(asked, owed, {replica.node for replica in asked})
 
 
-def on_majority(replicas: Collection[Replica], owed: Collection[TabletDebt], living: Collection[str]) -> bool:
+def on_majority(
+    replicas: Collection[Replica], owed: Collection[PendingTabletTask], living: Collection[str]
+) -> bool:
     """Whether of each of these tablets a majority of the replicas is on nodes of `living` that have been told
     to make it. Pure."""
-    to_make = {(debt.node, debt.part) for debt in owed if debt.kind == "create"}
+    to_make = {(task.node, task.part) for task in owed if task.kind == "create"}
     told: dict[str, set[Tablet]] = defaultdict(set)
     for replica in replicas:
         if replica.node in living and (replica.node, replica.tablet.partition.name) not in to_make:

@@ -32,9 +32,9 @@ from rtolap.model.offsets import Offsets
 from rtolap.protocols.stream_load.messages import LoadState
 from rtolap.stored.loader.commit import Committer
 from rtolap.stored.loader.job import JobConfig, read_config
+from rtolap.stored.loader.job_progress import Progress
 from rtolap.stored.loader.labels import label_of
 from rtolap.stored.loader.ownership import Ownership
-from rtolap.stored.loader.progress import Progress
 from rtolap.stored.loader.records.columns import Columns
 from rtolap.stored.loader.records.rejects import RejectBox
 from rtolap.stored.loader.records.source import Source
@@ -52,7 +52,7 @@ T = TypeVar("T")
 ORIGIN = 0
 
 
-class Work:
+class LoadJobRun:
     """Made by `begin`; its roles may each be driven by a thread of their own."""
 
     def __init__(
@@ -226,7 +226,7 @@ def begin(
     box: RejectBox,
     clock: Clock,
     check_rights: Callable[[Loader], None] = lambda loader: None,
-) -> Work:
+) -> LoadJobRun:
     """`check_rights`: raises where Kafka would not let the loader do what it has to; asked before it begins.
 
     Raises NotYet while another process owns the job; Unavailable, CommitUnknown and NotLeader as they are;
@@ -237,7 +237,9 @@ def begin(
     loader = config.loader
     try:
         _of_kafka(lambda: check_rights(loader))
-        return Work(job, config, jobs, records, ownership, sink, lambda: open_consumer(loader), box, clock)
+        return LoadJobRun(
+            job, config, jobs, records, ownership, sink, lambda: open_consumer(loader), box, clock
+        )
     except (Unavailable, CommitUnknown):
         raise
     except RtolapError as error:

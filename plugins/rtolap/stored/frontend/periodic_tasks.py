@@ -11,7 +11,7 @@ from rtolap.base.errors import NotLeader, RtolapError
 log = logging.getLogger(__name__)
 
 
-class Duty:
+class PeriodicTask:
     """`work` every `every_s`, and at once after `wake`.
 
     What the tree of errors names (a node or the ledger is away, another door is master) is reported and tried

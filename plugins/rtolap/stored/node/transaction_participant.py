@@ -8,16 +8,18 @@ from collections.abc import Callable
 from rtolap.base.errors import NotFound, NotYet, Refused, RtolapError
 from rtolap.protocols.storage.messages import Abort, Held, Prepare, Publish, TabletId
 from rtolap.stored.node.loads import Loads
-from rtolap.stored.node.slot import Slot
-from rtolap.stored.node.slots import Slots
+from rtolap.stored.node.tablet_replica import TabletReplica
+from rtolap.stored.node.tablet_replicas import TabletReplicas
 
 log = logging.getLogger(__name__)
 
 
-class Voting:
+class TransactionParticipant:
     """Thread-safe; every call may be repeated, come late, or come twice."""
 
-    def __init__(self, slots: Slots, loads: Loads, published: Callable[[Slot], None]) -> None:
+    def __init__(
+        self, slots: TabletReplicas, loads: Loads, published: Callable[[TabletReplica], None]
+    ) -> None:
         self._slots, self._loads, self._published = slots, loads, published
 
     def prepare(self, request: Prepare) -> Held:
@@ -74,7 +76,7 @@ class Voting:
             log.warning("tablet %s cannot be opened: %s", id, error)
             return False
 
-    def _agrees(self, slot: Slot, txn_id: int, version: int) -> bool:
+    def _agrees(self, slot: TabletReplica, txn_id: int, version: int) -> bool:
         known = slot.open().txn_of(version)
         if known is not None and known != txn_id:
             log.error("tablet %s: version %d is of transaction %d, not %d", slot.id, version, known, txn_id)

@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Self
 
 
-class Closing(ABC):
+class Closeable(ABC):
     @abstractmethod
     def close(self) -> None:
         """Let go of what it holds; harmless when that is done."""

@@ -15,7 +15,7 @@ import numpy as np
 from rtolap.stored.bodies.options import CsvOptions
 
 
-def cut_odd(data: bytes, options: CsvOptions, final: bool) -> tuple[Any, ...]:
+def cut_irregular(data: bytes, options: CsvOptions, final: bool) -> tuple[Any, ...]:
     """What `csv_cut.Fields` holds, in its order."""
     line, column = re.escape(options.line_delimiter), re.escape(options.column_separator)
     mark, escape = re.escape(options.enclose), re.escape(options.escape)

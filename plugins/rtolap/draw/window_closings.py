@@ -12,7 +12,7 @@ CLOSINGS_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Closing:
+class WindowClosing:
     """The window that ends at `end_ms` could close at `at_ms`. `by`: who let it go; None if nobody had to."""
 
     end_ms: int
@@ -20,7 +20,7 @@ class Closing:
     by: str | None = None
 
 
-def closings(history: ApplicationHistory, window_ms: int) -> Iterator[Closing]:
+def closings(history: ApplicationHistory, window_ms: int) -> Iterator[WindowClosing]:
     """Windows of that length, from 1970 on, that could close at a sample after the first that knows a
     watermark: by the global one, or because somebody let them go, whichever was sooner."""
     known = [
@@ -41,5 +41,5 @@ def closings(history: ApplicationHistory, window_ms: int) -> Iterator[Closing]:
     events += [(one.at_ms, one.until_ms, one.by) for one in history.approvals if one.at_ms > began_ms]
     for at_ms, until_ms, by in sorted(events, key=lambda event: event[0]):
         for end_ms in range((closed_ms // window_ms + 1) * window_ms, until_ms + 1, window_ms):
-            yield Closing(end_ms, at_ms, by)
+            yield WindowClosing(end_ms, at_ms, by)
         closed_ms = max(closed_ms, until_ms)

@@ -1,4 +1,4 @@
-"""Turns of queries: so many at a time in all, and so many of them for one user."""
+"""AdmissionControl of queries: so many at a time in all, and so many of them for one user."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import threading
 from collections import Counter
 
 
-class Turns:
+class AdmissionControl:
     """Thread-safe. Who waits gets a turn before those whose user has more of them already; else in order."""
 
     def __init__(self, total: int, per_user: int) -> None:

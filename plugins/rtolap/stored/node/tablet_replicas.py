@@ -15,26 +15,26 @@ from rtolap.stored.engine.disk import Disk, RealDisk, disk_error
 from rtolap.stored.engine.settings import TabletSettings
 from rtolap.stored.engine.tablet import Tablet
 from rtolap.stored.node.folder import DataFolder, about
-from rtolap.stored.node.slot import Slot
+from rtolap.stored.node.tablet_replica import TabletReplica
 
 log = logging.getLogger(__name__)
 
 _Name = tuple[str, str, str, int]
 
 
-class Slots:
+class TabletReplicas:
     """Thread-safe. Opens all tablets that are in the folder; those that cannot be opened are `broken`: they
     are kept on the disk, and taken for lost when another replica's copy is to be made."""
 
     def __init__(self, folder: DataFolder, settings: TabletSettings, disk: Disk | None = None) -> None:
         self._folder, self._settings, self._disk = folder, settings, disk or RealDisk()
         self._lock = RLock()
-        self._slots: dict[_Name, Slot] = {}
+        self._slots: dict[_Name, TabletReplica] = {}
         self.broken: dict[str, str] = {}
         folder.tidy()
         for place in folder.places():
             try:
-                slot = Slot(about(place), place, settings, self._disk)
+                slot = TabletReplica(about(place), place, settings, self._disk)
                 slot.open()
             except (Corrupted, Refused) as error:
                 log.error("the tablet in %s cannot be opened: %s", place, error)
@@ -42,12 +42,12 @@ class Slots:
                 continue
             self._slots[_name(slot.id)] = slot
 
-    def find(self, id: TabletId) -> Slot | None:
+    def find(self, id: TabletId) -> TabletReplica | None:
         with self._lock:
             slot = self._slots.get(_name(id))
         return slot if slot is not None and slot.id == id else None
 
-    def get(self, id: TabletId) -> Slot:
+    def get(self, id: TabletId) -> TabletReplica:
         """Raises NotFound; Unavailable for one that is here and cannot be opened: ask another replica."""
         slot = self.find(id)
         if slot is None:
@@ -60,11 +60,11 @@ class Slots:
             )
         return slot
 
-    def all(self) -> tuple[Slot, ...]:
+    def all(self) -> tuple[TabletReplica, ...]:
         with self._lock:
             return tuple(self._slots[name] for name in sorted(self._slots))
 
-    def open_tablets(self) -> Iterable[tuple[Slot, Tablet]]:
+    def open_tablets(self) -> Iterable[tuple[TabletReplica, Tablet]]:
         """All that can be opened; what is the matter with the others is logged."""
         for slot in self.all():
             try:
@@ -72,7 +72,7 @@ class Slots:
             except RtolapError as error:
                 log.warning("tablet %s cannot be opened: %s", slot.id, error)
 
-    def create(self, id: TabletId, schema: StoredSchema) -> Slot | None:
+    def create(self, id: TabletId, schema: StoredSchema) -> TabletReplica | None:
         """The slot, new or as it was, its schema not older than this; one of an earlier table is dropped.
         None where a later table has its name. Raises Unavailable for a disk that fails."""
         with self._lock:
@@ -90,8 +90,8 @@ class Slots:
                 if known is not None and known.id != id:
                     self._drop(known)
                 self._set_broken_aside(id)
-                Slot.create(id, self._folder.making(id), self._settings, self._disk, schema)
-                slot = Slot(id, self._folder.put_in_place(id), self._settings, self._disk)
+                TabletReplica.create(id, self._folder.making(id), self._settings, self._disk, schema)
+                slot = TabletReplica(id, self._folder.put_in_place(id), self._settings, self._disk)
             except OSError as error:
                 raise disk_error(error, f"creating tablet {id}") from error
             slot.open()
@@ -113,7 +113,7 @@ class Slots:
             if (slot.id.table_id, slot.id.db, slot.id.table) == (table_id, db, table):
                 self.raise_schema(slot, schema)
 
-    def raise_schema(self, slot: Slot, schema: StoredSchema) -> None:
+    def raise_schema(self, slot: TabletReplica, schema: StoredSchema) -> None:
         """The tablet has this schema, or keeps a later one."""
         with slot.changing:
             tablet = slot.open()
@@ -124,7 +124,7 @@ class Slots:
         for slot in self.all():
             slot.close()
 
-    def _drop(self, slot: Slot) -> None:
+    def _drop(self, slot: TabletReplica) -> None:
         slot.close()
         self._folder.drop(slot.place)
         del self._slots[_name(slot.id)]

@@ -21,7 +21,7 @@ from rtolap.stored.node.folder import MAKING, generation, generations, tidy_gene
 log = logging.getLogger(__name__)
 
 
-class Slot:
+class TabletReplica:
     """For several threads. `changing` is held by whoever opens, replaces or closes the tablet."""
 
     def __init__(self, id: TabletId, place: Path, settings: TabletSettings, disk: Disk) -> None:

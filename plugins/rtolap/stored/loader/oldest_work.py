@@ -18,7 +18,7 @@ EVERYTHING_MS = 0  # no event is older: nothing is promised
 LOOKS_MAX = 64  # while a backlog is loaded; beyond it every second one is dropped, which only costs time
 
 
-class Held:
+class OldestWorkTracker:
     """Not thread-safe."""
 
     def __init__(self) -> None:

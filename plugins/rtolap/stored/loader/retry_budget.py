@@ -14,7 +14,7 @@ _STUCK_FACTOR = 3
 _FILTERED = "too many filtered rows"
 
 
-class Trouble(Exception):
+class SinkError(Exception):
     """The sink refused a call, or did not answer (`silent`)."""
 
     def __init__(self, error: RtolapError) -> None:
@@ -22,7 +22,7 @@ class Trouble(Exception):
         self.silent = isinstance(error, Unavailable)
 
 
-class Patience:
+class RetryBudget:
     """`timeout_ms`: of a request to the sink. Every method raises Stopped once it is over."""
 
     def __init__(self, clock: Clock, *, timeout_ms: int, silent_s: float) -> None:
@@ -30,7 +30,7 @@ class Patience:
         self._timeout_ms = timeout_ms
         self._silent_s = silent_s
 
-    def troubled(self, pending: Pending, trouble: Trouble) -> None:
+    def troubled(self, pending: Pending, trouble: SinkError) -> None:
         if not trouble.silent:
             self.failed(pending, str(trouble))
             return

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 Losses = tuple[tuple[EventLoss, ...], tuple[EventLoss, ...]]
 
 
-class CubeWork:
+class BackgroundWork:
     """Takes immutable values from the core and hands results back through `requests`."""
 
     def __init__(

@@ -14,7 +14,7 @@ R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 
-class Asking:
+class NodeCalls:
     """One round of questions. Who did not answer one is asked no more in it: each would be waited for."""
 
     def __init__(self) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rtolap.cubes.receiver.hosts.batch_progress import NEVER, Heard, Int64s
+from rtolap.cubes.receiver.hosts.batch_progress import NEVER, HostProgressBatch, Int64s
 from rtolap.cubes.receiver.hosts.columns import Columns
 from rtolap.protocols.watermark.messages import HOST_NAME_MAX, HOSTS_MAX
 from rtolap.watermark.forgetting import worth_keeping
@@ -58,7 +58,7 @@ class HostProgress:
         self._known = pa.array([], pa.string())
         self._partitions: dict[int, Columns] = {}
 
-    def took(self, batch: Heard) -> dict[int, int]:
+    def took(self, batch: HostProgressBatch) -> dict[int, int]:
         """Add what was read of a batch, once its state is the one that a closing would use.
 
         Returns partition → events that move nobody: their host is null, has no usable name, or is one too
@@ -133,7 +133,7 @@ class HostProgress:
         columns.events[:] = 0
         return taken
 
-    def _indices(self, batch: Heard) -> Int64s:
+    def _indices(self, batch: HostProgressBatch) -> Int64s:
         """Places of names, -1 for those that cannot be kept."""
         found = self._places(batch.hosts)
         fresh = _fresh(batch.hosts, found)
@@ -144,7 +144,7 @@ class HostProgress:
             self._name([*self._names, *usable])
         return self._places(batch.hosts) if fresh else found
 
-    def _make_room(self, batch: Heard, wanted: int) -> bool:
+    def _make_room(self, batch: HostProgressBatch, wanted: int) -> bool:
         """Has somebody been forgotten, so that places are others now?"""
         if len(self._names) + wanted <= HOSTS_MAX:
             return False

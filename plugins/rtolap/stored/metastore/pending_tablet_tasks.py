@@ -1,0 +1,76 @@
+"""What storage nodes have yet to be told of tables: statements, within a read or a write of their caller.
+
+A task goes in with the change that it follows from, in one write, and goes out when the node has done it.
+A node that is away, or a master that dies in between, changes nothing about that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+import sqlalchemy as sa
+
+from rtolap.stored.metastore.records import PendingTabletTask
+from rtolap.stored.metastore.schema import pending_tablet_task as _d
+
+_AT_ONCE = 10_000
+
+
+def add(connection: sa.Connection, tasks: Collection[PendingTabletTask]) -> None:
+    """One that is there already stays as it is: it will be completed by the state that it finds then."""
+    known = {_key(task) for task in _of(connection, {task.table_id for task in tasks})}
+    rows = [_values(task) for task in tasks if _key(task) not in known]
+    if rows:
+        connection.execute(sa.insert(_d), rows)
+
+
+def all_tasks(connection: sa.Connection) -> tuple[PendingTabletTask, ...]:
+    """Those of older tables first; what is to be dropped before what is to be made."""
+    order = sa.select(_d).order_by(_d.c.table_id, _d.c.kind != "drop", _d.c.part).limit(_AT_ONCE)
+    return tuple(_task(row) for row in connection.execute(order))
+
+
+def of_table(connection: sa.Connection, table_id: int) -> tuple[PendingTabletTask, ...]:
+    return _of(connection, {table_id})
+
+
+def stands(connection: sa.Connection, task: PendingTabletTask) -> bool:
+    """Whether it is still owed, just as it was read."""
+    row = connection.execute(sa.select(_d).where(_is(task))).one_or_none()
+    return row is not None and _task(row) == task
+
+
+def complete(connection: sa.Connection, task: PendingTabletTask) -> None:
+    """Harmless when it is gone."""
+    connection.execute(sa.delete(_d).where(_is(task)))
+
+
+def cancel(connection: sa.Connection, table_id: int, part: str | None = None) -> None:
+    """Nobody has to make any more what is being dropped: of a partition, or of all of the table."""
+    here = (_d.c.table_id == table_id) & (_d.c.kind != "drop")
+    connection.execute(sa.delete(_d).where(here if part is None else here & (_d.c.part == part)))
+
+
+def _of(connection: sa.Connection, table_ids: Collection[int]) -> tuple[PendingTabletTask, ...]:
+    here = sa.select(_d).where(_d.c.table_id.in_(tuple(table_ids)))
+    rows = connection.execute(here.order_by(_d.c.kind != "drop", _d.c.part))
+    return tuple(_task(row) for row in rows)
+
+
+def _is(task: PendingTabletTask) -> sa.ColumnElement[bool]:
+    here = (_d.c.table_id == task.table_id) & (_d.c.part == task.part)
+    return here & (_d.c.node == task.node) & (_d.c.kind == task.kind)
+
+
+def _key(task: PendingTabletTask) -> tuple[object, ...]:
+    return task.table_id, task.part, task.node, task.kind
+
+
+def _values(task: PendingTabletTask) -> dict[str, object]:
+    return {**msgspec.structs.asdict(task), "buckets": msgspec.json.encode(task.buckets).decode()}
+
+
+def _task(row: sa.Row[tuple[object, ...]]) -> PendingTabletTask:
+    buckets = msgspec.json.decode(row.buckets, type=tuple[int, ...])
+    return PendingTabletTask(row.table_id, row.db, row.tbl, row.part, row.node, row.kind, buckets)
