@@ -2,7 +2,7 @@
 
     python -m benchmarks.batch_cost [--batches 200]
 
-The smallest size shows the fixed cost. Over the memory twin of Kafka: no broker, no network.
+The smallest size shows the fixed cost. Over Kafka in memory: no broker, no network.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 Real ZooKeeper, Kafka, coordinator, receiver and query service on loopback. One process sends 200-byte JSON to
 4 partitions in small even slices and notes when each offset was made: just before it is handed to the client,
-so the client's own batching counts. One asker sends a group-by over the HTTP door, again as soon as it has
+so the client's own batching counts. One asker sends a group-by over HTTP, again as soon as it has
 the answer, and checks its count. An answer names the positions that it holds; an event is visible when the
 first answer with a position beyond its offset has arrived. All events but those of the warm-up are measured.
 
@@ -158,7 +158,7 @@ def declare(services: Services) -> str:
 def answering(asker: Asker) -> bool:
     try:
         asker.ask()
-    except httpx.HTTPError:  # the cluster starts; what does not pass is told by the time-out of the wait
+    except httpx.HTTPError:  # the cluster starts; what does not pass ends in the time-out of the wait
         return False
     return True
 

@@ -1,4 +1,4 @@
-"""A topic of JSON records into a duplicate table, end to end: loader, door and storage node.
+"""A topic of JSON records into a duplicate table, end to end: loader, frontend and storage node.
 
     python -m benchmarks.loader [--records 1000000] [--json]
 
@@ -6,7 +6,7 @@ Ten columns, about 100 bytes of CSV a row; the records are JSON of twice that. B
 
 consume   the bare loop over the same topic: the consumer that the loader uses, and nothing done with a record
 decode    records → the table's columns in Arrow, one thread
-loader    from the process's start until the last record is in the table; `cpu_s` of loader, door and node
+loader    from the process's start until the last record is in the table; `cpu_s` of loader, frontend and node
 """
 
 from __future__ import annotations

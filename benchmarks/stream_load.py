@@ -1,12 +1,13 @@
-"""Loads over HTTP until they are visible: a door and a storage node as processes, rows per second of a core.
+"""Loads over HTTP until they are visible: a frontend and a storage node as processes, rows per second of a
+core.
 
     python -m benchmarks.stream_load [--rows 1000000] [--rounds 2] [--body-gb 4] [--json]
 
 Ten columns, about 100 bytes a row in CSV; one load of all the rows at a time, into a duplicate and into an
 aggregate table. `rows_per_s` is by the clock, from the first byte to the answer `Success`; `rows_per_core_s`
-by the processor time that door and node have used. Beside it, in the same run, DuckDB copies the same
+by the processor time that frontend and node have used. Beside it, in the same run, DuckDB copies the same
 bytes into a table on disk, with one thread. With `--body-gb` one more CSV body of that size is sent, and the
-most memory of the two is told: what is their own, and beside it what a node has mapped of its files.
+most memory of the two is stated: what is their own, and beside it what a node has mapped of its files.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def measure(arguments: argparse.Namespace, ensemble: str, folder: Path) -> dict[
     environment = {
         **os.environ,
         "RTOLAP_ZOOKEEPER": ensemble,
-        "RTOLAP_KAFKA": f"127.0.0.1:{free_port({port})}",  # nobody listens there: no cube, no question
+        "RTOLAP_KAFKA": f"127.0.0.1:{free_port({port})}",  # nothing listens there: no cube, no call
         "RTOLAP_OBJECT_STORE": f"file://{folder}/store",
         "RTOLAP_DATA_DIR": str(folder / "data"),
         "RTOLAP_TOKEN_FILE": str(folder / "token"),

@@ -1,4 +1,4 @@
-"""Queues the READY segments of each day of a range to be built anew.
+"""Queues the READY segments of each day of a range to be built again.
 
     airflow backfill create --dag-id rtolap_backfill --from-date 2013-01-01 --to-date 2013-01-31
 

@@ -1,8 +1,8 @@
 """Asks a person about windows that wait for their events for too long.
 
 `rtolap_watermark_gate` looks every five minutes for windows that hold a cube's segments for longer than the
-patience allows, and starts one run of `rtolap_window_approval` for each, once. There a person says Approve or
-Reject under "Required actions": see docs/airflow.md. Nobody's silence lets anything go.
+its deadline allows, and starts one run of `rtolap_window_approval` for each, once. There a person says
+Approve or Reject under "Required actions": see docs/airflow.md. Nobody's silence lets anything go.
 
 For a window of any other application, or sooner, start `rtolap_window_approval` by hand.
 """

@@ -19,7 +19,7 @@ Running a finished build again verifies and reports it; nothing is written twice
 again segment by segment, so that a bad segment costs only itself.
 
 Exit codes   0 everything was built
-             2 no usable spec                        mend the call
+             2 no usable spec                        correct the call
              3 a build was refused, or corrupted     a retry cannot help: queue the segment again, or restore
              4 a build failed otherwise              retry
 Progress goes to stdout, a line `rtolap-progress: {json}` per step; the last one of a build has "event":

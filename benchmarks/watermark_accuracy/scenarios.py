@@ -118,7 +118,7 @@ def jump_then_stall(seed: int, hosts: int) -> Fleet:
 
 
 def jump_at_stall(seed: int, hosts: int) -> Fleet:
-    """The same, but they stall as it begins: nobody has seen it."""
+    """The same, but they stall as it begins: it has not been seen."""
     return _jump(seed, hosts, 0)
 
 

@@ -187,7 +187,7 @@ class _Sketches:
 
 
 def _read(images: pa.Array, groups: _Ids) -> _Sketches:
-    """Registers of fewer bits, which nobody here writes, are written anew as HLL_8."""
+    """Registers of fewer bits, which are not written here, are converted to HLL_8."""
     found = _Sketches(images, groups)
     odd = set(found.rows_of_other_kinds().tolist())
     if not odd:

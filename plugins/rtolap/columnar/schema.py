@@ -71,7 +71,7 @@ def physical_schema(
 
 
 def select_partials(schema: Schema, names: Iterable[str] | None) -> tuple[Partial, ...]:
-    """The named partials, in the order asked for; None means all. Unknown names raise KeyError."""
+    """The named partials, in the requested order; None means all. Unknown names raise KeyError."""
     if names is None:
         return schema.partials
     known = {partial.name: partial for partial in schema.partials}

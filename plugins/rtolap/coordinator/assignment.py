@@ -141,7 +141,7 @@ class Assignments:
         )
 
     def _commit(self, cube: str, seen: CubeControl, wanted: CubeControl) -> CubeControl:
-        """Replace `seen` by `wanted`. CommitConflict if somebody else changed it meanwhile."""
+        """Replace `seen` by `wanted`. CommitConflict if it was changed meanwhile."""
 
         def change(control: CubeControl) -> CubeControl:
             if control == wanted:

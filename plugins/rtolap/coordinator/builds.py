@@ -128,7 +128,7 @@ class Builds:
         1. look whether it is promoted already       then nothing is left to do
         2. look whether it is this segment's turn    NotYet: earlier segments first
         3. verify the manifest                       the folder is whole and holds what the record expects
-        4. commit version, location and vector       crash before: ask again; after: step 1 ends it
+        4. commit version, location and vector       crash before: repeat; after: step 1 ends it
         """
         record = self._record(cube, segment)
         if _is_promoted(record, build_id):

@@ -1,4 +1,4 @@
-"""Which windows of a cube its application lets close, and how complete each of them is at that moment."""
+"""The windows of a cube that its application approves, and how complete each of them is at that moment."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ def due_ends(policy: SegmentPolicy, standing: Standing, decided_ms: int | None) 
 
 
 def closed_by(policy: SegmentPolicy, standing: Standing, end_ms: int) -> tuple[ClosedBy, str | None]:
-    """By what a due window may close, and who let it go, if a person did: the first whose word covers it."""
+    """Return by what a due window may close, and who approved it, if a person did: the first approval of
+    it."""
     watermark_ms = standing.watermark_ms
     if watermark_ms is not None and watermark_ms >= end_ms + policy.allowed_lateness_ms:
         return "watermark", None
@@ -104,7 +105,7 @@ class Closable:
         return tuple(found)
 
     def _missing(self, mark: CubeWatermark, end_ms: int, window_ms: int) -> Missing | None:
-        """None of a source whose hosts are not known by name: nobody can tell then."""
+        """Return None for a source whose hosts are not known by name."""
         running = self._applications.running(mark.application)
         source = running.source(mark.source)
         if not source.named:

@@ -89,7 +89,7 @@ class Cubes:
         return definition
 
     def drop_cube(self, name: str, note: Note | None = None) -> None:
-        """The metadata first: a crash before the files go leaves files that nobody refers to. A repeat that
+        """The metadata first: a crash before the files go leaves files without a reference. A repeat that
         the `note` answers leaves them too: a cube of that name may have been made since."""
         self._metadata.drop_cube(name, note)
         self._views.forget(name)

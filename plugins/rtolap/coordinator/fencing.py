@@ -20,7 +20,7 @@ class FencedStore:
         self._fence = fence
 
     def commit(self, operations: Sequence[Operation]) -> None:
-        """As the seam says, and NotLeader, with nothing changed, where somebody else leads."""
+        """As the seam says, and NotLeader, with nothing changed, where another candidate leads."""
         fence = self._fence()
         if fence is None:
             raise NotLeader("this coordinator leads no more; ask the leader")

@@ -33,7 +33,7 @@ class Heartbeats:
         self._heard: dict[str, ReceivedHeartbeat] = {}
 
     def clear(self) -> None:
-        """Begin anew, as a fresh leader does."""
+        """Forget everything, as a fresh leader begins."""
         with self._lock:
             self._heard.clear()
             self._since_ms = self._clock.now_ms()
@@ -63,7 +63,7 @@ class Heartbeats:
         return found
 
     def partitions(self, cube: str) -> dict[int, PartitionWatermark]:
-        """For people: per partition the word of the receiver that has read furthest."""
+        """Return, for people, per partition the report of the receiver that has read furthest."""
         found: dict[int, PartitionWatermark] = {}
         for receiver_id, heard in sorted(self.heard().items()):
             report = heard.request.cubes.get(cube)
@@ -133,7 +133,8 @@ class Heartbeats:
         return found
 
     def catching_up(self, cube: str, control: CubeControl) -> tuple[int, ...]:
-        """Assigned partitions that nobody of their replica set consumes, under this assignment, by now."""
+        """Return assigned partitions that no receiver of their replica set consumes, under this assignment,
+        by now."""
         now_ms = self._clock.now_ms()
         served: set[int] = set()
         for heard in self.heard().values():

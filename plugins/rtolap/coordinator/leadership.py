@@ -50,7 +50,7 @@ class Leadership:
         return self._election.fence()
 
     def leader_url(self) -> str | None:
-        """None while nobody leads, as far as this coordinator knows."""
+        """None while there is no leader, as far as this coordinator knows."""
         if self.is_leader():
             return self.url
         leader = self._election.leader()
@@ -86,5 +86,5 @@ class Leadership:
                 self._tick()
         except RtolapError as error:
             log.warning("duties of the leader failed and are tried again: %s", error)
-        except Exception:  # a bug in one duty must not end the others for good
+        except Exception:  # a bug in one part must not end the others for good
             log.exception("duties of the leader failed")

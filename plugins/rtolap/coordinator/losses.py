@@ -1,4 +1,5 @@
-"""Events that neither receivers nor Kafka hold any more: which segments wait for them, and who lets them go.
+"""Events that neither receivers nor Kafka hold any more: which segments wait for them, and who accepts the
+loss.
 
 Receivers tell which offsets they have to read and cannot. Nothing of that is stored: it is over when a
 receiver that holds them is back. What a person accepts is stored with the cube: receivers pass over these
@@ -44,7 +45,7 @@ class Losses:
         self._begins: dict[tuple[str, str], tuple[int, Offsets]] = {}
 
     def lost(self, cube: str, control: CubeControl) -> tuple[PartRange, ...]:
-        """Offsets that nobody holds and nobody has accepted as lost, by partition."""
+        """Return offsets that no server holds and that were not accepted as lost, by partition."""
         return _without((piece for piece, _ in self._heartbeats.lost(cube, control).values()), control.losses)
 
     def lost_of(self, record: SegmentRecord, control: CubeControl) -> tuple[PartRange, ...]:
@@ -120,7 +121,7 @@ class Losses:
 
         def accepted(before: CubeControl) -> CubeControl:
             if not _without(lost, before.losses):
-                return before  # somebody else was first
+                return before  # another request was first
             kept = _unpurged(before.losses, before.horizon_ms)
             return msgspec.structs.replace(before, losses=(*kept, loss))
 
@@ -161,7 +162,7 @@ class Losses:
 
         def accepted(before: CubeControl) -> CubeControl:
             if not _without(gone, segments.version_losses(record, before)):
-                return before  # somebody else was first
+                return before  # another request was first
             kept = _unpurged(before.version_losses, before.horizon_ms)
             return msgspec.structs.replace(before, version_losses=(*kept, loss))
 
@@ -189,7 +190,7 @@ class Losses:
         try:
             begins = self._topics(table.kafka_cluster).offsets(table.topic, "earliest")
         except RtolapError:
-            return lost  # what receivers have told stands
+            return lost  # what receivers have reported stands
         return tuple(
             PartRange(piece.partition, piece.start, max(piece.end, begins.get(piece.partition, 0)))
             for piece in lost

@@ -17,7 +17,7 @@ from rtolap.metadata.cubes import ClusterMetadata
 
 
 class CoordinatorMetrics:
-    """`ticks` times the leader's duties; the rest is sampled at each scrape."""
+    """`ticks` times the leader's periodic work; the rest is sampled at each scrape."""
 
     def __init__(
         self,

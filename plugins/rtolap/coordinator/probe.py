@@ -1,4 +1,4 @@
-"""A quick look whether the leader can be reached, so that nobody is sent to a dead address."""
+"""A quick look whether the leader can be reached, so that no client is redirected to a dead address."""
 
 from __future__ import annotations
 

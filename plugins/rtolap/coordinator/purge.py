@@ -46,7 +46,7 @@ class Purge:
         return PurgeResult(horizon_ms=horizon_ms, segments=tuple(self._mark(cube)))
 
     def finish(self, cube: str) -> None:
-        """Mark what lies below the horizon, where whoever raised it was killed before."""
+        """Mark what lies below the horizon, where the one that raised it was killed before."""
         if self._metadata.control(cube).horizon_ms is not None:
             self._mark(cube)
 
@@ -59,7 +59,7 @@ class Purge:
         return self.purge(cube, watermark_ms - after_ms)
 
     def cleanup(self, cube: str) -> CleanupResult:
-        """Delete folders that nobody may need any more, then records of purged segments without folders.
+        """Delete folders that no reader may need any more, then records of purged segments without folders.
 
         The folders are listed before the records are read: whatever is uploaded or begun has its record
         first, so a folder that is listed and has no use in the records read afterwards has none at all.

@@ -4,11 +4,11 @@
   2. look        who is given partitions lives, and Kafka still has what will be read again
   3. commit      the new assignment, and the next epoch, in one version-checked write
 
-A crash before 3 leaves the old assignment; after it, the new one, and asking again finds nothing to move.
-There is nothing to roll back and no receiver is told: each follows the record when it sees it. The old owner
-forgets the partition, events, position and all, in one swap; the new one begins at `replay_from` and leaves
-out what history covers. Until it has caught up with what was answered before, queries wait for it: answers of
-two epochs are never put together (`wire.receiver.Snapshot.assignment_epoch`).
+A crash before 3 leaves the old assignment; after it, the new one, and a repetition finds nothing to move.
+There is nothing to roll back and no receiver is called: each follows the record when it sees it. The old
+owner forgets the partition, events, position and all, in one swap; the new one begins at `replay_from` and
+leaves out what history covers. Until it has caught up with what was answered before, queries wait for it:
+answers of two epochs are never put together (`wire.receiver.Snapshot.assignment_epoch`).
 """
 
 from __future__ import annotations

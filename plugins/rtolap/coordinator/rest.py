@@ -1,4 +1,4 @@
-"""The coordinator's door: tokens, redirects to the leader and errors. `routes` says what can be asked."""
+"""The coordinator's HTTP server: tokens, redirects to the leader and errors. `routes` lists its endpoints."""
 
 from __future__ import annotations
 

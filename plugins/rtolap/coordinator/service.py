@@ -135,7 +135,7 @@ class Coordinator:
         raise NotLeader(f"coordinator {self.url} is a standby, {leader} leads", leader_url=leader)
 
     def tick(self) -> None:
-        """The leader's duties, about once a second."""
+        """Do the leader's periodic work, about once a second."""
         with self.metrics.ticks.time():
             self._tick()
 

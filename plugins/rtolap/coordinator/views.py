@@ -31,7 +31,7 @@ class Views:
         return view.snapshot()
 
     def held(self) -> dict[str, dict[str, SegmentRecord]]:
-        """Records of every cube that was asked for, as its watches have brought them; waits for nobody."""
+        """Return records of every requested cube, as its watches have brought them; never waits."""
         with self._lock:
             return {cube: view.records() for cube, view in self._views.items()}
 

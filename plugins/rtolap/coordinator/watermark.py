@@ -23,8 +23,8 @@ class Observation(msgspec.Struct, frozen=True):
 def combined(observations: Sequence[Observation]) -> Observation | None:
     """One word for a partition out of those of its replicas.
 
-    The largest watermark. Idle only if the replica that has read furthest says so, and says so now: an old
-    word cannot tell that nothing has arrived since.
+    The largest watermark. Idle only if the replica that has read furthest reports it, and reports it now: an
+    old word cannot tell that nothing has arrived since.
     """
     if not observations:
         return None
@@ -38,7 +38,7 @@ def combined(observations: Sequence[Observation]) -> Observation | None:
 def low_watermark_ms(
     partitions: Iterable[int], observations: Mapping[int, Sequence[Observation]], previous_ms: int | None
 ) -> int | None:
-    """1. A partition that nobody has reported yet holds the watermark where it is.
+    """1. A partition that was not reported yet holds the watermark where it is.
     2. Of the others, idle ones are left out; the minimum of the rest counts. One of them that has seen no
        event yet holds the watermark too.
     3. If all are idle, the maximum counts, of those that have seen an event.

@@ -1,4 +1,4 @@
-"""Publishing low watermarks of cubes, and what may close by them: persisted first, then told."""
+"""Publication of low watermarks of cubes, and of what may close by them: persisted first."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ log = logging.getLogger(__name__)
 class Watermarks:
     """`tick` runs on the leader about once a second, which bounds the writes to one per cube and second.
 
-    1. compute from the heartbeats,  crash: the next leader hears the same heartbeats; an application has
-       or ask the application        persisted its watermark
+    1. compute from the heartbeats,  crash: the next leader receives the same heartbeats; an application has
+       or read the application's     persisted its watermark
     2. persist, never a smaller one  crash: the next leader starts from it
-    3. tell receivers and sensors    nobody has been told anything that a later leader could take back
+    3. tell receivers and sensors    no reader has seen anything that a later leader could take back
     """
 
     def __init__(self, metadata: ClusterMetadata, heartbeats: Heartbeats, closable: Closable) -> None:

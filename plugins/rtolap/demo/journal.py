@@ -53,7 +53,7 @@ class Journal:
         self._events_at: dict[Moment, tuple[int, int]] = {}
 
     def look(self, moments: Iterable[Moment]) -> None:
-        """The cube was found in these, whether or not anything is asked now."""
+        """Note the moments in which the cube was found, whether or not a query runs now."""
         self._found.update(moments)
 
     def note(

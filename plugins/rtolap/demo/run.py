@@ -2,7 +2,7 @@
 
 1. the stack answers                              4. definitions are created, the cube is enabled
 2. the topics exist                               5. the replay is produced, in a thread of its own
-3. Airflow starts the receivers by their DAG      6. SQL is asked until everything closed is history
+3. Airflow starts the receivers by their DAG      6. SQL is sent until everything closed is history
    and lets the build DAG work
 Nothing bypasses Airflow: this module starts no receiver and no build.
 """
@@ -156,7 +156,7 @@ class Demo:
             time.sleep(_ROUND_S)
 
     def _show_fragments(self, journal: Journal) -> None:
-        """So few events would stay in memory until their segment closes: ask for a checkpoint, as an
+        """So few events would stay in memory until their segment closes: request a checkpoint, as an
         operator may, once answers out of memory were seen."""
         due = time.monotonic() - self._checkpoint_s > _CHECKPOINT_S
         if due and Moment.MEMORY in journal.moments() and Moment.FRAGMENTS not in journal.moments():

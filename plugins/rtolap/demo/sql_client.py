@@ -1,4 +1,4 @@
-"""Asking SQL over the HTTP door, in Arrow, so that every value keeps its type."""
+"""A client of SQL over HTTP, in Arrow, so that every value keeps its type."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def timeline(
 
 
 def _check(history: ApplicationHistory) -> None:
-    """It may come out of a file that somebody has edited."""
+    """Check a history, which may come out of an edited file."""
     samples = len(history.at_ms)
     lengths = {"global_ms": len(history.global_ms)}
     for name, level in history.levels.items():

@@ -13,7 +13,8 @@ CLOSINGS_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class WindowClosing:
-    """The window that ends at `end_ms` could close at `at_ms`. `by`: who let it go; None if nobody had to."""
+    """The window that ends at `end_ms` could close at `at_ms`. `by`: who approved it; None if it needed no
+    approval."""
 
     end_ms: int
     at_ms: int
@@ -22,7 +23,7 @@ class WindowClosing:
 
 def closings(history: ApplicationHistory, window_ms: int) -> Iterator[WindowClosing]:
     """Windows of that length, from 1970 on, that could close at a sample after the first that knows a
-    watermark: by the global one, or because somebody let them go, whichever was sooner."""
+    watermark: by the global one, or by a person's approval, whichever was sooner."""
     known = [
         (at_ms, mark_ms)
         for at_ms, mark_ms in zip(history.at_ms, history.global_ms, strict=True)

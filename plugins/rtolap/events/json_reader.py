@@ -7,7 +7,7 @@ many rows as records means exactly one each, in order. Without the wrapper, raw 
 and records that join into one object would shift rows silently.
 
 The parser is lenient (commas are white space to it, numbers may have leading zeros), and a record may close
-the wrapper's object and open a member of its own: whoever calls parses strictly besides (see `decode`). Of
+the wrapper's object and open a member of its own: the caller parses strictly besides (see `decode`). Of
 two equal keys the last one counts. An error that would quote a NUL aborts the process: records that hold one
 and are refused for anything must not come here.
 """
@@ -26,7 +26,7 @@ _FIELD = "v"
 _OPEN = b'{"v":'
 _CLOSE = b"}"
 _BETWEEN = _CLOSE + b"\n" + _OPEN
-MARGIN = b" " * 16  # room for whoever looks back from a position in the text (see `lossy`)
+MARGIN = b" " * 16  # room for readers that look back from a position in the text (see `lossy`)
 
 
 class JsonReader:

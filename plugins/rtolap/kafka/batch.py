@@ -1,6 +1,6 @@
 """librdkafka's messages → a `Batch`: columns, without a Python loop over records.
 
-Except for headers, of which the client gives out a list a record: they are looked at only if asked for.
+Except for headers, of which the client gives out a list a record: they are read only if requested.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kafka clusters by name, and what their clients are told to reach them.
+"""Kafka clusters by name, and the settings by which their clients reach them.
 
 The cluster `default` is where `RTOLAP_KAFKA` points; nothing else is needed for brokers without TLS and
 passwords. A host's operator says more in a file, `RTOLAP_KAFKA_CLUSTERS`:
@@ -14,7 +14,7 @@ passwords. A host's operator says more in a file, `RTOLAP_KAFKA_CLUSTERS`:
         bootstrap.servers: m1:9093,m2:9093
 
 Settings are those of librdkafka, by their own names. What the product's promises rest on it sets itself
-(`OWNED`), and what would load code or run a command is nobody's to set. Values never leave this module but
+(`OWNED`), and what would load code or run a command may not be set. Values never leave this module but
 to a client: a cluster shows its name and the names of its settings (docs/decisions/0023-kafka-clusters.md).
 """
 
@@ -121,7 +121,7 @@ class KafkaCluster:
 
     def open(self, make: Callable[[dict[str, Any]], Client], defaults: Mapping[str, Any]) -> Client:
         """A client of librdkafka. The cluster's settings come before the product's `defaults`, among which
-        those of `OWNED` cannot be met: nobody else may set them.
+        those of `OWNED` cannot be met: no other may set them.
 
         Raises DefinitionError for a setting that the client does not know or cannot use.
         """
@@ -153,7 +153,7 @@ class KafkaClusters:
         """`servers`: those of the cluster `default`, where the file does not say other ones.
 
         Raises DefinitionError: the file, or a file that it names, cannot be read, is open to others, or says
-        what may not be said.
+        what may not be shown.
         """
         declared = {} if file is None else _read(file)
         declared.setdefault(DEFAULT_KAFKA_CLUSTER, {})

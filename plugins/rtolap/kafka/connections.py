@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 
 
 class KafkaConnections:
-    """Thread-safe. Each is opened when it is first asked for; `close` closes them all."""
+    """Thread-safe. Each is opened when it is first used; `close` closes them all."""
 
     def __init__(self, clusters: KafkaClusters, client_id: str) -> None:
         self.clusters = clusters

@@ -123,7 +123,7 @@ class KafkaConsumer:
         return messages
 
     def _raise_pending(self) -> None:
-        """An offset that is gone stays gone until `assign`; anything else may mend itself."""
+        """An offset that is gone stays gone until `assign`; anything else may pass."""
         error = self._pending
         if error is not None:
             if not isinstance(error, OffsetsGone):
@@ -131,7 +131,7 @@ class KafkaConsumer:
             raise error
 
     def _check_topic(self) -> None:
-        """A quiet topic may be a deleted one, of which librdkafka says nothing: look now and then."""
+        """A quiet topic may be a deleted one, which librdkafka does not report: look now and then."""
         now_s = time.monotonic()
         if not self._positions or now_s < self._next_check_s:
             return

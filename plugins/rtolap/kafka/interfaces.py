@@ -81,7 +81,7 @@ class Batch:
     """Records in the order in which they arrived; offsets grow within each partition.
 
     `create_ms` is the record's timestamp, -1 where it has none; `statements` what its header
-    `WATERMARK_HEADER` says, None where it has none. Both are None unless the consumer was asked for
+    `WATERMARK_HEADER` says, None where it has none. Both are None unless the consumer was opened for
     them.
     """
 
@@ -136,8 +136,8 @@ class StreamConsumer(Protocol):
         a client that takes records in groups may end with the group.
 
         NotFound: the topic is gone. OffsetsGone: a position is outside the log; every poll says so until
-        `assign` mends it, for the other partitions' records must not hide it. A broker that is down gives
-        empty batches until it is back; `broker_trouble` names the trouble.
+        `assign` corrects it, for the other partitions' records must not hide it. A broker that is down gives
+        empty batches until it is back; `broker_trouble` names the error.
         """
 
     def position(self) -> Offsets:
@@ -153,7 +153,7 @@ class StreamConsumer(Protocol):
         """The id that the topic got when it was created, asked of a broker now: another one under the same
         name has another. "" of brokers that give none. NotFound; Unavailable.
 
-        A consumer reads on in a topic that was created anew, if that is long enough: see `topic_identity`.
+        A consumer reads on in a topic that was created again, if that is long enough: see `topic_identity`.
         """
 
     def pause(self, partitions: Iterable[int] | None = None) -> None:
@@ -192,7 +192,7 @@ class StreamProducer(Protocol):
 
         `delivered` is called once for each record, with None when it is acknowledged or with why it never
         will be, on whichever thread produces, polls or flushes: it must be quick and thread-safe. What is
-        told there is not raised by `flush`.
+        reported there is not raised by `flush`.
         """
 
     def poll(self) -> None:

@@ -68,7 +68,7 @@ class TopicIdentity:
             self._compare(topic_id)
 
     def raise_if_recreated(self) -> None:
-        """Without asking: by what was found before."""
+        """Answer without a call: by what was found before."""
         if self._recreated is not None:
             raise self._recreated
 
@@ -88,7 +88,7 @@ class TopicIdentity:
         return self._known
 
     def confirm_reads(self, timeout_s: float = 5.0) -> str | None:
-        """As `confirm`; it is asked only if something was read since it was asked last."""
+        """As `confirm`; a call is made only if something was read since the last one."""
         self.raise_if_recreated()
         return self._known if self._reads_confirmed >= self._reads else self.confirm(timeout_s)
 

@@ -12,7 +12,8 @@ BYTES_MAX = 700_000  # a node holds 1 MB
 
 
 def with_approval(before: Sequence[Approval], approval: Approval) -> tuple[Approval, ...]:
-    """Repeating one changes nothing. The one that goes furthest stays: what is let go stays so."""
+    """Add an approval. Repeating one changes nothing; the one that goes furthest stays: an approval is
+    final."""
     if approval in before:
         return tuple(before)
     furthest = max(before, key=lambda one: one.until_ms, default=approval)

@@ -187,7 +187,7 @@ def _over(name: str, epoch: int) -> NotLeader:
 
 
 def without(state: ApplicationState, levels: Collection[str]) -> ApplicationState:
-    """These levels forgotten, in an epoch that nobody has begun."""
+    """Return it with these levels forgotten, in an epoch that has not begun."""
     return msgspec.structs.replace(
         state,
         epoch=state.epoch + 1,

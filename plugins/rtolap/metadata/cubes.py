@@ -71,7 +71,8 @@ class ClusterMetadata(Definitions, Members):
         return after
 
     def set_replay_from(self, cube: str, replica_set: str, offsets: Offsets) -> None:
-        """Add a replica set's word; what it said before of other partitions, or further on, still stands."""
+        """Add a replica set's report; what it reported before of other partitions, or further on, still
+        stands."""
 
         def said(before: ReplayFrom | None) -> ReplayFrom:
             known = {} if before is None else before.offsets
@@ -84,7 +85,7 @@ class ClusterMetadata(Definitions, Members):
         """Per partition the smallest offset that history may still need.
 
         A replica set's word says that history holds everything below it, which stays true for ever: so the
-        largest word counts, whoever has the partition now, and one from an earlier stay does no harm.
+        largest report counts, whichever has the partition now, and one from an earlier stay does no harm.
         """
         combined = dict(self.control(cube).first_offsets)
         for name in self.store.children(paths.replay_from_all(cube)):
@@ -113,7 +114,7 @@ class ClusterMetadata(Definitions, Members):
         require: Callable[[], Sequence[Operation]] = tuple,
     ) -> SegmentRecord:
         """Commit `change(record)` together with the cube's ChangeLog, and only where `require` holds, which
-        is asked anew each round.
+        is called again each round.
 
         A segment without a record is given to `change` as a fresh ACTIVE one, and is only written if it
         comes back changed; one that ends at or below the purge horizon is Refused. Errors of `change`

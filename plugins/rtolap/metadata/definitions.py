@@ -139,7 +139,7 @@ class Definitions:
         self._remove([path], note)
 
     def _remove(self, all_paths: Sequence[str], note: Note | None) -> None:
-        """In one commit; what its repetition finds after a lost answer may be somebody else's already."""
+        """In one commit; what its repetition finds after a lost answer may be of another request already."""
         also = () if note is None else note.operations()
 
         def attempt() -> None:

@@ -1,4 +1,4 @@
-"""The twin of the ZooKeeper store, in memory: one `MemoryEnsemble`, any number of sessions on it.
+"""The ZooKeeper store in memory:  one `MemoryEnsemble`, any number of sessions on it.
 
 For tests and the in-process harness: `expire` and `disconnect` play the network, the ensemble's `fault`
 breaks commits.

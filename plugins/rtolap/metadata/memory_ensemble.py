@@ -24,14 +24,14 @@ class Session(Protocol):
     """A store on the ensemble, as far as the ensemble knows it."""
 
     def touched(self, paths: Sequence[str]) -> None:
-        """Have the watches of these paths told."""
+        """Call the watches of these paths."""
         ...
 
     def settle(self, timeout_s: float) -> bool: ...
 
 
 class MemoryEnsemble:
-    """The shared tree. `fault` is asked before every commit: break it "before" or "after" applying?"""
+    """The shared tree. `fault` is called before every commit: break it "before" or "after" applying?"""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
@@ -41,7 +41,7 @@ class MemoryEnsemble:
         self.fault: Fault | None = None
 
     def settle(self, timeout_s: float = 10.0) -> bool:
-        """Wait until every session has heard of everything."""
+        """Wait until every session has received everything."""
         return all(store.settle(timeout_s) for store in list(self.stores))
 
     def apply(self, operations: Sequence[Operation], owner: tuple[int, int]) -> None:
@@ -66,7 +66,7 @@ class MemoryEnsemble:
 
 
 def _apply(nodes: dict[str, _Node], operation: Operation, owner: tuple[int, int]) -> list[str]:
-    """Returns the paths whose watchers have something to hear."""
+    """Returns the paths whose watchers have to be called."""
     path = operation.path
     parent = path.rpartition("/")[0]
     node = nodes.get(path)

@@ -14,7 +14,7 @@
 /cubes/<cube>/replay_from/<rs>    ReplayFrom: smallest offset not yet in history, by partition
 /applications/<a>/definition      Application as JSON
 /applications/<a>/state           ApplicationState: what was published last, and whose word is awaited
-/applications/<a>/approvals       Approvals: windows that people let go
+/applications/<a>/approvals       Approvals: windows that people approved
 /applications/<a>/hosts/<level>   SourceHosts: the hosts of a source that count
 /requests/<id>                    RequestRecord: how a request to drop something was answered
 """

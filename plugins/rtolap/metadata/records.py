@@ -13,7 +13,7 @@ from rtolap.model.staged_part import StagedPart as StagedPart
 
 
 class ReceiverRecord(msgspec.Struct, frozen=True):
-    """`port`: of its Flight door. `metrics_port`: 0 where it shows none."""
+    """`port`: of its Flight server. `metrics_port`: 0 where it shows none."""
 
     receiver_id: str
     host: str
@@ -107,7 +107,7 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     parts     staged parts of version + 1
     events    of the READY version
     completeness   of the first version, when its closing was decided; None without an application
-    first_events   of the first version; None before it is READY, and where nobody has noted it
+    first_events   of the first version; None before it is READY, and where it was not noted
     losses    what versions up to the newest that was begun to be built may lack; see `model.event_loss`
     begins    partition → no event of what `covered` holds is below it; not of versions that did not note it
     base_lost the READY version has lost what builds start from: parts of the next one hold all of the segment

@@ -19,7 +19,7 @@ from rtolap.metadata import codec, paths
 from rtolap.metadata.store import Create, Delete, MetadataStore, Operation
 from rtolap.metadata.updates import read, retrying
 
-KEPT_MS = 48 * 3_600_000  # as doors keep the changes of stored tables
+KEPT_MS = 48 * 3_600_000  # as frontends keep the changes of stored tables
 _FORGOTTEN_MAX = 200  # at a time
 # What the present state or the request itself forbids; what clients repeat by themselves is no answer.
 _REFUSALS = (DefinitionError, NotFound, Refused)

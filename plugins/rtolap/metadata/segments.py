@@ -29,7 +29,7 @@ def close(
     `completeness`: what was known when this was decided, kept of the first version. Of what several replica
     sets say, the lesser assurance counts.
 
-    Partitions that are closed already keep the vector they have: whoever persisted first decides, and
+    Partitions that are closed already keep the vector they have: the first to be persisted decides, and
     everybody else, a successor or a deposed leader included, aligns with it. Returns the record itself if
     nothing is new.
     """
@@ -56,8 +56,8 @@ def add_part(
     """Add a staged part; REMOTE_PERSISTED once the parts of all `partitions` join up to the target.
 
     A part whose ranges are there already, or are in history already (a repeated upload, or one of a deposed
-    leader that came second), changes nothing: its files are nobody's and are cleaned up. One that overlaps
-    in part is Refused: upload only what is missing, `missing_ranges` says what.
+    leader that came second), changes nothing: its files have no reference and are cleaned up. One that
+    overlaps in part is Refused: upload only what is missing, `missing_ranges` says what.
     """
     held = [piece for other in record.parts for piece in other.ranges]
     if part.ranges and all(
@@ -166,7 +166,7 @@ def start_build(
 ) -> SegmentRecord:
     """Name the attempt that may be promoted; an earlier one loses that right. `control`: of the cube.
 
-    How many events were of the first version nobody knows where some of a version are lost.
+    How many events were of the first version is not known where some of a version are lost.
     """
     if record.state is not SegmentState.REMOTE_PERSISTED:
         raise Refused(
@@ -187,7 +187,7 @@ def start_build(
 
 
 def fail_build(record: SegmentRecord, build_id: str, error: str) -> SegmentRecord:
-    """Note why the newest attempt failed; the word of an older one, or of one that won, changes nothing."""
+    """Note why the newest attempt failed; the report of an older one, or of one that won, changes nothing."""
     build = record.build
     if record.state is not SegmentState.REMOTE_PERSISTED or build is None or build.build_id != build_id:
         return record
@@ -272,7 +272,7 @@ def restore_base(
 
 
 def requeue(record: SegmentRecord, *, now_ms: int, by: str) -> SegmentRecord:
-    """Build the READY version anew, from itself: the target is what it covers, no parts are needed. One that
+    """Build the READY version again, from itself: the target is what it covers, no parts are needed. One that
     waits for its build already forgets an attempt that has failed."""
     if record.state is SegmentState.REMOTE_PERSISTED:
         failed = record.build is not None and record.build.error is not None

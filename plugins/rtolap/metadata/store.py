@@ -73,9 +73,9 @@ class Election(Protocol):
         ...
 
     def step_back(self) -> bool:
-        """Stand again, behind all others; False, and nothing changes, where nobody else stands.
+        """Stand again, behind all others; False, and nothing changes, where there is no other candidate.
 
-        Raises what `commit` raises: ask again.
+        Raises what `commit` raises: repeat the call.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Read–change–commit of single records, with bounded patience."""
+"""Read–change–commit of single records, with bounded retries."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def update(
 ) -> S | None:
     """Replace the record by `change(record)`; None removes it; an equal one writes nothing.
 
-    `also` gives operations that are committed together with the change; it is asked anew each round.
+    `also` gives operations that are committed together with the change; it is called again each round.
     """
 
     def attempt() -> S | None:

@@ -19,7 +19,7 @@ class OneShotStore(Protocol):
 
 
 class OneShotWatch:
-    """Implements `store.Watch`. Set again before it tells: who reads on being told misses nothing."""
+    """Implements `store.Watch`. Set again before it calls: a reader that reads on the call misses nothing."""
 
     def __init__(self, store: OneShotStore, path: str, changed: Callable[[], None]) -> None:
         self._store = store

@@ -1,8 +1,8 @@
-"""One session with ZooKeeper: connecting, waiting out broken connections, and who is told of what.
+"""One session with ZooKeeper: connecting, waiting out broken connections, and whom it notifies of what.
 
 Reads wait out a broken connection, up to `wait_s`, and then raise Unavailable. A write is sent once: if the
 connection breaks while its answer is due, the outcome is unknown (CommitUnknown), never guessed. kazoo
-drops all watchers when the connection breaks, so after a reconnect every watch is set again and told.
+drops all watchers when the connection breaks, so after a reconnect every watch is set again and called.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _POLL_S = 0.05
 
 
 class ZooKeeperSession:
-    """`watches` and `elections` are told of every change of the connection; change them under `lock`."""
+    """`watches` and `elections` are notified of every change of the connection; change them under `lock`."""
 
     def __init__(self, hosts: str, session_timeout_s: float) -> None:
         self.lock = threading.Lock()

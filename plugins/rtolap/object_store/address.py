@@ -42,7 +42,7 @@ class StoreAddress(NamedTuple):
 
 
 def resolve(uri: str) -> StoreAddress:
-    """Nothing is connected to, except that S3 without a region asks for it. Raises DefinitionError."""
+    """Nothing is connected to, except that S3 without a region looks it up. Raises DefinitionError."""
     parts = urlsplit(uri)
     if parts.username or parts.password:
         raise DefinitionError(

@@ -20,7 +20,7 @@ from rtolap.base.errors import DefinitionError
 if TYPE_CHECKING:
     from hdfs_native import Client, FileReader, FileStatus, FileWriter
 
-# The client's default of 15 takes three minutes to say that nobody answers; this takes some ten seconds.
+# The client's default of 15 takes three minutes to report that nothing answers; this takes some ten seconds.
 _ATTEMPTS_MAX = 3
 
 

@@ -2,12 +2,12 @@
 
 Paths are relative to the root and checked. A file is visible whole or not at all:
 
-    local    temporary file, fsync, rename             a crash leaves a temporary file, which nobody lists
+    local    temporary file, fsync, rename             a crash leaves a temporary file, which is never listed
     S3       one PUT, or the completion of an upload   a crash leaves an unfinished upload, which is no object
-    HDFS     temporary file, hsync, rename             a crash leaves a temporary file, which nobody lists
+    HDFS     temporary file, hsync, rename             a crash leaves a temporary file, which is never listed
 
 Folders are deleted only where the root carries our own marker (`claim`), so that a wrong or forged address
-deletes nothing of anybody else's. Nothing else is relied upon: no rename of folders, no listing right after a
+deletes nothing of other owners. Nothing else is relied upon: no rename of folders, no listing right after a
 write, no deletion in one step. Nothing here overwrites in place or appends.
 """
 
@@ -240,7 +240,7 @@ class ObjectStore:
             raise self._unavailable("look at", path, error) from error
 
     def _not_had(self, verb: str, path: str, error: Exception) -> NotFound | Unavailable:
-        """Stores tell a missing file in different ways; a look tells it surely."""
+        """Stores tell a missing file in different ways; a look at the path is sure."""
         if isinstance(error, FileNotFoundError) or not self.exists(path):
             return self._missing(path)
         return self._unavailable(verb, path, error)

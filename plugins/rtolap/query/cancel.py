@@ -12,7 +12,7 @@ from rtolap.base.errors import QueryError, QueryInterrupted, QueryTimeout
 
 log = logging.getLogger(__name__)
 
-AGAIN_S = 0.05  # between calls of what has to be told until the query is over
+AGAIN_S = 0.05  # between calls of what has to be repeated until the query is over
 
 _PAST_MIN = 64  # time-outs taken back stay in the heap until they are this many, and more than the others
 
@@ -73,14 +73,14 @@ class Timeouts:
             if call is not None:
                 try:
                     call()
-                except Exception:  # one query's trouble must not end the time-outs of all others
+                except Exception:  # one query's error must not end the time-outs of all others
                     log.exception("a query's time-out could not end it")
 
 
 class Cancellation:
     """Thread-safe. `on_cancel` callbacks run once, at once if it is cancelled already.
 
-    Those that say `until_over` run again and again until `close`: an engine that is told to stop between two
+    Those that say `until_over` run again and again until `close`: an engine that is interrupted between two
     steps forgets it with the next one.
     """
 

@@ -1,4 +1,4 @@
-"""Columns and keys of a relation as DESCRIBE, SHOW and information_schema tell of them, all out of this."""
+"""Columns and keys of a relation, from which DESCRIBE, SHOW and information_schema are all made."""
 
 from __future__ import annotations
 

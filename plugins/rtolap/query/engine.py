@@ -56,7 +56,7 @@ class Engine(Sessions):
         database: str | None = None,
         spill_folder: str = SPILL_FOLDER,
     ) -> None:
-        """`database`: a file of `made_database` that somebody keeps; None: one of its own."""
+        """`database`: a file of `made_database` that the caller keeps; None: one of its own."""
         self._lock = threading.Lock()
         config: Config = {
             "threads": str(threads),
@@ -89,7 +89,7 @@ class Engine(Sessions):
         self._connection.execute("SET lock_configuration = true")
 
     def session(self, ending: Cancellation | None = None) -> EngineSession:
-        """`ending` is not needed: whoever has the session interrupts it."""
+        """`ending` is not needed: the owner of the session interrupts it."""
         with self._lock:
             return EngineSession(self._connection.cursor(), self._texts)
 
@@ -99,7 +99,7 @@ class Engine(Sessions):
 
 
 class EngineSession(Session):
-    """One query's own connection: what it registers is seen by nobody else."""
+    """One query's own connection: what it registers is seen by no other."""
 
     def __init__(self, cursor: Any, texts: EngineTexts) -> None:
         self._cursor = cursor
@@ -161,7 +161,7 @@ def made_database(path: Path) -> None:
 
 
 def _open_read_only(config: Config) -> Any:
-    """Its file has no name any more once it is open; nobody writes to it."""
+    """Its file has no name any more once it is open; nothing writes to it."""
     with tempfile.TemporaryDirectory(prefix="rtolap-engine-") as folder:
         path = Path(folder) / "macros.db"
         made_database(path)

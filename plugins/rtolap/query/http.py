@@ -1,7 +1,7 @@
-"""HTTP door: JSON or an Arrow stream. Basic (users file) or Bearer (cluster token).
+"""The HTTP server: JSON or an Arrow stream. Basic (users file) or Bearer (cluster token).
 
     POST /api/v1/query   {sql, parameters?, timeout_ms?}  →  {columns, rows, positions, stats, warnings}
-                         SHOW and DESCRIBE too, as MySQL clients ask them
+                         SHOW and DESCRIBE too, as MySQL clients send them
     GET  /metrics        for Prometheus
     GET  /health         without credentials
 
@@ -68,7 +68,7 @@ class QueryRequest(BaseModel):
 def make_app(service: QueryService, users: Users, token: str, limits: HttpLimits = HttpLimits()) -> FastAPI:
     app = FastAPI(title="rtolap query", version="1", docs_url=None, redoc_url=None, openapi_url=None)
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="http-query")
-    shows = Shows(service, tuple)  # nobody stays connected here
+    shows = Shows(service, tuple)  # no client stays connected here
     shares: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(THREADS_PER_USER))
 
     def named(request: Request, error: RtolapError) -> JSONResponse:
@@ -180,7 +180,7 @@ def _json_value(value: Any) -> Any:
 
 
 class _ArrowAnswer(StreamingResponse):
-    """Gives the query's turn back as soon as nobody reads any more, not when its objects are collected."""
+    """Releases the query's admission as soon as reading ends, not when its objects are collected."""
 
     def __init__(self, outcome: Outcome, pool: ThreadPoolExecutor) -> None:
         super().__init__(_arrow(outcome), media_type=ARROW_STREAM)

@@ -77,7 +77,7 @@ def _column(column: DescribedColumn) -> _Row:
 
 
 def index_rows(catalogue: Catalogue, relation: str) -> list[dict[str, object]]:
-    """The primary key's columns, as STATISTICS and SHOW KEYS tell of them."""
+    """Return the primary key's columns, as STATISTICS and SHOW KEYS list them."""
     nullable = {column.name: column.is_nullable for column in described(catalogue, relation)}
     return [
         {

@@ -53,7 +53,7 @@ class QueryMetrics:
         return replace(outcome, batches=_MeasuredBatches(outcome, measured))
 
     def follow(self, mysql_connections: Callable[[], int], rewrites: Callable[[], int]) -> None:
-        """Both are asked at each scrape, from any thread."""
+        """Both are called at each scrape, from any thread."""
 
         def sample() -> Iterable[Family]:
             connections = self.registry.gauge_family("mysql_connections", "Open MySQL connections.")

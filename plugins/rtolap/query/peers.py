@@ -1,7 +1,7 @@
-"""Peers that hold the same: when one fails, or does not even answer a ping, the next is asked.
+"""Peers that hold the same: when one fails, or does not even answer a ping, the next is called.
 
 A peer that computes for long answers pings meanwhile and is waited for; one that is stopped, or whose machine
-is gone, does not, and costs a statement less than a second. The first answer counts, whoever gives it.
+is gone, does not, and costs a statement less than a second. The first answer counts, whichever peer gives it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Peer:
 
 
 class PeersFailed(Unavailable):
-    """None of them has answered. `failures`: what each said, in the order of their ends."""
+    """None of them has answered. `failures`: the error of each, in the order of their ends."""
 
     code = "peers_failed"
 
@@ -97,7 +97,7 @@ class Peers(Closeable):
         """The first answer, and whose. `call` runs on another thread; another may run beside it.
 
         Errors of the kinds `elsewhere` have the next peer asked; PeersFailed when none is left. Every other
-        error is raised, and so is the one that ends the statement, without waiting for anybody.
+        error is raised, and so is the one that ends the statement, without waiting for any peer.
         """
         ended_early: Future[Any] = Future()
         ending.on_cancel(lambda: ended_early.set_result(None))

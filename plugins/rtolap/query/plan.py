@@ -89,7 +89,7 @@ class LatestRows:
 class Rewritten:
     """SQL for the engine, and the relations it stands on. `parameters` names those the SQL still holds.
 
-    `warnings`: where the SQL is not what was asked to the letter.
+    `warnings`: where the SQL is not run exactly as written.
     """
 
     tree: exp.Expr

@@ -1,4 +1,4 @@
-"""Statements parsed and rewritten before: whoever looks at a cube live asks the same text again and again."""
+"""Statements parsed and rewritten before: live views of a cube send the same text again and again."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _key(statement: Statement, values: Mapping[str, object]) -> Hashable | None:
 
 
 class _Watched:
-    """`fold` that notes whether it was asked for anything that is not constant."""
+    """`fold` that notes whether it was called for anything that is not constant."""
 
     def __init__(self, fold: Callable[[exp.Expr], object]) -> None:
         self.varies = False

@@ -1,4 +1,4 @@
-"""A value that is looked up elsewhere: nobody waits long for a newer one while one is known."""
+"""A value that is looked up elsewhere: no caller waits long for a newer one while one is known."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Remembered(Closeable, Generic[T]):
     """Thread-safe. `look` runs on a thread of its own, once at a time however many ask.
 
     A value older than `max_age_s` is looked up again. Who asks waits for it at most `patience_s`, and not at
-    all for a look that somebody has already waited so long for: until it ends, the value known last is given.
+    all for a look that a caller has already waited so long for: until it ends, the value known last is given.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The query process: both doors over one service, until it is told to stop."""
+"""The query process: both servers over one service, until it is stopped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 
 class QueryProcess:
-    """Owns the service, both doors and the receiver clients. The store stays its caller's."""
+    """Owns the service, both servers and the receiver clients. The store stays its caller's."""
 
     def __init__(
         self,

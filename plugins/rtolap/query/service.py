@@ -1,4 +1,4 @@
-"""One statement from text to a stream of batches. The doors call this and nothing else."""
+"""One statement from text to a stream of batches. The servers call this and nothing else."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ class QueryService:
     def describe(
         self, sql: str | Statement, cancellation: Cancellation | None = None
     ) -> tuple[pa.Schema, tuple[str, ...]]:
-        """Result columns and parameter names, without asking receivers or history. Takes a turn."""
+        """Result columns and parameter names, without reading receivers or history. Waits for admission."""
         statement = self._prepared.parse(sql) if isinstance(sql, str) else sql
         if statement.explain is not None:
             return explain.SCHEMA, statement.parameters
@@ -155,7 +155,7 @@ class QueryService:
     def over(
         self, table: pa.Table, name: str, sql: str, cancellation: Cancellation | None = None
     ) -> pa.Table:
-        """`sql`, made by a door, over one small table called `name`. Takes a turn."""
+        """Run `sql`, made by a server, over one small table called `name`. Waits for admission."""
         with self._turn(cancellation or self.cancellation()) as session:
             session.register(name, table)
             return session.read(sql, {})
@@ -200,7 +200,7 @@ class QueryService:
         used = {name: values[name] for name in rewritten.parameters}
         if statement.explain == "plan":
             estimates = [self._fetcher.estimate(read, ending) for read in rewritten.reads]
-            self._bound(rewritten, used, session)  # what the engine would refuse is told now
+            self._bound(rewritten, used, session)  # what the engine would refuse is raised now
             warnings = _warnings(rewritten, estimates)
             table = explain.planned(rewritten, estimates, warnings)
             return Outcome(table.schema, self._stream(_read(table), session, ending), warnings=warnings)

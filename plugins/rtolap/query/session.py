@@ -17,7 +17,7 @@ BATCH_ROWS = 8192  # of a result: bounds what a slow client keeps in memory
 
 
 class Result(Protocol):
-    """Rows that come as they are asked for. It ends with its session."""
+    """Rows that come as they are read. It ends with its session."""
 
     schema: pa.Schema
 
@@ -25,11 +25,11 @@ class Result(Protocol):
         """None after the last."""
 
     def drain(self) -> int:
-        """The number of rows left, which nobody wants to see."""
+        """Return the number of rows left, without sending them."""
 
 
 class Session(Closeable):
-    """One statement's own: what it registers is seen by nobody else. One result at a time.
+    """One statement's own: what it registers is seen by no other. One result at a time.
 
     Every call raises QueryError for what the engine refuses, or that it was interrupted; Unavailable where it
     needs more memory than it may have.

@@ -1,4 +1,4 @@
-"""TLS of both SQL doors: one certificate, read once, checked before anything listens."""
+"""TLS of both SQL servers: one certificate, read once, checked before anything listens."""
 
 from __future__ import annotations
 

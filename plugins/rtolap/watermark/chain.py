@@ -2,7 +2,7 @@
 control record a second to every partition.
 
 Of a producer in a partition the latest generation counts, and of that the largest watermark; together the
-smallest. A partition in which a producer has not spoken yet is unknown, so that is the whole. Where its
+smallest. A partition in which a producer has no statement yet is unknown, so that is the whole. Where its
 generation has ended, nothing of it is to come, so it is not waited for there.
 """
 
@@ -47,7 +47,7 @@ class Chain:
     ) -> None:
         """ProducerStatement in a record of that partition. A producer that was not known joins."""
         if partition not in self._partitions:
-            return  # given away meanwhile: somebody else reads it
+            return  # given away meanwhile: another consumer reads it
         told = self._told.setdefault(producer, {})
         new = ProducerStatement(generation, UNKNOWN_MS if watermark_ms is None else watermark_ms, ended)
         told[partition] = max(told.get(partition, new), new)
@@ -56,7 +56,7 @@ class Chain:
         self._told.setdefault(producer, {})
 
     def leave(self, producer: str) -> None:
-        """It has ended, or its lease has; what it said no longer counts."""
+        """Forget a producer that has ended, or whose lease has; its statements no longer count."""
         self._told.pop(producer, None)
 
     def assign(self, partitions: Iterable[int]) -> None:
@@ -79,7 +79,7 @@ class Chain:
         return self._published_ms
 
     def held_by(self) -> Mapping[str, tuple[int, ...]]:
-        """Producer → partitions of which it has said nothing yet."""
+        """Return producer → partitions in which it has no statement yet."""
         found = {}
         for producer, told in self._told.items():
             said = {at for at, one in told.items() if one.ended or one.watermark_ms != UNKNOWN_MS}

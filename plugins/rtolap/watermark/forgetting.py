@@ -1,7 +1,7 @@
 """Whose names are kept where there is no room for those of all hosts that ever spoke.
 
-A host that is forgotten is named again when it speaks. Until then it counts as one that has not been read, so
-nothing closes too early.
+A host that is forgotten is named again when it reports. Until then it counts as one that has not been read,
+so nothing closes too early.
 """
 
 from __future__ import annotations

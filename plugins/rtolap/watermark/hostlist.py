@@ -106,7 +106,7 @@ class Hosts:
         return tuple(map(Leaving, found.tolist(), ends_ms, until_ms))
 
     def let_go(self, leaving: Iterable[Leaving]) -> None:
-        """As another list of these hosts, with the same indices, said in `leaving`. The epoch stays."""
+        """As another list of these hosts, with the same indices, given in `leaving`. The epoch stays."""
         for one in leaving:
             self._let_go(one.host, one.end_ms, one.until_ms)
 
@@ -116,7 +116,7 @@ class Hosts:
         self._until_ms[at] = until_ms
 
     def remove(self, name: str) -> None:
-        """At once, by somebody who knows that nothing of it will be missed. Raises NotFound."""
+        """Remove a host at once, when the caller knows that nothing of it will be missed. Raises NotFound."""
         at = self._at(name)
         self._listed[at] = False
         if not self._gone[at]:
@@ -136,7 +136,7 @@ class Hosts:
         return tuple(self.names[at] for at in leaving.tolist())
 
     def indices(self, names: Sequence[str]) -> Indices:
-        """−1 for hosts that are not known or have left: whoever reports them is told so."""
+        """−1 for hosts that are not known or have left: their report is refused."""
         found = np.array([self.index.get(name, -1) for name in names], np.int64)
         known = found >= 0
         found[known] = np.where(self._gone[found[known]], -1, found[known])

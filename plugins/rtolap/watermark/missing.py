@@ -1,4 +1,4 @@
-"""Which share of a window's events is still to come, and who owes them."""
+"""The share of a window's events that is still to come, and of which hosts."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def missing_of(snapshot: Snapshot, holding: Indices, mark_ms: int, window_ms: in
     """`holding`: the counting hosts that are not beyond `mark_ms`; `total` of all that count."""
     latest_ms = snapshot.latest_ms[holding]
     if total.least <= 0 or not isfinite(total.most):
-        late = latest_ms < mark_ms  # who stands at the mark owes nothing: of those nothing needs to be known
+        late = latest_ms < mark_ms  # of hosts at the mark nothing is missing, known or not
         holding, latest_ms = holding[late], latest_ms[late]
     if not holding.size:
         return Missing(0, 0)

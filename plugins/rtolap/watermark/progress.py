@@ -44,9 +44,9 @@ class ProgressCounters:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """`accepted`: which entries of the report were taken, those that told nothing new included. `goes_on`: of
+    """`accepted`: which entries of the report were taken, those without news included. `goes_on`: of
     those, whose log was read from where the report before ended, so that all of it is new: not where a
-    partition's reader speaks of a host for the first time, nor while it reads again what was read before."""
+    partition's reader reports a host for the first time, nor while it reads again what was read before."""
 
     accepted: Mask
     goes_on: Mask = field(default_factory=lambda: np.zeros(0, np.bool_))
@@ -86,7 +86,7 @@ class HostProgress:
         self.hosts = hosts
 
     def keep(self, hosts: Indices) -> None:
-        """Only these hosts, in this order: indices are counted anew."""
+        """Keep only these hosts, in this order: their indices change."""
         self._latest_ms = self._latest_ms[:, hosts]
         self._active_on = self._active_on[hosts]
         self._combined_ms = self._combined_ms[hosts]

@@ -1,4 +1,4 @@
-"""The largest instant up to which the hosts owe no more than an allowed share of a window's events.
+"""The largest instant up to which no more than an allowed share of a window's events is missing.
 
 F(t) = Σ share_h · min(t − L_h, window)⁺ grows piecewise linearly with t. Shares are rounded up to whole
 multiples of 2⁻ᵏ and F is a whole number, so the answer is exact and depends on no order of summation.
@@ -46,7 +46,7 @@ class Shares:
 
 
 def largest_mark(latest_ms: Instants, shares: Shares, allowed: float, window_ms: int, most_ms: int) -> int:
-    """At most `most_ms`; NEVER if unseen hosts alone owe more than `allowed` (a share of a window)."""
+    """At most `most_ms`; NEVER if unseen hosts alone miss more than `allowed` (a share of a window)."""
     if most_ms == NEVER or not latest_ms.size:
         return most_ms
     bits = scale_bits(window_ms, shares.sum)
@@ -93,8 +93,8 @@ def _before(
     """Everybody is before `high`. None if F(high) fits into the budget; else the last instant at which F
     does, NEVER if there is none.
 
-    Who owes a whole window at `high` is first taken to owe it everywhere. What is left of F is not smaller
-    than F, so the last instant at which it fits is the answer, or one below it.
+    A host that misses a whole window at `high` is first taken to miss it everywhere. What is left of F is not
+    smaller than F, so the last instant at which it fits is the answer, or one below it.
     """
     if not latest_ms.size:
         return None
@@ -110,7 +110,7 @@ def _before(
         if mark >= high:
             return None
         if int(full_ms.max()) + window_ms <= mark:
-            return mark  # they do owe all of it there
+            return mark  # all of it is missing there
     unseen = latest_ms == NEVER
     if unseen.any():
         budget -= int(shares[unseen].sum()) * window_ms
@@ -122,8 +122,8 @@ def _before(
 
 
 def _convex(latest_ms: Instants, shares: NDArray[np.int64], budget: int, high: int) -> int:
-    """The last instant at which F fits, at least `high` if it does there. Nobody has reached `high`, nobody
-    owes a whole window.
+    """The last instant at which F fits, at least `high` if it does there. No host has reached `high`, none
+    misses a whole window.
 
     Of many, Newton's steps come down from above and never pass the answer; who is ahead of one is left out.
     A few are enough unless shares differ by orders of magnitude.

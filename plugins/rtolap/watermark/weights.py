@@ -10,7 +10,7 @@ largest event time, so that a daily shape does not look like an error), and its 
 Var = dispersion / events counted + drift · (memory / 2 + time since). `drift`, the variance per ms by which
 a host's rate walks away from the index, and `dispersion`, variance over mean of counts, are estimated over
 all hosts. Of a host that was never counted nothing is known, nor is of what was logged before the index
-begins. Nothing can be said of a change of rate after a host has fallen silent: the drift of the others
+begins. Nothing is known of a change of rate after a host has fallen silent: the drift of the others
 stands for it.
 """
 
@@ -84,7 +84,7 @@ class HostRates:
         self.hosts += more
 
     def keep(self, hosts: Indices) -> None:
-        """Only these hosts, in this order: indices are counted anew."""
+        """Keep only these hosts, in this order: their indices change."""
         self._columns = {name: column[hosts] for name, column in self._columns.items()}
         self._since_ms = self._since_ms[hosts]
         self._ticked_since_ms = self._ticked_since_ms[hosts]
@@ -142,7 +142,7 @@ class HostRates:
         columns["pending"][hosts] = 0.0
         columns["moved"][hosts] = 1.0
         columns["index_at"][hosts] = index
-        columns["ticked"][hosts[changed]] = 0.0  # a change of its own says nothing of the others
+        columns["ticked"][hosts[changed]] = 0.0  # a change of its own has no meaning for the others
         self._since_ms[hosts] = latest_ms
 
     def estimate(self, now_ms: int) -> Estimate:

@@ -6,9 +6,9 @@ sinks.
     client.set_oldest_work("sessions", "worker-3", key_group, oldest_ms)
     if client.may_close(window_end_ms, timeout_s=60): ...
 
-Reporting merges into what is still to be said and never waits for the network: one thread sends a batch
+Reporting merges into what is still to be sent and never waits for the network: one thread sends a batch
 about each second. While no leader answers, the newest state per key is kept, which is bounded by hosts and
-partitions, not by time. A batch is repeated unchanged until it is answered; a new leader is told everything
+partitions, not by time. A batch is repeated unchanged until it is answered; a new leader is sent everything
 again.
 
 Order matters to be exact: say the oldest work of an event before the progress that lies beyond it. Both may
@@ -77,7 +77,7 @@ class WatermarkClient(WatermarkSession, Closeable):
     # -- waiting -----------------------------------------------------------------------------------------
 
     def may_close(self, window_end_ms: int, timeout_s: float = 0.0) -> bool:
-        """Is the global low watermark at the window's end, or has a person let it go? Waits so long for
+        """Is the global low watermark at the window's end, or has a person approved it? Waits so long for
         it."""
         deadline_s = time.monotonic() + timeout_s
         with self._answered:
@@ -102,7 +102,7 @@ class WatermarkClient(WatermarkSession, Closeable):
                 self._answered.wait(0.05)
 
     def close(self, timeout_s: float = TIMEOUT_S) -> None:
-        """Says what is still to be said, at most for so long, and ends. What was not taken is logged."""
+        """Send what is still to be sent, at most for so long, and end. What was not taken is logged."""
         with self._answered:
             self._closing = True
             self._answered.notify_all()
@@ -141,12 +141,12 @@ class WatermarkClient(WatermarkSession, Closeable):
                     return
 
     def _turn(self) -> None:
-        """Send until nothing has to be said again."""
+        """Send until nothing has to be sent again."""
         more = True
         while more:
             try:
                 answer = self._post(self.batch())
-            except (DefinitionError, Refused):  # as it is, it will not be taken: begin anew, a while later
+            except (DefinitionError, Refused):  # as it is, it will not be taken: begin again, a while later
                 self.given_up()
                 raise
             if not self._pending.held_back:

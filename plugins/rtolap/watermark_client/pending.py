@@ -33,7 +33,7 @@ class _Partition:
     events: NDArray[np.int64]
     changed: NDArray[np.bool_]
     said: bool = False  # in this session
-    said_in: int | None = None  # the batch that said it first of this generation, in this session
+    said_in: int | None = None  # the batch that sent it first of this generation, in this session
     partitions: int = 0
 
     def grow(self, hosts: int) -> None:
@@ -44,7 +44,7 @@ class _Partition:
             self.changed = np.pad(self.changed, (0, more))
 
     def keep(self, at: NDArray[np.int64]) -> None:
-        """Only these hosts, which are counted anew. `grow` first."""
+        """Keep only these hosts, which get new indices. `grow` first."""
         self.latest_ms, self.events, self.changed = self.latest_ms[at], self.events[at], self.changed[at]
 
 
@@ -52,7 +52,7 @@ class _Partition:
 class _Level:
     names: list[str] = field(default_factory=list)
     index: dict[str, int] = field(default_factory=dict)
-    told: int = 0  # names that the server has been told in this session
+    told: int = 0  # names that the server was sent in this session
     partitions: dict[int, _Partition] = field(default_factory=dict)
 
     def indices(self, hosts: Sequence[str]) -> NDArray[np.int64]:
@@ -69,7 +69,7 @@ class _Level:
         return found
 
     def begin(self) -> None:
-        """A session in which nothing has been said yet. Its names are counted anew."""
+        """Begin a session in which nothing has been sent yet. Its names get new indices."""
         count, partitions = len(self.names), self.partitions.values()
         at = np.flatnonzero(worth_keeping((kept.latest_ms for kept in partitions), count, HOSTS_MAX))
         if at.size < count:
@@ -89,7 +89,7 @@ class Pending:
     """Not thread-safe: the client locks."""
 
     more: bool = False
-    held_back: bool = False  # are there sources of which the last batch said nothing on purpose?
+    held_back: bool = False  # are there sources that the last batch left out on purpose?
     _units_alone: bool = False
     _levels: dict[str, _Level] = field(default_factory=dict)
     _units: dict[tuple[str, str, int], UnitReport] = field(default_factory=dict)
@@ -124,13 +124,13 @@ class Pending:
                 np.add.at(kept.events, at, events)
 
     def said_in(self, level: str, partition: int, generation: int) -> int | None:
-        """Sequence of the batch that told it first in this session, whether it was answered or not."""
+        """Return the sequence of the batch that sent it first in this session, answered or not."""
         known = self._levels.get(level)
         kept = None if known is None else known.partitions.get(partition)
         return kept.said_in if kept is not None and kept.generation == generation else None
 
     def work(self, report: UnitReport) -> None:
-        """Words of a generation before the newest that was heard here are void."""
+        """Return True for a generation before the newest that was reported here: its reports are void."""
         key = (report.level, report.processor, report.key_group)
         known = self._units.get(key) or self._left.get(key)
         if known is not None and report.generation < known.generation:
@@ -143,13 +143,13 @@ class Pending:
             self._units[key] = report
 
     def begin(self) -> None:
-        """Everything has to be said again."""
+        """Mark everything to be sent again."""
         for level in self._levels.values():
             level.begin()
 
     def refused(self, batch: ReportBatch) -> None:
-        """As a whole, and so by what it said of sources. Units are said without them first, as they hold: a
-        source that is refused again must not end their leases."""
+        """As a whole, and so by what it reported of sources. Units are sent without them first, as they hold:
+        a source that is refused again must not end their leases."""
         self._units_alone = bool(batch.sources)
         for unit in batch.units:
             key = (unit.level, unit.processor, unit.key_group)

@@ -1,10 +1,10 @@
 """The session of a client with the leader of its application: reports and responses; no thread, no socket.
 
-    saying       merges into what is still to be said (`watermark_pending`), so it is bounded by hosts and
+    reporting    merges into what is still to be sent (`pending`), so it is bounded by hosts and
                  partitions, not by time
     batch()      what to send now; the same batch, unchanged, until it is answered
-    answered()   ends it: what it said is taken, or after `resend` everything is to be said again
-    given_up()   it will never be taken as it is: everything is to be said again, units first
+    answered()   ends it: its reports are taken, or after `resend` everything is to be sent again
+    given_up()   it will never be taken as it is: everything is to be sent again, units first
 
 Order matters to be exact: say the oldest work of an event before the progress that lies beyond it. Both may
 stand in one batch.
@@ -32,7 +32,7 @@ from rtolap.watermark_client.pending import Pending
 
 
 class WatermarkSession:
-    """Saying and asking are thread-safe; batches belong to one thread.
+    """Reporting and reading are thread-safe; batches belong to one thread.
 
     The first batch has the wall clock in ms as its number, which is beyond those of a former process with the
     same `client_id` that the server may still know.
@@ -107,7 +107,7 @@ class WatermarkSession:
     # -- asking -----------------------------------------------------------------------------------------
 
     def watermark(self, level: str) -> int | None:
-        """The level's output as the last answer said it: where its downstreams may go. Never smaller."""
+        """Return the level's output by the last answer: where its downstreams may go. Never smaller."""
         answer = self._answer
         return None if answer is None else answer.watermarks.get(level)
 
@@ -120,7 +120,7 @@ class WatermarkSession:
         return None if answer is None else answer.global_ms
 
     def approved_until(self) -> int | None:
-        """Windows that end at or below it have been let go by a person."""
+        """Windows that end at or below it have been approved by a person."""
         answer = self._answer
         return None if answer is None else answer.approved_until_ms
 
@@ -145,7 +145,7 @@ class WatermarkSession:
         return self._unsent
 
     def answered(self, answer: ReportAnswer) -> bool:
-        """Is there more to be said at once?"""
+        """Return True if there is more to be sent at once."""
         self._unsent, self._begins = None, answer.resend
         with self._answered:
             if self._answer is None or answer.epoch >= self._answer.epoch:
@@ -164,7 +164,7 @@ class WatermarkSession:
         self._unsent, self._begins = None, True
 
     def _next(self) -> ReportBatch:
-        if self._answer is None:  # asks for the epoch; there is no use in more before it is known
+        if self._answer is None:  # requests the epoch; there is no use in more before it is known
             return ReportBatch(self.client_id, self._sequence, 0, True)
         with self._lock:
             if self._begins:

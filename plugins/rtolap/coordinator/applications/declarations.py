@@ -15,7 +15,7 @@ from rtolap.protocols.coordinator.messages import Definition
 
 
 class Declarations:
-    """The caller locks, so that nobody begins an epoch of what is being changed."""
+    """The caller locks, so that no epoch begins of what is being changed."""
 
     def __init__(self, records: ApplicationRecords, definitions: Definitions, places: ListPlaces) -> None:
         self._records = records

@@ -27,7 +27,7 @@ def sample(running: RunningApplication, now_ms: int) -> Sample:
     hosts: dict[str, Sequence[Held]] = {}
     with running.lock:
         for level, source in running.sources.items():
-            if source.awaited:  # the rule is not asked before they have spoken
+            if source.awaited:  # the rule is not evaluated before they have reported
                 hosts[level] = [(_partition(one), NEVER) for one in sorted(source.awaited)[:HOSTS_KEPT]]
             elif source.named:
                 latest_ms = _counting_ms(source)
@@ -93,7 +93,8 @@ def _counting_ms(source: SourceState) -> Instants:
 
 
 def _foremost(source: SourceState, latest_ms: Instants, now_ms: int) -> list[Held]:
-    """Those that hold it most: by the events that they owe where the rule counts events, else by progress."""
+    """Those that hold it most: by the events missing of them where the rule counts events, else by
+    progress."""
     order: Instants | Rates = latest_ms
     if source.source.rule.deficit is not None:
         owed = source.snapshot(now_ms).events_per_ms * deficit_ms(latest_ms, now_ms, source.window_ms)

@@ -1,4 +1,4 @@
-"""The histories of this leader's applications: told by the tick, asked over REST."""
+"""The histories of this leader's applications: written by the tick, read over REST."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ FINE_ROWS = 3600
 COARSE_ROWS = 2880
 COARSE_STEP_MS = 30_000
 BYTES_MAX = 32 * 1024 * 1024
-_NAMES_FREE = 1024  # names below which nobody looks for forgotten ones
+_NAMES_FREE = 1024  # names below which forgotten ones are not looked for
 
 Held = tuple[Name, int]
 

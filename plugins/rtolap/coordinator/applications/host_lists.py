@@ -70,7 +70,7 @@ class HostLists:
             if source.list_problem != problem:
                 log.warning("%s", problem)
             source.list_problem = problem
-        except Exception as error:  # the fetch runs beside the tick, where nobody else would say so
+        except Exception as error:  # the fetch runs beside the tick, where nothing else would report it
             log.exception("host list of %s/%s", running.application.name, level)
             source.list_problem = f"{running.application.name}/{level}: {type(error).__name__}: see the log"
 

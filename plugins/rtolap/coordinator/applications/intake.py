@@ -60,7 +60,7 @@ class Intake:
     def take(
         self, session: Session, batch: wire.ReportBatch, read: Sequence[Columns | None], now_ms: int
     ) -> list[wire.Refusal]:
-        """Units first: who has taken in work says so before its source goes on."""
+        """Take units first: work that was taken in is reported before its source goes on."""
         refused = []
         for unit in batch.units:
             why = self._why_not(unit)
@@ -84,7 +84,7 @@ class Intake:
         return refused
 
     def missed_names(self, session: Session) -> bool:
-        """Is a host listed now of which this session believes to have told?"""
+        """Return True if a host is listed now that this session believes it has reported."""
         return any(
             source_reports.missed_names(self._sources[level], names) for level, names in session.names.items()
         )

@@ -19,14 +19,14 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class ExpectedReporters(msgspec.Struct, frozen=True):
-    """Whom a next leader has to hear before it goes on: see `metadata.records.ApplicationState`."""
+    """The reporters that a next leader awaits before it goes on: see `metadata.records.ApplicationState`."""
 
     generations: dict[str, dict[int, int]]
     units: tuple[KnownUnit, ...]
 
 
 class Publisher:
-    """`heard` is asked for under a lock of its own making. One write at a time."""
+    """`heard` is called under a lock of its own making. One write at a time."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Publisher:
         self.published = Published(_marks(state), clock.now_ms())
 
     def persist(self, marks: Marks | None = None) -> None:
-        """With `marks` a turn of publishing; without, only of whom a next leader has to hear.
+        """With `marks` a turn of publishing; without, only of the reporters that a next leader awaits.
 
         Raises what the store raises, NotLeader where a later epoch has begun; then nothing is published.
         """

@@ -4,7 +4,7 @@
     tick     1. decide, under the lock  2. persist, never a smaller one  3. publish
 
 A crash after 2 of a tick leaves what the next leader begins with. A unit or a partition that has been
-answered is known to the next leader, which does not go on before it has heard it again.
+answered is known to the next leader, which does not go on before it is reported again.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class RunningApplication:
             if batch.sequence > session.sequence:
                 session.sequence, session.refused = batch.sequence, tuple(refused)
             self.counters["batches"] += 1
-            if missed:  # a host was listed meanwhile, of which the client believes to have told us
+            if missed:  # a host was listed meanwhile, which the client believes it has reported
                 session.known = False
             return self._answer(resend=missed, refused=tuple(refused))
 
@@ -168,7 +168,7 @@ class RunningApplication:
     # -- publishing -------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """The leader's duty, about once a second. Raises what persisting raises; then nothing is
+        """The leader's periodic work, about once a second. Raises what persisting raises; then nothing is
         published."""
         with self._ticking:
             self._tick(self._clock.now_ms())

@@ -151,7 +151,7 @@ class Applications:
     def explain(self, name: str, window_end_ms: int) -> wire.Explanation:
         return explain.explain(self.running(name), window_end_ms, self._clock.now_ms())
 
-    # -- the leader's duties ----------------------------------------------------------------------------
+    # -- the leader's periodic work ----------------------------------------------------------------------
 
     def tick(self) -> None:
         """Every application for itself: what fails with one is logged, and tried again a second later."""

@@ -21,8 +21,8 @@ class SessionNames:
     """Names of hosts in the order in which a session named them, and where each stands in the host list.
 
     `mapped_at`: the state of the list for which `at` holds, `mapped_epoch` its epoch; −1 in it is a host that
-    is not listed. `missed`: one of the names began to count later, so what was told of it has to be told
-    again, be it that it was not listed or that it has left and returned meanwhile.
+    is not listed. `missed`: one of the names began to count later, so what was reported of it has to be
+    reported again, be it that it was not listed or that it has left and returned meanwhile.
     """
 
     names: list[str] = field(default_factory=list)

@@ -85,7 +85,8 @@ def take(
 
 
 def missed_names(source: SourceState, session: SessionNames) -> bool:
-    """Is a host listed now that was not when the session named it? Then it has to be said again."""
+    """Return True if a host is listed now that was not when the session named it: it has to be reported
+    again."""
     if source.named:
         session.indices(source.hosts, source.list_state)
     return session.missed

@@ -22,8 +22,8 @@ _GONE_KEPT = 1000  # hosts that left keep their room until there are so many, an
 class SourceState:
     """The caller locks. Memory: hosts x partitions x 8 bytes, and some tens of bytes per host.
 
-    `generations`: partitions that a former leader heard, with their consumers' generations. All of them
-    have to speak again before the rule is asked: a host on two of them would count by the one that spoke.
+    `generations`: partitions reported to a former leader, with their consumers' generations. All of them
+    have to report again before the rule is evaluated: a host on two would count by the one that reported.
     """
 
     def __init__(self, source: Source, generations: Mapping[int, int], hosts: KeptHosts, now_ms: int) -> None:
@@ -94,7 +94,7 @@ class SourceState:
         return int(self.hosts.kept().size)
 
     def heard(self, partition: int, generation: int, partitions: int) -> None:
-        """A consumer has spoken; of `partitions` in all a host may log to one of which nobody has yet."""
+        """A consumer has reported; of `partitions` in all a host may log to one without a report yet."""
         self.awaited.discard(partition)
         self._generations[partition] = generation
         if partitions > self._partitions:
@@ -117,7 +117,7 @@ class SourceState:
         )
 
     def decide(self, now_ms: int) -> int | None:
-        """The raw watermark; None while nothing may be said. Hosts whose time is over leave first."""
+        """Return the raw watermark; None while it is unknown. Hosts whose time is over leave first."""
         if self.named:
             self._leave(now_ms)
         self.decision = self._rule.decide(self.snapshot(now_ms))

@@ -82,7 +82,7 @@ class Units:
             self._known = None
 
     def known(self) -> tuple[KnownUnit, ...]:
-        """Those that a next leader has to hear. Asked for with every report, so sorted only when new."""
+        """Return the units that a next leader awaits. Called with every report, so sorted only when new."""
         if self._known is None:
             found = [
                 KnownUnit(key.level, key.processor, key.key_group, generation)

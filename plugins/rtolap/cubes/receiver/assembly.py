@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 OpenConsumer = Callable[[Table], StreamConsumer]
 
 
-# What does not pass by itself: somebody grants a right or mends the host's settings.
+# Errors that need a person: to grant a right, or to correct the host's settings.
 UNREACHABLE = (Forbidden, Unauthorized, DefinitionError)
 
 
@@ -86,7 +86,7 @@ class CubeAssembly:
         if self.connections.check_rights(table.kafka_cluster, needs):
             try:
                 if create_topic():
-                    self.connections.check_rights(table.kafka_cluster, needs)  # now it tells of Write, too
+                    self.connections.check_rights(table.kafka_cluster, needs)  # now it reports Write, too
             except UNREACHABLE:
                 raise
             except RtolapError as error:  # it is tried again when something is refused

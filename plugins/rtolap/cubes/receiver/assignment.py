@@ -36,7 +36,7 @@ class Assignment:
         self._assigned: frozenset[int] = frozenset()
 
     def forget(self) -> None:
-        """The next look assigns anew, from the positions that the state has then."""
+        """Make the next look assign again, from the positions that the state has then."""
         self._assigned = frozenset()
 
     def follow(

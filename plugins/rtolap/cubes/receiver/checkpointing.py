@@ -152,7 +152,7 @@ class Persisting:
         return self._attempt(state, progress) if self._limits.flush_due else state
 
     def if_due(self, state: LocalState, progress: Progress) -> LocalState:
-        """When rows, bytes or time ask for it. Raises TopicMissing, TopicRecreated."""
+        """Write when rows, bytes or time require it. Raises TopicMissing, TopicRecreated."""
         return self._attempt(state, progress) if self._checkpoints.due(state) else state
 
     def write(self, state: LocalState, progress: Progress) -> LocalState:

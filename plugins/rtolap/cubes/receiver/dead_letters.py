@@ -27,7 +27,7 @@ _FLUSH_S = 0.1
 
 
 class DeadLetterWriter:
-    """The letters of one cube until Kafka has acknowledged them. Used by the core thread; told by any.
+    """The dead letters of one cube until Kafka acknowledges them. Used by the core thread; reported by any.
 
     `create_topic` is tried when the topic turns out to be missing.
     """
@@ -75,10 +75,11 @@ class DeadLetterWriter:
         return None
 
     def settle(self, timeout_s: float) -> None:
-        """Return when Kafka holds every letter. Refused, NotFound or Unavailable otherwise: all are kept.
+        """Return when Kafka holds every dead letter. Refused, NotFound or Unavailable otherwise: all are
+        kept.
 
         What was refused is sent again: together first, and in halves where that is refused, because one
-        letter that is too large takes those down that travel with it.
+        record that is too large fails those in the same request.
         """
         slices = max(1, round(timeout_s / _FLUSH_S))
         slices = self._await(slices)

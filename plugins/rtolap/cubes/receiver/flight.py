@@ -1,4 +1,4 @@
-"""The receiver's door: Arrow Flight with a bearer token. See `wire.receiver` for the protocol."""
+"""The receiver's server: Arrow Flight with a bearer token. See `protocols.receiver` for the protocol."""
 
 from __future__ import annotations
 

@@ -1,10 +1,11 @@
-"""The core of one cube in a receiver. Single-threaded: whoever owns it calls `step`, nobody else changes it.
+"""The core of one cube in a receiver. Single-threaded: its owner calls `step`, and no other thread changes
+it.
 
 A step
   1. aligns the local state with the records, drops what history has taken over,
   2. follows the assignment, the pause switch and its own limits,
   3. polls what has arrived, decodes, ranks, aggregates and swaps one new state in,
-  4. writes a checkpoint when rows, bytes or time ask for it.
+  4. writes a checkpoint when rows, bytes or time require it.
 
 Other threads read `state` (one reference, immutable). Work that takes long (realigning, merging fragments,
 uploading) is handed out as values and comes back through `apply_realigned` and `apply_merged`.

@@ -16,7 +16,7 @@ _TIMEOUT_S = 1.0
 
 
 class LogEnds:
-    """`beside`: somebody calls `look` every LOG_END_EVERY_S, from a thread beside the core."""
+    """`beside`: another thread calls `look` every LOG_END_EVERY_S, from a thread beside the core."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class LogEnds:
         self._looked_at_s = float("-inf")
 
     def look_if_due(self, partitions: Iterable[int]) -> str | None:
-        """As `look`, now and then; nothing when somebody looks beside."""
+        """As `look`, now and then; nothing when another thread looks."""
         now_s = self._clock.monotonic_s()
         if self._beside or now_s - self._looked_at_s < LOG_END_EVERY_S:
             return None

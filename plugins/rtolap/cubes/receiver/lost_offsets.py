@@ -37,7 +37,7 @@ class LostOffsets:
                 start = self._consumer.log_range(partition).start
             except RtolapError as unknown:
                 log.info("where partition %d begins is not known: %s", partition, unknown)
-                break  # each look takes seconds: the next failure tells of the others
+                break  # each look takes seconds: the next failure reports the others
             if position < start and partition not in found:
                 found[partition] = PartRange(partition, position, start)
         self.ranges = tuple(found[partition] for partition in sorted(found))

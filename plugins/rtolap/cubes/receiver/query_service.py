@@ -1,6 +1,6 @@
 """Answer a PartialQuery from one local state.
 
-The answer holds, of every segment asked for, exactly the events of this receiver's partitions that the
+The answer holds, of every requested segment, exactly the events of this receiver's partitions that the
 snapshot's history does not hold, up to `positions`. When the state does not allow that yet, `answer` raises
 NotReady and the caller waits for another state; when it no longer does, StaleSnapshot.
 """

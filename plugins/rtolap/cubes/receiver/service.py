@@ -126,7 +126,7 @@ class ReceiverService:
         self._cubes.close()
         return drained
 
-    # -- what the door asks for -------------------------------------------------------------------------
+    # -- requests of the server -------------------------------------------------------------------------
 
     def query(self, query: PartialQuery) -> pa.Table:
         self._wait_begun(query.cube, min(BEGIN_WAIT_S, query.timeout_ms / 1000))
@@ -223,7 +223,7 @@ class ReceiverService:
             except NotFound:
                 continue  # dropped in between
             except UNREACHABLE as error:
-                # Other cubes go on. Somebody may grant the right at any time, so it is asked again.
+                # Other cubes go on. The right may be granted at any time, so it is checked again.
                 log.error("cube %s is not started: %s", name, error)
                 self._retry_s[name] = time.monotonic() + RIGHTS_RETRY_S
 

@@ -5,7 +5,7 @@
   3. add the part to the record, by CAS        crash or CommitUnknown: repeated, and a part whose ranges
                                                are there already changes nothing
 
-A deposed leader may do the same at the same time: whoever comes second changes nothing.
+A deposed leader may do the same at the same time: the second one changes nothing.
 
 Of a version that has lost what builds start from, the part holds all of the segment: what history covers is
 read from Kafka again, later events stand in local tables.
@@ -209,7 +209,7 @@ def leading_under(
     """Return the requirements of a closing by an application: that this receiver leads, under that
     assignment.
 
-    Otherwise somebody else may report by now, and have read further than this receiver.
+    Otherwise another receiver may report by now, and have read further than this one.
     """
 
     def require() -> Sequence[Operation]:

@@ -1,4 +1,4 @@
-"""The cluster as one cube's core is told of it at each step: a value, made by the service or by a test."""
+"""The cluster as one cube's core sees it at each step: a value, made by the service or by a test."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class CubeView:
     leading            does this receiver lead its replica set, as far as its live session knows?
     connected          False: keep consuming and serving, close nothing
     low_watermark_ms   the published one
-    windows            of a cube with an application: the newest windows that it lets close, ascending
+    windows            of a cube with an application: the newest windows that it approves, ascending
     generation         as which this receiver's reading is reported to it; None while it does not lead
     takeover           since when it counts on that; None before
     """

@@ -1,1 +1,1 @@
-"""Kafka's deterministic twin: logs in memory, for tests; it passes the same contract suite as the broker."""
+"""Kafka in memory, deterministic, for tests; it passes the same contract suite as the broker."""

@@ -1,4 +1,4 @@
-"""Kafka's deterministic twin: logs in memory, shared by consumers, producers and admins of one broker.
+"""Kafka in memory, deterministic: logs shared by consumers, producers and admins of one broker.
 
 Single process, thread-safe. It knows what the contract suite knows: offsets with gaps, trimmed logs, deleted
 topics, added partitions, a broker that is down, a topic's limit on the size of a record. A record goes to the
@@ -39,7 +39,7 @@ class MemoryBroker:
         self.down = False
 
     def set_down(self, down: bool) -> None:
-        """A broker that is down keeps its logs and answers nobody."""
+        """A broker that is down keeps its logs and gives no answers."""
         with self.changed:
             self.down = down
             self.changed.notify_all()

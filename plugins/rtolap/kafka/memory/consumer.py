@@ -1,4 +1,4 @@
-"""The consumer of Kafka's deterministic twin. The broker: `memory_broker`; the way out: `memory_out`."""
+"""The consumer of Kafka in memory. The broker: `broker`; the producer: `producer`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Producer and administration of Kafka's deterministic twin (`memory_broker`)."""
+"""Producer and administration of Kafka in memory (`broker`)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class MemoryProducer:
                 self._failed = error
 
     def poll(self) -> None:
-        """Everything is told already."""
+        """Everything is reported already."""
 
     def flush(self, timeout_s: float) -> None:
         error, self._failed = self._failed, None

@@ -1,7 +1,7 @@
 """History: READY versions in the object store. The engine that reads them is a seam.
 
-`EmbeddedHistory` reads the smallest cuboid that holds the dimensions asked for and filtered by, prunes row
-groups by the filter, and groups each segment to what was asked for.
+`EmbeddedHistory` reads the smallest cuboid that holds the dimensions that are read and filtered by, prunes
+row groups by the filter, and groups each segment by what was requested.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _grouped_in_pieces(
 
 
 def choose_cuboid(manifest: HistoryManifest, read: CubeRead) -> CuboidEntry:
-    """The one with the fewest rows that holds every dimension asked for or filtered by."""
+    """Return the one with the fewest rows that holds every dimension that is read or filtered by."""
     needed = {*read.dimensions, *columns_of(read.filter)}
     fitting = [cuboid for cuboid in manifest.cuboids if needed <= set(cuboid.dimensions)]
     if not fitting:

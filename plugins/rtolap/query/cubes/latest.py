@@ -1,7 +1,7 @@
 """Roll-up rows with a LIMIT: only as much of the cube is read as gives that many, the latest first.
 
 A condition on a time dimension among the keys leaves whole groups out and never cuts one: the groups beyond a
-threshold are complete, whatever lies before it. So the statement is asked beyond the latest segment, then
+threshold are complete, whatever lies before it. So the statement is run beyond the latest segment, then
 beyond twice as many, until it has its rows.
 """
 

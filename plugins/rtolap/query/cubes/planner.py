@@ -1,4 +1,4 @@
-"""A cube read and one look at the cluster → who is asked for what. Pure functions of their arguments."""
+"""The planner: a cube read and one snapshot of the cluster → requests to receivers. Pure functions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def plan_history(read: CubeRead, control: CubeControl, records: Mapping[str, Seg
 
 
 def plan_realtime(cube: str, control: CubeControl, topology: Topology) -> tuple[ReplicaSetPlan, ...]:
-    """One plan per replica set that has the cube, also where nobody lives: asking it is then the error.
+    """One plan per replica set that has the cube, also where no receiver lives: calling it is then the error.
 
     The preferred receiver is the same for all queries of a cube (a hash over the live ones, in order of
     their names), so that its caches stay warm; receivers not known to live are not asked.

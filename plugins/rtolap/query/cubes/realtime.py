@@ -26,7 +26,7 @@ from rtolap.query.plan import CubeRead, ReadStats, ReplicaSetPlan
 
 SETS_MAX = 64  # replica sets asked at the same time, over all queries; more wait for a free thread
 CALLS_MAX = 128  # of receivers: those that were given up end by themselves, after at most ATTEMPT_MS_MAX
-ATTEMPT_MS_MAX = 30_000  # what one receiver gets before the next is asked
+ATTEMPT_MS_MAX = 30_000  # what one receiver gets before the next is called
 
 CancelHook = Callable[[Callable[[], None]], None]
 
@@ -122,7 +122,7 @@ class Realtime:
             _count_refused(stats, replica_set, answer.refused, answer.refused_example)
             stats.positions.update({p: o for p, o in answer.positions.items() if p in replica_set.partitions})
         cancellation.check()
-        if errors:  # a stale snapshot can be mended, so it is told first
+        if errors:  # a stale snapshot can be renewed, so it is reported first
             raise next((e for e in errors if isinstance(e, StaleSnapshot)), errors[0])
         _check_apart(read.cube, answers)
         return tables
@@ -201,8 +201,8 @@ def _count_refused(
     refused: Mapping[int, Mapping[str, int]],
     example: Mapping[str, str],
 ) -> None:
-    """Count the refused records of the replica set's partitions, so that each is counted once whoever
-    answers."""
+    """Count the refused records of the replica set's partitions, so that each is counted once, whichever
+    receiver answers."""
     for partition in replica_set.partitions:
         for reason, number in refused.get(partition, {}).items():
             stats.refused[reason] = stats.refused.get(reason, 0) + number

@@ -62,7 +62,7 @@ class Answers:
     ) -> None:
         """`warnings`: how many SHOW WARNINGS would list.
 
-        `cursor`: the client asked for one. Rows are sent at once all the same, as the protocol allows; but
+        `cursor`: the client requested one. Rows are sent at once all the same, as the protocol allows; but
         Connector/J 8 takes an end that follows the columns for that of a cursor just opened, and waits for
         rows. So a result without rows is a cursor, of which COM_STMT_FETCH finds the end.
         """

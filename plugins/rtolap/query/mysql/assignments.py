@@ -96,7 +96,7 @@ def _parsed(expression: str) -> exp.Expr:
 
 
 def _user_value(expression: str, variables: Mapping[str, Value], users: Mapping[str, Value]) -> Value | None:
-    """None for what is not computed here: it is refused where it is asked for."""
+    """None for what is not computed here: it is refused where it is used."""
     try:
         return _value(_parsed(expression), variables, users)
     except QueryError:

@@ -59,7 +59,7 @@ class PacketTooLarge(Refused):
 
 
 class TlsRequired(Unauthorized):
-    """The client did not ask for TLS where nothing else is taken."""
+    """The client did not start TLS where the server requires it."""
 
     code = "tls_required"
 

@@ -159,7 +159,7 @@ class Connection:
         return statements.plain(sql, ansi_quotes=self.session.has_ansi_quotes)
 
     def _forget_warnings(self, text: str) -> None:
-        """Those of the statement before; not for one that asks for them."""
+        """Keep those of the statement before for one that reads them."""
         if not statements.is_diagnostic(text):
             self.session.warnings = []
 

@@ -82,7 +82,7 @@ def log_in(stream: PacketStream, connection_id: int, verify: Verify, tls: Tls | 
 
 
 def change_user(stream: PacketStream, payload: bytes, verify: Verify) -> tuple[str, str | None]:
-    """COM_CHANGE_USER: log in anew, with a nonce of its own. Raises Unauthorized."""
+    """COM_CHANGE_USER: log in again, with a nonce of its own. Raises Unauthorized."""
     fields = Fields(payload, 1)
     user = fields.null_terminated().decode("utf-8", "replace")
     fields.take(fields.integer(1))

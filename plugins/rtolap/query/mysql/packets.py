@@ -18,7 +18,7 @@ DROP_BYTES = 64 << 10
 
 
 class ConnectionClosed(Exception):
-    """The client went away: nothing can be said to it any more."""
+    """The client went away: nothing can be sent to it any more."""
 
 
 class ReaderTooSlow(ConnectionClosed):
@@ -28,7 +28,7 @@ class ReaderTooSlow(ConnectionClosed):
 class PacketStream:
     """Not thread-safe but for `shut`. Writes are gathered until `flush`, or until there are FLUSH_BYTES.
 
-    `sock` changes once when TLS starts: whoever wants to end the connection does so through the stream.
+    `sock` changes once when TLS starts: the connection is ended through the stream.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -77,7 +77,7 @@ class PacketStream:
     def read(self, bytes_max: int) -> bytes:
         """One payload. Raises ConnectionClosed, or PacketTooLarge for a larger one.
 
-        That is read to its end and dropped, because a client hears nothing before it has sent all, and the
+        That is read to its end and dropped, because a client reads nothing before it has sent all, and the
         next packet is found behind it; but not while the time in all is limited, as it is before a login.
         """
         payload, total = b"", 0

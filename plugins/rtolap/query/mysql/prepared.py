@@ -80,7 +80,7 @@ class PreparedStatements:
                 prepared.long_data[position] = prepared.long_data.get(position, b"") + data
 
     def fetched(self, fields: Fields) -> None:
-        """A COM_STMT_FETCH: whoever was given a cursor was given one without rows."""
+        """A COM_STMT_FETCH: every cursor that was given has no rows."""
         identity = fields.integer(4)
         if not self._find(identity).asks_for_cursor:
             raise QueryError(f"prepared statement {identity} has no cursor", action="execute it with one")

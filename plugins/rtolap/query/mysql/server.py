@@ -1,7 +1,7 @@
 """Accepts connections: one thread each, at most so many, each with a bounded time to log in.
 
 Those that are still logging in are counted apart. There the one that has been at it for longest gives way to
-a new one: who says nothing keeps nobody out, however often he comes.
+a new one: a silent client keeps no other out, however often it connects.
 """
 
 from __future__ import annotations

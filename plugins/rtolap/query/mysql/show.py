@@ -80,7 +80,7 @@ class Shows:
         ]
 
     def answer(self, sql: str, session: Session, ending: Ending | None = None) -> pa.Table | None:
-        """The table that a SHOW or DESCRIBE asks for; None if the statement is neither.
+        """Return the table that a SHOW or DESCRIBE is about; None if the statement is neither.
 
         `ending`: what ends the computing of its condition, which takes a turn as a query does.
         """

@@ -71,7 +71,7 @@ WINDOW_FUNCTIONS = (
     *("cume_dist", "dense_rank", "first_value", "lag", "last_value", "lead", "nth_value", "ntile"),
     *("percent_rank", "rank", "row_number"),
 )
-SESSION_FUNCTIONS = (  # constants of a session, which the MySQL door puts in their place
+SESSION_FUNCTIONS = (  # constants of a session, which the MySQL server puts in their place
     *("connection_id", "current_user", "database", "found_rows", "last_insert_id", "row_count", "schema"),
     *("session_user", "system_user", "user", "version"),
 )

@@ -1,6 +1,6 @@
 """The range of event time in which a filter can be true: what segments need not be looked at.
 
-Never too small: a condition that says nothing of time is unbounded.
+Never too small: a condition without time is unbounded.
 """
 
 from __future__ import annotations

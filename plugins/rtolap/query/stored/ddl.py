@@ -27,7 +27,7 @@ _DDL = re.compile(r"\s*(create|drop|alter|truncate|rename)\b", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class CreateTable:
-    """`notes`: what the statement asked for and does not get, as warnings."""
+    """`notes`: what the statement requested and does not get, as warnings."""
 
     definition: StoredTable
     if_not_exists: bool

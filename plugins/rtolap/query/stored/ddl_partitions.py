@@ -17,7 +17,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class AddTablePartition:
-    """`notes`: what the statement asked for and does not get, as warnings."""
+    """`notes`: what the statement requested and does not get, as warnings."""
 
     name: TableName
     partition: AddPartition

@@ -35,7 +35,7 @@ _UNIT_MS: dict[str, int] = {
     "year": 366 * 24 * _HOUR_MS,
 }
 _DYNAMIC = "dynamic_partition."
-# Asked for by scripts of others; replicas are the door's to decide, and rows are merged as they are written.
+# Written by others' scripts; the frontend decides on replicas, and rows are merged as they are written.
 _NOTED = {
     "replication_num": "the door decides how many replicas there are",
     "replication_allocation": "the door decides where replicas are",

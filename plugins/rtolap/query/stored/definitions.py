@@ -1,4 +1,4 @@
-"""Statements that define stored tables, carried out through a door."""
+"""Statements that define stored tables, carried out through a frontend."""
 
 from __future__ import annotations
 

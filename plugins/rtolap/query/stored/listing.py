@@ -15,11 +15,11 @@ from rtolap.query.stored.source import StoredSource
 log = logging.getLogger(__name__)
 
 CACHE_S = 1.0
-AWAY_S = 5.0  # a door that did not answer is not asked again before
+AWAY_S = 5.0  # a frontend that did not answer is not called again before
 
 
 class Listing:
-    """Thread-safe. While no door answers the tables known last stay; reading one says what is wrong."""
+    """Thread-safe. While no frontend answers the tables known last stay; reading one raises what is wrong."""
 
     def __init__(self, source: StoredSource, clock: Clock) -> None:
         self._source = source

@@ -1,6 +1,6 @@
 """The rows of all stored tables of one statement, as of one moment.
 
-One read view names the visible version of every partition; each tablet is then asked for it, one replica
+One read view names the visible version of every partition; each tablet is then read at it, one replica
 after the other. Where none has it (compaction has passed the version, or they are gone) a new view is taken,
 and everything is read again: a view is never mixed with another one.
 """
@@ -38,7 +38,7 @@ from rtolap.query.stored.source import StoredSource
 
 VIEWS_MAX = 8  # a version goes stale once a compaction: more in a row is a fault, not traffic
 RETRY_WAIT_S = 0.05  # before each further view, times the attempt
-GRACE_S = 1.0  # the statement's own end is told in better words than a broken call
+GRACE_S = 1.0  # the statement's own end makes a better error than a broken call
 SCANS_AT_ONCE = 8
 CALLS_MAX = 64  # of storage nodes: those that were given up end by themselves, with their statement's time
 _ELSEWHERE = (Unavailable, NotYet, NotFound, Corrupted, StaleSnapshot)  # another replica may have it

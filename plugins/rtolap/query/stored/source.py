@@ -1,4 +1,4 @@
-"""The seam towards doors and storage nodes, as a query sees them."""
+"""The seam towards frontends and storage nodes, as a query sees them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from rtolap.protocols.stored_tables.messages import (
 
 
 class StoredSource(Protocol):
-    """Thread-safe. Raises Unavailable where no door, or not that node, answers."""
+    """Thread-safe. Raises Unavailable where no frontend, or not that node, answers."""
 
     def tables(self) -> tuple[TableInfo, ...]:
-        """Asked for with every look at the catalogue: quick, without patience."""
+        """Return the tables. Called with every look at the catalogue: quick, without retries."""
         ...
 
     def databases(self) -> tuple[str, ...]:

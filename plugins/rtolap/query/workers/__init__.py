@@ -1,4 +1,4 @@
-"""Statements run in worker processes that the operating system bounds; the service asks them over sockets.
+"""Statements run in worker processes that the operating system bounds; the service calls them over sockets.
 
     service process                                        worker processes
     ───────────────                                        ────────────────

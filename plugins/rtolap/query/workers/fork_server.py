@@ -67,7 +67,7 @@ def main() -> None:
             for descriptor in descriptors:
                 os.close(descriptor)
     for pid in workers:
-        os.kill(pid, signal.SIGKILL)  # ours, and not waited for: nobody else has the number
+        os.kill(pid, signal.SIGKILL)  # ours, and not waited for: no other process has the number
     os._exit(0)
 
 
@@ -96,10 +96,10 @@ def _become_worker(
         serve(data, control, options, database)
         status = 0
     except (BrokenPipeError, ConnectionError):
-        status = 0  # nobody wants the answer
+        status = 0  # no caller waits for the answer
     except MemoryError:
         status = OUT_OF_MEMORY
-    except BaseException:  # noqa: BLE001 - told, and then this process ends
+    except BaseException:  # noqa: BLE001 - reported, and then this process ends
         sys.excepthook(*sys.exc_info())
     finally:
         os._exit(status)
@@ -111,7 +111,7 @@ def _reap(workers: set[int], service: socket.socket) -> None:
         if ended:
             workers.discard(pid)
             said = msgspec.json.encode(Ended(pid, os.waitstatus_to_exitcode(status)))
-            with suppress(BlockingIOError, ConnectionError):  # it is told for the log alone
+            with suppress(BlockingIOError, ConnectionError):  # it is reported for the log alone
                 service.send(said, socket.MSG_DONTWAIT)
 
 

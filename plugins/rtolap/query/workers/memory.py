@@ -11,5 +11,5 @@ STATM_FIELDS = 7
 
 
 def memory_of(pages: Sequence[int]) -> tuple[int, int]:
-    """Bytes of private memory: what is there, and what was asked for, which is what RLIMIT_DATA bounds."""
+    """Bytes of private memory: what is there, and what was reserved, which is what RLIMIT_DATA bounds."""
     return (pages[_RESIDENT] - pages[_SHARED]) * _PAGE_BYTES, pages[_DATA] * _PAGE_BYTES

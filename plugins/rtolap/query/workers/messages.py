@@ -122,7 +122,7 @@ _answers = msgspec.msgpack.Decoder(Answer)
 def send(
     to: socket.socket, message: Request | Answer, body: Any = b"", descriptor: int | None = None
 ) -> None:
-    """Raises OSError when nobody is there to take it, QueryError for text that is not Unicode."""
+    """Send a frame. Raises OSError when the other side is gone, QueryError for text that is not Unicode."""
     try:
         header = msgspec.msgpack.encode(message)
     except ValueError as error:
@@ -207,7 +207,7 @@ def table_bytes(table: pa.Table | pa.RecordBatch) -> pa.Buffer:
 
 
 def table_memory(table: pa.Table) -> tuple[int, int]:
-    """A descriptor of memory that nobody can change any more, an Arrow stream, and its size. Close it."""
+    """A descriptor of sealed memory, an Arrow stream, and its size. Close it."""
     descriptor = os.memfd_create("relation", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         with (

@@ -31,7 +31,7 @@ QUIET_LOOKS = 20  # for which looking goes on without statements, before it wait
 
 _BEYOND_BYTES = 64 << 20
 _WORTH_BYTES = 4 << 20  # of an idle worker: ending it helps
-_TRIES = 3  # of a worker for a statement, before its service is told to be unwell
+_TRIES = 3  # of a worker for a statement, before its service counts as unwell
 _WHY = {
     DEAF: "its statement was ended, and the engine did not hear it",
     LEFT: "nobody waited for its statement any more, and the engine did not hear it",
@@ -67,7 +67,8 @@ class WorkerPool(Sessions):
         spill_folder: str = SPILL_FOLDER,
         warm: int | None = None,
     ) -> None:
-        """`warm`: workers that are kept though nobody needs them; None: as many as there are processors."""
+        """`warm`: workers that are kept though no statement needs them; None: as many as there are
+        processors."""
         self.bound_bytes = bound_bytes(memory_bytes)
         self._grown_bytes = memory_bytes // 2 + _BEYOND_BYTES
         self._warm = min(warm if warm is not None else len(os.sched_getaffinity(0)), workers_max)
@@ -99,7 +100,7 @@ class WorkerPool(Sessions):
                 unborn += is_new
                 self._give_back(worker, worker.killed or DIED)
             except RtolapError:
-                if worker.pid is None and worker.killed is None:  # it is still starting, for somebody else
+                if worker.pid is None and worker.killed is None:  # it is starting for another statement
                     self._give_back(worker, None)
                 else:
                     self._give_back(worker, worker.killed or DOUBTFUL)
@@ -131,7 +132,7 @@ class WorkerPool(Sessions):
                     worker = self._start()
                     self._working.add(worker)
                 if len(self._working) == 1:
-                    self._changed.notify_all()  # somebody looks at their memory
+                    self._changed.notify_all()  # a thread looks at their memory
                 return worker
         finally:
             for one in grown:
@@ -176,7 +177,7 @@ class WorkerPool(Sessions):
             try:
                 while not self._closed and len(self._idle) + len(self._working) < self._warm:
                     self._idle.insert(0, self._start())
-            except Unavailable as error:  # who needs one will be told
+            except Unavailable as error:  # the next statement gets the error
                 log.warning("%s", error)
 
     def _look(self) -> None:
@@ -205,7 +206,7 @@ class WorkerPool(Sessions):
         if sum(taken.values()) <= self.bound_bytes:
             return
         largest = max(idle, key=lambda worker: taken[worker], default=None)
-        if largest is not None and taken[largest] >= _WORTH_BYTES:  # what nobody uses any more goes first
+        if largest is not None and taken[largest] >= _WORTH_BYTES:  # what no statement uses goes first
             with self._changed:
                 is_idle = largest in self._idle
                 if is_idle:

@@ -1,7 +1,7 @@
 """The worker process: one engine, one statement at a time. `fork_server` makes it.
 
 Its memory is bounded by the operating system (RLIMIT_DATA: private memory, so relations, which are mapped, do
-not count). An allocation beyond that fails within the engine, which mostly tells it as an error of the
+not count). An allocation beyond that fails within the engine, which mostly reports it as an error of the
 statement; where it cannot, the process ends, and with it this statement alone.
 """
 
@@ -87,7 +87,7 @@ def serve(data: socket.socket, control: socket.socket, options: WorkerOptions, d
         answered = worker.answer(*asked)
         if answered is not None:
             messages.send(data, *answered)
-        del asked, answered  # what they hold is not needed while nobody asks
+        del asked, answered  # what they hold is not needed between requests
 
 
 class _Worker:

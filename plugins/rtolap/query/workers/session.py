@@ -38,7 +38,7 @@ from rtolap.query.workers.worker import Worker, WorkerGone
 
 log = logging.getLogger(__name__)
 
-GIVE_UP_S = 0.5  # within which most operators of the engine hear an interrupt
+GIVE_UP_S = 0.5  # within which most operators of the engine notice an interrupt
 T = TypeVar("T")
 Piece = tuple[pa.RecordBatch | None, bool]  # rows, and whether they are the last; None: there are no more
 
@@ -48,7 +48,7 @@ DEAF, LEFT, MEMORY, SUM, DOUBTFUL, DIED = "deaf", "left", "memory", "sum", "doub
 class WorkerSession(Session):
     """Used by one thread at a time; `interrupt` and `close` by any.
 
-    A worker that does not let go within GIVE_UP_S of an interrupt is killed: its statement ends at once, and
+    A worker that does not stop within GIVE_UP_S of an interrupt is killed: its statement ends at once, and
     whatever it held is free.
     """
 
@@ -101,7 +101,7 @@ class WorkerSession(Session):
             schema = messages.read_schema(answer.schema)
             try:
                 first: Piece | RtolapError = self._piece(self._checked(answer.first), body, schema)
-            except RtolapError as error:  # of its rows, told to who asks for them
+            except RtolapError as error:  # of its rows, raised where they are read
                 first = error
             return WorkerResult(self, schema, first)
 

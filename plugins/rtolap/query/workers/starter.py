@@ -1,4 +1,4 @@
-"""The service's side of the fork server: starts it, again when it ended, and asks it for workers."""
+"""The service's side of the fork server: starts it, again when it ended, and requests workers from it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from rtolap.query.workers.process import WorkerOptions
 
 log = logging.getLogger(__name__)
 
-_STATUS_S = 1.0  # within which the end of a process is told, or nobody knows it
+_STATUS_S = 1.0  # within which the end of a process is reported, or stays unknown
 _ENDED_KEPT = 256
 _END_S = 10.0
 _KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "ACERO_ALIGNMENT_HANDLING")  # of our environment; no secrets

@@ -98,7 +98,7 @@ class Worker:
             if self._process is not None:
                 with suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._process, signal.SIGKILL)
-            with suppress(OSError):  # also one that has not said yet who it is ends by that
+            with suppress(OSError):  # also one that has not introduced itself yet ends by that
                 self._control.shutdown(socket.SHUT_RDWR)
             with suppress(OSError):
                 self._data.shutdown(socket.SHUT_RDWR)

@@ -22,7 +22,7 @@ class ControlRecords:
         self._producer = producer
         self._topic = topic
         self._field = field
-        self._lock = threading.Lock()  # of the set: deliveries are told on any thread
+        self._lock = threading.Lock()  # of the set: deliveries are reported on any thread
         self._waiting: set[int] = set()
 
     def send(self, statement: Statement, partitions: Iterable[int], *, even_behind: bool = False) -> None:

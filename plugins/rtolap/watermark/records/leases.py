@@ -77,7 +77,7 @@ class ProducerLeases:
         self._thread.join()
 
     def turn(self) -> float:
-        """Say what is to be said; returns the seconds until the next turn. Raises what a request raises."""
+        """Send what is due; returns the seconds until the next turn. Raises what a request raises."""
         with self._lock:
             heard, ending = set(self._heard), dict(self._ending)
         if heard:
@@ -97,7 +97,7 @@ class ProducerLeases:
                     del self._ending[producer]
                     self._drained.add(producer)
                 else:
-                    self._wake.set()  # it was heard again meanwhile, and is registered again
+                    self._wake.set()  # it has written again meanwhile, and is registered again
         self.problem = None
         return self._lease_s / _RENEWALS if self._lease_s else _RETRY_S
 

@@ -13,7 +13,7 @@ watermark is taken and the record queued under one lock, so what stands in a par
 
 Why a statement is true: the watermark W that the server has published is at most the oldest work of every
 unit. A sink that lets work go once its records are acknowledged therefore has every record of an event before
-W in the log before it can have heard of W. One that lets it go once the records are queued has them before W
+W in the log before it can have read W. One that lets it go once the records are queued has them before W
 in every partition all the same, unless it dies with its queue. `late_records` counts what the application
 sends although its own watermark is beyond it: events that came after their window, as its rule allows.
 """
@@ -136,7 +136,7 @@ class WatermarkedProducer:
         delivered: Delivered | None,
         event_ms: Sequence[int] | None,
     ) -> None:
-        """One by one where they are counted: of those behind one that cannot be queued nobody will tell."""
+        """One by one where they are counted: those behind one that cannot be queued are never reported."""
         if not event_ms and delivered is None:
             self._producer.produce(self._topic, stamped)
             return

@@ -34,7 +34,7 @@ class WatermarkReader:
     """The reader of one consumer of some partitions of the topic, for the consuming thread; never blocks.
 
     `producers`: those known beforehand. One that is known and silent in a partition in which others have
-    spoken is reported there as before everything; a partition in which nobody has spoken is not reported at
+    statements is reported there as before everything; a partition without statements is not reported at
     all, and so named as awaited.
     """
 
@@ -71,7 +71,7 @@ class WatermarkReader:
         self._partitions_total = partitions_total
 
     def took(self, statements: Statements) -> None:
-        """Call when the batch's records are in the state, and their oldest work has been said."""
+        """Call when the batch's records are in the state, and their oldest work has been reported."""
         self.unreadable += statements.unreadable
         before = frozenset(self._chain.producers)
         heard: dict[int, set[str]] = {}

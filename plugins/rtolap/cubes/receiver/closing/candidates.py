@@ -56,7 +56,7 @@ def _takeover(view: CubeView) -> Takeover | None:
 
 
 def late_before(schema: Schema, state: LocalState, before_ms: int | None) -> set[int]:
-    """Segments with a late delta that a new forced closing asks for."""
+    """Return segments with a late delta that a new forced closing includes."""
     window_ms = schema.cube.segment.window_ms
     return {
         start

@@ -1,4 +1,4 @@
-"""The closings that a leader's core asks for, committed: now and then, and few at a time."""
+"""Commits of the closings that a leader's core requests: now and then, and few at a time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ClosingCommits:
         self._closed_at_s = float("-inf")
 
     def close_due(self) -> None:
-        """Raises what committing raises, but for what somebody else has decided meanwhile."""
+        """Raises what committing raises, except where another leader has decided meanwhile."""
         now_s = self._clock.monotonic_s()
         if now_s - self._closed_at_s < EVERY_S:
             return

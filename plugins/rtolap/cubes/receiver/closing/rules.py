@@ -5,7 +5,7 @@ A segment's first version is closed when the first of these holds:
   2. the sliding window is over: the stream's own event time (`mark_ms`, the largest this receiver has seen)
      is at or beyond its end, and `sliding_window_ms` beyond what it was at the segment's last arrival, or
      `sliding_window_max_ms` beyond its end. Only while caught up: a replay is no silence;
-  3. somebody asked for it (force).
+  3. a person requested it (force).
 Of a cube with an application, instead of 1 and 2: when the application lets its window close, and this
 receiver may close by that (`Takeover`: it has read what its predecessor reported). No silence and no sliding
 window closes it.
@@ -112,7 +112,7 @@ def decide(
 def _by_application(
     cube: Cube, one: SegmentClosing, end_ms: int, positions: Offsets, said: ByApplication | None
 ) -> SegmentClosing | None:
-    """By the first window that lets it close: of a window that ends earlier, no more is missing."""
+    """Decide by the first window that lets it close: of a window that ends earlier, no more is missing."""
     known = next((w for w in said.windows if w.window_end_ms >= end_ms), None) if said else None
     if known is None or said is None or said.takeover is None:
         return None
@@ -210,7 +210,7 @@ class Takeover:
     """The server has taken the first report of this generation, of these partitions.
 
     watermark_ms        of the cube's source at that moment, or of its sink if that is larger
-    approved_until_ms   what people had let go by then
+    approved_until_ms   what people had approved by then
     ends                log ends that were looked up afterwards; None before
     """
 
@@ -227,7 +227,7 @@ class Takeover:
         return all(position >= self.ends.get(p, position + 1) for p, position in positions.items())
 
     def may_close(self, end_ms: int, lateness_ms: int, positions: Mapping[int, int]) -> bool:
-        """A window that the application lets close, at these positions."""
+        """A window that the application approves, at these positions."""
         if not positions.keys() <= self.partitions:
             return False
         known = (self.watermark_ms, end_ms + lateness_ms), (self.approved_until_ms, end_ms)

@@ -28,7 +28,7 @@ class Columns:
             self.generations = np.pad(self.generations, (0, more))
 
     def keep(self, at: Int64s) -> None:
-        """Only these hosts, which are counted anew. `grow` first."""
+        """Keep only these hosts, which get new indices. `grow` first."""
         self.latest_ms, self.events = self.latest_ms[at], self.events[at]
         self.changed, self.generations = self.changed[at], self.generations[at]
 

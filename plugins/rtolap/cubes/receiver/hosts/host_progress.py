@@ -145,7 +145,7 @@ class HostProgress:
         return self._places(batch.hosts) if fresh else found
 
     def _make_room(self, batch: HostProgressBatch, wanted: int) -> bool:
-        """Has somebody been forgotten, so that places are others now?"""
+        """Return True if a host has been forgotten, so that places have changed."""
         if len(self._names) + wanted <= HOSTS_MAX:
             return False
         columns = list(self._partitions.values())
@@ -201,7 +201,7 @@ def _fresh(hosts: pa.Array, found: Int64s) -> list[str]:
 
 
 def _usable(names: Sequence[str | None]) -> list[str]:
-    """Each name is asked for once, when it is new."""
+    """Look up each name once, when it is new."""
     return [
         one for one in names if one and len(one) <= HOST_NAME_MAX and one.isprintable() and " " not in one
     ]

@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 REPORT_EVERY_S = 0.5  # the client sends a batch a second
-CLOSE_TIMEOUT_S = 2.0  # what is still to be said then, a successor says again
+CLOSE_TIMEOUT_S = 2.0  # what is not reported by then, a successor reports
 
 
 class Ask(Protocol):
@@ -73,7 +73,7 @@ class Taken:
 
 
 class WatermarkReports:
-    """`coordinators`: their base URLs, none where nobody can tell at present, and the last ones are kept.
+    """`coordinators`: their base URLs; where none are known at present, the last ones are kept.
     `open_client`: such URLs → a client of the cube's application."""
 
     def __init__(
@@ -96,7 +96,7 @@ class WatermarkReports:
         self._open = open_client
         self._urls: tuple[str, ...] = ()
         self._client: Client | None = None
-        self._said: int | None = None  # the generation of which the client has been told everything
+        self._said: int | None = None  # the generation of which everything was reported to the client
         self._takeover: Takeover | None = None
         self._taken_s = float("-inf")
 
@@ -105,7 +105,7 @@ class WatermarkReports:
             try:
                 self.turn()
             except RtolapError as error:
-                self._said = None  # what was taken from the core may not have been said
+                self._said = None  # what was taken from the core may not have been reported
                 log.info("watermark reports of %s wait: %s", self._core.schema.cube.name, error)
             except Exception:
                 self._said = None

@@ -14,7 +14,7 @@ from rtolap.model.cube import Schema
 def aligned(schema: Schema, state: LocalState, view: CubeView, held: Collection[int]) -> LocalState:
     """Tables by the records' vectors; what is purged, covered or of a partition not `held` is dropped.
 
-    What is said of a partition is forgotten as a whole: its position with its events.
+    The state of a partition is forgotten as a whole: its position with its events.
     """
     drop_late = schema.cube.late.policy == "drop"
     horizon_ms = view.control.horizon_ms

@@ -47,7 +47,7 @@ def realign_job(state: LocalState, held: Collection[int]) -> RealignJob | None:
 
 
 class RangeReader:
-    """`open_consumer` gives a consumer of the table's topic, with create times, that nobody else uses.
+    """`open_consumer` gives a consumer of the table's topic, with create times, for this use alone.
     `confirm_topic`: see `CubeReceiver.confirm_topic`; called when a range is read."""
 
     def __init__(

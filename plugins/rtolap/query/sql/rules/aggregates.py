@@ -101,7 +101,7 @@ def _count_distinct(node: exp.Expr, arguments: list[exp.Expr], totals: Totals, f
 
 
 def _approximation(node: exp.Expr, totals: Totals) -> list[QueryWarning]:
-    """A COUNT(DISTINCT …) that comes out of sketches says so; who asks for APPROX_COUNT_DISTINCT knows."""
+    """Warn of a COUNT(DISTINCT …) that comes out of sketches; APPROX_COUNT_DISTINCT needs no warning."""
     distinct = node.this
     if not isinstance(node, exp.Count) or not isinstance(distinct, exp.Distinct):
         return []
@@ -120,7 +120,7 @@ def _approximation(node: exp.Expr, totals: Totals) -> list[QueryWarning]:
 
 
 def _as_declared(total: exp.Expr, argument: exp.Expr, totals: Totals) -> exp.Expr:
-    """A sum of 32-bit values is declared to fit 64 bits: say so, instead of the engine's 128."""
+    """A sum of 32-bit values is declared to fit 64 bits: cast it so, instead of the engine's 128."""
     column = argument.unnest()
     if isinstance(column, exp.Column) and column.table == totals.cube.alias:
         partial = totals.known.get(f"{column.name}__sum")

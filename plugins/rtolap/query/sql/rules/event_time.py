@@ -1,4 +1,5 @@
-"""The event time itself is not kept: what is asked of it is asked of a derived time dimension, where exact.
+"""The event time itself is not kept: conditions on it become conditions on a derived time dimension, where
+exact.
 
 `ts >= '2013-01-02'` becomes `day_start >= '2013-01-02'` because the instant is the start of a day;
 `date_trunc('day', ts)`, `DATE(ts)`, `YEAR(ts)` and the like read the coarsest dimension that determines them.

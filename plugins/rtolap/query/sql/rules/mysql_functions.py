@@ -97,7 +97,7 @@ def time_literal(node: exp.Expr) -> exp.Expr | None:
 
 
 def by_types(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
-    """Those of which the types of the operands decide what is asked of the engine."""
+    """Functions of which the types of the operands decide the engine's expression."""
     rewrite = _BY_TYPES.get(str(node.this).lower())
     return None if rewrite is None else rewrite(node, typed, context)
 

@@ -7,7 +7,7 @@
 The keys are all expressions of dimensions (and of lookups) in the SELECT list; a bare measure column stands
 for the first of SUM, MAX, MIN, APPROX_COUNT_DISTINCT and COUNT that the cube keeps of it.
 
-Inside a subquery, a CTE or a UNION the same text is an error: whoever counts or averages the rows of
+Inside a subquery, a CTE or a UNION the same text is an error: a query that counts or averages the rows of
 `(SELECT carrier, delay FROM flights)` means events, and roll-up rows would silently be something else.
 There, sets of dimension values can be asked (DISTINCT, IN, EXISTS).
 """

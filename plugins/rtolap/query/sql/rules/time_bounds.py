@@ -2,7 +2,7 @@
 
 An instant that begins a kept unit is exact. Any other lies within a unit, of which the cube cannot tell the
 events before it from those behind it. With `time_filters: align` the whole unit counts: a lower bound goes
-back to its start and an upper bound on to its end, so that no event that was asked for is missed, and a
+back to its start and an upper bound on to its end, so that no requested event is missed, and a
 warning names the instant. Under a NOT it is the other way round, for the same reason. With `refuse` it is an
 error.
 """
