@@ -38,7 +38,7 @@ class Heartbeats:
             self._heard.clear()
             self._since_ms = self._clock.now_ms()
 
-    def take(self, request: HeartbeatRequest) -> None:
+    def record(self, request: HeartbeatRequest) -> None:
         with self._lock:
             self._heard[request.receiver_id] = ReceivedHeartbeat(request, self._clock.now_ms())
 

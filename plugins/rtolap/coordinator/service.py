@@ -110,7 +110,7 @@ class Coordinator:
         )
 
     def heartbeat(self, request: wire.HeartbeatRequest) -> wire.HeartbeatResponse:
-        self.heartbeats.take(request)
+        self.heartbeats.record(request)
         published = self.watermarks.all_published()
         return wire.HeartbeatResponse(
             low_watermark_ms={

@@ -66,7 +66,7 @@ def test_a_heartbeat_moves_its_host_and_is_no_event(cluster: Cluster) -> None:
     assert receiver.core.progress.hosts.latest_ms() == {0: {"a": START_MS + 70, "b": START_MS + 20}}
     assert held(receiver) == 2
     assert receiver.core.state.positions == {0: 3}
-    said = receiver.core.progress.hosts.take([0], whole=True)[0]
+    said = receiver.core.progress.hosts.drain([0], whole=True)[0]
     assert dict(zip(said.hosts, said.events.tolist(), strict=True)) == {"a": 1, "b": 1}
 
 

@@ -69,7 +69,7 @@ def test_progress_is_that_of_a_plain_recount_however_batches_are_cut(seed: int) 
         took(progress, rows[at : at + size])
         at += size
         if random_.random() < 0.3:  # only changes are said, and every event is counted once
-            for partition, one in progress.take(range(4), whole=random_.random() < 0.2).items():
+            for partition, one in progress.drain(range(4), whole=random_.random() < 0.2).items():
                 for host, latest_ms, events in zip(one.hosts, one.latest_ms, one.events, strict=True):
                     said.setdefault(partition, {})[host] = int(latest_ms)
                     counted[partition, host] = counted.get((partition, host), 0) + int(events)
@@ -78,7 +78,7 @@ def test_progress_is_that_of_a_plain_recount_however_batches_are_cut(seed: int) 
             again = HostProgress()
             again.recover(saved)
             assert again.latest_ms() == progress.latest_ms()
-    for partition, one in progress.take(range(4), whole=False).items():
+    for partition, one in progress.drain(range(4), whole=False).items():
         for host, latest_ms, events in zip(one.hosts, one.latest_ms, one.events, strict=True):
             said.setdefault(partition, {})[host] = int(latest_ms)
             counted[partition, host] = counted.get((partition, host), 0) + int(events)
@@ -91,8 +91,8 @@ def test_progress_is_that_of_a_plain_recount_however_batches_are_cut(seed: int) 
 def test_a_new_generation_is_told_everything_and_an_empty_partition_too() -> None:
     progress = HostProgress()
     took(progress, [(0, "a", 5, -1), (1, "b", 7, -1)])
-    progress.take([0, 1], whole=False)
-    whole = progress.take([0, 1, 2], whole=True)
+    progress.drain([0, 1], whole=False)
+    whole = progress.drain([0, 1, 2], whole=True)
     assert {p: (one.hosts, one.latest_ms.tolist()) for p, one in whole.items()} == {
         0: (("a",), [5]),
         1: (("b",), [7]),
@@ -142,10 +142,10 @@ def test_where_names_are_used_up_those_that_no_partition_holds_make_room(
     progress = places(monkeypatch, 3)
     took(progress, [(0, "a", 1, -1), (1, "b", 2, -1), (1, "c", 3, -1)])
     progress.keep_only({1})
-    progress.take([1], whole=False)
+    progress.drain([1], whole=False)
     assert took(progress, [(1, "d", 4, -1), (1, "c", 5, -1)]) == {}
     assert progress.latest_ms() == {1: {"b": 2, "c": 5, "d": 4}}
-    said = progress.take([1], whole=False)[1]
+    said = progress.drain([1], whole=False)[1]
     assert dict(zip(said.hosts, said.events.tolist(), strict=True)) == {"c": 1, "d": 1}
     again = HostProgress()
     again.recover(progress.saved())

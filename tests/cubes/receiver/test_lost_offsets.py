@@ -84,7 +84,7 @@ class World:
     def tell(self, *names: str) -> None:
         for name in names:
             core = self.receivers[name].core
-            self.heartbeats.take(
+            self.heartbeats.record(
                 HeartbeatRequest(
                     receiver_id=name,
                     replica_set=self.receivers[name].replica_set,

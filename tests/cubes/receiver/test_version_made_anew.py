@@ -161,8 +161,8 @@ def test_a_receiver_goes_on_though_kafka_no_longer_holds_a_lost_version(world: W
     reads: list[int] = []
     read = receiver.reader.read
     receiver.reader.read = lambda *asked: (reads.append(1), read(*asked))[1]  # type: ignore[method-assign]
-    work.round()
-    work.round()
+    work.run_once()
+    work.run_once()
     assert receiver.core.consumer_state is ConsumerState.CONSUMING
     assert len(reads) == 1, "it is not tried over and over"
     loss = EventLoss(
@@ -176,7 +176,7 @@ def test_a_receiver_goes_on_though_kafka_no_longer_holds_a_lost_version(world: W
     world.cluster.metadata.update_control(
         world.cluster.cube, lambda before: msgspec.structs.replace(before, version_losses=(loss,))
     )
-    work.round()
+    work.run_once()
     assert {part.replica_set for part in world.records[0].parts} == {"left"}
     world.upload()
     world.build()
@@ -190,7 +190,7 @@ def test_a_receiver_that_lacks_events_of_a_part_fails_once_and_names_them(world:
     world.cluster.admin.delete_records("sales", {2: 17})
     receiver = world.receivers["left-0"]
     world.read(receiver)
-    world.work(receiver).round()
+    world.work(receiver).run_once()
     assert receiver.core.consumer_state is ConsumerState.FAILED
     assert receiver.core.lost == (PartRange(2, 15, 17),)
     assert world.records[0].parts == record.parts

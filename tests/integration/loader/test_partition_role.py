@@ -149,16 +149,16 @@ def test_tls_is_wanted_where_an_authority_is_named(doors: Doors, tmp_path: Path)
 def test_partitions_around_now_are_made_once(doors: Doors, stored: StoredWorld, table: str) -> None:
     role = keeper(doors, stored, table, behind=1)
     assert role.status.state == "starting"
-    assert role.round()
+    assert role.run_once()
     assert names(stored, table) == ["p20231113", "p20231114", "p20231115", "p20231116"]
     found = role.status
     assert (found.state, found.last_error) == ("kept", "")
     assert (found.made, found.made_count) == (("p20231113", "p20231115", "p20231116"), 3)
     assert (found.until_ms, found.checked_ms) == (PRESENT.start_ms + 3 * DAY_MS, NOW_MS)
-    assert role.round()
+    assert role.run_once()
     assert role.status.made_count == 3
     stored.catalogue.drop_partition("shop", table, "p20231115")
-    assert role.round()
+    assert role.run_once()
     assert names(stored, table) == ["p20231113", "p20231114", "p20231115", "p20231116"]
 
 
@@ -177,7 +177,7 @@ def test_every_unit_of_either_kind_of_column(
 ) -> None:
     table = made(stored, f"u_{unique_name[-8:]}", kind=kind, unit=unit)
     written = "DATE" if kind == "date" else "DATETIME"
-    assert keeper(doors, stored, table, kind=written, unit=unit, ahead=1).round()
+    assert keeper(doors, stored, table, kind=written, unit=unit, ahead=1).run_once()
     assert names(stored, table) == expected
 
 
@@ -194,7 +194,7 @@ def test_what_cannot_be_made_is_told_and_tried_again(
         (keeper(doors, stored, "nobody"), "unknown table"),
         (keeper(doors, stored, table, door(doors, password="wrong")), "ccess denied"),
     ):
-        assert not role.round()
+        assert not role.run_once()
         assert role.status.state == "failing"
         assert words in role.status.last_error
         assert role.status.checked_ms is None
@@ -206,16 +206,16 @@ def test_one_that_is_refused_hinders_no_other(doors: Doors, stored: StoredWorld,
     part = partition_of(PRESENT.start_ms - 1, "day")
     stored.nodes.away.update(("n1", "n2", "n3"))
     try:
-        assert role.round(), "nodes are told later what they have missed"
+        assert role.run_once(), "nodes are told later what they have missed"
         stored.catalogue.drop_partition("shop", table, part.name)
-        assert not role.round()
+        assert not role.run_once()
     finally:
         stored.nodes.away.clear()
     assert f"partition {part.name} of shop.{table} is still being dropped" in role.status.last_error
     assert names(stored, table) == ["p20231114", "p20231115", "p20231116"]
     assert role.status.until_ms == PRESENT.start_ms + 3 * DAY_MS
     stored.catalogue.settle()
-    assert role.round()
+    assert role.run_once()
     assert part.name in names(stored, table)
 
 

@@ -54,7 +54,7 @@ class World:
         self.living: tuple[str, ...] = NODES
         self.lately: tuple[str, ...] = ()
         self.mastership = Mastership(Leases(self.ledger), "here", lease_ms=LEASE_MS)
-        assert self.mastership.take()
+        assert self.mastership.acquire()
         self.catalogue = Catalogue(
             self.ledger,
             self.mastership,
@@ -143,16 +143,16 @@ def test_without_a_node_there_is_no_table(world: World) -> None:
 def test_partitions_are_made_ahead_and_dropped_behind(world: World) -> None:
     world.catalogue.create_table(by_day(ahead=1, retention_ms=2 * DAY_MS))
     assert world.names() == ["p20231114", "p20231115"]
-    assert world.upkeep.round() == (0, 0)
+    assert world.upkeep.run_once() == (0, 0)
     world.clock.advance_ms(2 * DAY_MS)
-    assert world.upkeep.round() == (2, 0)
+    assert world.upkeep.run_once() == (2, 0)
     assert world.names() == ["p20231114", "p20231115", "p20231116", "p20231117"]
     world.clock.advance_ms(2 * DAY_MS)
-    assert world.upkeep.round() == (2, 2)
+    assert world.upkeep.run_once() == (2, 2)
     assert world.names() == ["p20231116", "p20231117", "p20231118", "p20231119"]
     kept = set().union(*world.tablets().values())
     assert kept == set(world.names())
-    assert world.upkeep.round() == (0, 0)
+    assert world.upkeep.run_once() == (0, 0)
 
 
 def test_loads_into_the_past_make_their_partitions(world: World) -> None:
@@ -261,7 +261,7 @@ def test_a_partition_that_a_load_runs_into_outlives_its_retention(world: World) 
 
     world.ledger.write("begin", int, begin)
     world.clock.advance_ms(5 * DAY_MS)
-    assert world.upkeep.round() == (1, 0)
+    assert world.upkeep.run_once() == (1, 0)
     assert "p20231114" in world.names()
     with pytest.raises(NotYet):
         world.catalogue.drop_table("d", "t")
@@ -279,10 +279,10 @@ def test_a_node_that_was_away_is_told_later(world: World) -> None:
     world.catalogue.change_columns("d", "t", (AddColumn(StoredColumn("x", "int")),))
     assert {task.node for task in world.tasks()} == {"n1", "n2"}
     world.hosts.hosts["n1"].up = True
-    world.upkeep.round()
+    world.upkeep.run_once()
     assert {task.node for task in world.tasks()} == {"n2"}
     world.hosts.hosts["n2"].up = True
-    world.upkeep.round()
+    world.upkeep.run_once()
     assert world.tasks() == ()
     entry = world.catalogue.table("d", "t")
     for replica in entry.replicas:
@@ -294,7 +294,7 @@ def test_what_is_dropped_is_not_made_any_more(world: World) -> None:
     world.catalogue.create_table(by_day())
     world.catalogue.drop_table("d", "t")
     world.hosts.hosts["n1"].up = True
-    world.upkeep.round()
+    world.upkeep.run_once()
     assert world.tasks() == ()
     assert set().union(*world.tablets().values()) == set()
     with pytest.raises(NotFound, match="unknown table, tableName=t"):
@@ -307,7 +307,7 @@ def test_a_table_made_anew_is_another_one(world: World) -> None:
     world.catalogue.drop_table("d", "t")
     world.hosts.hosts["n1"].up = True
     second = world.catalogue.create_table(plain())
-    world.upkeep.round()
+    world.upkeep.run_once()
     assert second.table_id > first.table_id
     for replica in world.catalogue.table("d", "t").replicas:
         assert world.hosts.hosts[replica.node].tablets[replica.tablet][0] == second.table_id
@@ -367,7 +367,7 @@ def test_a_successor_answers_a_change_as_its_predecessor_did(world: World) -> No
     anew = world.catalogue.create_table(by_day(ahead=1))
     world.clock.advance_ms(LEASE_MS + 1)
     other = Mastership(Leases(world.ledger), "there", lease_ms=LEASE_MS)
-    assert other.take()
+    assert other.acquire()
     successor = Catalogue(world.ledger, other, world.hosts, lambda connection: world.living)
     again = {name: change(successor) for name, change in request.items()}
     assert again == first
@@ -415,7 +415,7 @@ def test_a_change_stands_though_its_master_is_deposed_before_nodes_are_told(worl
 
     def deposed(node: str, table_id: int, partition: Partition, buckets: Collection[int]) -> None:
         world.clock.advance_ms(LEASE_MS + 1)
-        other.take()
+        other.acquire()
         drop(node, table_id, partition, buckets)
 
     world.hosts.drop = deposed  # type: ignore[method-assign]
@@ -430,7 +430,7 @@ def test_a_change_stands_though_its_master_is_deposed_before_nodes_are_told(worl
 def test_answers_are_forgotten_when_nobody_sends_their_changes_any_more(world: World) -> None:
     leases = Leases(world.ledger)
     mastership = Mastership(leases, "here", lease_ms=LEASE_MS)
-    assert mastership.take()
+    assert mastership.acquire()
     nodes = MemoryNodes(NODES)
     upkeep = Upkeep(
         world.ledger,
@@ -443,10 +443,10 @@ def test_answers_are_forgotten_when_nobody_sends_their_changes_any_more(world: W
     catalogue.create_table(plain())
     emptied = catalogue.truncate("d", "t", request_id=REQUEST)
     world.clock.advance_ms(DAY_MS)
-    assert upkeep.round()
+    assert upkeep.run_once()
     assert catalogue.truncate("d", "t", request_id=REQUEST) == emptied
     world.clock.advance_ms(CHANGES_KEPT_MS)
-    assert upkeep.round()
+    assert upkeep.run_once()
     assert upkeep.forget_changes() == 0
     assert catalogue.truncate("d", "t", request_id=REQUEST).table_id > emptied.table_id
 
@@ -455,7 +455,7 @@ def test_only_the_master_changes_anything(world: World) -> None:
     world.catalogue.create_table(plain())
     other = Mastership(Leases(world.ledger), "there", lease_ms=LEASE_MS)
     world.clock.advance_ms(LEASE_MS + 1)
-    assert other.take()
+    assert other.acquire()
     for change in (
         lambda: world.catalogue.create_table(plain("u")),
         lambda: world.catalogue.drop_table("d", "t"),
@@ -519,11 +519,11 @@ def test_a_partition_that_is_made_while_a_node_is_away_has_all_its_replicas_when
     world.living = ("n1", "n2")
     down(world, "n3")
     world.clock.advance_ms(DAY_MS)
-    world.upkeep.round()
+    world.upkeep.run_once()
     assert world.tablets()["n3"] == {"p20231114"}
     assert {task.node for task in world.tasks()} == {"n3"}
     up(world, "n3")
-    world.upkeep.round()
+    world.upkeep.run_once()
     assert world.tasks() == ()
     assert {node: len(parts) for node, parts in world.tablets().items()} == {
         "n1": 2,

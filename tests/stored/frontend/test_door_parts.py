@@ -137,26 +137,26 @@ class TestElection:
 
     def test_one_leads_and_the_other_knows_where_it_is(self, ledger: Ledger, clock: ManualClock) -> None:
         first, second = self._election(ledger, "first"), self._election(ledger, "second")
-        assert first.round()
-        assert not second.round()
+        assert first.run_once()
+        assert not second.run_once()
         assert second.master() == first.here == Door("http://first", "http://first-bodies")
         with pytest.raises(NotLeader) as refused:
             second.require()
         assert refused.value.leader_url == "http://first"
         clock.advance_ms(1001)
-        assert second.round()
-        assert not first.round()
+        assert second.run_once()
+        assert not first.run_once()
         assert first.master() == second.here
 
     def test_nobody_is_named_when_the_lease_is_over(self, ledger: Ledger, clock: ManualClock) -> None:
         first, second = self._election(ledger, "first"), self._election(ledger, "second")
         with pytest.raises(NotLeader):
             second.master()
-        first.round()
+        first.run_once()
         first.give_up()
         with pytest.raises(NotLeader):
             first.master()
-        assert second.round()
+        assert second.run_once()
 
 
 class TestDuty:

@@ -61,7 +61,7 @@ def test_two_nodes_go_on_whatever_the_third_one_answers(world: ReplicatedTable, 
     assert world.publisher.publish_committed() == (committed.txn_id, second.txn_id)
     assert world.publisher.catch_up() == 0
     assert world.publisher.tell_aborts() == 0
-    assert world.rebuilding.round() == 0
+    assert world.rebuilding.run_once() == 0
     assert world.ids("a", 2) == world.ids("b", 2) == [1, 2]
     heal(world)
     assert world.publisher.catch_up() == 1

@@ -38,7 +38,7 @@ class World:
         self.hosts = MemoryTabletHosts(NODES)
         self.unheard = 0
         mastership = Mastership(Leases(self.ledger), "here", lease_ms=600_000)
-        assert mastership.take()
+        assert mastership.acquire()
         self.catalogue = Catalogue(self.ledger, mastership, self.hosts, self.living)
         self.catalogue.create_table(
             StoredTable(

@@ -28,7 +28,7 @@ class Door:
     def __init__(self, ledger: Ledger, policy: LabelPolicy, running_max: int = 100) -> None:
         nodes = MemoryNodes(("n1",))
         mastership = Mastership(Leases(ledger), "door", lease_ms=100 * HOUR_MS)
-        assert mastership.take()
+        assert mastership.acquire()
         self.nodes = nodes
         self.manager = TransactionManager(ledger, mastership, nodes, running_max=running_max)
         self.publisher = Publisher(ledger, mastership, nodes)
@@ -74,19 +74,19 @@ def test_labels_go_by_time_unless_they_wait_for_their_loader(ledger: Ledger, clo
     assert door.load("plain").state is TransactionState.VISIBLE
     door.load("kept", keep=True)
     clock.advance_ms(12 * HOUR_MS - 1)
-    door.upkeep.round()
+    door.upkeep.run_once()
     assert door.manager.find("web", "plain") is not None
     clock.advance_ms(2)
-    door.upkeep.round()
+    door.upkeep.run_once()
     assert door.manager.find("web", "plain") is None
     clock.advance_ms(1000 * HOUR_MS)
-    door.upkeep.round()
+    door.upkeep.run_once()
     assert door.manager.find("web", "kept") is not None
     with pytest.raises(LabelUsed):
         door.begin("kept", "another request")
     door.manager.acknowledge("web", "kept")
     door.manager.acknowledge("web", "kept")
-    door.upkeep.round()
+    door.upkeep.run_once()
     assert door.manager.find("web", "kept") is None
     assert door.load("kept").state is TransactionState.VISIBLE
 
@@ -99,7 +99,7 @@ def test_labels_go_by_count_the_oldest_first(ledger: Ledger, clock: ManualClock)
         door.load(f"plain-{number}")
     clock.advance_ms(1)
     running = door.begin("running")
-    door.upkeep.round()
+    door.upkeep.run_once()
     left = [number for number in range(6) if door.manager.find("web", f"plain-{number}") is not None]
     assert left == [3, 4, 5]
     assert door.manager.find("web", "kept") is not None
@@ -121,10 +121,10 @@ def test_a_node_that_lags_keeps_the_label_of_what_it_lacks(ledger: Ledger, clock
     door.manager.commit("web", transaction.txn_id, (PART,))
     door.nodes.stop("n1")
     clock.advance_ms(10 * HOUR_MS)
-    door.upkeep.round()
+    door.upkeep.run_once()
     assert door.manager.get("web", transaction.txn_id).state is TransactionState.COMMITTED
     door.nodes.start("n1")
-    door.upkeep.round()
+    door.upkeep.run_once()
     assert door.manager.get("web", transaction.txn_id).state is TransactionState.VISIBLE
 
 

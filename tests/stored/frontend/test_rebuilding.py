@@ -26,11 +26,11 @@ def test_a_damaged_tablet_is_made_whole_without_a_load(world: ReplicatedTable, t
     assert (world.versions("a"), world.versions("b")) == ({TABLET: 2}, {})
     with pytest.raises(Unavailable, match="cannot be opened here"):
         world.ids("b", 2)
-    assert world.rebuilding.round() == 1
+    assert world.rebuilding.run_once() == 1
     assert world.ids("b", 2) == [1, 2, 3]
     assert world.versions("b") == {TABLET: 2}
     assert [path.name for path in (tmp_path / "b" / "broken").iterdir()], "its bytes are kept"
-    assert world.rebuilding.round() == 0
+    assert world.rebuilding.run_once() == 0
     world.load(4)
     assert world.ids("b", 3) == [1, 2, 3, 4]
 
@@ -41,11 +41,11 @@ def test_without_a_healthy_replica_nothing_is_touched_until_there_is_one(world: 
     world.damage("a")
     world.damage("b")
     world.nodes.stop("c")
-    assert world.rebuilding.round() == 0
+    assert world.rebuilding.run_once() == 0
     assert world.versions("a") == world.versions("b") == {}
     assert world.nodes.at("a").status().broken, "it was not made anew"
     world.nodes.start("c")
-    assert world.rebuilding.round() == 2
+    assert world.rebuilding.run_once() == 2
     assert world.ids("a", 1) == world.ids("b", 1) == world.ids("c", 1) == [1, 2]
 
 
@@ -55,7 +55,7 @@ def test_a_tablet_whose_files_are_gone_comes_back(world: ReplicatedTable, tmp_pa
     world.nodes.stop("c")
     shutil.rmtree(tmp_path / "c" / "tablets")
     world.nodes.start("c")
-    assert world.rebuilding.round() == 1
+    assert world.rebuilding.run_once() == 1
     assert world.ids("c", 2) == [1, 2]
 
 
@@ -66,4 +66,4 @@ def test_a_tablet_of_a_dropped_table_is_left_alone(world: ReplicatedTable) -> No
     world.catalogue.create_table(PEOPLE)  # another one of the name
     world.nodes.start("b")
     assert world.versions("b") == {}
-    assert world.rebuilding.round() == 0
+    assert world.rebuilding.run_once() == 0

@@ -150,9 +150,9 @@ def test_labels_of_the_incarnation_before_are_given_back_when_no_request_can_be_
     go_on(world, work)
     again = world.start()
     load_all(again)
-    again.committer.round(world.clock.now_ms())
+    again.committer.run_once(world.clock.now_ms())
     assert set(world.sink.labels("d")) == {"j_1_1", "j_1_2", "j_1_3"}
     world.clock.advance_ms(60_000 + CLOCKS_APART_MS_MAX)
     again.ownership.renew()
-    again.committer.round(world.clock.now_ms())
+    again.committer.run_once(world.clock.now_ms())
     assert world.sink.labels("d") == {}

@@ -655,10 +655,10 @@ def test_labels_go_back_only_when_no_request_can_be_under_way(world: World) -> N
     world.produce(1, 2, 3, 4, 5, 6)
     work = world.start()
     load_all(work)
-    assert work.committer.round(world.clock.now_ms()) == 3
+    assert work.committer.run_once(world.clock.now_ms()) == 3
     assert set(world.sink.labels("d")) == {"j_1_1", "j_1_2", "j_1_3"}
     world.clock.advance_ms(60_001 + CLOCKS_APART_MS_MAX)
-    work.committer.round(world.clock.now_ms())
+    work.committer.run_once(world.clock.now_ms())
     assert world.sink.labels("d") == {"j_1_3": LoadState.VISIBLE}
     (left,) = world.records.all("j")
     assert (left.sequence_id, left.committed) == (3, True)
@@ -684,9 +684,9 @@ def test_many_labels_go_back_in_parts_each_of_which_stands(
 
     world.sink.acknowledge = counted
     with pytest.raises(Unavailable, match="for a while"):
-        work.committer.round(world.clock.now_ms())
+        work.committer.run_once(world.clock.now_ms())
     left = [record.sequence_id for record in world.records.all("j")]
-    work.committer.round(world.clock.now_ms())
+    work.committer.run_once(world.clock.now_ms())
     assert max(parts) <= 2
     assert left[0] > 0
     assert set(world.sink.labels("d")) == {"j_1_6"}
@@ -700,11 +700,11 @@ def test_labels_that_are_not_visible_yet_stay_with_their_records(world: World) -
     work = world.start()
     load_all(work)
     world.clock.advance_ms(10_001 + CLOCKS_APART_MS_MAX)
-    work.committer.round(world.clock.now_ms())
+    work.committer.run_once(world.clock.now_ms())
     assert set(world.sink.labels("d")) == {"j_1_1", "j_1_2"}
     assert [record.sequence_id for record in world.records.all("j")] == [1, 2]
     world.sink.publish()
-    work.committer.round(world.clock.now_ms())
+    work.committer.run_once(world.clock.now_ms())
     assert set(world.sink.labels("d")) == {"j_1_2"}
     assert [record.sequence_id for record in world.records.all("j")] == [2]
 

@@ -37,12 +37,12 @@ def test_what_is_committed_and_not_visible_yet_is_waited_for(world: World) -> No
     work = world.start()
     load_all(work)
     caught_up = CaughtUp()
-    work.committer.round(world.clock.now_ms())
+    work.committer.run_once(world.clock.now_ms())
     found = status(world, work)
     assert (found.loaded, found.visible, found.lag_records) == ({0: 2, 1: 0}, {0: 0, 1: 0}, 0)
     assert not caught_up.look(found)
     world.sink.publish()
-    work.committer.round(world.clock.now_ms())
+    work.committer.run_once(world.clock.now_ms())
     found = status(world, work)
     assert found.visible == found.loaded == {0: 2, 1: 0}
     assert caught_up.look(found)
@@ -54,10 +54,10 @@ def test_one_that_was_found_committed_after_a_crash_is_waited_for_too(world: Wor
     world.produce(1, 2)
     load_all(world.start())
     work = world.start()
-    work.committer.round(world.clock.now_ms())
+    work.committer.run_once(world.clock.now_ms())
     assert status(world, work).visible == {0: 0, 1: 0}
     world.sink.publish()
-    work.committer.round(world.clock.now_ms())
+    work.committer.run_once(world.clock.now_ms())
     assert status(world, work).visible == {0: 2, 1: 0}
 
 
@@ -69,11 +69,11 @@ def test_a_batch_that_was_answered_with_success_is_not_asked_for(
     work = world.start()
     load_all(work)
     asked = asked_labels(world, monkeypatch)
-    work.committer.round(world.clock.now_ms())
+    work.committer.run_once(world.clock.now_ms())
     assert work.visible.ends == {0: 4, 1: 0}
     assert asked == []
     again = world.start()
     asked.clear()
-    again.committer.round(world.clock.now_ms())
+    again.committer.run_once(world.clock.now_ms())
     assert again.visible.ends == {0: 4, 1: 0}
     assert asked == ["j_1_1", "j_1_2"]

@@ -138,9 +138,9 @@ def test_a_heartbeat_that_nobody_takes_is_reported_and_the_next_one_sent() -> No
         return HeartbeatAnswer(1)
 
     beats = Heartbeats(send, lambda: BEAT, 1.0)
-    beats.round()
+    beats.run_once()
     assert beats.failure == "no door answers"
-    beats.round()
+    beats.run_once()
     assert beats.failure is None
     assert sent == [BEAT, BEAT]
 
@@ -154,9 +154,9 @@ def test_a_fault_while_the_disk_is_looked_at_does_not_silence_a_node() -> None:
         return BEAT
 
     beats = Heartbeats(lambda beat: HeartbeatAnswer(1), beat, 1.0)
-    beats.round()
+    beats.run_once()
     assert beats.failure == "statvfs"
-    beats.round()
+    beats.run_once()
     assert beats.failure is None
 
 

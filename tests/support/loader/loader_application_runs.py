@@ -96,7 +96,7 @@ class ApplicationRun(Run):
         def one(process: Process) -> None:
             assert isinstance(process, OperatorProcess)
             try:
-                process.operator.round()
+                process.operator.run_once()
             finally:
                 process.client.send()
 
@@ -133,7 +133,7 @@ class ApplicationRun(Run):
         self.said_ms = self.world.clock.now_ms()
         self.reader.report_progress(SOURCE, 0, 1, [HOST], [self.said_ms])
         for _ in range(ROUNDS_MAX):
-            process.operator.round()
+            process.operator.run_once()
             process.client.send()
             self.reader.send()
             self.tick()

@@ -382,7 +382,7 @@ class Run:
         self.of_any(one)
 
     def commit(self) -> None:
-        self.of_any(lambda process: process.work.committer.round(self.world.clock.now_ms()))
+        self.of_any(lambda process: process.work.committer.run_once(self.world.clock.now_ms()))
 
     def keep(self) -> None:
         def one(process: Process) -> None:
@@ -532,7 +532,7 @@ class Run:
         assert process is not None
         process.work.ownership.renew()
         try:
-            process.work.committer.round(self.world.clock.now_ms())
+            process.work.committer.run_once(self.world.clock.now_ms())
         except Unavailable as error:
             raise AssertionError(f"{where}: {error}") from error
         records = self.records.all(self.job)

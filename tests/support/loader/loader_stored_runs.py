@@ -105,7 +105,7 @@ class StoredRun(Run, Closeable):
         if now_ms - self.rounded_ms >= _ROUND_MS:
             self.rounded_ms = now_ms
             self.cluster.beat()
-            self.cluster.round()
+            self.cluster.run_once()
 
     def heal(self) -> None:
         self.cluster.heal()
@@ -120,7 +120,7 @@ class StoredRun(Run, Closeable):
         return answer_of("duplicate", rows)
 
     def labels(self) -> set[str]:
-        self.cluster.round()
+        self.cluster.run_once()
         return set(self.cluster.labels("d"))
 
     def forget_labels(self) -> None:
@@ -153,7 +153,7 @@ class StoredRun(Run, Closeable):
     def upkeep(self) -> None:
         self.faults_on = True
         try:
-            self.cluster.round()
+            self.cluster.run_once()
         finally:
             self.faults_on = False
 
@@ -163,7 +163,7 @@ class StoredRun(Run, Closeable):
         if others:
             self.world.clock.advance_ms(MASTER_LEASE_MS + 1)
             self.cluster.beat()
-            self.counts["other master"] += others[0].assembly.election.round()
+            self.counts["other master"] += others[0].assembly.election.run_once()
 
     def stop_or_start_node(self) -> None:
         """At most one is away: a majority of each tablet can take rows."""

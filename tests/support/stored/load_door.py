@@ -117,7 +117,7 @@ def load_door(folder: Path, options: DoorOptions = DoorOptions()) -> Iterator[Lo
             options,
             broken=broken.append,
         )
-        assembly.election.round()
+        assembly.election.run_once()
         assembly.start()
         closing.callback(assembly.stop)
         connections = HttpConnections(assembly.metrics, options.http)

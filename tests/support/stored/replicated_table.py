@@ -44,7 +44,7 @@ class ReplicatedTable(Closeable):
         for name in NAMES:
             self.known.heartbeat(name, Heartbeat(f"id-{name}", name, 1 << 30))
         mastership = Mastership(Leases(self.ledger), "here", lease_ms=600_000)
-        assert mastership.take()
+        assert mastership.acquire()
         self.catalogue = Catalogue(
             self.ledger,
             mastership,

@@ -305,7 +305,7 @@ class InProcessCluster(Closeable):
         self._heartbeats = StorageNodes(self._own_ledger, self.nodes, now_s=clock.monotonic_s)
         self.beat()
         self.doors: list[InProcessDoor | None] = [InProcessDoor(self, number) for number in range(2)]
-        self.round()
+        self.run_once()
         self._http = TestClient(self._serve, follow_redirects=False)
         self._http.__enter__()
         self.client = InProcessClient([f"http://door-{number}:1" for number in range(2)], self._http)
@@ -325,11 +325,11 @@ class InProcessCluster(Closeable):
             beat = wire.Heartbeat(node.folder.node_id, name, node.folder.free_bytes())
             self._heartbeats.heartbeat(name, beat)
 
-    def round(self) -> None:
+    def run_once(self) -> None:
         """Every duty of every door that lives, once: who is not master has only to look who is."""
         for door in self.living():
-            if door.assembly.election.round():
-                door.assembly.round()
+            if door.assembly.election.run_once():
+                door.assembly.run_once()
         assert not self.broken, self.broken
 
     def living(self) -> list[InProcessDoor]:
@@ -348,7 +348,7 @@ class InProcessCluster(Closeable):
         """Anew, where it is down or has died; its duties have been done once when requests come."""
         self.kill_door(number)
         door = self.doors[number] = InProcessDoor(self, number)
-        door.assembly.round()
+        door.assembly.run_once()
 
     def heal(self) -> None:
         """Everybody is up, and what had to be told or caught up is."""
@@ -360,7 +360,7 @@ class InProcessCluster(Closeable):
             if door is None or door.ledger.dead:
                 self.start_door(number)
         for _ in range(_SETTLING_ROUNDS_MAX):
-            self.round()
+            self.run_once()
             if not self._own_ledger.read("read who lags", partition_rows.lagging):
                 return
 
@@ -414,7 +414,7 @@ class InProcessCluster(Closeable):
     def _leading(self) -> InProcessDoor:
         """The master, sure of it."""
         for door in self.living():
-            if door.assembly.election.round():
+            if door.assembly.election.run_once():
                 return door
         raise Unavailable("no door is master")
 

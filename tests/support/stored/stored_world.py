@@ -181,7 +181,7 @@ class StoredWorld(Closeable):
         self.clock = ManualClock(NOW_MS)
         self.ledger = Ledger.open(f"sqlite:///{folder}/ledger.db", clock=self.clock)
         mastership = Mastership(Leases(self.ledger), "here", lease_ms=_FOR_EVER_MS)
-        assert mastership.take()
+        assert mastership.acquire()
         self.nodes = LocalNodes(folder)
         self.catalogue = Catalogue(
             self.ledger, mastership, self.nodes, lambda connection: NODES, replication=replication

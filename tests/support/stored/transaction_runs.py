@@ -103,7 +103,7 @@ class Run:
         self.masters = [self._master("one"), self._master("two")]
         # whoever was master of the run before is gone
         world.clock.advance_ms(LEASE_MS)
-        self.masters[0].mastership.take()
+        self.masters[0].mastership.acquire()
 
     def _create(self, part: Partition) -> None:
         placed = dict.fromkeys(BUCKETS, NODES)
@@ -219,7 +219,7 @@ class Run:
             )
 
     def upkeep(self) -> None:
-        self.ask(lambda master: master.upkeep.round())
+        self.ask(lambda master: master.upkeep.run_once())
         self.check_prefixes()
 
     def come_late(self) -> None:
@@ -237,7 +237,7 @@ class Run:
         """It believes to be master until it writes, and so may the one before."""
         self.world.clock.advance_ms(LEASE_MS)
         self.masters.reverse()
-        self._ask(0, lambda master: master.mastership.take())
+        self._ask(0, lambda master: master.mastership.acquire())
         self.counts["other master"] += 1
 
     def _told(self, load: Load, answer: object) -> None:
@@ -253,7 +253,7 @@ class Run:
         self.world.clock.advance_ms(LEASE_MS + 5 * TIMEOUT_MS)
         last = self._master("last")
         for _ in range(3):
-            assert last.upkeep.round(), "the last master is master"
+            assert last.upkeep.run_once(), "the last master is master"
         ledger = self.world.ledger
         visible: set[int] = set()
         for load in self.loads:

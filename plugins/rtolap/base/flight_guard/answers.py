@@ -20,7 +20,7 @@ class Answers:
         """Frames of the guard's own, to be sent as soon as no other is half sent."""
         self.waiting += own
 
-    def take(self, data: memoryview) -> list[bytes | memoryview]:
+    def feed(self, data: memoryview) -> list[bytes | memoryview]:
         """What goes on to the client; also of no data, where `insert` has left some."""
         boundary = 0 if self._at_boundary() else -1
         at, size = 0, len(data)

@@ -121,7 +121,7 @@ class Calls:
         self._restless = float(limits.restless_frames_max)
         self._restless_at_s = now_s()
 
-    def take(self, data: memoryview) -> list[bytes | memoryview]:
+    def feed(self, data: memoryview) -> list[bytes | memoryview]:
         """What goes on to the server, in order; parts of `data` among it. Raises BrokenConnection.
 
         `refusals` and `thrown_away_bytes` are the caller's to clear.

@@ -180,7 +180,7 @@ class Connection:
                 self.close()
             return
         try:
-            pieces = self._calls.take(data)
+            pieces = self._calls.feed(data)
         except BrokenConnection as broken:
             self._relay.note(broken.reason)
             self._answer_refused()
@@ -221,14 +221,14 @@ class Connection:
             self._answers.insert(frames.window_update(calls.thrown_away_bytes))
             calls.thrown_away_bytes = 0
         if self._answers.waiting:
-            self._client.send(self._answers.take(_NOTHING))
+            self._client.send(self._answers.feed(_NOTHING))
 
     def _tell_end(self, last_words: bytes) -> None:
         if self._server is not None:
             self._server.close()
             self._server = None
         self._answers.insert(last_words)
-        self._client.send(self._answers.take(_NOTHING))
+        self._client.send(self._answers.feed(_NOTHING))
         self._linger()
 
     def _linger(self) -> None:
@@ -249,7 +249,7 @@ class Connection:
             self._server = None
             self._linger()
             return
-        self._client.send(self._answers.take(data))
+        self._client.send(self._answers.feed(data))
 
     def _receive(self, side: Side) -> memoryview | None:
         """Nothing: it was ended. None: there is nothing after all."""

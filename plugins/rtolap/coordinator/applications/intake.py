@@ -57,7 +57,7 @@ class Intake:
             known[report.level] = after
         return True
 
-    def take(
+    def apply_reports(
         self, session: Session, batch: wire.ReportBatch, read: Sequence[Columns | None], now_ms: int
     ) -> list[wire.Refusal]:
         """Take units first: work that was taken in is reported before its source goes on."""
@@ -68,7 +68,7 @@ class Intake:
                 what = wire.unit_path(unit.level, unit.processor, unit.key_group)
                 refused.append(wire.Refusal(what, why))
             else:
-                self._units.take(unit, now_ms)
+                self._units.apply_report(unit, now_ms)
         for report, found in zip(batch.sources, read, strict=True):
             source = self._sources.get(report.level)
             if source is None:
@@ -80,7 +80,7 @@ class Intake:
                 self._counters["unknown_partitions"] += 1
                 refused.append(wire.Refusal(report.level, why))
             else:
-                refused += source_reports.take(source, report, names, found, now_ms)
+                refused += source_reports.apply_report(source, report, names, found, now_ms)
         return refused
 
     def missed_names(self, session: Session) -> bool:

@@ -99,7 +99,7 @@ class RunningApplication:
             if session is None or not self.intake.names_fit(session, batch, read):
                 self.counters["unknown_sessions"] += 1
                 return self._answer(resend=True)
-            refused = self.intake.take(session, batch, read, now_ms)
+            refused = self.intake.apply_reports(session, batch, read, now_ms)
             session.heard_ms = now_ms
             self.counters["refused_entries"] += len(refused)
             missed = self.intake.missed_names(session)

@@ -54,7 +54,7 @@ def learn_names(report: SourceReport, session: SessionNames) -> None:
     session.names.extend(report.hosts[len(session.names) - report.hosts_from :])
 
 
-def take(
+def apply_report(
     source: SourceState, report: SourceReport, session: SessionNames, found: Columns | None, now_ms: int
 ) -> list[Refusal]:
     """Call `check`, `names_after` and `learn_names` first. What is refused has had no effect."""

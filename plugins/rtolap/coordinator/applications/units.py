@@ -50,7 +50,7 @@ class Units:
         known = self._generations.get(_key(report))
         return known if known is not None and report.generation < known else None
 
-    def take(self, report: UnitReport, now_ms: int) -> None:
+    def apply_report(self, report: UnitReport, now_ms: int) -> None:
         """Ask `has_room` and `later_generation` first."""
         key = _key(report)
         if report.left:

@@ -61,11 +61,11 @@ class Assignment:
         self._progress.assigned(offsets, self._clock.monotonic_s())
         self._checkpoints.known = known
         if offsets and self._life.state is ConsumerState.STOPPED:
-            self._life.take(ConsumerEvent.START)
+            self._life.apply(ConsumerEvent.START)
         elif set(offsets) - set(known) and self._life.state is ConsumerState.CONSUMING:
-            self._life.take(ConsumerEvent.START)  # what is behind the log's end is not silent
+            self._life.apply(ConsumerEvent.START)  # what is behind the log's end is not silent
         elif not offsets and self._life.state is not ConsumerState.STOPPED:
-            self._life.take(ConsumerEvent.STOP)
+            self._life.apply(ConsumerEvent.STOP)
         return replace(state, positions=offsets)
 
 

@@ -56,7 +56,7 @@ class BackgroundWork:
         self._replayed: Offsets = {}
         self._unreadable: dict[int, Losses] = {}  # by segment start
 
-    def round(self) -> None:
+    def run_once(self) -> None:
         """Everything once. What goes wrong is logged, seen in the state where it matters, and tried again."""
         for work in (self._realign, self._upload, self._merge, self._tell_replay_from):
             if self._stopping.is_set():

@@ -264,7 +264,7 @@ class CubeReceiver:
         if self.consumer_state is ConsumerState.REPLAYING and all(
             self.progress.at_end(positions, p) for p in positions
         ):
-            self._life.take(ConsumerEvent.CAUGHT_UP)
+            self._life.apply(ConsumerEvent.CAUGHT_UP)
         return worked
 
     def look_up_log_ends(self) -> None:

@@ -24,14 +24,14 @@ class Lifecycle:
     def reading(self) -> bool:
         return self.state in READING
 
-    def take(self, event: ConsumerEvent) -> None:
+    def apply(self, event: ConsumerEvent) -> None:
         self.state = transition(self.state, event, subject=f"cube {self._cube}")
 
     def fail(self, error: RtolapError) -> None:
         if self.state is ConsumerState.FAILED:
             return
         log.error("cube %s stops: %s", self._cube, error)
-        self.take(ConsumerEvent.FAIL)
+        self.apply(ConsumerEvent.FAIL)
         self.reason = str(error)
 
     def rename(self, error: RtolapError) -> None:
@@ -44,7 +44,7 @@ class Lifecycle:
         """Return True if it had failed, and may start again."""
         if self.state is not ConsumerState.FAILED:
             return False
-        self.take(ConsumerEvent.STOP)
+        self.apply(ConsumerEvent.STOP)
         self.reason = ""
         return True
 
@@ -52,8 +52,8 @@ class Lifecycle:
         """Pause while there is a reason to."""
         if reason is not None and self.reading:
             self._consumer.pause()
-            self.take(ConsumerEvent.PAUSE)
+            self.apply(ConsumerEvent.PAUSE)
         elif reason is None and self.state is ConsumerState.PAUSED:
             self._consumer.resume()
-            self.take(ConsumerEvent.RESUME)
+            self.apply(ConsumerEvent.RESUME)
         self.reason = reason or self._consumer.broker_trouble or ""

@@ -228,4 +228,4 @@ class CubeRunner:
 
     def _run_worker(self) -> None:
         while not self._stopping.wait(WORK_EVERY_S):
-            self._work.round()
+            self._work.run_once()

@@ -66,10 +66,10 @@ def log_in(stream: PacketStream, connection_id: int, verify: Verify, tls: Tls | 
     capabilities = fields.integer(4) & (offered | codes.SSL)
     if not capabilities & codes.PROTOCOL_41:
         raise ConnectionClosed("a client older than MySQL 4.1")
-    fields.take(4 + 1 + 23)
+    fields.read(4 + 1 + 23)
     user = fields.null_terminated().decode("utf-8", "replace")
     long = capabilities & codes.PLUGIN_AUTH_LENENC
-    scramble = fields.string() if long else fields.take(fields.integer(1))
+    scramble = fields.string() if long else fields.read(fields.integer(1))
     database = None
     if capabilities & codes.CONNECT_WITH_DB:
         database = fields.null_terminated().decode("utf-8", "replace") or None
@@ -85,7 +85,7 @@ def change_user(stream: PacketStream, payload: bytes, verify: Verify) -> tuple[s
     """COM_CHANGE_USER: log in again, with a nonce of its own. Raises Unauthorized."""
     fields = Fields(payload, 1)
     user = fields.null_terminated().decode("utf-8", "replace")
-    fields.take(fields.integer(1))
+    fields.read(fields.integer(1))
     database = fields.null_terminated().decode("utf-8", "replace") or None
     nonce = bytes(1 + byte % 126 for byte in os.urandom(20))
     _check(verify, user, _switch(stream, nonce), nonce)

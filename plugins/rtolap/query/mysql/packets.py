@@ -180,7 +180,7 @@ class Fields:
         self.payload = payload
         self.at = at
 
-    def take(self, length: int) -> bytes:
+    def read(self, length: int) -> bytes:
         piece = self.payload[self.at : self.at + length]
         if len(piece) < length:
             raise ConnectionClosed("malformed packet")
@@ -188,7 +188,7 @@ class Fields:
         return piece
 
     def integer(self, length: int) -> int:
-        return int.from_bytes(self.take(length), "little")
+        return int.from_bytes(self.read(length), "little")
 
     def null_terminated(self) -> bytes:
         end = self.payload.find(b"\0", self.at)
@@ -207,7 +207,7 @@ class Fields:
         return self.integer(widths[first])
 
     def string(self) -> bytes:
-        return self.take(self.length_encoded())
+        return self.read(self.length_encoded())
 
     def rest(self) -> bytes:
         piece = self.payload[self.at :]

@@ -23,7 +23,7 @@ def decode_parameters(
     """
     if count == 0:
         return [], known
-    bitmap = fields.take((count + 7) // 8)
+    bitmap = fields.read((count + 7) // 8)
     if fields.integer(1):
         known = [(fields.integer(1), fields.integer(1)) for _ in range(count)]
     if not known and _all_null(bitmap, count):
@@ -58,13 +58,13 @@ def _all_null(bitmap: bytes, count: int) -> bool:
 
 def _decode(fields: Fields, type_code: int, unsigned: bool) -> object:
     if type_code in _WIDTHS:
-        return int.from_bytes(fields.take(_WIDTHS[type_code]), "little", signed=not unsigned)
+        return int.from_bytes(fields.read(_WIDTHS[type_code]), "little", signed=not unsigned)
     if type_code == codes.NULL:
         return None
     if type_code == codes.DOUBLE:
-        return struct.unpack("<d", fields.take(8))[0]
+        return struct.unpack("<d", fields.read(8))[0]
     if type_code == codes.FLOAT:
-        return struct.unpack("<f", fields.take(4))[0]
+        return struct.unpack("<f", fields.read(4))[0]
     if type_code in (codes.DATE, codes.DATETIME, codes.TIMESTAMP):
         return _instant(fields, type_code)
     if type_code == codes.TIME:
@@ -88,7 +88,7 @@ def _text(data: bytes, type_code: int) -> object:
 
 def _instant(fields: Fields, type_code: int) -> object:
     length = fields.integer(1)
-    part = Fields(fields.take(length))
+    part = Fields(fields.read(length))
     if length == 0:
         return None
     year, month, day = part.integer(2), part.integer(1), part.integer(1)
@@ -101,7 +101,7 @@ def _instant(fields: Fields, type_code: int) -> object:
 
 def _duration(fields: Fields) -> timedelta:
     length = fields.integer(1)
-    part = Fields(fields.take(length))
+    part = Fields(fields.read(length))
     if length == 0:
         return timedelta(0)
     negative = part.integer(1)

@@ -57,7 +57,7 @@ class PreparedStatements:
         """The statement and the values of a COM_STMT_EXECUTE."""
         prepared = self._find(fields.integer(4))
         prepared.asks_for_cursor = bool(fields.integer(1) & codes.CURSOR_TYPE_READ_ONLY)
-        fields.take(4)  # the iteration count is always 1
+        fields.read(4)  # the iteration count is always 1
         if prepared.too_long:
             prepared.forget_long_data()
             raise codes.PacketTooLarge(

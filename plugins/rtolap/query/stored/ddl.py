@@ -82,37 +82,37 @@ def parse_ddl(sql: str, database: str | None) -> Definition | None:
     if _DDL.match(sql) is None:
         return None
     words = Words(sql)
-    if words.take("CREATE", "TABLE"):
-        if_not_exists = words.take("IF", "NOT", "EXISTS")
+    if words.accept("CREATE", "TABLE"):
+        if_not_exists = words.accept("IF", "NOT", "EXISTS")
         definition, notes = create_table(words, _table(words, database))
         return CreateTable(definition, if_not_exists, notes)
-    if words.take("DROP", "TABLE"):
-        if_exists = words.take("IF", "EXISTS")
+    if words.accept("DROP", "TABLE"):
+        if_exists = words.accept("IF", "EXISTS")
         name = _table(words, database)
-        words.take("FORCE")
+        words.accept("FORCE")
         words.end()
         return DropTable(name, if_exists)
-    if words.take("CREATE", "DATABASE") or words.take("CREATE", "SCHEMA"):
-        if_not_exists = words.take("IF", "NOT", "EXISTS")
+    if words.accept("CREATE", "DATABASE") or words.accept("CREATE", "SCHEMA"):
+        if_not_exists = words.accept("IF", "NOT", "EXISTS")
         name_of_database = words.name("the name of a database")
         words.end()
         return CreateDatabase(name_of_database, if_not_exists)
-    if words.take("DROP", "DATABASE") or words.take("DROP", "SCHEMA"):
-        if_exists = words.take("IF", "EXISTS")
+    if words.accept("DROP", "DATABASE") or words.accept("DROP", "SCHEMA"):
+        if_exists = words.accept("IF", "EXISTS")
         name_of_database = words.name("the name of a database")
         words.end()
         return DropDatabase(name_of_database, if_exists)
-    if words.take("TRUNCATE"):
-        words.take("TABLE")
+    if words.accept("TRUNCATE"):
+        words.accept("TABLE")
         name = _table(words, database)
         words.end()
         return TruncateTable(name)
-    if words.take("ALTER", "TABLE"):
+    if words.accept("ALTER", "TABLE"):
         name = _table(words, database)
         if (of_partition := partition_change(words, name)) is not None:
             return of_partition
         changes = [*_changes(words)]
-        while words.take(","):
+        while words.accept(","):
             changes += _changes(words)
         words.end()
         return AlterTable(name, tuple(changes))
@@ -121,7 +121,7 @@ def parse_ddl(sql: str, database: str | None) -> Definition | None:
 
 def _table(words: Words, database: str | None) -> TableName:
     first = words.name("the name of a table")
-    if words.take("."):
+    if words.accept("."):
         return TableName(first, words.name("the name of a table"))
     if database is None:
         raise QueryError(
@@ -131,11 +131,11 @@ def _table(words: Words, database: str | None) -> TableName:
 
 
 def _changes(words: Words) -> list[ColumnChange]:
-    if words.take("ADD"):
-        words.take("COLUMN")
-        if words.take("("):
+    if words.accept("ADD"):
+        words.accept("COLUMN")
+        if words.accept("("):
             added: list[ColumnChange] = [AddColumn(column(words).column)]
-            while words.take(","):
+            while words.accept(","):
                 added.append(AddColumn(column(words).column))
             words.expect(")")
             return added
@@ -143,11 +143,11 @@ def _changes(words: Words) -> list[ColumnChange]:
         if words.at("AFTER") or words.at("FIRST"):
             raise words.unsupported("a new column at the end")
         return [change]
-    if words.take("DROP"):
-        words.take("COLUMN")
+    if words.accept("DROP"):
+        words.accept("COLUMN")
         return [DropColumn(words.name("the name of a column"))]
-    if words.take("RENAME", "COLUMN"):
+    if words.accept("RENAME", "COLUMN"):
         old = words.name("the name of a column")
-        words.take("TO")
+        words.accept("TO")
         return [RenameColumn(old, words.name("the new name of the column"))]
     raise words.unsupported("ADD or DROP of COLUMN or PARTITION, or RENAME COLUMN")

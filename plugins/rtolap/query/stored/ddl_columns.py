@@ -49,19 +49,19 @@ def column(words: Words) -> DefinedColumn:
     found = StoredColumn(name, _type(words, name))
     is_key = False
     while True:
-        if words.take("NOT", "NULL"):
+        if words.accept("NOT", "NULL"):
             found = msgspec.structs.replace(found, nullable=False)
-        elif words.take("NULL"):
+        elif words.accept("NULL"):
             found = msgspec.structs.replace(found, nullable=True)
-        elif words.take("KEY"):
+        elif words.accept("KEY"):
             is_key = True
-        elif words.take("COMMENT"):
+        elif words.accept("COMMENT"):
             words.text("a comment")
-        elif words.take("DEFAULT"):
-            default = None if words.take("NULL") else words.literal(f"a constant default of {name}")
+        elif words.accept("DEFAULT"):
+            default = None if words.accept("NULL") else words.literal(f"a constant default of {name}")
             found = msgspec.structs.replace(found, default=default)
         else:
-            function = next((each for each in _FUNCTIONS if words.take(each)), None)
+            function = next((each for each in _FUNCTIONS if words.accept(each)), None)
             if function is None:
                 return DefinedColumn(found, is_key)
             found = msgspec.structs.replace(found, aggregate=function)
@@ -72,14 +72,14 @@ def _type(words: Words, name: str) -> str:
     if written in _DECIMALS:
         words.expect("(")
         precision, scale = words.number("a precision"), 0
-        if words.take(","):
+        if words.accept(","):
             scale = words.number("a scale")
         words.expect(")")
         return f"decimal({precision},{scale})"
     if written not in _TYPES:
         known = ", ".join((*_TYPES, "DECIMAL(p,s)"))
         raise UnsupportedSql(f"unsupported type {written} of column {name}", expected=f"one of {known}")
-    if written in _WITH_LENGTH and words.take("("):
+    if written in _WITH_LENGTH and words.accept("("):
         words.number("a length")
         words.expect(")")
     return _TYPES[written]

@@ -33,8 +33,8 @@ class DropTablePartition:
 
 def partition_change(words: Words, table: TableName) -> AddTablePartition | DropTablePartition | None:
     """Parse what follows `ALTER TABLE name`, to the end of the statement; None where it is about columns."""
-    if words.take("ADD", "PARTITION"):
-        if_not_exists = words.take("IF", "NOT", "EXISTS")
+    if words.accept("ADD", "PARTITION"):
+        if_not_exists = words.accept("IF", "NOT", "EXISTS")
         name = words.name("the name of a partition")
         start_ms, end_ms = _bounds(words)
         notes: list[str] = []
@@ -45,10 +45,10 @@ def partition_change(words: Words, table: TableName) -> AddTablePartition | Drop
         words.end()
         asked = AddPartition(name, start_ms, end_ms, if_not_exists)
         return AddTablePartition(table, asked, tuple(notes))
-    if words.take("DROP", "PARTITION"):
-        if_exists = words.take("IF", "EXISTS")
+    if words.accept("DROP", "PARTITION"):
+        if_exists = words.accept("IF", "EXISTS")
         name = words.name("the name of a partition")
-        words.take("FORCE")
+        words.accept("FORCE")
         words.end()
         return DropTablePartition(table, name, if_exists)
     return None
@@ -57,9 +57,9 @@ def partition_change(words: Words, table: TableName) -> AddTablePartition | Drop
 def _bounds(words: Words) -> tuple[int | None, int]:
     """`VALUES [("…"), ("…"))` or `VALUES LESS THAN ("…")`, in ms since the epoch."""
     words.expect("VALUES")
-    if words.take("LESS", "THAN"):
+    if words.accept("LESS", "THAN"):
         return None, _bound(words)
-    if not words.take("["):
+    if not words.accept("["):
         raise words.unsupported('VALUES [("…"), ("…")) or VALUES LESS THAN ("…")')
     start_ms = _bound(words)
     words.expect(",")

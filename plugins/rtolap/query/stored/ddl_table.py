@@ -101,7 +101,7 @@ def _columns(words: Words) -> tuple[tuple[StoredColumn, ...], tuple[str, ...]]:
         if words.at("INDEX") or words.at("PRIMARY") or words.at("CONSTRAINT"):
             raise words.unsupported("columns")
         found.append(column(words))
-        if not words.take(","):
+        if not words.accept(","):
             break
     words.expect(")")
     marked = tuple(each.column.name for each in found if each.is_key)
@@ -109,36 +109,36 @@ def _columns(words: Words) -> tuple[tuple[StoredColumn, ...], tuple[str, ...]]:
 
 
 def _clause(words: Words, clauses: _Clauses) -> None:
-    if words.take("ENGINE"):
-        words.take("=")
+    if words.accept("ENGINE"):
+        words.accept("=")
         if words.word("an engine") != "OLAP":
             raise words.unsupported("ENGINE=OLAP")
         return
     for word, model in _MODELS:
-        if words.take(word, "KEY"):
+        if words.accept(word, "KEY"):
             clauses.model, clauses.keys = model, words.names("a key column")
             return
-    if words.take("COMMENT"):
+    if words.accept("COMMENT"):
         words.text("a comment")
         clauses.notes.append("the comment is not kept")
     elif words.at("AUTO", "PARTITION") or words.at("PARTITION"):
         _partition_by(words, clauses)
-    elif words.take("DISTRIBUTED", "BY"):
+    elif words.accept("DISTRIBUTED", "BY"):
         clauses.buckets = _distributed(words, clauses)
-    elif words.take("PROPERTIES"):
+    elif words.accept("PROPERTIES"):
         clauses.properties.update(properties(words))
     else:
         raise words.unsupported("a key, PARTITION BY RANGE, DISTRIBUTED BY or PROPERTIES")
 
 
 def _partition_by(words: Words, clauses: _Clauses) -> None:
-    clauses.is_auto = words.take("AUTO")
+    clauses.is_auto = words.accept("AUTO")
     words.expect("PARTITION")
     words.expect("BY")
-    if not words.take("RANGE"):
+    if not words.accept("RANGE"):
         raise words.unsupported("PARTITION BY RANGE")
     words.expect("(")
-    if words.take("DATE_TRUNC"):
+    if words.accept("DATE_TRUNC"):
         words.expect("(")
         clauses.partition_column = words.name("a column")
         words.expect(",")
@@ -147,19 +147,19 @@ def _partition_by(words: Words, clauses: _Clauses) -> None:
     else:
         clauses.partition_column = words.name("a column")
     words.expect(")")
-    if words.take("(") and not words.take(")"):
+    if words.accept("(") and not words.accept(")"):
         raise words.unsupported("no ranges: partitions are made by their unit of time")
 
 
 def _distributed(words: Words, clauses: _Clauses) -> Buckets:
     columns: tuple[str, ...] = ()
-    is_random = words.take("RANDOM")
+    is_random = words.accept("RANDOM")
     if not is_random:
         words.expect("HASH")
         columns = words.names("a column")
     count = 1
-    if words.take("BUCKETS"):
-        if words.take("AUTO"):
+    if words.accept("BUCKETS"):
+        if words.accept("AUTO"):
             clauses.notes.append("BUCKETS AUTO is one bucket")
         else:
             count = words.number("a number of buckets")
@@ -176,7 +176,7 @@ def properties(words: Words) -> dict[str, str]:
         key = words.text("the name of a property").strip().lower()
         words.expect("=")
         found[key] = words.text(f"the value of {key}").strip()
-        if not words.take(","):
+        if not words.accept(","):
             break
     words.expect(")")
     return found

@@ -46,7 +46,7 @@ class Words:
             for found, word in zip(coming, words, strict=True)
         )
 
-    def take(self, *words: str) -> bool:
+    def accept(self, *words: str) -> bool:
         """Pass over these words if they come next."""
         if self.at(*words):
             self._next += len(words)
@@ -54,7 +54,7 @@ class Words:
         return False
 
     def expect(self, *words: str) -> None:
-        if not self.take(*words):
+        if not self.accept(*words):
             raise self.wrong(" ".join(words))
 
     def name(self, what: str) -> str:
@@ -84,7 +84,7 @@ class Words:
 
     def literal(self, what: str) -> str:
         """A text or a number, with its sign, as it is written."""
-        sign = "-" if self.take("-") else ""
+        sign = "-" if self.accept("-") else ""
         found = self._words[self._next]
         if found.kind not in ("text", "number") or (sign and found.kind == "text"):
             raise self.wrong(what)
@@ -95,14 +95,14 @@ class Words:
         """`(a, b, …)`"""
         self.expect("(")
         found = [self.name(what)]
-        while self.take(","):
+        while self.accept(","):
             found.append(self.name(what))
         self.expect(")")
         return tuple(found)
 
     def ended(self) -> bool:
         """Return True if nothing but a semicolon comes."""
-        self.take(";")
+        self.accept(";")
         return self._words[self._next].kind == "end"
 
     def end(self) -> None:

@@ -85,7 +85,7 @@ class Storage:
 
 
 class Assembly:
-    """Its ledger stays its caller's. `start` and `stop` the periodic tasks, or call `round`; `app` is served
+    """Its ledger stays its caller's. `start` and `stop` the periodic tasks, or call `run_once`; `app` is served
     by whoever wants to."""
 
     def __init__(
@@ -168,11 +168,11 @@ class Assembly:
         publishing = PeriodicTask("publishing", _PUBLISH_S, _if_leading(election, visibility.publish), broken)
         self.visibility.wake = publishing.wake
         self._periodic_tasks = (
-            PeriodicTask("election", options.lease_ms / 3000, election.round, broken),
+            PeriodicTask("election", options.lease_ms / 3000, election.run_once, broken),
             publishing,
-            PeriodicTask("upkeep", _UPKEEP_S, upkeep.round, broken),
-            PeriodicTask("rebuilding", _REBUILDING_S, _if_leading(election, rebuilding.round), broken),
-            PeriodicTask("partitions", _PARTITIONS_S, _if_leading(election, partitions.round), broken),
+            PeriodicTask("upkeep", _UPKEEP_S, upkeep.run_once, broken),
+            PeriodicTask("rebuilding", _REBUILDING_S, _if_leading(election, rebuilding.run_once), broken),
+            PeriodicTask("partitions", _PARTITIONS_S, _if_leading(election, partitions.run_once), broken),
             PeriodicTask("error files", _SWEEP_S, sweep, broken),
         )
 
@@ -180,10 +180,10 @@ class Assembly:
         for duty in self._periodic_tasks:
             duty.start()
 
-    def round(self) -> None:
+    def run_once(self) -> None:
         """Every duty once, in the caller's thread: of one that is driven step by step and never started."""
         for duty in self._periodic_tasks:
-            duty.round()
+            duty.run_once()
 
     def stop(self) -> None:
         """The periodic tasks end, then the lease is given up: the next door is master at once."""

@@ -42,9 +42,9 @@ class Election:
     def leading(self) -> bool:
         return self._mastership.lease is not None
 
-    def round(self) -> bool:
+    def run_once(self) -> bool:
         """Take or prolong the lease, or see who has it; True while it is this door's."""
-        if self._mastership.take():
+        if self._mastership.acquire():
             self._master = self.here
             return True
 

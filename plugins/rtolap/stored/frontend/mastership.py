@@ -26,7 +26,7 @@ class Mastership:
     def lease(self) -> Lease | None:
         return self._lease
 
-    def take(self) -> bool:
+    def acquire(self) -> bool:
         """Become master, or stay it for longer; False while somebody else is."""
         with self._changing:
             try:

@@ -48,13 +48,13 @@ class PeriodicTask:
                 self._woken.clear()
                 if self._stopping:  # told so between the two
                     return
-                self.round()
+                self.run_once()
                 self._woken.wait(self._every_s)
         except BaseException:
             log.exception("%s has ended by an error of the program", self._name)
             self._broken(self._name)
 
-    def round(self) -> None:
+    def run_once(self) -> None:
         """The work once, in the caller's thread."""
         try:
             self._work()

@@ -32,9 +32,9 @@ class Upkeep:
         self._publisher = publisher
         self._policy = policy
 
-    def round(self) -> bool:
+    def run_once(self) -> bool:
         """All of it once; False where somebody else is master."""
-        if not self._mastership.take():
+        if not self._mastership.acquire():
             return False
         self.abort_overdue()
         self._publisher.publish_committed()

@@ -47,7 +47,7 @@ class Committer:
         self._visible = visible
         self._left = left if labels_kept else None
 
-    def round(self, now_ms: int) -> int | None:
+    def run_once(self, now_ms: int) -> int | None:
         """The number of the last batch of the row. Raises the sink's and the ledger's errors: nothing is lost
         by them, the next round does it."""
         lease = self._ownership.lease

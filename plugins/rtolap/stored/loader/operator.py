@@ -47,7 +47,7 @@ class Operator:
         """Why the coordinator does not take what is said; nothing if it does."""
         return self._trouble()
 
-    def round(self) -> None:
+    def run_once(self) -> None:
         """Raises the ledger's errors and Unavailable; the unit holds meanwhile."""
         input_ms = self._client.input_watermark(self._application.level)
         self._held.look(input_ms, self._log_ends())

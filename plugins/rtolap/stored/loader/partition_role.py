@@ -97,7 +97,7 @@ class PartitionKeeper:
             retry_error_callback=lambda state: None,
         )
         while not stopping.is_set():
-            again(self.round)
+            again(self.run_once)
             stopping.wait(self._wanted.every_ms / 1000 * random.uniform(1 - _SPREAD, 1 + _SPREAD))
 
     def wait_first(self, stopping: threading.Event, timeout_s: float = FIRST_ROUND_S) -> None:
@@ -107,7 +107,7 @@ class PartitionKeeper:
             if self._tried.wait(0.1):
                 return
 
-    def round(self) -> bool:
+    def run_once(self) -> bool:
         """Make what is missing; whether all is there now. What is wrong stands in the status."""
         try:
             trouble = self._make_missing()

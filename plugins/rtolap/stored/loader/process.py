@@ -171,11 +171,11 @@ class LoaderProcess:
             self._passing(self._commit_once)
 
     def _commit_once(self) -> None:
-        self.work.progress.times.contiguous(self.work.committer.round(self.work.clock.now_ms()))
+        self.work.progress.times.contiguous(self.work.committer.run_once(self.work.clock.now_ms()))
 
     def _report(self, operator: Operator) -> None:
         while True:
-            self._passing(operator.round)
+            self._passing(operator.run_once)
             if trouble := operator.trouble:
                 self.work.progress.error(trouble)
             if self._stopping.wait(self._report_s):

@@ -36,10 +36,10 @@ class Heartbeats:
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            self.round()
+            self.run_once()
             self._stopping.wait(self._every_s)
 
-    def round(self) -> None:
+    def run_once(self) -> None:
         try:
             self._send(self._beat())
         except RtolapError as error:

@@ -76,7 +76,7 @@ class HostProgress:
             columns.take(at[rows], batch.latest_ms[rows], batch.events[rows], batch.generations[rows])
         return hostless
 
-    def take(self, partitions: Collection[int], *, whole: bool) -> dict[int, PartitionProgress]:
+    def drain(self, partitions: Collection[int], *, whole: bool) -> dict[int, PartitionProgress]:
         """Return what has changed since the last time, or with `whole` all that is known; an entry for each
         of `partitions`, also where there is nothing to report."""
         return {partition: self._take(partition, whole) for partition in partitions}

@@ -177,7 +177,7 @@ class WatermarkReports:
         assigned = [p for held in core.control.assignment.values() for p in held]
         return Taken(
             generation,
-            hosts.take(core.state.positions, whole=whole),
+            hosts.drain(core.state.positions, whole=whole),
             max(assigned, default=-1) + 1,
         )
 

@@ -16,7 +16,7 @@ class PartitionUpkeep:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
-    def round(self) -> tuple[int, int]:
+    def run_once(self) -> tuple[int, int]:
         """(partitions made, partitions dropped); nodes are told what they have missed. Raises NotLeader."""
         made = dropped = 0
         for table in self._catalogue.tables():

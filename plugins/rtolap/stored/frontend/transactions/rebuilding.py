@@ -32,7 +32,7 @@ class Rebuilding:
     ) -> None:
         self._ledger, self._participants, self._names = ledger, participants, names
 
-    def round(self) -> int:
+    def run_once(self) -> int:
         """Have all copied that can be; how many tablets are whole again. One that no other node has stays as
         it is: its bytes may be all there is."""
 
