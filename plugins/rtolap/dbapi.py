@@ -89,7 +89,7 @@ def connect(url: str, **credentials: Any) -> Connection:
 
 
 class Connection(Closeable):
-    """Nothing is written, so commit and rollback have nothing to do."""
+    """No statement writes rows, and a definition stands at once: commit and rollback have nothing to do."""
 
     def __init__(self, client: QueryClient) -> None:
         self._client = client
@@ -122,18 +122,19 @@ class Cursor:
 
     @property
     def description(self) -> list[tuple[Any, ...]] | None:
-        if self._answer is None:
+        """None without an answer, and for a statement that answers no rows, such as CREATE TABLE."""
+        if self._answer is None or not self._answer.columns:
             return None
         return [(column.name, column.type, None, None, None, None, True) for column in self._answer.columns]
 
     @property
     def rowcount(self) -> int:
-        return -1 if self._answer is None else len(self._answer.rows)
+        return -1 if self._answer is None or not self._answer.columns else len(self._answer.rows)
 
     @property
     def positions(self) -> dict[str, dict[int, int]]:
         """Not in PEP 249: what the last answer holds."""
-        return self._result().positions
+        return self._answered().positions
 
     def execute(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> Cursor:
         self._answer, self._next = None, 0
@@ -175,7 +176,13 @@ class Cursor:
         self._answer = None
         self.messages.clear()
 
-    def _result(self) -> QueryAnswer:
+    def _answered(self) -> QueryAnswer:
         if self._answer is None:
             raise InterfaceError("no statement was executed")
         return self._answer
+
+    def _result(self) -> QueryAnswer:
+        answer = self._answered()
+        if not answer.columns:
+            raise InterfaceError("the statement has answered no rows")
+        return answer

@@ -1,13 +1,16 @@
-"""What the MySQL server answers to whom, by kind of statement."""
+"""What the MySQL server and the HTTP server answer to whom, by kind of statement."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pymysql
 import pytest
+from rtolap.base.errors import RtolapError
+from rtolap.protocols.query.client import QueryClient
+from rtolap.query.mysql.codes import error_code
 
 from tests.support.cubes.flights import flights_world
 from tests.support.query.query_doors import (
@@ -30,15 +33,17 @@ ROLES = {
     "the token": (USER, TOKEN),  # it is no password
 }
 KNOWN, DEFINING, NOBODY = ("a user", "a loader", "a definer"), ("a definer",), ()
+OVER_HTTP = (*KNOWN, "the token")
 LOGIN_REFUSED, FORBIDDEN = 1045, 1142
 
 
 class Statements(NamedTuple):
-    """`{own}` and `{other}` are connections of one's own and of another user."""
+    """`{own}`, `{other}`: MySQL connections of one's own and of another user. `roles`: over MySQL."""
 
     what: str
     statements: tuple[str, ...]
     roles: tuple[str, ...]
+    http_roles: tuple[str, ...]
 
 
 OPERATIONS = (
@@ -50,18 +55,26 @@ OPERATIONS = (
             "explain select count(*) from flights",
         ),
         KNOWN,
+        OVER_HTTP,
     ),
     Statements(
-        "SHOW, DESCRIBE, USE, SET of the session, BEGIN, COMMIT",
+        "SHOW, DESCRIBE, BEGIN, COMMIT",
         (
             *("show tables", "show processlist", "describe flights", "show variables", "show grants"),
-            *("use rtolap", "set @a = 1", "set sql_mode = 'ANSI_QUOTES'", "begin", "commit", "rollback"),
+            *("begin", "commit", "rollback"),
         ),
         KNOWN,
+        OVER_HTTP,
     ),
-    Statements("KILL of what is one's own", ("kill query {own}", "kill {own}"), KNOWN),
     Statements(
-        "KILL of another user's", ("kill query {other}", "kill {other}", "kill connection {other}"), NOBODY
+        "USE, SET of the session", ("use rtolap", "set @a = 1", "set sql_mode = 'ANSI_QUOTES'"), KNOWN, NOBODY
+    ),
+    Statements("KILL of what is one's own", ("kill query {own}", "kill {own}"), KNOWN, KNOWN),
+    Statements(
+        "KILL of another user's",
+        ("kill query {other}", "kill {other}", "kill connection {other}"),
+        NOBODY,
+        NOBODY,
     ),
     Statements(
         "CREATE, ALTER, TRUNCATE, DROP of stored tables and databases",
@@ -75,6 +88,7 @@ OPERATIONS = (
             "drop database shop",
         ),
         DEFINING,
+        (*DEFINING, "the token"),
     ),
     Statements(
         "INSERT, UPDATE, DELETE, LOAD DATA, GRANT, SET GLOBAL, what the engine knows beyond SQL",
@@ -91,6 +105,7 @@ OPERATIONS = (
             *("select getenv('HOME')", "select 1 into outfile 'a.txt'", "select load_file('/etc/passwd')"),
             *("select 1; drop table flights", "call pragma_version()", "flights; select 1"),
         ),
+        NOBODY,
         NOBODY,
     ),
 )
@@ -121,30 +136,67 @@ def error_of(doors: Doors, role: str, statement: str) -> int | None:
     return None
 
 
-@pytest.mark.parametrize("role", KNOWN)
-def test_each_role_may_do_what_the_table_says(doors: Doors, role: str) -> None:
+def http_error_of(doors: Doors, role: str, statement: str) -> int | None:
+    """As `error_of`, over HTTP: its numbers are those of the errors' types."""
+    user, password = ROLES[role]
+    owner = user if role in KNOWN else USER  # who has the token has no connections
+    credentials = {"token": TOKEN} if role == "the token" else {"user": user, "password": password}
+    with (
+        doors.connect(user=OTHER_USER) as other,
+        doors.connect(user=owner) as own,
+        QueryClient(doors.http_url, **credentials) as client,
+    ):
+        try:
+            client.query(statement.format(own=own.thread_id(), other=other.thread_id()))
+        except RtolapError as error:
+            return error_code(error)[0]
+        finally:
+            other.ping(reconnect=False)
+    return None
+
+
+Roles = Callable[[Statements], tuple[str, ...]]
+ErrorOf = Callable[[Doors, str, str], int | None]
+SERVERS: dict[str, tuple[ErrorOf, Roles]] = {
+    "MySQL": (error_of, lambda operation: operation.roles),
+    "HTTP": (http_error_of, lambda operation: operation.http_roles),
+}
+
+
+@pytest.mark.parametrize(
+    ("server", "role"),
+    [*(("MySQL", role) for role in KNOWN), *(("HTTP", role) for role in OVER_HTTP)],
+)
+def test_each_role_may_do_what_the_table_says(doors: Doors, server: str, role: str) -> None:
+    ask, roles_of = SERVERS[server]
     wrong = []
     for operation in OPERATIONS:
+        roles = roles_of(operation)
         for statement in operation.statements:
-            error = error_of(doors, role, statement)
+            error = ask(doors, role, statement)
             # There are no stored tables here: who may define is refused nothing, and told that.
             is_allowed = error is None or (
                 operation.roles == DEFINING and error not in (LOGIN_REFUSED, FORBIDDEN)
             )
-            if is_allowed is not (role in operation.roles):
+            if is_allowed is not (role in roles):
                 wrong.append(f"{statement}: {error}")
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("role", sorted(set(ROLES) - set(KNOWN)))
-def test_who_has_no_password_is_refused_at_the_login(doors: Doors, role: str) -> None:
-    assert error_of(doors, role, "select 1") == LOGIN_REFUSED
-    assert not any(role in operation.roles for operation in OPERATIONS)
+@pytest.mark.parametrize(
+    ("server", "role"), [("MySQL", "nobody"), ("MySQL", "the token"), ("HTTP", "nobody")]
+)
+def test_who_has_no_password_is_refused_at_the_login(doors: Doors, server: str, role: str) -> None:
+    ask, roles_of = SERVERS[server]
+    assert ask(doors, role, "select 1") == LOGIN_REFUSED
+    assert not any(role in roles_of(operation) for operation in OPERATIONS)
 
 
-def test_the_page_on_security_has_this_table() -> None:
-    lines = ["| statement | " + " | ".join(ROLES) + " |", "|---" * (1 + len(ROLES)) + "|"]
+@pytest.mark.parametrize("server", SERVERS)
+def test_the_page_on_security_has_this_table(server: str) -> None:
+    _, roles_of = SERVERS[server]
+    lines = [f"| over {server} | " + " | ".join(ROLES) + " |", "|---" * (1 + len(ROLES)) + "|"]
     for each in OPERATIONS:
-        may = " | ".join("yes" if role in each.roles else "" for role in ROLES)
+        may = " | ".join("yes" if role in roles_of(each) else "" for role in ROLES)
         lines.append(f"| {each.what} | {may} |")
     assert "\n".join(lines) in SECURITY.read_text(), "the table is:\n" + "\n".join(lines)

@@ -9,9 +9,10 @@ import pytest
 from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.query.described import described
 from rtolap.query.information_schema import INFORMATION_TABLES, information_columns
-from rtolap.query.mysql.show import Shows
-from rtolap.query.mysql.variables import Session
 from rtolap.query.service import QueryService
+from rtolap.query.statements.session import Session
+from rtolap.query.statements.show_answers import Shows
+from rtolap.query.statements.shows import show_of
 
 from tests.support.query.query_world import QueryWorld
 from tests.support.stored.stored_world import StoredWorld
@@ -50,9 +51,9 @@ def ask(service: QueryService, sql: str) -> list[tuple[object, ...]]:
 
 
 def show(service: QueryService, sql: str) -> pa.Table:
-    found = Shows(service, list).answer(sql, Session(1, "ann", "localhost"))
-    assert found is not None
-    return found
+    asked = show_of(sql)
+    assert asked is not None
+    return Shows(service, list).answer(asked, Session(1, "ann", "localhost"))
 
 
 @pytest.mark.parametrize(("database", "table"), [("shop", "people"), ("rtolap", "flights")])

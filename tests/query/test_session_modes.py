@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 from rtolap.base.errors import QueryError
-from rtolap.query.mysql import codes, statements
-from rtolap.query.mysql.variables import VARIABLES, Session
+from rtolap.query.mysql import codes
 from rtolap.query.service import QueryService
 from rtolap.query.sql.dialect import quoted_for_ansi, quoted_with_backticks
+from rtolap.query.statements.session import VARIABLES, Session
+from rtolap.query.statements.text import plain
 
 DEFAULT_MODE = VARIABLES["sql_mode"]
 ANSI = "PIPES_AS_CONCAT,ANSI_QUOTES,IGNORE_SPACE,ONLY_FULL_GROUP_BY,ANSI"
@@ -128,7 +129,7 @@ def test_one_text_means_two_things_in_two_sessions_at_a_time(service: QueryServi
     text = 'select count(*), "carrier" as c from flights group by c order by 1'
     found = []
     for ansi_quotes in (False, True, False, True):
-        outcome = service.execute(statements.plain(text, ansi_quotes=ansi_quotes))
+        outcome = service.execute(plain(text, ansi_quotes=ansi_quotes))
         found.append([row["c"] for batch in outcome.batches for row in batch.to_pylist()])
     assert found[0] == found[2] == ["carrier"]
     assert found[1] == found[3]

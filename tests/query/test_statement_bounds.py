@@ -15,13 +15,14 @@ from rtolap.base.errors import QueryError, RtolapError, Unavailable
 from rtolap.query import http
 from rtolap.query.approval import bounds
 from rtolap.query.cancel import Cancellation
-from rtolap.query.mysql import statements
-from rtolap.query.mysql.show import Shows
-from rtolap.query.mysql.variables import Session
 from rtolap.query.outcome import Outcome
 from rtolap.query.service import Limits, QueryService
 from rtolap.query.sql.parser import parse
-from rtolap.query.stored.ddl import parse_ddl
+from rtolap.query.statements.classify import Kill, Query, UseDatabase, classify, is_diagnostic, kill_of
+from rtolap.query.statements.session import Session
+from rtolap.query.statements.show_answers import Shows
+from rtolap.query.statements.shows import Show, show_of
+from rtolap.query.statements.text import plain
 
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.workers import is_asked, wait_until, worker_pids
@@ -80,14 +81,14 @@ ALPHABET = (
 
 
 def look_at(sql: str, shows: Shows) -> None:
-    """What every door does with a text before it is run."""
+    """What every server does with a text before it is run."""
     try:
-        text = statements.plain(sql)
-        for kind in (statements.is_diagnostic, statements.is_transaction, statements.is_query):
-            kind(text)
-        assert statements.kill_of(text) is None or statements.use_of(text) is None
-        if statements.set_of(text) is None and shows.answer(text, Session(0, "", "")) is None:
-            parse_ddl(text, "shop")
+        text = plain(sql)
+        is_diagnostic(text)
+        request = classify(text, "shop")
+        if isinstance(request, Show):
+            shows.answer(request, Session(0, "", ""))
+        if isinstance(request, Query):
             parse(text)
     except RtolapError:
         return
@@ -117,7 +118,7 @@ def test_random_texts_are_looked_at_in_time_and_raise_nothing_unexpected(seed: i
 
 
 @pytest.mark.parametrize(
-    ("sql", "plain"),
+    ("sql", "expected"),
     [
         ("/*!40101 set names utf8 */", "set names utf8 "),
         ("-- c\n# d\n/* e */ select 1", "select 1"),
@@ -126,17 +127,17 @@ def test_random_texts_are_looked_at_in_time_and_raise_nothing_unexpected(seed: i
         ("/*! nothing closes it", "/*! nothing closes it"),
     ],
 )
-def test_conditional_comments_count_where_they_are_comments(sql: str, plain: str) -> None:
-    assert statements.plain(sql) == plain
+def test_conditional_comments_count_where_they_are_comments(sql: str, expected: str) -> None:
+    assert plain(sql) == expected
 
 
 def test_control_statements_are_read() -> None:
-    assert statements.use_of(" use `shop` ; ".strip()) == "`shop`"
-    assert statements.use_of("use a b") is None
-    assert statements.kill_of("KILL QUERY 12;") == ("query", 12)
-    assert statements.kill_of("kill 12 ;") == statements.kill_of("kill connection 12") == ("connection", 12)
-    assert statements.kill_of("kill query") is statements.kill_of("kill 1 2") is None
-    assert statements.kill_of("kill " + "9" * 5_000) is None
+    assert classify("use `shop` ;", None) == UseDatabase("`shop`")
+    assert classify("use a b", None) == Query("use a b")
+    assert kill_of("KILL QUERY 12;") == Kill("query", 12)
+    assert kill_of("kill 12 ;") == kill_of("kill connection 12") == Kill("connection", 12)
+    assert kill_of("kill query") is kill_of("kill 1 2") is None
+    assert kill_of("kill " + "9" * 5_000) is None
 
 
 def test_lists_of_values_are_answered(service: QueryService) -> None:
@@ -229,14 +230,19 @@ def turn_comes_back(service: QueryService) -> None:
             assert time.monotonic() < deadline_s
 
 
+def shown(text: str) -> Show:
+    found = show_of(text)
+    assert found is not None
+    return found
+
+
 def test_a_condition_of_show_is_bounded_as_a_query_is(shows: Shows) -> None:
     session = Session(0, "", "")
     for condition in ("exists(select 1 from shown)", "read_text('/etc/passwd') = 1", "a = 1 union select 1"):
         with pytest.raises(QueryError):
-            shows.answer(f"show variables where {condition}", session)
-    shown = shows.answer("show variables where variable_name = 'autocommit'", session)
-    assert shown is not None
-    assert shown.column("Value").to_pylist() == ["1"]
+            shows.answer(shown(f"show variables where {condition}"), session)
+    answer = shows.answer(shown("show variables where variable_name = 'autocommit'"), session)
+    assert answer.column("Value").to_pylist() == ["1"]
 
 
 def test_json_is_bounded_by_its_bytes() -> None:

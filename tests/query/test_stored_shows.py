@@ -8,8 +8,9 @@ import pytest
 from rtolap.base.errors import NotFound, QueryError, Refused
 from rtolap.protocols.stored_tables.messages import TransactionInfo
 from rtolap.query.catalogue import Catalogue
-from rtolap.query.mysql.show import Shows
-from rtolap.query.mysql.variables import Session
+from rtolap.query.statements.session import Session
+from rtolap.query.statements.show_answers import Shows
+from rtolap.query.statements.shows import show_of
 from rtolap.query.stored.ddl import CreateDatabase, DropDatabase, parse_ddl
 from rtolap.query.stored.definitions import StoredDefinitions
 
@@ -58,8 +59,9 @@ class Transactions:
 def test_transactions_are_shown_by_a_pattern_of_their_labels(condition: str, labels: list[str]) -> None:
     shows = Shows(SimpleNamespace(definitions=Transactions()), tuple)  # type: ignore[arg-type]
     session = SimpleNamespace(database=None)
-    shown = shows.answer(f"SHOW TRANSACTION FROM web WHERE {condition};", session)  # type: ignore[arg-type]
-    assert shown is not None
+    asked = show_of(f"SHOW TRANSACTION FROM web WHERE {condition};")
+    assert asked is not None
+    shown = shows.answer(asked, session)  # type: ignore[arg-type]
     assert shown.column("Label").to_pylist() == labels
 
 

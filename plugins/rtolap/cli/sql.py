@@ -14,7 +14,7 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 
 from rtolap.base.errors import RtolapError, SqlSyntaxError
 from rtolap.base.settings import Settings
-from rtolap.cli.output import JsonOption, print_json, print_table, warn
+from rtolap.cli.output import JsonOption, console, print_json, print_table, warn
 from rtolap.cli.script import read_script
 from rtolap.protocols.query.client import QueryAnswer, QueryClient
 
@@ -120,7 +120,9 @@ def _show(answer: QueryAnswer, as_json: bool) -> None:
                 "warnings": answer.warnings,
             }
         )
-    else:
+    elif names:
         print_table(names, answer.rows)
+    elif sys.stdout.isatty():
+        console.print("ok")
     for warning in answer.warnings:
         warn(warning.message)

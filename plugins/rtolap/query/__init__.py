@@ -21,5 +21,6 @@ Invariants
 - Values never become SQL text: parameters are bound by the engine, filters travel as trees.
 - The engine has no file system, no network and a locked configuration.
 
-It never writes: no DDL, no INSERT. Doors: `mysql/` (MySQL protocol) and `http` (JSON, Arrow).
+It never writes rows. `statements/` says what a statement is and carries it out, definitions of stored tables
+among them, the same for every server: `mysql/` (MySQL protocol) and `http` (JSON, Arrow; DB-API over it).
 """

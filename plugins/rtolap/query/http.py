@@ -1,7 +1,7 @@
 """The HTTP server: JSON or an Arrow stream. Basic (users file) or Bearer (cluster token).
 
-    POST /api/v1/query   {sql, parameters?, timeout_ms?}  →  {columns, rows, positions, stats, warnings}
-                         SHOW and DESCRIBE too, as MySQL clients send them
+    POST /api/v1/query   {sql, parameters?, timeout_ms?, database?}  →  {columns, rows, positions, stats,
+                         warnings}; the statements of `query.statements`, each in a session of its own
     GET  /metrics        for Prometheus
     GET  /health         without credentials
 
@@ -20,7 +20,6 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from dataclasses import asdict
 from datetime import date, datetime
 from decimal import Decimal
@@ -39,11 +38,12 @@ from rtolap.base.http_limits import HttpLimits
 from rtolap.base.users import Users
 from rtolap.query.cancel import Cancellation
 from rtolap.query.durations import durations_us, is_duration, time_text
-from rtolap.query.mysql import statements
-from rtolap.query.mysql.show import Shows
-from rtolap.query.mysql.variables import Session
 from rtolap.query.outcome import Outcome
 from rtolap.query.service import QueryService
+from rtolap.query.statements.classify import classify, takes_turn
+from rtolap.query.statements.executor import Executor, NoPeers, Peers
+from rtolap.query.statements.session import Session
+from rtolap.query.statements.text import plain
 
 ARROW_STREAM = "application/vnd.apache.arrow.stream"
 POSITIONS_KEY = b"rtolap.positions"
@@ -63,12 +63,20 @@ class QueryRequest(BaseModel):
     sql: str
     parameters: list[Any] | dict[str, Any] = Field(default_factory=list)
     timeout_ms: int | None = Field(default=None, gt=0, le=TIMEOUT_MS_MAX)
+    database: str | None = None  # of tables that are named without one
 
 
-def make_app(service: QueryService, users: Users, token: str, limits: HttpLimits = HttpLimits()) -> FastAPI:
+def make_app(
+    service: QueryService,
+    users: Users,
+    token: str,
+    limits: HttpLimits = HttpLimits(),
+    peers: Peers = NoPeers(),
+) -> FastAPI:
+    """`peers`: the connections that SHOW PROCESSLIST lists and KILL ends."""
     app = FastAPI(title="rtolap query", version="1", docs_url=None, redoc_url=None, openapi_url=None)
     pool = ThreadPoolExecutor(THREADS, thread_name_prefix="http-query")
-    shows = Shows(service, tuple)  # no client stays connected here
+    executor = Executor(service, users, peers)
     shares: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(THREADS_PER_USER))
 
     def named(request: Request, error: RtolapError) -> JSONResponse:
@@ -100,7 +108,15 @@ def make_app(service: QueryService, users: Users, token: str, limits: HttpLimits
         loop = asyncio.get_running_loop()
         async with shares[user]:
             cancellation = service.cancellation(body.timeout_ms, user)
-            work = loop.run_in_executor(pool, _answer, service, shows, body, cancellation, arrow)
+            host = request.client.host if request.client else ""
+            session = Session(
+                *(0, user, host),
+                is_kept=False,
+                has_token=not user,
+                facts=peers.facts(),
+                databases=lambda: service.catalogue().databases(),
+            )
+            work = loop.run_in_executor(pool, _answer, executor, session, body, cancellation, arrow)
             while True:
                 done, _ = await asyncio.wait((work,), timeout=GONE_POLL_S)
                 if done:
@@ -116,14 +132,18 @@ def make_app(service: QueryService, users: Users, token: str, limits: HttpLimits
 
 
 def _answer(
-    service: QueryService, shows: Shows, body: QueryRequest, cancellation: Cancellation, arrow: bool
+    executor: Executor, session: Session, body: QueryRequest, cancellation: Cancellation, arrow: bool
 ) -> bytes | Outcome:
-    shown = shows.answer(statements.plain(body.sql), Session(0, "", ""), lambda: nullcontext(cancellation))
-    if shown is not None:
+    try:
+        if body.database is not None:
+            session.use(body.database)
+        request = classify(plain(body.sql), session.database)
+        outcome = executor.execute(request, session, body.parameters, cancellation)
+        if not takes_turn(request):
+            cancellation.close()
+    except BaseException:
         cancellation.close()
-        outcome = Outcome(shown.schema, iter(shown.to_batches()))
-    else:
-        outcome = service.execute(body.sql, body.parameters, cancellation)
+        raise
     if arrow:
         return outcome
     try:

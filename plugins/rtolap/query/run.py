@@ -66,7 +66,7 @@ class QueryProcess:
         )
         self.service.metrics.follow(self.mysql.connections, lambda: self.service.rewrites)
         self._http = HttpServer(
-            make_app(self.service, users, token, http_limits),
+            make_app(self.service, users, token, http_limits, self.mysql),
             HttpConnections(self.service.metrics.registry, http_limits),
             host=settings.host,
             port=settings.query_http_port,

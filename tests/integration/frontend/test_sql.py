@@ -30,7 +30,8 @@ from rtolap.protocols.stream_load.messages import SendOptions
 from typer.testing import CliRunner
 
 from tests.support.cubes.services import wait_for
-from tests.support.stored.stored_cluster import StoredCluster
+from tests.support.query.same_statements import STATEMENTS, all_servers, asked_of_each
+from tests.support.stored.stored_cluster import DEFINING_USER, StoredCluster
 from tests.support.stored.stream_load_cluster import PASSWORD, USER
 from tests.support.watermarks.gaps import Asking
 
@@ -71,6 +72,15 @@ def metadata(cluster: StoredCluster, zookeeper: str) -> Iterator[ClusterMetadata
 def client(cluster: StoredCluster) -> Iterator[StreamLoadClient]:
     with StreamLoadClient(cluster.urls, USER, PASSWORD) as made:
         yield made
+
+
+def test_all_servers_of_a_query_service_take_the_same_statements(cluster: StoredCluster) -> None:
+    """MySQL, HTTP and DB-API, over tables that are made on storage nodes, dropped and made anew."""
+    assert len(STATEMENTS) > 100
+    with all_servers(cluster.mysql_port, cluster.query_url, DEFINING_USER, PASSWORD) as servers:
+        for _ in range(2):
+            different = asked_of_each(servers, "same")
+            assert not different, "\n".join(different)
 
 
 class Loading:

@@ -79,7 +79,7 @@ def open_doors(
     mysql = MySqlServer(service, users, host="127.0.0.1", port=0, tls=tls, limits=limits)
     mysql.start()
     connections = HttpConnections(service.metrics.registry, http_limits)
-    server = HttpServer(make_app(service, users, TOKEN, http_limits), connections, tls=context)
+    server = HttpServer(make_app(service, users, TOKEN, http_limits, mysql), connections, tls=context)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     try:

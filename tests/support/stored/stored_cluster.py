@@ -15,6 +15,7 @@ DEFINING_USER = "dora"  # with the same password as the loading user
 
 class StoredCluster(StreamLoadCluster):
     mysql_port: int
+    query_url: str  # of HTTP
 
     def start_query(self, zookeeper: str, root: str) -> None:
         """`rtolap query serve` over these doors, and over the cubes (none) below the root."""
@@ -28,7 +29,8 @@ class StoredCluster(StreamLoadCluster):
             "RTOLAP_QUERY_MYSQL_PORT": str(self.mysql_port),
             "RTOLAP_INCLUDE_DIR": str(self.folder),
         }
-        url = f"http://{HOST}:{http_port}/health"
+        self.query_url = f"http://{HOST}:{http_port}"
+        url = f"{self.query_url}/health"
         self._start("query", ("query", "serve"), env, http_port, lambda _: http_missing(url))
 
     def settings(self) -> dict[str, str]:

@@ -38,7 +38,8 @@ class QueryAnswer(msgspec.Struct, frozen=True):
 class QueryClient(Closeable):
     """Thread-safe. Give a token, or a user and a password. Raises the service's errors of the tree.
 
-    `ca_file`: PEM of whom an https address is trusted to; None: the system's.
+    `database`: of tables that statements name without one; None: the one of cubes and lookups. `ca_file`: PEM
+    of whom an https address is trusted to; None: the system's.
     """
 
     def __init__(
@@ -49,10 +50,12 @@ class QueryClient(Closeable):
         user: str | None = None,
         password: str = "",
         timeout_ms: int = 60_000,
+        database: str | None = None,
         ca_file: Path | None = None,
     ) -> None:
         self.url = url.rstrip("/")
         self.timeout_ms = timeout_ms
+        self.database = database
         headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
         auth = httpx.BasicAuth(user, password) if user is not None and token is None else None
         self._http = httpx.Client(headers=headers, auth=auth, verify=trust(ca_file))
@@ -62,7 +65,7 @@ class QueryClient(Closeable):
     ) -> QueryAnswer:
         limit_ms = timeout_ms or self.timeout_ms
         bound = dict(parameters) if isinstance(parameters, Mapping) else list(parameters)
-        body = {"sql": sql, "parameters": bound, "timeout_ms": limit_ms}
+        body = {"sql": sql, "parameters": bound, "timeout_ms": limit_ms, "database": self.database}
         try:
             response = self._http.post(
                 f"{self.url}/api/v1/query",

@@ -27,7 +27,6 @@ from rtolap.base.errors import (
 )
 from rtolap.protocols.query.warning import WarningCode
 
-SERVER_VERSION = "8.0.33-rtolap"  # clients decide by it which grammar and catalogue they use
 UTF8MB4 = 255
 BINARY_CHARSET = 63
 
@@ -75,6 +74,7 @@ WARNING_NUMBERS: dict[WarningCode, int] = {
     "not_enabled": 30005,
     "not_consuming": 30006,
     "events_lost": 30007,
+    "without_effect": ER_UNSUPPORTED,
 }
 
 

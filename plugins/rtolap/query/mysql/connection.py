@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from typing import Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 
 import pyarrow as pa
 
-from rtolap.base.errors import RtolapError, SqlSyntaxError, Unauthorized, UnsupportedSql
-from rtolap.base.users import Users
+from rtolap.base.errors import RtolapError, Unauthorized, UnsupportedSql
 from rtolap.query.cancel import Cancellation
-from rtolap.query.mysql import codes, statements
+from rtolap.query.mysql import codes
 from rtolap.query.mysql.answers import Answers, Encode
 from rtolap.query.mysql.client_watch import ClientWatch
 from rtolap.query.mysql.handshake import Verify, change_user
 from rtolap.query.mysql.packets import Fields, PacketStream
 from rtolap.query.mysql.prepared import Prepared, PreparedStatements
 from rtolap.query.mysql.rows import binary_rows, text_rows
-from rtolap.query.mysql.show import Shows
-from rtolap.query.mysql.variables import Session, substitute
 from rtolap.query.outcome import Outcome
 from rtolap.query.service import QueryService
 from rtolap.query.sql.parser import Statement
-from rtolap.query.stored.ddl import parse_ddl
+from rtolap.query.statements.classify import Kill, Query, Request, classify, is_diagnostic, takes_turn
+from rtolap.query.statements.executor import Executor
+from rtolap.query.statements.session import Session
+from rtolap.query.statements.shows import Show
+from rtolap.query.statements.text import plain
 
 PACKET_BYTES_MAX = 16 << 20
-
-
-class Peers(Protocol):
-    """The operations of a connection on others of the same user."""
-
-    def kill(self, connection_id: int, user: str, *, connection: bool) -> None: ...
 
 
 class Connection:
@@ -44,19 +38,15 @@ class Connection:
         capabilities: int,
         session: Session,
         service: QueryService,
-        shows: Shows,
-        users: Users,
+        executor: Executor,
         verify: Verify,
-        peers: Peers,
     ) -> None:
         self.session = session
         self._stream = stream
         self._answers = Answers(stream, capabilities)
         self._service = service
-        self._shows = shows
-        self._users = users
+        self._executor = executor
         self._verify = verify
-        self._peers = peers
         self._prepared = PreparedStatements()
         self._lock = threading.Lock()
         self._running: Cancellation | None = None
@@ -106,12 +96,11 @@ class Connection:
             case codes.COM_CHANGE_USER:
                 self._change_user(payload)
             case codes.COM_PROCESS_KILL:
-                self._peers.kill(fields.integer(4), self.session.user, connection=True)
-                self._answers.ok()
+                self._execute(Kill("connection", fields.integer(4)), text_rows)
             case codes.COM_STMT_PREPARE:
                 self._prepare(self._plain(self._statement(payload)))
             case codes.COM_STMT_EXECUTE:
-                self._execute(fields)
+                self._execute_prepared(fields)
             case codes.COM_STMT_FETCH:
                 self._prepared.fetched(fields)
                 self._answers.fetched()
@@ -137,10 +126,7 @@ class Connection:
     def _query(self, sql: str) -> None:
         text = self._plain(sql)
         self._forget_warnings(text)
-        if self._control(text):
-            self._answers.ok()
-        elif not self._show(text, text_rows) and not self._define(text):
-            self._run(self._parse(text), (), text_rows)
+        self._execute(self._classify(text), text_rows)
 
     def _statement(self, payload: bytes) -> str:
         bytes_max = int(self.session.variables["max_allowed_packet"])
@@ -156,69 +142,35 @@ class Connection:
     def _plain(self, sql: str) -> str:
         """Return a text that means the same in each session: it is the key under which statements are found
         again."""
-        return statements.plain(sql, ansi_quotes=self.session.has_ansi_quotes)
+        return plain(sql, ansi_quotes=self.session.has_ansi_quotes)
 
     def _forget_warnings(self, text: str) -> None:
         """Keep those of the statement before for one that reads them."""
-        if not statements.is_diagnostic(text):
+        if not is_diagnostic(text):
             self.session.warnings = []
 
-    def _control(self, text: str) -> bool:
-        """Statements that answer nothing but OK."""
-        if not text.strip(" ;\n\t"):
-            if not text.strip():
-                raise SqlSyntaxError("bad SQL: the statement is empty")
-            return True
-        if (assignments := statements.set_of(text)) is not None:
-            self.session.set(assignments)
-            return True
-        if (database := statements.use_of(text)) is not None:
-            self.session.use(database)
-            return True
-        if (kill := statements.kill_of(text)) is not None:
-            self._peers.kill(kill.connection_id, self.session.user, connection=kill.what == "connection")
-            return True
-        return statements.is_transaction(text)
+    def _classify(self, text: str) -> Request:
+        return classify(text, self.session.database)
 
-    def _show(self, text: str, encode: Encode, *, cursor: bool = False) -> bool:
-        shown = self._shows.answer(text, self.session, self._ending)
-        if shown is None:
-            return False
-        self._answers.result(shown.schema, shown.to_batches(), encode, cursor=cursor)
-        return True
+    def _execute(self, request: Request, encode: Encode, *, cursor: bool = False) -> None:
+        with self._ending() if takes_turn(request) else nullcontext() as cancellation:
+            outcome = self._executor.execute(request, self.session, (), cancellation)
+            self._answer(outcome, encode, cursor=cursor)
 
-    def _define(self, text: str) -> bool:
-        """CREATE, ALTER, DROP or TRUNCATE TABLE, by those who may."""
-        definition = parse_ddl(text, self.session.database)
-        if definition is None:
-            return False
-        self._users.require(self.session.user, "define")
-        notes = self._service.definitions.apply(definition)
-        self.session.warnings = [("Note", codes.ER_UNSUPPORTED, note) for note in notes]
-        self._answers.ok(len(notes))
-        return True
-
-    def _parse(self, text: str) -> Statement:
-        return substitute(self._service.prepare(text, self.session.database), self.session)
-
-    def _run(
-        self, statement: Statement, values: Iterable[object], encode: Encode, *, cursor: bool = False
-    ) -> None:
-        outcome: Outcome | None = None
-        with self._ending() as cancellation:
-            try:
-                outcome = self._service.execute(statement, list(values), cancellation)
-                if outcome.warnings:
-                    self.session.warnings = [
-                        (warning.level, codes.WARNING_NUMBERS[warning.code], warning.message)
-                        for warning in outcome.warnings
-                    ]
-                self._answers.result(
-                    outcome.schema, outcome.batches, encode, len(outcome.warnings), cursor=cursor
-                )
-            finally:
-                if outcome is not None:
-                    outcome.close()
+    def _answer(self, outcome: Outcome, encode: Encode, *, cursor: bool = False) -> None:
+        try:
+            if outcome.warnings:
+                self.session.warnings = [
+                    (warning.level, codes.WARNING_NUMBERS[warning.code], warning.message)
+                    for warning in outcome.warnings
+                ]
+            count = len(outcome.warnings)
+            if len(outcome.schema):
+                self._answers.result(outcome.schema, outcome.batches, encode, count, cursor=cursor)
+            else:
+                self._answers.ok(count)
+        finally:
+            outcome.close()
 
     @contextmanager
     def _ending(self) -> Iterator[Cancellation]:
@@ -239,33 +191,35 @@ class Connection:
 
     def _prepare(self, text: str) -> None:
         self._prepared.check_room()
-        if statements.is_query(text):
-            statement = self._parse(text)
+        request = self._classify(text)
+        prepared = Prepared(text, pa.schema([]), ())
+        if isinstance(request, Query):
+            statement = self._executor.parse(request, self.session)
             with self._ending() as cancellation:
                 prepared = Prepared(statement, *self._service.describe(statement, cancellation))
-        else:
-            shown = self._shows.answer(text, self.session, self._ending)
-            prepared = Prepared(text, pa.schema([]) if shown is None else shown.schema, ())
+        elif isinstance(request, Show):
+            with self._ending() as cancellation:
+                shown = self._executor.execute(request, self.session, (), cancellation)
+            prepared = Prepared(text, shown.schema, ())
         identity = self._prepared.add(prepared)
         self._answers.prepared(identity, prepared.columns, len(prepared.names))
 
-    def _execute(self, fields: Fields) -> None:
+    def _execute_prepared(self, fields: Fields) -> None:
         prepared, values = self._prepared.bound(fields)
         statement, cursor = prepared.statement, prepared.asks_for_cursor
         self._forget_warnings(statement if isinstance(statement, str) else "")
         if isinstance(statement, Statement):
-            self._run(statement, values, binary_rows, cursor=cursor)
-        elif not self._show(statement, binary_rows, cursor=cursor):
-            if self._control(statement):
-                self._answers.ok()
-            elif not self._define(statement):
-                self._run(self._parse(statement), (), binary_rows, cursor=cursor)
+            with self._ending() as cancellation:
+                outcome = self._service.execute(statement, values, cancellation)
+                self._answer(outcome, binary_rows, cursor=cursor)
+        else:
+            self._execute(self._classify(statement), binary_rows, cursor=cursor)
 
     def _field_list(self, relation: str) -> None:
         """COM_FIELD_LIST, which the `mysql` command line completes names with."""
-        shown = self._shows.answer(f"show columns from `{relation.replace('`', '')}`", self.session)
-        assert shown is not None, "the statement is a SHOW"
-        self._answers.fields(relation, [str(name) for name in shown.column(0).to_pylist()])
+        shown = self._executor.execute(Show("columns", name=relation.replace("`", "")), self.session)
+        names = shown.table().column(0).to_pylist()
+        self._answers.fields(relation, [str(name) for name in names])
 
     def _error(self, error: RtolapError) -> None:
         self.session.warnings = [("Error", codes.error_code(error)[0], str(error))]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from rtolap.base.errors import Unauthorized
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.packets import ConnectionClosed, Fields, PacketStream
+from rtolap.query.statements.session import SERVER_VERSION
 
 PLUGIN = b"caching_sha2_password"
 LOGIN_BYTES_MAX = 64 << 10
@@ -38,7 +39,7 @@ def log_in(stream: PacketStream, connection_id: int, verify: Verify, tls: Tls | 
     offered = codes.CAPABILITIES | (codes.SSL if tls else 0)
     stream.write(
         b"\x0a"
-        + codes.SERVER_VERSION.encode()
+        + SERVER_VERSION.encode()
         + b"\0"
         + struct.pack("<I", connection_id)
         + nonce[:8]

@@ -21,9 +21,9 @@ from rtolap.query.mysql.answers import error_packet
 from rtolap.query.mysql.connection import Connection
 from rtolap.query.mysql.handshake import Login, Tls, Verify, log_in
 from rtolap.query.mysql.packets import ConnectionClosed, PacketStream, ReaderTooSlow
-from rtolap.query.mysql.show import Shows
-from rtolap.query.mysql.variables import Session
 from rtolap.query.service import QueryService
+from rtolap.query.statements.executor import Executor
+from rtolap.query.statements.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class MySqlServer:
         self._address = (host, port)
         self._tls = tls
         self._limits = limits
-        self._shows = Shows(service, self._sessions)
+        self._executor = Executor(service, users, self)
         self._lock = threading.Lock()
         self._open: dict[int, tuple[Connection | None, PacketStream, threading.Thread]] = {}
         self._next_id = 1
@@ -117,7 +117,8 @@ class MySqlServer:
         with self._lock:
             return len(self._open)
 
-    def _sessions(self) -> list[Session]:
+    def sessions(self) -> list[Session]:
+        """Of those who are logged in."""
         with self._lock:
             return [connection.session for connection, _, _ in self._open.values() if connection is not None]
 
@@ -190,13 +191,13 @@ class MySqlServer:
                 login.user,
                 host,
                 tls_cipher=stream.tls_cipher,
-                facts=self._facts(),
+                facts=self.facts(),
                 databases=lambda: self._service.catalogue().databases(),
             )
             if login.database:
                 session.use(login.database)
             connection = Connection(
-                stream, login.capabilities, session, self._service, self._shows, self._users, verify, self
+                stream, login.capabilities, session, self._service, self._executor, verify
             )
             place.leave()
             self._enter(identity, connection, stream)
@@ -238,7 +239,7 @@ class MySqlServer:
             raise
         self._delays.succeeded(user, host)
 
-    def _facts(self) -> dict[str, str | int]:
+    def facts(self) -> dict[str, str | int]:
         return {
             "have_ssl": "DISABLED" if self._tls is None else "YES",
             "port": self.port,

@@ -10,11 +10,12 @@ from sqlglot import exp
 from rtolap.base.errors import QueryError, UnknownDatabase
 from rtolap.query.approval.bounds import STATEMENT_BYTES_MAX
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
-from rtolap.query.mysql.assignments import ANSI_QUOTES, TIMEOUT_MS_MAX, Value, assigned
-from rtolap.query.mysql.codes import SERVER_VERSION
 from rtolap.query.service import TIMEOUT_MS_DEFAULT
 from rtolap.query.sql.dialect import user_sql
 from rtolap.query.sql.parser import Statement
+from rtolap.query.statements.assignments import ANSI_QUOTES, TIMEOUT_MS_MAX, Value, assigned
+
+SERVER_VERSION = "8.0.33-rtolap"  # clients decide by it which grammar and catalogue they use
 
 VARIABLES: dict[str, Value] = {
     "auto_increment_increment": 1,
@@ -62,8 +63,9 @@ VARIABLES: dict[str, Value] = {
 class Session:
     """The settings of one connection: `variables` are VARIABLES as it sees them, `users` its `@name`.
 
-    `facts`: variables that the server states and no session changes. `tls_cipher`: empty without TLS.
-    `databases`: those that tables are in now.
+    `is_kept`: another statement follows in it; a request over HTTP has one of its own. `has_token`: its
+    caller has the cluster's token, and no name. `facts`: variables that the server states and no session
+    changes. `tls_cipher`: empty without TLS. `databases`: those that tables are in now.
     """
 
     connection_id: int
@@ -71,6 +73,8 @@ class Session:
     host: str
     database: str | None = None
     tls_cipher: str = ""
+    is_kept: bool = True
+    has_token: bool = False
     facts: Mapping[str, str | int] = field(default_factory=dict)
     databases: Callable[[], Sequence[str]] = lambda: (DATABASE,)
     variables: dict[str, Value] = field(init=False)

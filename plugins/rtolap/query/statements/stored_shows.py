@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from rtolap.base.errors import NotFound, QueryError
 from rtolap.protocols.stored_tables.messages import TableName, TransactionInfo
-from rtolap.query.mysql.variables import Session
 from rtolap.query.service import QueryService
+from rtolap.query.statements.session import Session
+from rtolap.query.statements.shows import Show
 
 Rows = tuple[Sequence[str], list[tuple[object, ...]]]
-PARTITIONS = r"show\s+partitions\s+from\s+"
-TRANSACTION = (
-    r"show\s+transaction(?:\s+(?:from|in)\s+`?(?P<from_db>\w+)`?)?\s+where\s+label\s*(?P<operator>=|like\b)\s*"
-    r"(?:'(?P<label>[^']*)'|\"(?P<quoted>[^\"]*)\")"
-)
 
 
 class StoredShows:
@@ -43,21 +38,19 @@ class StoredShows:
             )
         return head, rows
 
-    def transaction(self, match: re.Match[str], session: Session) -> Rows:
+    def transaction(self, show: Show, session: Session) -> Rows:
         head = (
             *("TransactionId", "Label", "TransactionStatus", "PrepareTime", "CommitTime", "FinishTime"),
             *("Reason", "Tables"),
         )
-        database = match["from_db"] or session.database
+        database = show.database or session.database
         if database is None:
             raise QueryError("no database is selected", action="write SHOW TRANSACTION FROM database WHERE …")
-        label = match["label"] or match["quoted"] or ""
-        if match["operator"] != "=":
-            return head, [
-                _transaction(each) for each in self._service.definitions.transactions(database, label)
-            ]
+        definitions = self._service.definitions
+        if show.is_pattern:
+            return head, [_transaction(each) for each in definitions.transactions(database, show.label)]
         try:
-            return head, [_transaction(self._service.definitions.transaction(database, label))]
+            return head, [_transaction(definitions.transaction(database, show.label))]
         except NotFound:
             return head, []
 

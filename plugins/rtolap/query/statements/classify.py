@@ -1,0 +1,123 @@
+"""The kind of a statement, told from its text alone, for all servers: linear in its length, whatever stands in it.
+
+Each kind is a value.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from rtolap.base.errors import SqlSyntaxError
+from rtolap.query.statements.shows import Show, show_of
+from rtolap.query.stored.ddl import Definition, parse_ddl
+
+_TRANSACTION = re.compile(
+    r"(?:begin|commit|rollback|start\s++transaction|savepoint|release|lock|unlock|flush)\b", re.I
+)
+_DIAGNOSTIC = re.compile(
+    r"(?:show\s++(?:count\s*+\(\s*+\*\s*+\)\s*+)?(?:warnings|errors)\b"
+    r"|select\s++@@(?:session\.|local\.)?(?:warning|error)_count\b)",
+    re.I,
+)
+_SET = re.compile(r"set\b(.*)", re.I | re.DOTALL)
+_NUMBER = re.compile(r"\d{1,10}")
+
+
+@dataclass(frozen=True)
+class Nothing:
+    """A `;` alone."""
+
+
+@dataclass(frozen=True)
+class TransactionWord:
+    """BEGIN, COMMIT and the like, which have nothing to do: no statement writes rows, so every transaction is
+    an empty one."""
+
+
+@dataclass(frozen=True)
+class SetVariables:
+    """`assignments`: what stands behind SET."""
+
+    assignments: str
+
+
+@dataclass(frozen=True)
+class UseDatabase:
+    name: str
+
+
+@dataclass(frozen=True)
+class Kill:
+    what: Literal["query", "connection"]
+    connection_id: int
+
+
+@dataclass(frozen=True)
+class Define:
+    """CREATE, ALTER, DROP or TRUNCATE of stored tables and their databases."""
+
+    definition: Definition
+
+
+@dataclass(frozen=True)
+class Query:
+    """SELECT, WITH, EXPLAIN of these, and whatever the parser then refuses."""
+
+    text: str
+
+
+Request = Nothing | TransactionWord | SetVariables | UseDatabase | Kill | Define | Show | Query
+
+
+def classify(text: str, database: str | None) -> Request:
+    """Return the kind of a text that `text.plain` has returned. `database`: of tables that a definition names without one.
+
+    Raises QueryError for a SHOW or a definition that cannot be read, and for an empty text.
+    """
+    if not text.strip(" ;\n\t"):
+        if not text.strip():
+            raise SqlSyntaxError("bad SQL: the statement is empty")
+        return Nothing()
+    if (assigned := _SET.match(text)) is not None:
+        return SetVariables(assigned[1])
+    if (name := _database_of_use(text)) is not None:
+        return UseDatabase(name)
+    if (kill := kill_of(text)) is not None:
+        return kill
+    if _TRANSACTION.match(text) is not None:
+        return TransactionWord()
+    if (show := show_of(text)) is not None:
+        return show
+    definition = parse_ddl(text, database)
+    return Query(text) if definition is None else Define(definition)
+
+
+def is_diagnostic(text: str) -> bool:
+    """Return True for a text that asks about the statement before, whose warnings then stay."""
+    return _DIAGNOSTIC.match(text) is not None
+
+
+def takes_turn(request: Request) -> bool:
+    """Return True for a statement that the engine computes, for as long as its caller lets it."""
+    return isinstance(request, Query) or (isinstance(request, Show) and bool(request.condition))
+
+
+def _database_of_use(text: str) -> str | None:
+    words = _words(text, 2)
+    return words[1] if len(words) == 2 and words[0].lower() == "use" else None
+
+
+def kill_of(text: str) -> Kill | None:
+    words = [word.lower() for word in _words(text, 3)]
+    if not 2 <= len(words) <= 3 or words[0] != "kill" or _NUMBER.fullmatch(words[-1]) is None:
+        return None
+    if len(words) == 3 and words[1] not in ("query", "connection"):
+        return None
+    return Kill("query" if words[1] == "query" else "connection", int(words[-1]))
+
+
+def _words(text: str, most: int) -> list[str]:
+    """Return the words of the statement without its `;`: one more than `most` if there are more."""
+    return text.rstrip().removesuffix(";").rstrip().split(None, most)

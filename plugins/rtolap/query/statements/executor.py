@@ -1,0 +1,118 @@
+"""The executor of statements: each answers rows, or nothing but warnings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+import pyarrow as pa
+
+from rtolap.base.errors import QueryError, UnsupportedSql
+from rtolap.base.users import Users
+from rtolap.protocols.query.warning import QueryWarning
+from rtolap.query.cancel import Cancellation
+from rtolap.query.outcome import Outcome
+from rtolap.query.service import QueryService
+from rtolap.query.sql.parser import Parameters, Statement
+from rtolap.query.statements.assignments import Value
+from rtolap.query.statements.classify import (
+    Define,
+    Kill,
+    Nothing,
+    Query,
+    Request,
+    SetVariables,
+    TransactionWord,
+    UseDatabase,
+)
+from rtolap.query.statements.session import Session, substitute
+from rtolap.query.statements.show_answers import Shows
+from rtolap.query.statements.shows import Show
+from rtolap.query.stored.ddl import Definition
+
+
+class Peers(Protocol):
+    """The connections that stay open, which statements may look at and end."""
+
+    def sessions(self) -> Sequence[Session]: ...
+
+    def facts(self) -> Mapping[str, Value]:
+        """Variables of the server, which no session changes."""
+
+    def kill(self, connection_id: int, user: str, *, connection: bool) -> None:
+        """Interrupt a query, or end a connection, of the same user. Raises QueryError if there is none."""
+
+
+class NoPeers:
+    """Nobody stays connected."""
+
+    def sessions(self) -> Sequence[Session]:
+        return ()
+
+    def facts(self) -> Mapping[str, Value]:
+        return {}
+
+    def kill(self, connection_id: int, user: str, *, connection: bool) -> None:
+        raise QueryError(f"unknown connection {connection_id}", action="SHOW PROCESSLIST lists your own")
+
+
+class Executor:
+    """Thread-safe."""
+
+    def __init__(self, service: QueryService, users: Users, peers: Peers) -> None:
+        self._service = service
+        self._users = users
+        self._peers = peers
+        self._shows = Shows(service, peers.sessions)
+
+    def execute(
+        self,
+        request: Request,
+        session: Session,
+        parameters: Parameters = (),
+        cancellation: Cancellation | None = None,
+    ) -> Outcome:
+        """`cancellation`: of what `takes_turn`; it is closed with the outcome, or by an error.
+
+        Raises Forbidden, QueryError and whatever stops a cube or a stored table from answering.
+        """
+        if isinstance(request, Query):
+            return self._service.execute(self.parse(request, session), parameters, cancellation)
+        if parameters:
+            raise QueryError("wrong number of parameters", expected="none, but for a query")
+        match request:
+            case Show():
+                shown = self._shows.answer(request, session, cancellation)
+                return Outcome(shown.schema, iter(shown.to_batches()))
+            case Define(definition=definition):
+                return self._define(definition, session)
+            case SetVariables(assignments=assignments):
+                _check_kept(session, "SET", "give what it is for with the request: timeout_ms, database")
+                session.set(assignments)
+            case UseDatabase(name=name):
+                _check_kept(session, "USE", "give `database` with the request")
+                session.use(name)
+            case Kill():
+                of_connection = request.what == "connection"
+                self._peers.kill(request.connection_id, session.user, connection=of_connection)
+            case Nothing() | TransactionWord():
+                pass
+        return _done()
+
+    def parse(self, query: Query, session: Session) -> Statement:
+        return substitute(self._service.prepare(query.text, session.database), session)
+
+    def _define(self, definition: Definition, session: Session) -> Outcome:
+        if not session.has_token:
+            self._users.require(session.user, "define")
+        notes = self._service.definitions.apply(definition)
+        return _done(tuple(QueryWarning("without_effect", "Note", note) for note in notes))
+
+
+def _check_kept(session: Session, word: str, action: str) -> None:
+    if not session.is_kept:
+        raise UnsupportedSql(f"unsupported {word}: no statement follows in this session", action=action)
+
+
+def _done(warnings: tuple[QueryWarning, ...] = ()) -> Outcome:
+    return Outcome(pa.schema([]), iter(()), warnings=warnings)
