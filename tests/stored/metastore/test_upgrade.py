@@ -13,7 +13,7 @@ from alembic.script import ScriptDirectory
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.upgrade import HEAD, SHIPPED
 
-_PROJECT = Path(__file__).resolve().parents[2]
+_PROJECT = Path(__file__).resolve().parents[3]
 
 
 def alembic(address: str, *arguments: str) -> subprocess.CompletedProcess[str]:
