@@ -1,6 +1,6 @@
-"""The kind of a statement, told from its text alone, for all servers: linear in its length, whatever stands in it.
+"""The kind of a statement, told from its text alone, for all servers. Each kind is a value.
 
-Each kind is a value.
+The work is linear in the length of the text, whatever stands in it.
 """
 
 from __future__ import annotations
@@ -72,8 +72,9 @@ Request = Nothing | TransactionWord | SetVariables | UseDatabase | Kill | Define
 
 
 def classify(text: str, database: str | None) -> Request:
-    """Return the kind of a text that `text.plain` has returned. `database`: of tables that a definition names without one.
+    """Return the kind of a text that `text.plain` has returned.
 
+    `database`: of tables that a definition names without one.
     Raises QueryError for a SHOW or a definition that cannot be read, and for an empty text.
     """
     if not text.strip(" ;\n\t"):
