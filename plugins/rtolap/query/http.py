@@ -40,7 +40,7 @@ from rtolap.query.cancel import Cancellation
 from rtolap.query.durations import durations_us, is_duration, time_text
 from rtolap.query.outcome import Outcome
 from rtolap.query.service import QueryService
-from rtolap.query.statements.classify import classify, takes_turn
+from rtolap.query.statements.classify import classify, needs_admission
 from rtolap.query.statements.executor import Executor, NoPeers, Peers
 from rtolap.query.statements.session import Session
 from rtolap.query.statements.text import plain
@@ -139,7 +139,7 @@ def _answer(
             session.use(body.database)
         request = classify(plain(body.sql), session.database)
         outcome = executor.execute(request, session, body.parameters, cancellation)
-        if not takes_turn(request):
+        if not needs_admission(request):
             cancellation.close()
     except BaseException:
         cancellation.close()

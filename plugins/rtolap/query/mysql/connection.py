@@ -20,7 +20,7 @@ from rtolap.query.mysql.rows import binary_rows, text_rows
 from rtolap.query.outcome import Outcome
 from rtolap.query.service import QueryService
 from rtolap.query.sql.parser import Statement
-from rtolap.query.statements.classify import Kill, Query, Request, classify, is_diagnostic, takes_turn
+from rtolap.query.statements.classify import Kill, Query, Request, classify, is_diagnostic, needs_admission
 from rtolap.query.statements.executor import Executor
 from rtolap.query.statements.session import Session
 from rtolap.query.statements.shows import Show
@@ -153,7 +153,7 @@ class Connection:
         return classify(text, self.session.database)
 
     def _execute(self, request: Request, encode: Encode, *, cursor: bool = False) -> None:
-        with self._ending() if takes_turn(request) else nullcontext() as cancellation:
+        with self._ending() if needs_admission(request) else nullcontext() as cancellation:
             outcome = self._executor.execute(request, self.session, (), cancellation)
             self._answer(outcome, encode, cursor=cursor)
 

@@ -100,7 +100,7 @@ def is_diagnostic(text: str) -> bool:
     return _DIAGNOSTIC.match(text) is not None
 
 
-def takes_turn(request: Request) -> bool:
+def needs_admission(request: Request) -> bool:
     """Return True for a statement that the engine computes, for as long as its caller lets it."""
     return isinstance(request, Query) or (isinstance(request, Show) and bool(request.condition))
 

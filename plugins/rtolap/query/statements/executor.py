@@ -72,7 +72,7 @@ class Executor:
         parameters: Parameters = (),
         cancellation: Cancellation | None = None,
     ) -> Outcome:
-        """`cancellation`: of what `takes_turn`; it is closed with the outcome, or by an error.
+        """`cancellation`: of what `needs_admission`; it is closed with the outcome, or by an error.
 
         Raises Forbidden, QueryError and whatever stops a cube or a stored table from answering.
         """
