@@ -6,6 +6,7 @@ import gc
 import os
 import shutil
 import tempfile
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,24 @@ from xdist.scheduler import LoadScopeScheduling
 _PROJECT = Path(__file__).resolve().parents[1]
 
 _WHOLE_STACKS = ("airflow", "demo", "e2e", "packaging", "stack")
+_STARTS_NO_STACK = (
+    "test_exact_under_faults.py"  # of e2e: it has the servers of its process and services of its own
+)
+
+# The longest first: what is short fills up the end, and two processes are done at about the same time.
+_LONGEST_FIRST = (
+    "whole stacks",
+    _STARTS_NO_STACK,
+    "security",
+    "spark",
+    "coordinator",
+    "query",
+    "loader",
+    "frontend",
+    "storage",
+    "receiver",
+    "watermark",
+)
 
 # Several processes are given one; a console that is made under it keeps that width, whatever a test asks for.
 os.environ.pop("COLUMNS", None)
@@ -35,35 +54,44 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for marker in ("integration", "e2e"):
             if marker in parts:
                 item.add_marker(getattr(pytest.mark, marker))
+    rank = {scope: number for number, scope in enumerate(_LONGEST_FIRST)}
+    items.sort(key=lambda item: rank.get(scope_of(item.nodeid), len(rank)))
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    gc.disable()  # until all is loaded
-
-
-def pytest_collection_finish(session: pytest.Session) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
     """What thousands of tests and modules are made of stays to the end: no collection need look at it again.
 
     Without it, an eighth of the time of the tests without servers is garbage collection's.
     """
-    gc.enable()
-    gc.freeze()
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+def scope_of(nodeid: str) -> str:
+    """A scope is a folder of `integration/`, or all that start a whole stack: one stack runs at a time.
+
+    Elsewhere it is a file.
+    """
+    path = nodeid.split("::")[0]
+    parts = path.split("/")
+    if "integration" not in parts:
+        return path
+    if parts[-1] == _STARTS_NO_STACK:
+        return _STARTS_NO_STACK
+    folder = parts[parts.index("integration") + 1]
+    return "whole stacks" if folder in _WHOLE_STACKS else folder
 
 
 class _ByServers(LoadScopeScheduling):  # type: ignore[misc]
-    """Where two processes share the tests, those that share servers stay in one of them, in their order.
-
-    A folder of `integration/` is together, and all that start a whole stack are: one stack at a time.
-    Elsewhere it is a file.
-    """
+    """Where two processes share the tests, those that share servers stay in one of them, in their order."""
 
     def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.split("::")[0]
-        parts = path.split("/")
-        if "integration" not in parts:
-            return path
-        folder = parts[parts.index("integration") + 1]
-        return "whole stacks" if folder in _WHOLE_STACKS else folder
+        return scope_of(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LoadScopeScheduling:
