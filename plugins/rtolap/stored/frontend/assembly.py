@@ -85,8 +85,8 @@ class Storage:
 
 
 class Assembly:
-    """Its ledger stays its caller's. `start` and `stop` the periodic tasks, or call `run_once`; `app` is served
-    by whoever wants to."""
+    """Its ledger stays its caller's. `start` and `stop` the periodic tasks, or call `run_once`; `app` is
+    served by whoever wants to."""
 
     def __init__(
         self,
