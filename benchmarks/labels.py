@@ -1,4 +1,4 @@
-"""Looking a label up among a million: milliseconds, as a door does it.
+"""Looking a label up among a million: milliseconds, as an endpoint does it.
 
     python -m benchmarks.labels [--labels 1000000] [--ledger sqlite:///path | mysql://…] [--password-file …]
 

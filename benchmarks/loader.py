@@ -81,7 +81,7 @@ def measure(records: int, folder: Path) -> dict[str, float]:
         address = f"sqlite:///{folder / 'ledger.db'}"
         cluster = StreamLoadCluster(folder / "cluster", address)
         with Ledger.open(address) as ledger, cluster:
-            cluster.start(doors=1, nodes=1)
+            cluster.start(endpoints=1, nodes=1)
             server = _Address(bootstrap)
             around = Around(server, server, cluster, ledger, {"RTOLAP_LEDGER": address})  # type: ignore[arg-type]
             return _measured(records, bootstrap, around, folder)

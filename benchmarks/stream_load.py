@@ -154,7 +154,7 @@ def main() -> None:
         with StreamLoadCluster(
             folder / "cluster", f"sqlite:///{folder / 'cluster' / 'ledger.db'}"
         ) as cluster:
-            cluster.start(doors=1, nodes=1)
+            cluster.start(endpoints=1, nodes=1)
             for table in tables():
                 cluster.tables.create(table)
             for kind, body in sources.items():
@@ -192,7 +192,7 @@ def main() -> None:
                     "body_gb": arguments.body_gb,
                     "rows_per_s": round(rows / took_s),
                     "rows_per_core_s": round(rows / watch.cpu_s),
-                    "door_mb_max": watch.peak_bytes[0] >> 20,
+                    "endpoint_mb_max": watch.peak_bytes[0] >> 20,
                     "node_mb_max": watch.peak_bytes[1] >> 20,
                     "node_mapped_mb_max": watch.peak_mapped_bytes[1] >> 20,
                 }

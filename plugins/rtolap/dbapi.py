@@ -1,4 +1,4 @@
-"""PEP 249 over the query service's HTTP door.
+"""PEP 249 over the query service's HTTP endpoint.
 
 with connect("http://127.0.0.1:7090", token="…") as connection:
     cursor = connection.cursor()

@@ -1,4 +1,4 @@
-"""The REST door and its client, over a real socket."""
+"""The REST endpoint and its client, over a real socket."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def status(
 
 
 class Loader:
-    """A loader's own door, over a status that the test sets. `looks`: when it was asked for it."""
+    """A loader's own endpoint, over a status that the test sets. `looks`: when it was asked for it."""
 
     def __init__(self, token: str) -> None:
         self.now = status({0: 5, 1: 5}, {0: 5, 1: 9})
@@ -100,7 +100,7 @@ async def waits_on(waiting: asyncio.Future[Any], looks: list[Any]) -> None:
 
 @pytest.fixture
 def loader(agent: RunningAgent) -> Iterator[Loader]:
-    """Its process on the agent does nothing; what it says comes from its door."""
+    """Its process on the agent does nothing; what it says comes from its endpoint."""
     complete = Completeness("logs", "day")
     with Loader(agent.token) as one, agent.client() as client:
         key = loaders.process_key(NAME)

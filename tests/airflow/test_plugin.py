@@ -1,4 +1,4 @@
-"""The plugin has no open door, and its folder holds nothing that Airflow would trip over."""
+"""The plugin has no open endpoint, and its folder holds nothing that Airflow would trip over."""
 
 from __future__ import annotations
 

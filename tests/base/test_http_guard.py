@@ -1,4 +1,4 @@
-"""What an HTTP door takes in before it knows who asks, and how long anybody may keep it waiting."""
+"""What an HTTP endpoint takes in before it knows who asks, and how long anybody may keep it waiting."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ BODY_MAX = 200_000
 DEADLINE_S = 60.0
 
 
-class Door:
+class Endpoint:
     """A guarded application on a real socket."""
 
     def __init__(self, limits: HttpLimits, listening: socket.socket) -> None:
-        self.metrics = Metrics("door")
+        self.metrics = Metrics("endpoint")
         self.taken_bytes = 0
         self.waiting = 0
         self.go_on = threading.Event()
@@ -56,7 +56,7 @@ class Door:
 
     def ended(self, reason: str) -> float:
         return Scrape(self.metrics.render()[0].decode())(
-            "rtolap_door_http_connections_ended_total", reason=reason
+            "rtolap_endpoint_http_connections_ended_total", reason=reason
         )
 
     def _app(self) -> FastAPI:
@@ -106,18 +106,18 @@ class Door:
 
 
 @contextlib.contextmanager
-def opened(listening: socket.socket | None = None, **limits: Any) -> Iterator[Door]:
+def opened(listening: socket.socket | None = None, **limits: Any) -> Iterator[Endpoint]:
     listening = listening or socket.create_server(("127.0.0.1", 0))
-    door = Door(HttpLimits(**limits), listening)
+    endpoint = Endpoint(HttpLimits(**limits), listening)
     try:
-        eventually(lambda: door.server.started, "it serves")
-        yield door
+        eventually(lambda: endpoint.server.started, "it serves")
+        yield endpoint
     finally:
-        door.close()
+        endpoint.close()
 
 
 @pytest.fixture(scope="module")
-def door() -> Iterator[Door]:
+def endpoint() -> Iterator[Endpoint]:
     with opened() as made:
         yield made
 
@@ -152,41 +152,41 @@ def sent(connection: socket.socket, size: int) -> int:
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 400000000", "Transfer-Encoding: chunked"])
-def test_without_credentials_the_answer_comes_before_the_body(door: Door, framing: str) -> None:
-    with door.connect() as connection:
+def test_without_credentials_the_answer_comes_before_the_body(endpoint: Endpoint, framing: str) -> None:
+    with endpoint.connect() as connection:
         connection.sendall(head("/bytes", framing))
         assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
-        assert door.taken_bytes == 0
+        assert endpoint.taken_bytes == 0
 
 
-def test_without_credentials_a_body_is_not_read_to_its_end(door: Door) -> None:
-    with door.connect() as connection:
+def test_without_credentials_a_body_is_not_read_to_its_end(endpoint: Endpoint) -> None:
+    with endpoint.connect() as connection:
         connection.sendall(head("/bytes", "Content-Length: 400000000"))
         assert sent(connection, 400_000_000) < 100_000_000
-        assert door.taken_bytes == 0
+        assert endpoint.taken_bytes == 0
 
 
-def test_a_small_body_without_credentials_still_hears_why(door: Door) -> None:
+def test_a_small_body_without_credentials_still_hears_why(endpoint: Endpoint) -> None:
     for _ in range(20):
-        answer = httpx.post(f"{door.url}/bytes", content=bytes(300_000))
+        answer = httpx.post(f"{endpoint.url}/bytes", content=bytes(300_000))
         assert answer.status_code == 401
         assert answer.json()["code"] == "unauthorized"
 
 
-def test_a_body_announced_as_too_large_is_refused_before_it_is_read(door: Door) -> None:
-    with door.connect() as connection:
+def test_a_body_announced_as_too_large_is_refused_before_it_is_read(endpoint: Endpoint) -> None:
+    with endpoint.connect() as connection:
         connection.sendall(
             head("/bytes", f"Content-Length: {BODY_MAX + 1}", f"Authorization: Bearer {TOKEN}")
         )
         assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
-    assert door.taken_bytes == 0
-    assert httpx.post(f"{door.url}/bytes", content=bytes(BODY_MAX), headers=BEARER).json() == BODY_MAX
+    assert endpoint.taken_bytes == 0
+    assert httpx.post(f"{endpoint.url}/bytes", content=bytes(BODY_MAX), headers=BEARER).json() == BODY_MAX
 
 
 @pytest.mark.parametrize("path", ["/bytes", "/json"])
-def test_a_body_in_chunks_is_cut_off_at_the_limit(door: Door, path: str) -> None:
+def test_a_body_in_chunks_is_cut_off_at_the_limit(endpoint: Endpoint, path: str) -> None:
     """Whatever the route makes of a body that breaks off."""
-    with door.connect() as connection:
+    with endpoint.connect() as connection:
         lines = (
             "Transfer-Encoding: chunked",
             f"Authorization: Bearer {TOKEN}",
@@ -198,8 +198,8 @@ def test_a_body_in_chunks_is_cut_off_at_the_limit(door: Door, path: str) -> None
         assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
 
 
-def test_only_open_paths_want_no_credentials(door: Door) -> None:
-    with httpx.Client(base_url=door.url) as client:
+def test_only_open_paths_want_no_credentials(endpoint: Endpoint) -> None:
+    with httpx.Client(base_url=endpoint.url) as client:
         assert client.get("/health").status_code == 200
         for path in ("/who", "/metrics", "/docs", "/nowhere", "/health/"):
             assert client.get(path).status_code == 401, path
@@ -222,9 +222,9 @@ def test_only_open_paths_want_no_credentials(door: Door) -> None:
     ],
     ids=["value", "headers", "path", "nothing", "extension", "trailers"],
 )  # fmt: skip
-def test_a_head_is_bounded(door: Door, text: bytes) -> None:
+def test_a_head_is_bounded(endpoint: Endpoint, text: bytes) -> None:
     out = 0
-    with door.connect() as connection:
+    with endpoint.connect() as connection:
         with contextlib.suppress(ConnectionError):
             while out < len(text):
                 out += connection.send(memoryview(text)[out : out + (1 << 20)])
@@ -234,23 +234,23 @@ def test_a_head_is_bounded(door: Door, text: bytes) -> None:
 
 
 def test_a_head_that_comes_at_once_is_bounded_to_the_byte() -> None:
-    with opened(head_bytes_max=1000) as door:
+    with opened(head_bytes_max=1000) as endpoint:
         for size, status in ((500, 200), (1500, 431)):
-            answer = httpx.get(f"{door.url}/health", headers={"A": "a" * size})
+            answer = httpx.get(f"{endpoint.url}/health", headers={"A": "a" * size})
             assert answer.status_code == status
-        eventually(lambda: door.ended("long_head") == 1, "it is counted")
+        eventually(lambda: endpoint.ended("long_head") == 1, "it is counted")
 
 
 @pytest.mark.parametrize("text", [b"", b"\r\n", b"GET /health HT", head("/health", method="GET")[:-2]])
 def test_a_connection_whose_head_does_not_come_is_ended(text: bytes) -> None:
-    with opened(head_timeout_s=1.5) as door, door.connect() as connection:
+    with opened(head_timeout_s=1.5) as endpoint, endpoint.connect() as connection:
         connection.sendall(text)
         assert to_the_end(connection).startswith(b"HTTP/1.1 408 ")
-        eventually(lambda: door.ended("slow_head") == 1, "it is counted")
+        eventually(lambda: endpoint.ended("slow_head") == 1, "it is counted")
 
 
 def test_a_head_that_comes_a_byte_at_a_time_gains_nothing() -> None:
-    with opened(head_timeout_s=0.5) as door, door.connect() as connection:
+    with opened(head_timeout_s=0.5) as endpoint, endpoint.connect() as connection:
         until_s = time.monotonic() + DEADLINE_S
         with contextlib.suppress(ConnectionError):
             for byte in b"GET /" + b"a" * 10_000:
@@ -260,135 +260,138 @@ def test_a_head_that_comes_a_byte_at_a_time_gains_nothing() -> None:
                     if connection.recv(100):
                         break
                 assert time.monotonic() < until_s
-        eventually(lambda: door.ended("slow_head") == 1, "it is counted")
+        eventually(lambda: endpoint.ended("slow_head") == 1, "it is counted")
 
 
 def test_a_connection_that_stays_open_between_requests_has_the_time_for_its_next_head() -> None:
-    with opened(head_timeout_s=1.5) as door, httpx.Client(base_url=door.url) as client:
+    with opened(head_timeout_s=1.5) as endpoint, httpx.Client(base_url=endpoint.url) as client:
         assert client.get("/health").status_code == 200
         time.sleep(2.0)
         assert client.get("/health").status_code == 200
-        assert door.ended("slow_head") == 0
+        assert endpoint.ended("slow_head") == 0
 
 
 def test_a_request_that_takes_longer_than_a_head_may_is_not_cut_off() -> None:
-    with opened(head_timeout_s=1.0) as door, httpx.Client(base_url=door.url, timeout=DEADLINE_S) as client:
-        threading.Timer(2.0, door.go_on.set).start()
+    with (
+        opened(head_timeout_s=1.0) as endpoint,
+        httpx.Client(base_url=endpoint.url, timeout=DEADLINE_S) as client,
+    ):
+        threading.Timer(2.0, endpoint.go_on.set).start()
         assert client.get("/wait", headers=BEARER).json() == "done"
 
 
 def test_a_body_that_hardly_comes_is_cut_off() -> None:
-    with opened(body_grace_s=0.3) as door, door.connect() as connection:
+    with opened(body_grace_s=0.3) as endpoint, endpoint.connect() as connection:
         connection.sendall(head("/bytes", "Content-Length: 10", f"Authorization: Bearer {TOKEN}") + b"1")
         assert connection.recv(65536).startswith(b"HTTP/1.1 408 ")
 
 
 def test_a_body_that_nobody_reads_is_thrown_away_for_a_while_only() -> None:
-    with opened(linger_s=1.5) as door, door.connect() as connection:
+    with opened(linger_s=1.5) as endpoint, endpoint.connect() as connection:
         lines = ("Content-Length: 100000", f"Authorization: Bearer {TOKEN}")
         connection.sendall(head("/nowhere", *lines))
         assert to_the_end(connection).startswith(b"HTTP/1.1 404 ")
-        eventually(lambda: door.ended("long_body") == 1, "it is counted")
+        eventually(lambda: endpoint.ended("long_body") == 1, "it is counted")
 
 
 def test_who_does_not_read_the_answer_is_cut_off() -> None:
-    with opened(write_timeout_s=0.3) as door, door.connect() as connection:
+    with opened(write_timeout_s=0.3) as endpoint, endpoint.connect() as connection:
         connection.sendall(head("/endless", f"Authorization: Bearer {TOKEN}", method="GET"))
-        eventually(lambda: door.ended("slow_reader") == 1, "it is cut off")
+        eventually(lambda: endpoint.ended("slow_reader") == 1, "it is cut off")
         to_the_end(connection)
 
 
 def test_a_request_that_runs_hears_that_its_connection_was_ended_for_what_came_behind() -> None:
-    with opened() as door, unhandled_errors() as unhandled:
-        with door.connect() as connection:
+    with opened() as endpoint, unhandled_errors() as unhandled:
+        with endpoint.connect() as connection:
             one = head("/wait", f"Authorization: Bearer {TOKEN}", method="GET")
             connection.sendall(one + one + b"no request\r\n\r\n")
             assert to_the_end(connection).startswith(b"HTTP/1.1 400 ")
-        eventually(lambda: door.waiting == 1, "the first is at work")
-        eventually(lambda: not len(door.server._connections.open), "the connection is gone")
-        door.go_on.set()
-        eventually(lambda: not door.server.server_state.tasks, "its request is over")
-        assert door.waiting == 1, "the second was begun for nobody"
+        eventually(lambda: endpoint.waiting == 1, "the first is at work")
+        eventually(lambda: not len(endpoint.server._connections.open), "the connection is gone")
+        endpoint.go_on.set()
+        eventually(lambda: not endpoint.server.server_state.tasks, "its request is over")
+        assert endpoint.waiting == 1, "the second was begun for nobody"
     assert not unhandled, unhandled[0]
 
 
 @pytest.mark.parametrize("body", [b'{"a": \xb2', b"[1e999]", b'"\\ud800"', b"[" * 50_000])
-def test_what_is_no_body_of_a_route_is_answered_without_its_bytes(door: Door, body: bytes) -> None:
+def test_what_is_no_body_of_a_route_is_answered_without_its_bytes(endpoint: Endpoint, body: bytes) -> None:
     for kind in ("application/json", "text/plain"):
-        answer = httpx.post(f"{door.url}/json", content=body, headers={**BEARER, "Content-Type": kind})
+        answer = httpx.post(f"{endpoint.url}/json", content=body, headers={**BEARER, "Content-Type": kind})
         assert answer.status_code in (400, 422), answer.text
         assert len(answer.content) < 500
 
 
 def test_who_goes_away_in_the_middle_of_a_body_leaves_no_traceback() -> None:
-    with opened() as door, unhandled_errors() as unhandled:
-        with door.connect() as connection:
+    with opened() as endpoint, unhandled_errors() as unhandled:
+        with endpoint.connect() as connection:
             connection.sendall(
                 head("/bytes", "Content-Length: 10", f"Authorization: Bearer {TOKEN}") + b"12345"
             )
-            eventually(lambda: door.taken_bytes == 5, "it is read")
-        eventually(lambda: not door.server.server_state.tasks, "its request is over")
+            eventually(lambda: endpoint.taken_bytes == 5, "it is read")
+        eventually(lambda: not endpoint.server.server_state.tasks, "its request is over")
     assert not unhandled, unhandled[0]
 
 
 def test_a_slow_reader_gets_its_answer() -> None:
-    with opened(write_timeout_s=3.0) as door, door.connect() as connection:
+    with opened(write_timeout_s=3.0) as endpoint, endpoint.connect() as connection:
         connection.sendall(head("/endless", f"Authorization: Bearer {TOKEN}", method="GET"))
-        until_s, taken = time.monotonic() + 1.5 * door.limits.write_timeout_s, 0
+        until_s, taken = time.monotonic() + 1.5 * endpoint.limits.write_timeout_s, 0
         while time.monotonic() < until_s:
             taken += len(connection.recv(1 << 20))
             time.sleep(0.02)
         assert taken
-        assert door.ended("slow_reader") == 0
+        assert endpoint.ended("slow_reader") == 0
 
 
 def test_silent_connections_give_way_to_one_that_asks() -> None:
-    with opened(connections_per_address_max=20) as door, contextlib.ExitStack() as open_ones:
-        silent = [open_ones.enter_context(door.connect()) for _ in range(60)]
-        assert httpx.get(f"{door.url}/health").status_code == 200
-        assert len(door.server._connections.open) <= 20
+    with opened(connections_per_address_max=20) as endpoint, contextlib.ExitStack() as open_ones:
+        silent = [open_ones.enter_context(endpoint.connect()) for _ in range(60)]
+        assert httpx.get(f"{endpoint.url}/health").status_code == 200
+        assert len(endpoint.server._connections.open) <= 20
         assert to_the_end(silent[0]) == b""  # the one that was silent for longest
 
 
 def test_a_connection_more_than_may_be_at_work_is_refused() -> None:
-    with opened(connections_per_address_max=2) as door, contextlib.ExitStack() as open_ones:
+    with opened(connections_per_address_max=2) as endpoint, contextlib.ExitStack() as open_ones:
         for _ in range(2):
-            open_ones.enter_context(door.connect()).sendall(
+            open_ones.enter_context(endpoint.connect()).sendall(
                 head("/wait", f"Authorization: Bearer {TOKEN}", method="GET")
             )
-        eventually(lambda: door.waiting == 2, "both are at work")
-        with door.connect() as third:
+        eventually(lambda: endpoint.waiting == 2, "both are at work")
+        with endpoint.connect() as third:
             assert to_the_end(third).startswith(b"HTTP/1.1 503 ")
-        eventually(lambda: door.ended("refused") == 1, "it is counted")
-        door.go_on.set()
+        eventually(lambda: endpoint.ended("refused") == 1, "it is counted")
+        endpoint.go_on.set()
 
 
 def test_one_caller_has_not_all_turns() -> None:
-    with opened(requests_per_user_max=2, requests_max=3) as door, contextlib.ExitStack() as open_ones:
+    with opened(requests_per_user_max=2, requests_max=3) as endpoint, contextlib.ExitStack() as open_ones:
         for _ in range(2):
-            open_ones.enter_context(door.connect()).sendall(
+            open_ones.enter_context(endpoint.connect()).sendall(
                 head("/wait", f"Authorization: Bearer {TOKEN}", method="GET")
             )
-        eventually(lambda: door.waiting == 2, "both are at work")
-        refused = httpx.get(f"{door.url}/who", headers=BEARER)
+        eventually(lambda: endpoint.waiting == 2, "both are at work")
+        refused = httpx.get(f"{endpoint.url}/who", headers=BEARER)
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
         assert "at most 2 of one user" in refused.json()["message"]
-        assert httpx.get(f"{door.url}/who", auth=(USER, PASSWORD)).status_code == 200
-        door.go_on.set()
+        assert httpx.get(f"{endpoint.url}/who", auth=(USER, PASSWORD)).status_code == 200
+        endpoint.go_on.set()
 
 
 def test_accepting_goes_on_when_there_are_descriptors_again(caplog: pytest.LogCaptureFixture) -> None:
     listening = ExhaustedListener()
     listening.bind(("127.0.0.1", 0))
-    with caplog.at_level(logging.WARNING), opened(listening) as door:
-        assert httpx.get(f"{door.url}/health", timeout=DEADLINE_S).status_code == 200
-        assert door.ended("no_descriptors") == 3
+    with caplog.at_level(logging.WARNING), opened(listening) as endpoint:
+        assert httpx.get(f"{endpoint.url}/health", timeout=DEADLINE_S).status_code == 200
+        assert endpoint.ended("no_descriptors") == 3
     assert "Too many open files" in caplog.text
 
 
 def test_wrong_passwords_are_slowed_for_their_user_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rtolap.base.login_delays.FIRST_DELAY_S", 0.5)
-    with opened() as door, httpx.Client(base_url=door.url, timeout=DEADLINE_S) as client:
+    with opened() as endpoint, httpx.Client(base_url=endpoint.url, timeout=DEADLINE_S) as client:
         for _ in range(3):
             assert client.get("/who", auth=(USER, "wrong")).status_code == 401
         began_s = time.monotonic()

@@ -1,4 +1,4 @@
-"""The metrics of a service: names, the page behind credentials, what doors count, bounded labels."""
+"""The metrics of a service: names, the page behind credentials, what endpoints count, bounded labels."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_one_name_twice_is_refused() -> None:
 
 
 @pytest.fixture
-def door() -> TestClient:
+def endpoint() -> TestClient:
     app = FastAPI()
     api = APIRouter(prefix="/api/v1")
 
@@ -90,20 +90,20 @@ def door() -> TestClient:
     return TestClient(app, raise_server_exceptions=False)
 
 
-def test_a_door_shows_metrics_to_who_has_its_credentials_only(door: TestClient) -> None:
-    assert door.get("/metrics").status_code == 401
-    answer = door.get("/metrics", headers=BEARER)
+def test_a_endpoint_shows_metrics_to_who_has_its_credentials_only(endpoint: TestClient) -> None:
+    assert endpoint.get("/metrics").status_code == 401
+    answer = endpoint.get("/metrics", headers=BEARER)
     assert answer.status_code == 200
     assert answer.headers["content-type"].startswith("text/plain")
-    openmetrics = door.get("/metrics", headers={**BEARER, "Accept": "application/openmetrics-text"})
+    openmetrics = endpoint.get("/metrics", headers={**BEARER, "Accept": "application/openmetrics-text"})
     assert openmetrics.text.endswith("# EOF\n")
 
 
-def test_requests_are_counted_by_route_and_status_not_by_path(door: TestClient) -> None:
+def test_requests_are_counted_by_route_and_status_not_by_path(endpoint: TestClient) -> None:
     for path in ("/api/v1/cubes/a", "/api/v1/cubes/b", "/api/v1/cubes/broken", "/no/such", "/nor/this"):
-        door.get(path, headers=BEARER)
-    door.request("BREW", "/api/v1/cubes/a", headers=BEARER)
-    found = Scrape(door.get("/metrics", headers=BEARER).text)
+        endpoint.get(path, headers=BEARER)
+    endpoint.request("BREW", "/api/v1/cubes/a", headers=BEARER)
+    found = Scrape(endpoint.get("/metrics", headers=BEARER).text)
     name, route = "rtolap_coordinator_http_requests_total", "/api/v1/cubes/{cube}"
     assert found(name, method="GET", route=route, status="200") == 2
     assert found(name, method="GET", route=route, status="500") == 1

@@ -114,9 +114,9 @@ def test_what_nobody_takes_is_refused_before_anything_is_created(tmp_path: Path)
     declared: list[str] = []
     file = tmp_path / "all.yaml"
     for text, missing, named in (
-        (f"{LOADER}---{STORED}", "a Stream Load door", "shop.people"),
+        (f"{LOADER}---{STORED}", "a front end", "shop.people"),
         (f"{LOADER}---{FILE_LOOKUP}", "a coordinator", "shops"),
-        (f"{LOADER}---{LOOKUP}", "a coordinator and a Stream Load door", "people; people"),
+        (f"{LOADER}---{LOOKUP}", "a coordinator and a front end", "people; people"),
     ):
         file.write_text(text)
         takers = Takers(declare_loader=noted(declared))
@@ -129,12 +129,12 @@ def test_what_nobody_takes_is_refused_before_anything_is_created(tmp_path: Path)
 
 
 def test_stored_tables_come_before_all_others(tmp_path: Path) -> None:
-    """Where no door answers nothing is created, loaders neither."""
+    """Where no endpoint answers nothing is created, loaders neither."""
     file = tmp_path / "all.yaml"
     file.write_text(f"{LOADER}---{STORED}")
     declared: list[str] = []
-    with StoredTablesClient(["http://127.0.0.1:9"], "a token", retry_s=0.1) as doors:
-        takers = Takers(doors=doors, declare_loader=noted(declared))
+    with StoredTablesClient(["http://127.0.0.1:9"], "a token", retry_s=0.1) as endpoints:
+        takers = Takers(endpoints=endpoints, declare_loader=noted(declared))
         with pytest.raises(Unavailable):
             create_all(takers, read_definitions(file), enable=True)
     assert not declared

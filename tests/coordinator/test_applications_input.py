@@ -356,7 +356,9 @@ def test_a_batch_that_cannot_be_read_is_refused_whole(
     assert standing(cluster) == before
 
 
-def test_an_oversized_report_is_refused_at_the_door_and_counted(cluster: Cluster, reporter: Reporter) -> None:
+def test_an_oversized_report_is_refused_at_the_endpoint_and_counted(
+    cluster: Cluster, reporter: Reporter
+) -> None:
     before = standing(cluster)
     answer = cluster.http.post(REPORTS, content=b" " * (wire.REPORT_BYTES_MAX + 1))
     assert (answer.status_code, answer.json()["code"]) == (422, "definition")

@@ -37,7 +37,7 @@ watermark_records: field
 watermark_field: mark
 rejects: {tolerance_percent: 5, to: file}
 sink:
-  urls: ["http://door:7030"]
+  urls: ["http://endpoint:7030"]
   user: loader
   password_file: /secrets/p
   format: json
@@ -66,7 +66,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
             watermark_field="mark",
             rejects=LoaderRejects(tolerance_percent=5, to="file"),
             sink=LoaderSink(
-                urls=("http://door:7030",),
+                urls=("http://endpoint:7030",),
                 user="loader",
                 password_file="/secrets/p",
                 format="json",
@@ -79,7 +79,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
 
 
 def made(**changes: object) -> LoaderSink:
-    wanted = SinkPartitions(sql="door:9030", column="at")
+    wanted = SinkPartitions(sql="endpoint:9030", column="at")
     return LoaderSink(partitions=msgspec.structs.replace(wanted, **changes))
 
 
@@ -100,12 +100,12 @@ def test_a_plain_one_is_sound() -> None:
         ({"parallel": 99}, "parallel: out of bounds"),
         ({"rejects": LoaderRejects(tolerance_percent=101)}, "rejects.tolerance_percent: out of bounds"),
         ({"columns": (LoaderColumn("a"), LoaderColumn("a"))}, "columns: column is named twice"),
-        ({"sink": LoaderSink(urls=("door:7030",))}, "sink.urls[0]: not an address"),
-        ({"sink": LoaderSink(urls=("http://u:secret@door",))}, "sink.urls[0]: not an address"),
+        ({"sink": LoaderSink(urls=("endpoint:7030",))}, "sink.urls[0]: not an address"),
+        ({"sink": LoaderSink(urls=("http://u:secret@endpoint",))}, "sink.urls[0]: not an address"),
         ({"sink": LoaderSink(label_kept_ms=0)}, "sink.label_kept_ms: out of bounds"),
-        ({"sink": made(sql="door")}, "sink.partitions.sql: not an address"),
-        ({"sink": made(sql="door:70000")}, "sink.partitions.sql: not an address"),
-        ({"sink": made(sql="u:p@door:1")}, "sink.partitions.sql: not an address"),
+        ({"sink": made(sql="endpoint")}, "sink.partitions.sql: not an address"),
+        ({"sink": made(sql="endpoint:70000")}, "sink.partitions.sql: not an address"),
+        ({"sink": made(sql="u:p@endpoint:1")}, "sink.partitions.sql: not an address"),
         ({"sink": made(column="at`")}, "sink.partitions.column: not a name"),
         ({"sink": made(ahead=-1)}, "sink.partitions.ahead: out of bounds"),
         ({"sink": made(behind=1001)}, "sink.partitions.behind: out of bounds"),

@@ -169,7 +169,7 @@ def test_the_health_checks_command_tells_health_by_its_exit_code(
         assert (done.returncode == 0) is healthy, url
 
 
-def test_the_recipe_for_the_users_file_makes_what_the_door_checks(tmp_path: Path) -> None:
+def test_the_recipe_for_the_users_file_makes_what_the_endpoint_checks(tmp_path: Path) -> None:
     for tool in ("sh", "xxd", "sha256sum"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not on this machine")

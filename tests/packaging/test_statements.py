@@ -13,15 +13,15 @@ from rtolap.protocols.query.client import QueryClient
 from rtolap.query.mysql.codes import error_code
 
 from tests.support.cubes.flights import flights_world
-from tests.support.query.query_doors import (
+from tests.support.query.query_endpoints import (
     DEFINING_USER,
     LOADING_USER,
     OTHER_USER,
     PASSWORD,
     TOKEN,
     USER,
-    Doors,
-    open_doors,
+    Endpoints,
+    open_endpoints,
 )
 
 SECURITY = Path(__file__).parents[2] / "docs" / "security.md"
@@ -112,21 +112,21 @@ OPERATIONS = (
 
 
 @pytest.fixture(scope="module")
-def doors() -> Iterator[Doors]:
+def endpoints() -> Iterator[Endpoints]:
     world = flights_world(7, 50)
-    with open_doors(world) as opened:
+    with open_endpoints(world) as opened:
         yield opened
     world.close()
 
 
-def error_of(doors: Doors, role: str, statement: str) -> int | None:
+def error_of(endpoints: Endpoints, role: str, statement: str) -> int | None:
     """The number of the error that the statement is answered with, or its login; None if it is done."""
     user, password = ROLES[role]
     try:
         with (
-            doors.connect(user=OTHER_USER) as other,
-            doors.connect(user=user, password=password) as first,
-            doors.connect(user=user, password=password) as connection,
+            endpoints.connect(user=OTHER_USER) as other,
+            endpoints.connect(user=user, password=password) as first,
+            endpoints.connect(user=user, password=password) as connection,
             connection.cursor() as cursor,
         ):
             cursor.execute(statement.format(own=first.thread_id(), other=other.thread_id()))
@@ -136,15 +136,15 @@ def error_of(doors: Doors, role: str, statement: str) -> int | None:
     return None
 
 
-def http_error_of(doors: Doors, role: str, statement: str) -> int | None:
+def http_error_of(endpoints: Endpoints, role: str, statement: str) -> int | None:
     """As `error_of`, over HTTP: its numbers are those of the errors' types."""
     user, password = ROLES[role]
     owner = user if role in KNOWN else USER  # who has the token has no connections
     credentials = {"token": TOKEN} if role == "the token" else {"user": user, "password": password}
     with (
-        doors.connect(user=OTHER_USER) as other,
-        doors.connect(user=owner) as own,
-        QueryClient(doors.http_url, **credentials) as client,
+        endpoints.connect(user=OTHER_USER) as other,
+        endpoints.connect(user=owner) as own,
+        QueryClient(endpoints.http_url, **credentials) as client,
     ):
         try:
             client.query(statement.format(own=own.thread_id(), other=other.thread_id()))
@@ -156,7 +156,7 @@ def http_error_of(doors: Doors, role: str, statement: str) -> int | None:
 
 
 Roles = Callable[[Statements], tuple[str, ...]]
-ErrorOf = Callable[[Doors, str, str], int | None]
+ErrorOf = Callable[[Endpoints, str, str], int | None]
 SERVERS: dict[str, tuple[ErrorOf, Roles]] = {
     "MySQL": (error_of, lambda operation: operation.roles),
     "HTTP": (http_error_of, lambda operation: operation.http_roles),
@@ -167,13 +167,13 @@ SERVERS: dict[str, tuple[ErrorOf, Roles]] = {
     ("server", "role"),
     [*(("MySQL", role) for role in KNOWN), *(("HTTP", role) for role in OVER_HTTP)],
 )
-def test_each_role_may_do_what_the_table_says(doors: Doors, server: str, role: str) -> None:
+def test_each_role_may_do_what_the_table_says(endpoints: Endpoints, server: str, role: str) -> None:
     ask, roles_of = SERVERS[server]
     wrong = []
     for operation in OPERATIONS:
         roles = roles_of(operation)
         for statement in operation.statements:
-            error = ask(doors, role, statement)
+            error = ask(endpoints, role, statement)
             # There are no stored tables here: who may define is refused nothing, and told that.
             is_allowed = error is None or (
                 operation.roles == DEFINING and error not in (LOGIN_REFUSED, FORBIDDEN)
@@ -186,9 +186,9 @@ def test_each_role_may_do_what_the_table_says(doors: Doors, server: str, role: s
 @pytest.mark.parametrize(
     ("server", "role"), [("MySQL", "nobody"), ("MySQL", "the token"), ("HTTP", "nobody")]
 )
-def test_who_has_no_password_is_refused_at_the_login(doors: Doors, server: str, role: str) -> None:
+def test_who_has_no_password_is_refused_at_the_login(endpoints: Endpoints, server: str, role: str) -> None:
     ask, roles_of = SERVERS[server]
-    assert ask(doors, role, "select 1") == LOGIN_REFUSED
+    assert ask(endpoints, role, "select 1") == LOGIN_REFUSED
     assert not any(role in roles_of(operation) for operation in OPERATIONS)
 
 

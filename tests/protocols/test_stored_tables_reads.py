@@ -1,4 +1,4 @@
-"""What only reads passes a Stream Load door by that accepts a request and says nothing."""
+"""What only reads passes a front end by that accepts a request and says nothing."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def answering() -> Iterator[str]:
         server.shutdown()
 
 
-def test_a_door_that_stands_still_is_passed_by(answering: str) -> None:
+def test_a_endpoint_that_stands_still_is_passed_by(answering: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         urls = (f"http://127.0.0.1:{silent.getsockname()[1]}", answering)
         with StoredTablesClient(urls, "token", timeout_s=CHANGE_S, read_timeout_s=0.2) as client:

@@ -19,7 +19,7 @@ from rtolap.query.mysql.server import MySqlLimits
 from rtolap.query.service import Limits
 
 from tests.support.hostile.exhausted_listener import ExhaustedListener
-from tests.support.query.query_doors import OTHER_USER, PASSWORD, USER, Doors, open_doors
+from tests.support.query.query_endpoints import OTHER_USER, PASSWORD, USER, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld
 from tests.support.scrape import Scrape
 
@@ -32,9 +32,9 @@ COUNT = "select count(*) n from flights"
 
 
 @contextlib.contextmanager
-def opened(world: QueryWorld, query_limits: Limits = Limits(), **limits: Any) -> Iterator[Doors]:
-    with open_doors(world, query_limits=query_limits, limits=MySqlLimits(**limits)) as doors:
-        yield doors
+def opened(world: QueryWorld, query_limits: Limits = Limits(), **limits: Any) -> Iterator[Endpoints]:
+    with open_endpoints(world, query_limits=query_limits, limits=MySqlLimits(**limits)) as endpoints:
+        yield endpoints
 
 
 def eventually(holds: Callable[[], object], what: str) -> None:
@@ -44,12 +44,14 @@ def eventually(holds: Callable[[], object], what: str) -> None:
         time.sleep(0.01)
 
 
-def counted(doors: Doors, name: str, **labels: str) -> float:
-    return Scrape(doors.service.metrics.registry.render()[0].decode())(f"rtolap_query_{name}_total", **labels)
+def counted(endpoints: Endpoints, name: str, **labels: str) -> float:
+    return Scrape(endpoints.service.metrics.registry.render()[0].decode())(
+        f"rtolap_query_{name}_total", **labels
+    )
 
 
-def visit(doors: Doors) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", doors.mysql_port), timeout=DEADLINE_S)
+def visit(endpoints: Endpoints) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", endpoints.mysql_port), timeout=DEADLINE_S)
 
 
 def answer(connection: pymysql.connections.Connection, sql: str = COUNT) -> object:
@@ -99,45 +101,45 @@ def test_who_has_fewer_turns_is_first_though_he_came_last() -> None:
 
 def test_silent_connections_do_not_keep_anybody_from_logging_in(world: QueryWorld) -> None:
     limits = {"connections_max": 5, "logins_max": 20, "logins_per_address_max": 10}
-    with opened(world, **limits) as doors, contextlib.ExitStack() as silent:
+    with opened(world, **limits) as endpoints, contextlib.ExitStack() as silent:
         for _ in range(60):
-            silent.enter_context(visit(doors))
-        with doors.connect() as connection:
+            silent.enter_context(visit(endpoints))
+        with endpoints.connect() as connection:
             assert answer(connection) == ((800,),)
-        eventually(lambda: doors.mysql.connections() <= 10, "the others are closed")
+        eventually(lambda: endpoints.mysql.connections() <= 10, "the others are closed")
 
 
 def test_a_user_has_not_all_connections(world: QueryWorld) -> None:
     with (
-        opened(world, connections_max=3, connections_per_user_max=2) as doors,
+        opened(world, connections_max=3, connections_per_user_max=2) as endpoints,
         contextlib.ExitStack() as inside,
     ):
         for _ in range(2):
-            inside.enter_context(doors.connect())
+            inside.enter_context(endpoints.connect())
         with pytest.raises(pymysql.err.OperationalError, match="2 of one user") as refused:
-            doors.connect()
+            endpoints.connect()
         assert refused.value.args[0] == 1040
-        with doors.connect(user=OTHER_USER) as other:
+        with endpoints.connect(user=OTHER_USER) as other:
             assert answer(other) == ((800,),)
-        assert counted(doors, "mysql_logins", outcome="full") == 1
+        assert counted(endpoints, "mysql_logins", outcome="full") == 1
 
 
 def test_a_client_that_does_not_read_loses_its_turn(world: QueryWorld) -> None:
     """There is one turn."""
     with (
-        opened(world, Limits(queries_max=1, queue_wait_s=DEADLINE_S), write_timeout_s=0.5) as doors,
-        doors.connect() as deaf,
-        doors.connect(user=OTHER_USER) as other,
+        opened(world, Limits(queries_max=1, queue_wait_s=DEADLINE_S), write_timeout_s=0.5) as endpoints,
+        endpoints.connect() as deaf,
+        endpoints.connect(user=OTHER_USER) as other,
     ):
         deaf._execute_command(3, LARGE)  # COM_QUERY, whose answer nobody reads
-        eventually(lambda: counted(doors, "mysql_slow_readers") == 1, "it is cut off")
+        eventually(lambda: counted(endpoints, "mysql_slow_readers") == 1, "it is cut off")
         assert answer(other) == ((800,),)
         deaf._force_close()
 
 
 def test_a_client_that_reads_slowly_gets_all_its_rows(world: QueryWorld) -> None:
-    with opened(world, write_timeout_s=3.0) as doors:
-        connection = doors.connect(cursorclass=pymysql.cursors.SSCursor)
+    with opened(world, write_timeout_s=3.0) as endpoints:
+        connection = endpoints.connect(cursorclass=pymysql.cursors.SSCursor)
         with connection, connection.cursor() as cursor:
             cursor.execute(LARGE)
             rows = 0
@@ -157,9 +159,9 @@ def test_accepting_goes_on_when_there_are_descriptors_again(
         return listening
 
     monkeypatch.setattr(mysql_server.socket, "create_server", create_server)
-    with caplog.at_level(logging.WARNING), opened(world) as doors, doors.connect() as connection:
+    with caplog.at_level(logging.WARNING), opened(world) as endpoints, endpoints.connect() as connection:
         assert answer(connection) == ((800,),)
-        assert counted(doors, "mysql_logins", outcome="no_descriptors") == 3
+        assert counted(endpoints, "mysql_logins", outcome="no_descriptors") == 3
     assert "Too many open files" in caplog.text
 
 
@@ -167,15 +169,15 @@ def test_wrong_passwords_are_slowed_for_their_user_only(
     world: QueryWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rtolap.base.login_delays.FIRST_DELAY_S", 0.5)
-    with opened(world) as doors:
+    with opened(world) as endpoints:
         for _ in range(3):
             with pytest.raises(pymysql.err.OperationalError, match="Access denied"):
-                doors.connect(password="wrong")
+                endpoints.connect(password="wrong")
         began_s = time.monotonic()
-        with doors.connect(user=OTHER_USER) as other:
+        with endpoints.connect(user=OTHER_USER) as other:
             assert answer(other) == ((800,),)
-        assert not doors.mysql._delays.delay_s(OTHER_USER, "127.0.0.1")
-        with doors.connect(user=USER, password=PASSWORD) as connection:
+        assert not endpoints.mysql._delays.delay_s(OTHER_USER, "127.0.0.1")
+        with endpoints.connect(user=USER, password=PASSWORD) as connection:
             assert time.monotonic() - began_s >= 0.5
             assert answer(connection) == ((800,),)
-        assert not doors.mysql._delays.delay_s(USER, "127.0.0.1")
+        assert not endpoints.mysql._delays.delay_s(USER, "127.0.0.1")

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.hostile.hostile_http import HostileHttp, basic, json_body
 from tests.support.hostile.unhandled import unhandled_errors
-from tests.support.query.query_doors import OTHER_USER, PASSWORD, TOKEN, USER, Doors, open_doors
+from tests.support.query.query_endpoints import OTHER_USER, PASSWORD, TOKEN, USER, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld
 from tests.support.seeds import so_many
 
@@ -20,8 +20,8 @@ CPU_S_MAX = 5.0  # of one connection
 
 
 @pytest.fixture(scope="module")
-def doors(world: QueryWorld) -> Iterator[Doors]:
-    with open_doors(world) as opened:
+def endpoints(world: QueryWorld) -> Iterator[Endpoints]:
+    with open_endpoints(world) as opened:
         yield opened
 
 
@@ -35,11 +35,11 @@ def doors(world: QueryWorld) -> Iterator[Doors]:
     ],
 )
 def test_no_request_costs_more_than_a_little(
-    doors: Doors, credentials: bytes | None, body_share: float, least: int
+    endpoints: Endpoints, credentials: bytes | None, body_share: float, least: int
 ) -> None:
     rng, answered = random.Random(21), 0
     hostile = HostileHttp(
-        "127.0.0.1", doors.http_port, (b"POST /api/v1/query",), json_body("flights"), body_share
+        "127.0.0.1", endpoints.http_port, (b"POST /api/v1/query",), json_body("flights"), body_share
     )
     with unhandled_errors() as unhandled:
         while answered < least:
@@ -47,6 +47,6 @@ def test_no_request_costs_more_than_a_little(
             answered += hostile.ask(rng, credentials, REQUESTS)
             assert time.process_time() - began_s < CPU_S_MAX
             assert not unhandled, unhandled[0]
-    with httpx.Client(base_url=doors.http_url, auth=(OTHER_USER, PASSWORD), timeout=60) as client:
+    with httpx.Client(base_url=endpoints.http_url, auth=(OTHER_USER, PASSWORD), timeout=60) as client:
         answer = client.post("/api/v1/query", json={"sql": "select count(*) from flights"})
     assert answer.json()["rows"] == [[800]]

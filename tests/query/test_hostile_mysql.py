@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.hostile.hostile_mysql import Account, HostileMySql
 from tests.support.hostile.unhandled import unhandled_errors
-from tests.support.query.query_doors import OTHER_USER, PASSWORD, USER, Doors, open_doors
+from tests.support.query.query_endpoints import OTHER_USER, PASSWORD, USER, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld
 from tests.support.seeds import so_many
 
@@ -19,13 +19,13 @@ CPU_S_MAX = 5.0  # of one connection: some 10 ms, and seconds for what takes mor
 
 
 @pytest.fixture(scope="module")
-def doors(world: QueryWorld) -> Iterator[Doors]:
-    with open_doors(world) as opened:
+def endpoints(world: QueryWorld) -> Iterator[Endpoints]:
+    with open_endpoints(world) as opened:
         yield opened
 
 
-def answered_rightly(doors: Doors) -> None:
-    with doors.connect(user=OTHER_USER) as connection, connection.cursor() as cursor:
+def answered_rightly(endpoints: Endpoints) -> None:
+    with endpoints.connect(user=OTHER_USER) as connection, connection.cursor() as cursor:
         cursor.execute("select count(*) from flights")
         assert cursor.fetchall() == ((800,),)
 
@@ -37,29 +37,29 @@ def unhandled() -> Iterator[list[str]]:
 
 
 @pytest.mark.seeded
-def test_no_login_costs_more_than_a_little(doors: Doors, unhandled: list[str]) -> None:
+def test_no_login_costs_more_than_a_little(endpoints: Endpoints, unhandled: list[str]) -> None:
     rng = random.Random(11)
-    hostile = HostileMySql("127.0.0.1", doors.mysql_port, "flights")
+    hostile = HostileMySql("127.0.0.1", endpoints.mysql_port, "flights")
     for number in range(LOGINS):
         began_s = time.process_time()
         hostile.before_login(rng)
         assert time.process_time() - began_s < CPU_S_MAX, number
         assert not unhandled, f"login {number}: {unhandled[0]}"
         if number % 300 == 0:
-            answered_rightly(doors)
+            answered_rightly(endpoints)
 
 
 @pytest.mark.seeded
-def test_no_command_costs_more_than_a_little(doors: Doors, unhandled: list[str]) -> None:
+def test_no_command_costs_more_than_a_little(endpoints: Endpoints, unhandled: list[str]) -> None:
     rng, taken = random.Random(11), 0
-    hostile = HostileMySql("127.0.0.1", doors.mysql_port, "flights")
+    hostile = HostileMySql("127.0.0.1", endpoints.mysql_port, "flights")
     for number in range(SESSIONS):
         began_s = time.process_time()
         taken += hostile.after_login(rng, Account(USER, PASSWORD), COMMANDS)
         assert time.process_time() - began_s < CPU_S_MAX, number
         assert not unhandled, f"session {number}: {unhandled[0]}"
         if number % 20 == 0:
-            answered_rightly(doors)
+            answered_rightly(endpoints)
     assert taken + LOGINS >= so_many(2_000), (
         f"of {taken} commands only, the servers' answers show that they were taken"
     )

@@ -1,4 +1,4 @@
-"""What the HTTP door for SQL takes from whom, on a real socket."""
+"""What the HTTP endpoint for SQL takes from whom, on a real socket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from rtolap.base.http_limits import HttpLimits
 from rtolap.query.http import ARROW_STREAM
 from rtolap.query.service import Limits
 
-from tests.support.query.query_doors import PASSWORD, TOKEN, USER, Doors, open_doors
+from tests.support.query.query_endpoints import PASSWORD, TOKEN, USER, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld
 
 DEADLINE_S = 60.0
@@ -24,23 +24,23 @@ LARGE = "select lpad(a.name, 5000, 'x') as l from airlines a, " + ", ".join(
 
 
 @pytest.fixture(scope="module")
-def doors(world: QueryWorld) -> Iterator[Doors]:
-    with open_doors(
+def endpoints(world: QueryWorld) -> Iterator[Endpoints]:
+    with open_endpoints(
         world, query_limits=Limits(queries_max=1), http_limits=HttpLimits(write_timeout_s=0.5)
     ) as opened:
         yield opened
 
 
-def connected(doors: Doors) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", doors.http_port), timeout=DEADLINE_S)
+def connected(endpoints: Endpoints) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", endpoints.http_port), timeout=DEADLINE_S)
 
 
 def head(*lines: str) -> bytes:
     return "\r\n".join(("POST /api/v1/query HTTP/1.1", "Host: x", *lines, "", "")).encode()
 
 
-def test_a_large_body_without_credentials_is_answered_before_it_is_read(doors: Doors) -> None:
-    with connected(doors) as connection:
+def test_a_large_body_without_credentials_is_answered_before_it_is_read(endpoints: Endpoints) -> None:
+    with connected(endpoints) as connection:
         connection.sendall(head("Content-Length: 400000000", "Content-Type: application/json"))
         assert connection.recv(65536).startswith(b"HTTP/1.1 401 ")
         out = 0
@@ -50,9 +50,9 @@ def test_a_large_body_without_credentials_is_answered_before_it_is_read(doors: D
     assert out < 100_000_000
 
 
-def test_a_statement_whose_rows_nobody_reads_gives_its_turn_back(doors: Doors) -> None:
+def test_a_statement_whose_rows_nobody_reads_gives_its_turn_back(endpoints: Endpoints) -> None:
     """There is one turn."""
-    with connected(doors) as connection:
+    with connected(endpoints) as connection:
         body = b'{"sql": "%s"}' % LARGE.encode()
         connection.sendall(
             head(
@@ -67,7 +67,7 @@ def test_a_statement_whose_rows_nobody_reads_gives_its_turn_back(doors: Doors) -
         until_s = time.monotonic() + DEADLINE_S
         while True:
             answer = httpx.post(
-                f"{doors.http_url}/api/v1/query",
+                f"{endpoints.http_url}/api/v1/query",
                 json={"sql": "select 1 as one"},
                 auth=(USER, PASSWORD),
                 timeout=DEADLINE_S,

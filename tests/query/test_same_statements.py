@@ -15,14 +15,14 @@ from rtolap.query.statements.classify import Request, classify
 from rtolap.query.statements.shows import Show, ShowKind
 from rtolap.query.statements.text import plain
 
-from tests.support.query.query_doors import (
+from tests.support.query.query_endpoints import (
     DEFINING_USER,
     OTHER_USER,
     PASSWORD,
     TOKEN,
     USER,
-    Doors,
-    open_doors,
+    Endpoints,
+    open_endpoints,
 )
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.same_statements import (
@@ -41,14 +41,14 @@ CREATE = "create table {db}.t (id int not null) unique key(id) distributed by ha
 
 
 @pytest.fixture(scope="module")
-def doors(world: QueryWorld) -> Iterator[Doors]:
-    with StoredWorld() as stored, open_doors(world, stored=stored.source) as opened:
+def endpoints(world: QueryWorld) -> Iterator[Endpoints]:
+    with StoredWorld() as stored, open_endpoints(world, stored=stored.source) as opened:
         yield opened
 
 
 @pytest.fixture
-def servers(doors: Doors) -> Iterator[dict[str, Ask]]:
-    with all_servers(doors.mysql_port, doors.http_url, DEFINING_USER, PASSWORD) as opened:
+def servers(endpoints: Endpoints) -> Iterator[dict[str, Ask]]:
+    with all_servers(endpoints.mysql_port, endpoints.http_url, DEFINING_USER, PASSWORD) as opened:
         yield opened
 
 
@@ -87,39 +87,41 @@ def test_what_wants_a_session_that_is_kept_is_refused_by_its_type_elsewhere(serv
     servers["MySQL"]("drop database kept")
 
 
-def test_a_database_goes_with_a_request_where_mysql_clients_use_one(doors: Doors) -> None:
+def test_a_database_goes_with_a_request_where_mysql_clients_use_one(endpoints: Endpoints) -> None:
     names = ("select count(*) as n from t", "describe t", "show tables", "select database()")
-    with QueryClient(doors.http_url, token=TOKEN) as client:
+    with QueryClient(endpoints.http_url, token=TOKEN) as client:
         client.query(CREATE.format(db="named"))
-    with all_servers(doors.mysql_port, doors.http_url, DEFINING_USER, PASSWORD, database="named") as servers:
+    with all_servers(
+        endpoints.mysql_port, endpoints.http_url, DEFINING_USER, PASSWORD, database="named"
+    ) as servers:
         assert asked_of_each(servers, "none", names) == []
         assert servers["DB-API"]("select database()").rows == (("named",),)
         assert servers["HTTP"]("drop table t").error is None
     with (
-        QueryClient(doors.http_url, token=TOKEN, database="nowhere") as client,
+        QueryClient(endpoints.http_url, token=TOKEN, database="nowhere") as client,
         pytest.raises(UnknownDatabase),
     ):
         client.query("select 1")
 
 
-def test_definitions_want_the_same_right_at_every_server(doors: Doors) -> None:
+def test_definitions_want_the_same_right_at_every_server(endpoints: Endpoints) -> None:
     """The table of rights, over each server: packaging/test_statements.py."""
-    with all_servers(doors.mysql_port, doors.http_url, USER, PASSWORD) as servers:
+    with all_servers(endpoints.mysql_port, endpoints.http_url, USER, PASSWORD) as servers:
         for name, ask in servers.items():
             assert ask(CREATE.format(db="forbidden")).error == FORBIDDEN, name
             assert ask("drop database if exists forbidden").error == FORBIDDEN, name
             assert ask("show tables from forbidden").error == 1049, name
 
 
-def test_connections_are_seen_and_ended_by_their_user_alone_over_http(doors: Doors) -> None:
-    with doors.connect() as mine, doors.connect(user=OTHER_USER) as others:
-        with QueryClient(doors.http_url, user=USER, password=PASSWORD) as client:
+def test_connections_are_seen_and_ended_by_their_user_alone_over_http(endpoints: Endpoints) -> None:
+    with endpoints.connect() as mine, endpoints.connect(user=OTHER_USER) as others:
+        with QueryClient(endpoints.http_url, user=USER, password=PASSWORD) as client:
             listed = client.query("show processlist").rows
             assert [row[0] for row in listed] == [mine.thread_id()]
             with pytest.raises(QueryError, match="unknown connection"):
                 client.query(f"kill {others.thread_id()}")
             client.query(f"kill {mine.thread_id()}")
-        with QueryClient(doors.http_url, token=TOKEN) as client:
+        with QueryClient(endpoints.http_url, token=TOKEN) as client:
             assert client.query("show processlist").rows == ()
             with pytest.raises(QueryError, match="unknown connection"):
                 client.query(f"kill {others.thread_id()}")
@@ -128,24 +130,24 @@ def test_connections_are_seen_and_ended_by_their_user_alone_over_http(doors: Doo
             mine.ping(reconnect=False)
 
 
-def test_a_page_elsewhere_cannot_have_a_browser_define_anything(doors: Doors) -> None:
+def test_a_page_elsewhere_cannot_have_a_browser_define_anything(endpoints: Endpoints) -> None:
     """A form or a script without leave of ours sends no JSON, whatever credentials the browser adds."""
     body = b'{"sql": "create database by_a_browser"}'
     for kind in ("text/plain", "application/x-www-form-urlencoded", None):
         headers = {} if kind is None else {"Content-Type": kind}
         answer = httpx.post(
-            f"{doors.http_url}/api/v1/query",
+            f"{endpoints.http_url}/api/v1/query",
             content=body,
             headers=headers,
             auth=(DEFINING_USER, PASSWORD),
         )
         assert answer.status_code == 422, kind
-    with QueryClient(doors.http_url, token=TOKEN) as client:
+    with QueryClient(endpoints.http_url, token=TOKEN) as client:
         assert ("by_a_browser",) not in client.query("show databases").rows
 
 
-def test_parameters_are_for_queries(doors: Doors) -> None:
-    with dbapi.connect(doors.http_url, token=TOKEN) as connection:
+def test_parameters_are_for_queries(endpoints: Endpoints) -> None:
+    with dbapi.connect(endpoints.http_url, token=TOKEN) as connection:
         cursor = connection.cursor()
         with pytest.raises(dbapi.ProgrammingError, match="wrong number of parameters"):
             cursor.execute("show tables", (1,))

@@ -150,7 +150,7 @@ def test_only_auto_partitions_are_made_by_loads(words: str, on_demand: bool) -> 
             AddTablePartition(
                 TableName("s", "t"),
                 AddPartition("p20231114", 19_675 * DAY_MS, 19_676 * DAY_MS, if_not_exists=True),
-                ("replication_num has no effect: the door decides how many replicas there are",),
+                ("replication_num has no effect: the endpoint decides how many replicas there are",),
             ),
         ),
         (

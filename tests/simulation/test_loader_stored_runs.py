@@ -36,7 +36,7 @@ def test_each_record_is_read_back_once_from_every_replica_whatever_dies(group: i
             raise
         except Exception as error:
             raise AssertionError(f"seed {seed}: {error!r}") from error
-    wanted = ("crash", "came late", "taken over", "door killed", "other master", "node away",
+    wanted = ("crash", "came late", "taken over", "endpoint killed", "other master", "node away",
               "topic recreated")  # fmt: skip
     assert all(counts[what] >= max(1, len(seeds) // 10) for what in wanted), (
         f"runs in which little happens prove little: {counts}"

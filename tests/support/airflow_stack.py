@@ -110,7 +110,7 @@ class AirflowStack:
         )
 
     def sql(self, text: str) -> dict[str, Any]:
-        """The answer of the HTTP door. Raises httpx.HTTPStatusError."""
+        """The answer of the HTTP endpoint. Raises httpx.HTTPStatusError."""
         url = f"http://{HOST}:{self.around.ports['query-http']}/api/v1/query"
         headers = {"authorization": f"Bearer {self.token}"}
         answer = httpx.post(url, json={"sql": text}, headers=headers, trust_env=False, timeout=60)

@@ -22,11 +22,11 @@ from rtolap.stored.loader import http as loader_http
 from starlette.routing import Route
 
 from tests.support.cubes import coordinator_harness
-from tests.support.stored import load_door
+from tests.support.stored import load_endpoint
 
 _TOKEN = "a token"
-USERS = (load_door.ASKING_USER, load_door.USER, load_door.DEFINING_USER)
-PASSWORD = load_door.PASSWORD
+USERS = (load_endpoint.ASKING_USER, load_endpoint.USER, load_endpoint.DEFINING_USER)
+PASSWORD = load_endpoint.PASSWORD
 
 
 class HttpApp(NamedTuple):
@@ -53,11 +53,11 @@ def http_apps(folder: Path) -> Iterator[dict[str, HttpApp]]:
     cluster = coordinator_harness.Cluster(folder / "store")
     users = Users(
         {name: bytes.fromhex(password_hash(PASSWORD)) for name in USERS},
-        {name: load_door.RIGHTS[name] for name in USERS},
+        {name: load_endpoint.RIGHTS[name] for name in USERS},
     )
     service: Any = SimpleNamespace(metrics=SimpleNamespace(registry=Metrics("query")))
     try:
-        with load_door.load_door(folder / "door") as door:
+        with load_endpoint.load_endpoint(folder / "endpoint") as endpoint:
             yield {
                 "coordinator": HttpApp(cluster.app, coordinator_harness.TOKEN),
                 "agent": HttpApp(create_app(supervisor, _TOKEN, lambda: None), _TOKEN),
@@ -65,7 +65,7 @@ def http_apps(folder: Path) -> Iterator[dict[str, HttpApp]]:
                 "loader": HttpApp(
                     loader_http.make_app("job", _TOKEN, Metrics("loader"), _nothing, _nothing), _TOKEN
                 ),
-                "stream-load": HttpApp(door.assembly.app, load_door.TOKEN),
+                "stream-load": HttpApp(endpoint.assembly.app, load_endpoint.TOKEN),
             }
     finally:
         cluster.close()

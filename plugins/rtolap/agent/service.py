@@ -1,4 +1,4 @@
-"""The agent's REST door, on loopback by default: bearer token on everything but `/health`."""
+"""The agent's REST endpoint, on loopback by default: bearer token on everything but `/health`."""
 
 from __future__ import annotations
 

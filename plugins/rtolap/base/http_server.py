@@ -1,4 +1,4 @@
-"""The server under every HTTP door: uvicorn, whose connections are bounded and accepted here.
+"""The server under every HTTP endpoint: uvicorn, whose connections are bounded and accepted here.
 
 It accepts by itself, because uvicorn's listeners know no limit per address, count no connection that is still
 in its TLS handshake, and wait a minute for that.

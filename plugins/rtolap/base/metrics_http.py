@@ -1,4 +1,4 @@
-"""`GET /metrics` on a service's own HTTP door, and what every such door counts of its requests.
+"""`GET /metrics` on a service's own HTTP endpoint, and what every such endpoint counts of its requests.
 
 rtolap_<service>_http_requests_total{method, route, status}
 rtolap_<service>_http_request_seconds{method, route}      until the last byte of the answer

@@ -1,4 +1,6 @@
-"""`GET /metrics` of a service without an HTTP door of its own: a small server beside it, behind the token."""
+"""`GET /metrics` of a service without an HTTP endpoint of its own: a small server beside it, behind the
+token.
+"""
 
 from __future__ import annotations
 

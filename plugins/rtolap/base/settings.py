@@ -43,7 +43,7 @@ class Settings(BaseSettings):
     query_http_port: int = 7090
     query_mysql_port: int = 7306
     query_tls_certificate: Path | None = Field(
-        default=None, description="PEM chain of both SQL doors; with query_tls_key"
+        default=None, description="PEM chain of both SQL endpoints; with query_tls_key"
     )
     query_tls_key: Path | None = None
     query_require_tls: bool = Field(default=False, description="refuse MySQL clients without TLS")
@@ -51,16 +51,16 @@ class Settings(BaseSettings):
     agent_port: int = 7060
     stream_load_port: int = Field(default=7030, description="where loads are asked for; it redirects them")
     stream_load_body_port: int = Field(default=7040, description="where the bodies of loads go")
-    stream_load_doors: str = Field(
+    stream_load_endpoints: str = Field(
         default="",
-        description="base URLs of all Stream Load doors, comma-separated; empty: host and stream_load_port",
+        description="base URLs of all front ends, comma-separated; empty: host and stream_load_port",
     )
     stream_load_tls_certificate: Path | None = Field(
         default=None, description="PEM chain of both ports; with stream_load_tls_key"
     )
     stream_load_tls_key: Path | None = None
     stream_load_ca: Path | None = Field(
-        default=None, description="PEM whom clients of Stream Load doors trust; None: the system's"
+        default=None, description="PEM whom clients of front ends trust; None: the system's"
     )
     storage_port: int = Field(default=7050, description="Flight port of this host's storage node")
     ledger: str = Field(
@@ -127,13 +127,13 @@ class Settings(BaseSettings):
         )
 
     def query_url(self) -> str:
-        """The HTTP door for SQL: https where it has a certificate."""
+        """The HTTP endpoint for SQL: https where it has a certificate."""
         scheme = "http" if self.query_tls_certificate is None else "https"
         return f"{scheme}://{self.host}:{self.query_http_port}"
 
     def stream_load_urls(self) -> tuple[str, ...]:
-        """Where tables are created and loads are asked for; any of the doors will do."""
-        named = tuple(url.strip().rstrip("/") for url in self.stream_load_doors.split(",") if url.strip())
+        """Where tables are created and loads are asked for; any of the endpoints will do."""
+        named = tuple(url.strip().rstrip("/") for url in self.stream_load_endpoints.split(",") if url.strip())
         scheme = "http" if self.stream_load_tls_certificate is None else "https"
         return named or (f"{scheme}://{self.host}:{self.stream_load_port}",)
 

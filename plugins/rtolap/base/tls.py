@@ -1,4 +1,4 @@
-"""TLS of doors and of their clients: files read once, and checked before anything listens or calls."""
+"""TLS of endpoints and of their clients: files read once, and checked before anything listens or calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may ask: users with a password. The cluster's own bearer token is checked by each door."""
+"""Who may ask: users with a password. The cluster's own bearer token is checked by each endpoint."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from rtolap.model.table import Lookup, Table
 from rtolap.model.yaml_files import Definitions, read_definitions
 from rtolap.protocols.coordinator.client import CoordinatorClient
 from rtolap.protocols.coordinator.messages import CubeStatus
-from rtolap.protocols.definitions import Takers, create_all, wants_coordinator, wants_doors
+from rtolap.protocols.definitions import Takers, create_all, wants_coordinator, wants_endpoints
 from rtolap.protocols.query.refused_records import refused_text
 
 app = typer.Typer(no_args_is_help=True, help="Tables, cubes, lookups and stored tables.")
@@ -77,7 +77,7 @@ def create(
     with ExitStack() as opened:
         takers = Takers(
             opened.enter_context(coordinator_client()) if wants_coordinator(definitions) else None,
-            opened.enter_context(tables_client()) if wants_doors(definitions) else None,
+            opened.enter_context(tables_client()) if wants_endpoints(definitions) else None,
             opened.enter_context(job_access(Settings())).declare_revocably if definitions.loaders else None,
         )
         created = create_all(takers, definitions, enable=enable, change=change)

@@ -22,7 +22,7 @@ from rtolap.cli.loader_access import (
     JobAccess,
     check_loader_rights,
     job_access,
-    partition_door,
+    partition_endpoint,
     reject_box,
     sink_of,
 )
@@ -66,7 +66,7 @@ def create(
 @app.command()
 def run(
     job: JobArgument,
-    port: Annotated[int, typer.Option(help="Port of its door; 0 takes a free one.")] = 0,
+    port: Annotated[int, typer.Option(help="Port of its endpoint; 0 takes a free one.")] = 0,
 ) -> None:
     """Load, in this process, until the job is stopped or fails.
 
@@ -98,7 +98,7 @@ def run(
             open_watermarks=lambda application: WatermarkClient(
                 settings.coordinator_urls(), settings.token(), application
             ),
-            partition_session=lambda sink, wanted: partition_door(sink, wanted).session,
+            partition_session=lambda sink, wanted: partition_endpoint(sink, wanted).session,
             check_rights=lambda it: check_loader_rights(it, connections),
             wanted=os.environ.get(RESTARTS_VARIABLE, "0") == "0",
         )

@@ -1,4 +1,4 @@
-"""How the command line reaches loaders: the ledger, the processes' doors, the topic, the agent."""
+"""How the command line reaches loaders: the ledger, the processes' endpoints, the topic, the agent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import ProcessSpec, RestartPolicy
 from rtolap.protocols.loader.client import LoaderClient
 from rtolap.protocols.loader.messages import EXIT_FAILED, EXIT_OWNED, EXIT_STOPPED, LoaderStatus, process_key
-from rtolap.protocols.stored_tables.mysql_partitions import PartitionDoor
+from rtolap.protocols.stored_tables.mysql_partitions import MysqlPartitions
 from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.stored.loader.job import JobConfig, read_config, write_config
 from rtolap.stored.loader.records.rejects import FileBox, RejectBox, TopicBox, reject_topic
@@ -157,7 +157,7 @@ def job_access(settings: Settings) -> Iterator[JobAccess]:
 
 
 def sink_of(loader: Loader, settings: Settings) -> StreamLoadClient:
-    """Of the doors that the loader names; else of this cluster's, and whom they are trusted by."""
+    """Of the endpoints that the loader names; else of this cluster's, and whom they are trusted by."""
     sink = loader.sink
     password = _password(sink.password_file)
     urls, ca_file = sink.urls or settings.stream_load_urls(), None if sink.urls else settings.stream_load_ca
@@ -166,15 +166,17 @@ def sink_of(loader: Loader, settings: Settings) -> StreamLoadClient:
     return StreamLoadClient(urls, sink.user, password, ca_file=ca_file)
 
 
-def partition_door(sink: LoaderSink, wanted: SinkPartitions) -> PartitionDoor:
+def partition_endpoint(sink: LoaderSink, wanted: SinkPartitions) -> MysqlPartitions:
     """Its password is read with each connection. Raises DefinitionError for a wrong address."""
     password_file = wanted.password_file or sink.password_file
     ca_file = None if wanted.ca_file is None else Path(wanted.ca_file)
     host_port = wanted.host_port
     if host_port is None:
-        raise DefinitionError("not the address of a MySQL door", expected="host:port", found=repr(wanted.sql))
+        raise DefinitionError(
+            "not the address of a MySQL endpoint", expected="host:port", found=repr(wanted.sql)
+        )
     user = wanted.user or sink.user
-    return PartitionDoor(*host_port, user, lambda: _password(password_file), ca_file=ca_file)
+    return MysqlPartitions(*host_port, user, lambda: _password(password_file), ca_file=ca_file)
 
 
 def _password(file: str | None) -> str:

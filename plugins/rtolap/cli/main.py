@@ -68,7 +68,7 @@ MOUNTS: dict[str, Mount] = {
         "rtolap.cli.watermark.commands", "Watermarks: who is how far, who holds it, pictures."
     ),
     "tables": Mount("rtolap.cli.tables", "Stored tables: list, show, partitions, drop, truncate."),
-    "stream-load": Mount("rtolap.cli.stream_load", "The door that takes loads of stored tables."),
+    "stream-load": Mount("rtolap.cli.stream_load", "The endpoint that takes loads of stored tables."),
     "coordinator": Mount("rtolap.cli.coordinator", "Run a coordinator, or ask the leader."),
 }
 

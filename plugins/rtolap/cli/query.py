@@ -1,4 +1,4 @@
-"""`rtolap query serve`: the process behind both SQL doors."""
+"""`rtolap query serve`: the process behind both SQL endpoints."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def serve(
         float, typer.Option(min=0.1, help="A MySQL client reads 64 KiB of its answer in this.")
     ] = 60.0,
     tls_certificate: Annotated[
-        Path | None, typer.Option(help="PEM chain of both doors. [RTOLAP_QUERY_TLS_CERTIFICATE]")
+        Path | None, typer.Option(help="PEM chain of both endpoints. [RTOLAP_QUERY_TLS_CERTIFICATE]")
     ] = None,
     tls_key: Annotated[Path | None, typer.Option(help="Its key. [RTOLAP_QUERY_TLS_KEY]")] = None,
     require_tls: Annotated[

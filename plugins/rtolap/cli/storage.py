@@ -37,7 +37,7 @@ def serve(
         int, typer.Option(min=0, help="Free bytes of the disk below which no load is begun.")
     ] = _DEFAULTS.disk_free_bytes_min,
     heartbeat_every_s: Annotated[
-        float, typer.Option(min=0.1, help="How often the doors are told that the node lives.")
+        float, typer.Option(min=0.1, help="How often the endpoints are told that the node lives.")
     ] = _DEFAULTS.heartbeat_every_s,
     drain_s: Annotated[
         float, typer.Option(min=0.0, help="How long open streams have to end after SIGTERM.")
@@ -53,8 +53,8 @@ def serve(
         port=settings.storage_port if port is None else port,
         metrics_port=metrics_port,
         token=settings.token(),
-        doors=settings.stream_load_urls(),
-        doors_ca=settings.stream_load_ca,
+        endpoints=settings.stream_load_urls(),
+        endpoints_ca=settings.stream_load_ca,
         settings=StorageSettings(
             load_memory_bytes_max=load_memory_bytes_max,
             loads_max=loads_max,

@@ -1,4 +1,4 @@
-"""`rtolap stream-load`: the door that takes loads."""
+"""`rtolap stream-load`: the endpoint that takes loads."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated
 import typer
 
 from rtolap.cli.serving import service_settings
-from rtolap.stored.frontend.assembly import DoorOptions
+from rtolap.stored.frontend.assembly import FrontendOptions
 from rtolap.stored.frontend.service import run
 
-app = typer.Typer(help="The Stream Load door.")
+app = typer.Typer(help="The front end.")
 
 
 @app.callback()
@@ -42,9 +42,9 @@ def serve(
         int, typer.Option(min=0, help="Of those, at most so many a database; 0: no limit.")
     ] = 0,
 ) -> None:
-    """Run a door until SIGTERM; start several, one of them is master."""
+    """Run an endpoint until SIGTERM; start several, one of them is master."""
     settings = service_settings()
-    options = DoorOptions(
+    options = FrontendOptions(
         lease_ms=round(lease_s * 1000),
         loads_max=loads_max,
         loads_per_user_max=loads_per_user_max or loads_max - loads_max // 4,

@@ -1,4 +1,4 @@
-"""`rtolap tables`: stored tables, asked of a Stream Load door."""
+"""`rtolap tables`: stored tables, asked of a front end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
 
 
 def tables_client() -> StoredTablesClient:
-    """The doors that the settings name."""
+    """The endpoints that the settings name."""
     settings = Settings()
     return StoredTablesClient(settings.stream_load_urls(), settings.token(), ca=settings.stream_load_ca)
 

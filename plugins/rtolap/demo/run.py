@@ -25,7 +25,7 @@ from rtolap.demo.queries import QUERIES
 from rtolap.demo.recount import Recount
 from rtolap.demo.refusals import compare
 from rtolap.demo.screen import Screen
-from rtolap.demo.sql_client import Answer, SqlDoor
+from rtolap.demo.sql_client import Answer, SqlClient
 from rtolap.kafka.clusters import KafkaClusters
 from rtolap.kafka.dead_letters import read_dead_letters
 from rtolap.kafka.producer import KafkaAdmin, KafkaProducer
@@ -64,7 +64,7 @@ class Demo:
         self._admin = KafkaAdmin(self._kafka)
         self._coordinator = CoordinatorClient(settings.coordinator_urls(), settings.token())
         self._receivers = ReceiverClients(settings.token())
-        self._door = SqlDoor(f"http://{settings.host}:{settings.query_http_port}", settings.token())
+        self._endpoint = SqlClient(f"http://{settings.host}:{settings.query_http_port}", settings.token())
         self._failure: RtolapError | None = None
         self._checkpoint_s = 0.0
 
@@ -97,7 +97,7 @@ class Demo:
         )
 
     def close(self) -> None:
-        self._door.close()
+        self._endpoint.close()
         self._receivers.close()
         self._coordinator.close()
         self._admin.close()
@@ -198,7 +198,7 @@ class Demo:
         deadline = time.monotonic() + _ANSWER_TIMEOUT_S
         while True:
             try:
-                return self._door.ask(sql, CUBE)
+                return self._endpoint.ask(sql, CUBE)
             except RtolapError as error:
                 journal.unanswered[error.message] += 1
                 if time.monotonic() > deadline:

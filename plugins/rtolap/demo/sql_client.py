@@ -23,7 +23,7 @@ class Answer(NamedTuple):
     positions: dict[int, int]
 
 
-class SqlDoor:
+class SqlClient:
     def __init__(self, url: str, token: str) -> None:
         headers = {"Authorization": f"Bearer {token}", "Accept": _ARROW}
         self._http = httpx.Client(base_url=url, headers=headers, timeout=_TIMEOUT_S)

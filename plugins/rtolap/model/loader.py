@@ -53,7 +53,7 @@ class SinkPartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The loader makes the table's partitions by `column`, each one `unit` in UTC: the present one, `ahead`
     after it and `behind` before it. For servers whose tables make none by themselves.
 
-    `sql` is the server's MySQL door, host:port; `user` and `password_file` are the sink's unless they are
+    `sql` is the server's MySQL endpoint, host:port; `user` and `password_file` are the sink's unless they are
     given. It is looked every `every_ms` whether one is missing.
     """
 
@@ -77,8 +77,8 @@ class SinkPartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LoaderSink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`urls`: none means those of the settings. Arrow is for this product's doors, JSON and CSV for Doris.
-    The password stands in a file.
+    """`urls`: none means those of the settings. Arrow is for this product's endpoints, JSON and CSV for
+    Doris. The password stands in a file.
 
     `label_kept_ms`: how long the server surely remembers a label that nobody has acknowledged; it counts only
     where labels go by time. Beyond it, a label that is unknown says nothing.

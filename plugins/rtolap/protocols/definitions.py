@@ -29,7 +29,7 @@ class Takers:
     takes back what it has done."""
 
     coordinator: CoordinatorClient | None = None
-    doors: StoredTablesClient | None = None
+    endpoints: StoredTablesClient | None = None
     declare_loader: Callable[[Loader], Callable[[], object]] | None = None
 
 
@@ -37,7 +37,7 @@ def wants_coordinator(definitions: Definitions) -> bool:
     return bool(definitions.tables or definitions.lookups or definitions.cubes or definitions.applications)
 
 
-def wants_doors(definitions: Definitions) -> bool:
+def wants_endpoints(definitions: Definitions) -> bool:
     """For stored tables, and to see those that lookups name."""
     return bool(definitions.stored_tables) or any(
         lookup.stored_table is not None for lookup in definitions.lookups.values()
@@ -71,7 +71,7 @@ class _Fresh:
         self._takers = takers
         self._known: set[tuple[str, str]] = set()
         self._enabled: set[str] = set()
-        client, doors = takers.coordinator, takers.doors
+        client, endpoints = takers.coordinator, takers.endpoints
         if client is not None:
             self._known |= {("table", name) for name in client.tables()}
             self._known |= {("lookup", name) for name in client.lookups()}
@@ -79,13 +79,13 @@ class _Fresh:
             cubes = client.cubes()
             self._known |= {("cube", cube.name) for cube in cubes}
             self._enabled |= {cube.name for cube in cubes if cube.enabled}
-        if doors is not None and definitions.stored_tables:
-            self._known |= {("stored_table", one.definition.qualified_name) for one in doors.tables()}
+        if endpoints is not None and definitions.stored_tables:
+            self._known |= {("stored_table", one.definition.qualified_name) for one in endpoints.tables()}
 
     def made(self, kind: str, name: str) -> None:
         if (kind, name) in self._known:
             return
-        client, doors = self._takers.coordinator, self._takers.doors
+        client, endpoints = self._takers.coordinator, self._takers.endpoints
         if client is not None and kind == "cube":
             self.changed(f"cube {name}", partial(client.drop_cube, name))
         elif client is not None and kind != "stored_table":
@@ -95,8 +95,8 @@ class _Fresh:
                 "application": client.drop_application,
             }
             self.changed(f"{kind} {name}", partial(drops[kind], name))
-        elif doors is not None:
-            self.changed(f"stored table {name}", partial(doors.drop, TableName(*name.split(".", 1))))
+        elif endpoints is not None:
+            self.changed(f"stored table {name}", partial(endpoints.drop, TableName(*name.split(".", 1))))
 
     def enabling(self, cube: str) -> None:
         """Before it: receivers may consume already though the answer is an error."""
@@ -121,12 +121,12 @@ def _create(
     takers: Takers, definitions: Definitions, fresh: _Fresh, *, enable: bool, change: bool
 ) -> Created:
     created: Created = []
-    if takers.doors is not None:
+    if takers.endpoints is not None:
         for name, stored in definitions.stored_tables.items():
-            takers.doors.create(stored)
+            takers.endpoints.create(stored)
             fresh.made("stored_table", name)
             created.append(("stored_table", name))
-        _check_lookups(takers.doors, definitions)
+        _check_lookups(takers.endpoints, definitions)
     if takers.coordinator is not None:
         created += _create_cubes(takers.coordinator, definitions, fresh, enable=enable, change=change)
     if takers.declare_loader is not None:
@@ -142,8 +142,8 @@ def _check(takers: Takers, definitions: Definitions) -> None:
     if takers.coordinator is None and wants_coordinator(definitions):
         names = (*definitions.tables, *definitions.lookups, *definitions.cubes, *definitions.applications)
         missing.append(("a coordinator", names))
-    if takers.doors is None and wants_doors(definitions):
-        missing.append(("a Stream Load door", (*definitions.stored_tables, *lookups)))
+    if takers.endpoints is None and wants_endpoints(definitions):
+        missing.append(("a front end", (*definitions.stored_tables, *lookups)))
     if takers.declare_loader is None and definitions.loaders:
         missing.append(("a ledger for loaders", tuple(definitions.loaders)))
     if missing:
@@ -155,11 +155,11 @@ def _check(takers: Takers, definitions: Definitions) -> None:
         )
 
 
-def _check_lookups(doors: StoredTablesClient, definitions: Definitions) -> None:
+def _check_lookups(endpoints: StoredTablesClient, definitions: Definitions) -> None:
     for name, lookup in definitions.lookups.items():
         if lookup.stored_table is not None:
             database, _, table = lookup.stored_table.partition(".")
-            schema = doors.table(TableName(database, table)).schema
+            schema = endpoints.table(TableName(database, table)).schema
             raise_all(f"lookup {name}", stored_lookup_problems(lookup, schema))
 
 

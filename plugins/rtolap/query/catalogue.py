@@ -79,7 +79,7 @@ class Catalogue:
             raise QueryError(
                 f"lookup {relation} has no rows to read",
                 expected=f"the stored table {lookup.stored_table}",
-                found="no such table, or no Stream Load door that tells of it",
+                found="no such table, or no front end that tells of it",
             )
         problems = stored_lookup_problems(lookup, found.schema)
         if problems:

@@ -87,7 +87,9 @@ def airflow_missing(api_url: str, part: str, started_s: float) -> str | None:
 
 
 def storage_missing(nodes_url: str, token: str, address: str, tls: ssl.SSLContext = _TLS) -> str | None:
-    """None when the door at `nodes_url` has had a heartbeat of the storage node at `address`, host:port."""
+    """None when the endpoint at `nodes_url` has had a heartbeat of the storage node at `address`,
+    host:port.
+    """
     try:
         answer = _get(nodes_url, {"Authorization": f"Bearer {token}"}, tls)
         nodes: list[dict[str, Any]] = answer.raise_for_status().json()

@@ -13,7 +13,7 @@ from rtolap.stack.layout import StackLayout
 SQL_USER = "rtolap"
 AIRFLOW_USER = "admin"
 AIRFLOW_PASSWORD, AIRFLOW_PASSWORDS = "airflow-password", "airflow-passwords.json"
-_DOORS = "127.0.0.1"  # where all doors of a stack listen
+_ENDPOINTS = "127.0.0.1"  # where all endpoints of a stack listen
 
 
 def ensure_secrets(layout: StackLayout) -> None:
@@ -31,7 +31,7 @@ def ensure_secrets(layout: StackLayout) -> None:
     _ensure(layout, AIRFLOW_PASSWORDS, json.dumps({AIRFLOW_USER: read_secret(layout, AIRFLOW_PASSWORD)}))
     password = read_secret(layout, "sql-password")
     _ensure(layout, "users", f"{SQL_USER}:{password_hash(password)}:define")
-    _ensure(layout, "netrc", f"machine {_DOORS} login {SQL_USER} password {password}")
+    _ensure(layout, "netrc", f"machine {_ENDPOINTS} login {SQL_USER} password {password}")
 
 
 def read_secret(layout: StackLayout, name: str) -> str:
@@ -39,7 +39,7 @@ def read_secret(layout: StackLayout, name: str) -> str:
 
 
 def password_hash(password: str) -> str:
-    """What the MySQL door checks `caching_sha2_password` against."""
+    """What the MySQL endpoint checks `caching_sha2_password` against."""
     return hashlib.sha256(hashlib.sha256(password.encode()).digest()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""A loader under the real scheduler: its DAG, the agent, Kafka, a Stream Load door; and what waits for it.
+"""A loader under the real scheduler: its DAG, the agent, Kafka, a front end; and what waits for it.
 
 Its table has a partition for each day; an application, whose one host the tests speak for, says which days
 are complete.
@@ -30,7 +30,7 @@ from rtolap.watermark_client.client import WatermarkClient
 
 from tests.support.airflow_stack import AirflowStack
 from tests.support.scrape import Scrape, scrape
-from tests.support.stored.load_door import PASSWORD, USER, LoadDoor, load_door
+from tests.support.stored.load_endpoint import PASSWORD, USER, LoadEndpoint, load_endpoint
 
 pytestmark = pytest.mark.integration
 
@@ -45,10 +45,10 @@ SOURCE, WRITER = "web", "h0"
 
 @dataclass
 class World:
-    """One loader that is declared for Airflow; its table is at a door of this process."""
+    """One loader that is declared for Airflow; its table is at an endpoint of this process."""
 
     airflow: AirflowStack
-    door: LoadDoor
+    endpoint: LoadEndpoint
     kafka: str
     name: str
     application: str
@@ -78,7 +78,7 @@ class World:
         self.sent += rows
 
     def rows(self) -> list[int]:
-        return sorted(row["id"] for row in self.door.rows("web", self.name))
+        return sorted(row["id"] for row in self.endpoint.rows("web", self.name))
 
     def all_loaded(self) -> bool | None:
         return True if self.rows() == list(range(self.sent)) else None
@@ -165,13 +165,18 @@ def world(
         StoredColumn("at", "timestamp", nullable=False),
     )
     (folder / "password").write_text(PASSWORD)
-    with load_door(folder / "door") as door:
-        door.assembly.catalogue.create_table(
+    with load_endpoint(folder / "endpoint") as endpoint:
+        endpoint.assembly.catalogue.create_table(
             StoredTable(
                 database="web", name=name, columns=columns, keys=("id",), partitions=RangePartitions("at")
             )
         )
-        sink = {"urls": [door.url], "user": USER, "password_file": str(folder / "password"), "format": "json"}
+        sink = {
+            "urls": [endpoint.url],
+            "user": USER,
+            "password_file": str(folder / "password"),
+            "format": "json",
+        }
         loader = {
             "kind": "loader",
             "name": name,
@@ -193,7 +198,7 @@ def world(
         airflow.coordinator.change_hosts(application, SOURCE, "register", [WRITER])
         url = f"http://{HOST}:{airflow.around.ports['coordinator']}"
         reports = WatermarkClient([url], airflow.token, application, every_s=0.2)
-        one = World(airflow, door, kafka, name, application, reports, free_port())
+        one = World(airflow, endpoint, kafka, name, application, reports, free_port())
         complete = {"application": application, "unit": "day"}
         declared = [{"name": name, "port": one.port, "complete": complete}]
         (airflow_home / "include" / "loaders.yaml").write_text(json.dumps(declared))

@@ -1,4 +1,4 @@
-"""A door and storage nodes as processes of their own, on a ledger in a file."""
+"""An endpoint and storage nodes as processes of their own, on a ledger in a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def columns(*, aggregated: bool = False) -> tuple[StoredColumn, ...]:
 def cluster(owned: None, server_folder: Path) -> Iterator[StreamLoadCluster]:
     folder = server_folder / "stream-load"
     with StreamLoadCluster(folder, f"sqlite:///{folder / 'ledger.db'}") as running:
-        running.start(doors=1, nodes=1)
+        running.start(endpoints=1, nodes=1)
         yield running
 
 

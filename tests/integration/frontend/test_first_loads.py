@@ -1,4 +1,4 @@
-"""Loads that come at once and need the same new partitions, over HTTP at a real door with three nodes."""
+"""Loads that come at once and need the same new partitions, over HTTP at a real endpoint with three nodes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cluster(owned: None, server_folder: Path) -> Iterator[StreamLoadCluster]:
     """A load that has to wait for its publishing, on a slow machine, is told only when it is visible."""
     folder = server_folder / "first-loads"
     with StreamLoadCluster(folder, f"sqlite:///{folder / 'ledger.db'}", publish_timeout_s=120) as running:
-        running.start(doors=1, nodes=3)
+        running.start(endpoints=1, nodes=3)
         columns = (
             StoredColumn("day", "date", nullable=False),
             StoredColumn("load_id", "int"),

@@ -1,4 +1,5 @@
-"""The ledger on MariaDB, killed with the door and the node in turn: each row is there once, and SQL goes on.
+"""The ledger on MariaDB, killed with the endpoint and the node in turn: each row is there once, and SQL goes
+on.
 
 A client does what a loader does: it asks what became of a label before it sends again, under the same one.
 """
@@ -46,7 +47,7 @@ def cluster(owned: None, server_folder: Path, zookeeper: str) -> Iterator[Stored
         database.start()
         address = f"mysql://rtolap@{database.address}/loads"
         with StoredCluster(folder / "cluster", address, folder / "password") as running:
-            running.start(doors=1, nodes=1)
+            running.start(endpoints=1, nodes=1)
             running.start_query(zookeeper, f"/killed-{uuid.uuid4().hex}")
             running.processes["mariadb"] = database
             yield running
@@ -60,7 +61,7 @@ def test_every_row_is_there_once_whatever_is_killed(cluster: StoredCluster) -> N
     cluster.ask(f"create table web.hits ({columns}) duplicate key(id) distributed by hash(id) buckets 2")
     with StreamLoadClient(cluster.urls, USER, PASSWORD) as client, ThreadPoolExecutor(3) as pool:
         loads = [pool.submit(load_once, client, number, number % 2 == 0) for number in range(LOADS)]
-        for name in chosen.sample(["mariadb", "door-0", "node-0"], 3):
+        for name in chosen.sample(["mariadb", "endpoint-0", "node-0"], 3):
             done = sum(load.done() for load in loads)
             deadline_s = time.monotonic() + TIMEOUT_S
             while sum(load.done() for load in loads) < min(done + 2, LOADS):  # in the midst of the others
@@ -76,8 +77,10 @@ def test_every_row_is_there_once_whatever_is_killed(cluster: StoredCluster) -> N
     assert found == [(LOADS * ROWS, LOADS * ROWS, LOADS)]
 
 
-@pytest.mark.parametrize("victim", ["mariadb", "door-0"])
-def test_definitions_wait_while_the_ledger_or_the_door_is_away(cluster: StoredCluster, victim: str) -> None:
+@pytest.mark.parametrize("victim", ["mariadb", "endpoint-0"])
+def test_definitions_wait_while_the_ledger_or_the_endpoint_is_away(
+    cluster: StoredCluster, victim: str
+) -> None:
     """CREATE, ALTER and DROP are asked for while nobody can do them, and done once somebody can."""
     database, columns = f"without_{victim.replace('-', '_')}", "id int not null, n int"
     for name in ("changed", "dropped"):

@@ -1,4 +1,4 @@
-"""Two doors on one ledger: the second goes on where the first was killed, whatever that was at."""
+"""Two endpoints on one ledger: the second goes on where the first was killed, whatever that was at."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TIMEOUT_S = 60.0
 def cluster(owned: None, server_folder: Path) -> Iterator[StreamLoadCluster]:
     folder = server_folder / "masters"
     with StreamLoadCluster(folder, f"sqlite:///{folder / 'ledger.db'}") as running:
-        running.start(doors=2, nodes=1)
+        running.start(endpoints=2, nodes=1)
         running.tables.create(
             StoredTable(
                 database=HITS.db,
@@ -49,12 +49,12 @@ def client(cluster: StreamLoadCluster) -> Iterator[StreamLoadClient]:
 
 @pytest.fixture
 def killed(cluster: StreamLoadCluster) -> Iterator[Callable[[], int]]:
-    """Kill the master; which door that was. It is started again after the test."""
+    """Kill the master; which endpoint that was. It is started again after the test."""
     names: list[str] = []
 
     def kill() -> int:
         number = cluster.master()
-        names.append(f"door-{number}")
+        names.append(f"endpoint-{number}")
         cluster.kill(names[-1])
         return number
 
@@ -63,7 +63,7 @@ def killed(cluster: StreamLoadCluster) -> Iterator[Callable[[], int]]:
         cluster.restart(name)
 
 
-def test_either_door_is_asked_and_the_master_takes_the_body(
+def test_either_endpoint_is_asked_and_the_master_takes_the_body(
     cluster: StreamLoadCluster, client: StreamLoadClient
 ) -> None:
     other = cluster.urls[1 - cluster.master()]

@@ -1,4 +1,4 @@
-"""A door and a node as Prometheus scrapes them: the counts of loads that were just made."""
+"""An endpoint and a node as Prometheus scrapes them: the counts of loads that were just made."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ BODY = b"1,a,1.50,\\N\n2,b,2.50,\\N\nthree,c,1.00,\\N\n4,d,1.00,\\N\n5,e,1.00,\\
 
 
 class Pages(NamedTuple):
-    door: Scrape
+    endpoint: Scrape
     node: Scrape
 
 
 def pages(cluster: StreamLoadCluster) -> Pages:
-    return Pages(*(scrape(cluster.metrics_urls[name], TOKEN) for name in ("door-0", "node-0")))
+    return Pages(*(scrape(cluster.metrics_urls[name], TOKEN) for name in ("endpoint-0", "node-0")))
 
 
 def load(cluster: StreamLoadCluster, table: TableName, **headers: str) -> LoadAnswer:
@@ -33,7 +33,7 @@ def load(cluster: StreamLoadCluster, table: TableName, **headers: str) -> LoadAn
         return client.load(table.db, table.name, uuid.uuid4().hex, BODY, options)
 
 
-def test_the_counts_of_a_load_are_on_the_pages_of_its_door_and_its_node(
+def test_the_counts_of_a_load_are_on_the_pages_of_its_endpoint_and_its_node(
     cluster: StreamLoadCluster, table: TableName
 ) -> None:
     before = pages(cluster)
@@ -46,7 +46,7 @@ def test_the_counts_of_a_load_are_on_the_pages_of_its_door_and_its_node(
     after = pages(cluster)
 
     def grown(name: str, **labels: str) -> float:
-        return after.door(name, **labels) - before.door(name, **labels)
+        return after.endpoint(name, **labels) - before.endpoint(name, **labels)
 
     assert grown("rtolap_stream_load_loads_total", status="Success") == 1
     assert grown("rtolap_stream_load_loads_total", status="Fail") == 1
@@ -56,14 +56,14 @@ def test_the_counts_of_a_load_are_on_the_pages_of_its_door_and_its_node(
     assert grown("rtolap_stream_load_load_bytes_total") == 2 * len(BODY)
     assert grown("rtolap_stream_load_load_seconds_count") == 2
     assert grown("rtolap_stream_load_http_requests_total", route=ROUTE, status="200") == 2
-    assert after.door("rtolap_stream_load_loads_running") == 0
-    assert after.door("process_resident_memory_bytes") > 0
+    assert after.endpoint("rtolap_stream_load_loads_running") == 0
+    assert after.endpoint("process_resident_memory_bytes") > 0
     taken, kept = "rtolap_storage_loaded_rows_total", "rtolap_storage_rows"
     assert after.node(taken) - before.node(taken) >= 3  # those of the failed load may have come too
     assert after.node(kept) - before.node(kept) == 3
 
 
-@pytest.mark.parametrize("name", ["door-0", "node-0"])
+@pytest.mark.parametrize("name", ["endpoint-0", "node-0"])
 def test_a_page_is_for_those_with_the_token(cluster: StreamLoadCluster, name: str) -> None:
     url = cluster.metrics_urls[name]
     for headers in ({}, {"Authorization": "Bearer wrong"}):

@@ -1,4 +1,4 @@
-"""SQL over what is loaded: a query service beside doors and nodes, all of them processes."""
+"""SQL over what is loaded: a query service beside endpoints and nodes, all of them processes."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ COLUMNS = "day date not null, side int not null, load_id int not null, amount de
 def cluster(owned: None, server_folder: Path, zookeeper: str) -> Iterator[StoredCluster]:
     folder = server_folder / "stored-sql"
     with StoredCluster(folder, f"sqlite:///{folder / 'ledger.db'}") as running:
-        running.start(doors=2, nodes=3)
+        running.start(endpoints=2, nodes=3)
         running.start_query(zookeeper, _ROOT)
         yield running
 
@@ -220,7 +220,7 @@ def test_a_node_killed_in_between_changes_no_answer(cluster: StoredCluster, clie
     assert cluster.ask("select distinct load_id from shop.replicated") == [(last,)]
 
 
-def test_statements_go_on_while_a_node_or_a_door_dies_or_stands_still(
+def test_statements_go_on_while_a_node_or_a_endpoint_dies_or_stands_still(
     cluster: StoredCluster, client: StreamLoadClient
 ) -> None:
     create(cluster, "available")
@@ -233,7 +233,7 @@ def test_statements_go_on_while_a_node_or_a_door_dies_or_stands_still(
         assert cluster.ask("select count(*), sum(load_id) from shop.available") == rows
 
     with Asking(ask, pymysql.MySQLError) as asking:
-        for name in ("node-0", "node-1", "node-2", "door-0", "door-1"):
+        for name in ("node-0", "node-1", "node-2", "endpoint-0", "endpoint-1"):
             for fault in (signal.SIGKILL, signal.SIGSTOP):
                 _wait_answers(asking, f"before {name}")
                 asking.take()
@@ -315,15 +315,17 @@ def _heal(cluster: StoredCluster, name: str, fault: signal.Signals) -> None:
 def test_definitions_go_on_with_another_master(cluster: StoredCluster) -> None:
     create(cluster, "survivor")
     number = cluster.master()
-    cluster.kill(f"door-{number}")
+    cluster.kill(f"endpoint-{number}")
     try:
-        wait_for("the other door makes tables", _succeeds(lambda: create(cluster, "successor")), TIMEOUT_S)
+        wait_for(
+            "the other endpoint makes tables", _succeeds(lambda: create(cluster, "successor")), TIMEOUT_S
+        )
         names = {name for (name,) in cluster.ask("show tables from shop")}
         assert {"survivor", "successor"} <= names
         cluster.ask("drop table shop.survivor")
         assert "survivor" not in {name for (name,) in cluster.ask("show tables from shop")}
     finally:
-        cluster.restart(f"door-{number}")
+        cluster.restart(f"endpoint-{number}")
 
 
 def test_a_lookup_over_a_stored_table_is_joined_as_of_the_statement(

@@ -1,4 +1,4 @@
-"""Doors with a certificate speak TLS on both ports and redirect to TLS only; nodes and SQL keep to it."""
+"""Endpoints with a certificate speak TLS on both ports and redirect to TLS only; nodes and SQL keep to it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ COMMAND = (sys.executable, "-m", "rtolap.cli.main", "stream-load", "serve")
 
 
 @pytest.fixture
-def door(
+def endpoint(
     owned: None, tmp_path: Path, environment: dict[str, str], certificates: Certificates
 ) -> Iterator[dict[str, str]]:
     environment["RTOLAP_STREAM_LOAD_TLS_CERTIFICATE"] = str(certificates.certificate)
@@ -60,7 +60,9 @@ def door(
         done = subprocess.run(["curl", "-sf", "--cacert", str(certificates.authority), url], timeout=10)
         return None if done.returncode == 0 else f"curl {url}: {done.returncode}"
 
-    process = ManagedProcess(ProcessSpec("door", tmp_path / "run", COMMAND, env=environment, ready=missing))
+    process = ManagedProcess(
+        ProcessSpec("endpoint", tmp_path / "run", COMMAND, env=environment, ready=missing)
+    )
     try:
         process.start()
         yield environment
@@ -68,8 +70,8 @@ def door(
         process.stop()
 
 
-def test_both_ports_speak_tls(door: dict[str, str], certificates: Certificates) -> None:
-    port, body_port = door["RTOLAP_STREAM_LOAD_PORT"], door["RTOLAP_STREAM_LOAD_BODY_PORT"]
+def test_both_ports_speak_tls(endpoint: dict[str, str], certificates: Certificates) -> None:
+    port, body_port = endpoint["RTOLAP_STREAM_LOAD_PORT"], endpoint["RTOLAP_STREAM_LOAD_BODY_PORT"]
     url = f"https://127.0.0.1:{port}/api/web/hits/_stream_load"
     words = ["curl", "-sv", "--cacert", str(certificates.authority), "-u", f"{USER}:{PASSWORD}", "-T", "-"]
     asked = subprocess.run([*words, url], input=b"1\n", capture_output=True, timeout=20)
@@ -81,13 +83,13 @@ def test_both_ports_speak_tls(door: dict[str, str], certificates: Certificates) 
         assert plain.returncode != 0
 
 
-def test_a_cluster_whose_doors_speak_tls_takes_loads_and_answers_sql(
+def test_a_cluster_whose_endpoints_speak_tls_takes_loads_and_answers_sql(
     owned: None, server_folder: Path, zookeeper: str, certificates: Certificates
 ) -> None:
     folder = server_folder / "tls"
     options = SendOptions(format="csv", headers={"column_separator": ","}, timeout_s=30)
     with StoredCluster(folder, f"sqlite:///{folder / 'ledger.db'}", certificates=certificates) as cluster:
-        cluster.start(doors=2, nodes=1)
+        cluster.start(endpoints=2, nodes=1)
         cluster.start_query(zookeeper, f"/tls-{uuid.uuid4().hex}")
         cluster.ask("create table web.hits (id int not null, host varchar(9)) duplicate key(id)")
         other = cluster.urls[1 - cluster.master()]  # it redirects

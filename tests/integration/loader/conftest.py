@@ -1,4 +1,4 @@
-"""Doors and storage nodes as processes, over ledgers in this session's MariaDB."""
+"""Endpoints and storage nodes as processes, over ledgers in this session's MariaDB."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ PASSWORD = "kept-in-a-file"
 def around(
     kafka_server: ManagedProcess, mariadb_server: ManagedProcess, server_folder: Path
 ) -> Iterator[Around]:
-    """One door and one node."""
-    with _around(kafka_server, mariadb_server, server_folder, doors=1, nodes=1) as one:
+    """One endpoint and one node."""
+    with _around(kafka_server, mariadb_server, server_folder, endpoints=1, nodes=1) as one:
         yield one
 
 
@@ -31,8 +31,8 @@ def around(
 def replicated(
     kafka_server: ManagedProcess, mariadb_server: ManagedProcess, server_folder: Path
 ) -> Iterator[Around]:
-    """Two doors and three nodes, of which each tablet has a replica on every one."""
-    with _around(kafka_server, mariadb_server, server_folder, doors=2, nodes=3) as one:
+    """Two endpoints and three nodes, of which each tablet has a replica on every one."""
+    with _around(kafka_server, mariadb_server, server_folder, endpoints=2, nodes=3) as one:
         yield one
 
 
@@ -42,7 +42,7 @@ def _around(
     mariadb_server: ManagedProcess,
     server_folder: Path,
     *,
-    doors: int,
+    endpoints: int,
     nodes: int,
 ) -> Iterator[Around]:
     name = f"loader_{uuid.uuid4().hex[:8]}"
@@ -60,5 +60,5 @@ def _around(
     env = {"RTOLAP_LEDGER": address, "RTOLAP_LEDGER_PASSWORD_FILE": str(password_file)}
     cluster = StoredCluster(server_folder / name, address, password_file)
     with Ledger.open(address, password_file=password_file) as ledger, cluster:
-        cluster.start(doors=doors, nodes=nodes)
+        cluster.start(endpoints=endpoints, nodes=nodes)
         yield Around(kafka_server, mariadb_server, cluster, ledger, env)

@@ -1,4 +1,6 @@
-"""A loader as a unit of an application: a real coordinator, Kafka, door, node and loader, which is killed."""
+"""A loader as a unit of an application: a real coordinator, Kafka, endpoint, node and loader, which is
+killed.
+"""
 
 from __future__ import annotations
 

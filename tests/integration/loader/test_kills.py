@@ -1,4 +1,4 @@
-"""A loader between real processes, two doors and three nodes among them, each killed during a load.
+"""A loader between real processes, two endpoints and three nodes among them, each killed during a load.
 
 A victim is stopped first (SIGSTOP) and killed only when a load was under way as it stood still: no kill meets
 an idle cluster. In the end the table equals a recount of the topic.
@@ -30,7 +30,7 @@ from tests.support.stored.stream_load_cluster import TOKEN
 
 SEEDS = so_many(3)
 RECORDS = 1_500
-VICTIMS = ("loader", "door", "node", "kafka", "mariadb")
+VICTIMS = ("loader", "endpoint", "node", "kafka", "mariadb")
 NODES = 3
 MET_TIMEOUT_S = 120.0
 
@@ -51,7 +51,7 @@ class Kills:
         while True:
             wait_for("a load", partial(self._is_under_way, left), MET_TIMEOUT_S)
             os.killpg(pid, signal.SIGSTOP)
-            met = self._at_doors() if victim == "mariadb" else len(self._running() - left)
+            met = self._at_endpoints() if victim == "mariadb" else len(self._running() - left)
             if met:
                 process.kill()
                 break
@@ -66,12 +66,12 @@ class Kills:
         return bool(self._running() - left)
 
     def _of(self, victim: str) -> tuple[str, ManagedProcess]:
-        """Who it is now: of the doors the master, through which all loads go."""
+        """Who it is now: of the endpoints the master, through which all loads go."""
         cluster = self.around.cluster
         others = {"loader": self.world.process, "kafka": self.around.kafka, "mariadb": self.around.mariadb}
         if victim in others:
             return victim, others[victim]
-        number = cluster.master() if victim == "door" else self.chooser.randrange(NODES)
+        number = cluster.master() if victim == "endpoint" else self.chooser.randrange(NODES)
         return f"{victim}-{number}", cluster.processes[f"{victim}-{number}"]
 
     def _running(self) -> set[int]:
@@ -86,10 +86,12 @@ class Kills:
 
         return self.around.ledger.read("find loads", find)
 
-    def _at_doors(self) -> int:
+    def _at_endpoints(self) -> int:
         """Their own word, which needs no ledger."""
-        doors = [url for name, url in self.around.cluster.metrics_urls.items() if name.startswith("door-")]
-        return sum(int(scrape(url, TOKEN)("rtolap_stream_load_loads_running")) for url in doors)
+        endpoints = [
+            url for name, url in self.around.cluster.metrics_urls.items() if name.startswith("endpoint-")
+        ]
+        return sum(int(scrape(url, TOKEN)("rtolap_stream_load_loads_running")) for url in endpoints)
 
 
 @pytest.mark.seeded

@@ -1,4 +1,6 @@
-"""The add partition role and its client before our own MySQL door, over real sockets; tables in memory."""
+"""The add partition role and its client before our own MySQL endpoint, over real sockets; tables in
+memory.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +18,14 @@ from rtolap.base.tls import load_context
 from rtolap.model.loader import Loader, SinkPartitions
 from rtolap.model.stored.partitions import PartitionRange, partition_of
 from rtolap.model.stored.table import PartitionUnit, RangePartitions, StoredColumn, StoredTable
-from rtolap.protocols.stored_tables.mysql_partitions import KnownPartition, PartitionDoor, bounds_of
+from rtolap.protocols.stored_tables.mysql_partitions import KnownPartition, MysqlPartitions, bounds_of
 from rtolap.protocols.stream_load.messages import SchemaColumn, TableSchema
 from rtolap.stored.loader.partition_role import PartitionKeeper
 from rtolap.stored.loader.target import Target, target_of
 
 from tests.support.certificates import make_certificates
 from tests.support.cubes.flights import flights_world
-from tests.support.query.query_doors import DEFINING_USER, PASSWORD, USER, Doors, open_doors
+from tests.support.query.query_endpoints import DEFINING_USER, PASSWORD, USER, Endpoints, open_endpoints
 from tests.support.stored.stored_world import NOW_MS, StoredWorld
 
 DAY_MS = 86_400_000
@@ -38,15 +40,15 @@ def stored() -> Iterator[StoredWorld]:
 
 
 @pytest.fixture(scope="module")
-def doors(stored: StoredWorld) -> Iterator[Doors]:
+def endpoints(stored: StoredWorld) -> Iterator[Endpoints]:
     world = flights_world(5, 50)
-    with open_doors(world, stored=stored.source) as opened:
+    with open_endpoints(world, stored=stored.source) as opened:
         yield opened
     world.close()
 
 
-def door(doors: Doors, user: str = DEFINING_USER, password: str = PASSWORD) -> PartitionDoor:
-    return PartitionDoor("127.0.0.1", doors.mysql_port, user, lambda: password)
+def endpoint(endpoints: Endpoints, user: str = DEFINING_USER, password: str = PASSWORD) -> MysqlPartitions:
+    return MysqlPartitions("127.0.0.1", endpoints.mysql_port, user, lambda: password)
 
 
 @pytest.fixture
@@ -69,10 +71,10 @@ def names(stored: StoredWorld, table: str) -> list[str]:
 
 
 def keeper(
-    doors: Doors,
+    endpoints: Endpoints,
     stored: StoredWorld,
     table: str,
-    opened: PartitionDoor | None = None,
+    opened: MysqlPartitions | None = None,
     *,
     kind: str = "DATETIME",
     **changes: object,
@@ -84,12 +86,12 @@ def keeper(
     def target() -> Target:
         return target_of(loader, TableSchema(properties=columns))
 
-    session = (opened or door(doors)).session
+    session = (opened or endpoint(endpoints)).session
     return PartitionKeeper(loader, wanted, session, target, stored.clock, pause_max_s=0.05)
 
 
-def test_what_a_door_says_of_its_partitions(doors: Doors, table: str) -> None:
-    with door(doors).session() as session:
+def test_what_a_endpoint_says_of_its_partitions(endpoints: Endpoints, table: str) -> None:
+    with endpoint(endpoints).session() as session:
         assert session.partitions("shop", table) == (
             KnownPartition("p20231114", (PRESENT.start_ms, PRESENT.end_ms)),
         )
@@ -98,8 +100,8 @@ def test_what_a_door_says_of_its_partitions(doors: Doors, table: str) -> None:
         assert [part.name for part in session.partitions("shop", table)] == ["p20231114", "p20231115"]
 
 
-def test_errors_of_a_door_are_told_apart(doors: Doors, table: str) -> None:
-    with door(doors).session() as session:
+def test_errors_of_a_endpoint_are_told_apart(endpoints: Endpoints, table: str) -> None:
+    with endpoint(endpoints).session() as session:
         with pytest.raises(Refused, match=r"cannot add partition p13 .* expected p20231115"):
             session.add(
                 "shop", table, PartitionRange(PRESENT.end_ms, PRESENT.end_ms + DAY_MS, "p13"), has_time=True
@@ -109,27 +111,27 @@ def test_errors_of_a_door_are_told_apart(doors: Doors, table: str) -> None:
         for wrong in ("a`b", "a b", ""):
             with pytest.raises(DefinitionError, match="not a name"):
                 session.partitions("shop", wrong)
-    with pytest.raises(Unauthorized), door(doors, password="wrong").session():
+    with pytest.raises(Unauthorized), endpoint(endpoints, password="wrong").session():
         pytest.fail("let in with a wrong password")
-    with door(doors, user=USER).session() as session, pytest.raises(Unauthorized, match="define"):
+    with endpoint(endpoints, user=USER).session() as session, pytest.raises(Unauthorized, match="define"):
         session.add("shop", table, partition_of(PRESENT.end_ms, "day"), has_time=True)
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
-    with pytest.raises(Unavailable), PartitionDoor("127.0.0.1", port, "u", str).session():
+    with pytest.raises(Unavailable), MysqlPartitions("127.0.0.1", port, "u", str).session():
         pytest.fail("nobody is there")
 
 
-def test_a_door_with_a_certificate_is_checked(stored: StoredWorld, table: str, tmp_path: Path) -> None:
+def test_a_endpoint_with_a_certificate_is_checked(stored: StoredWorld, table: str, tmp_path: Path) -> None:
     own = make_certificates(_folder(tmp_path / "own"))
     strangers = make_certificates(_folder(tmp_path / "strangers"), "stranger")
     context = load_context(own.certificate, own.key)
     world = flights_world(5, 50)
-    with open_doors(world, context=context, require_tls=True, stored=stored.source) as secured:
+    with open_endpoints(world, context=context, require_tls=True, stored=stored.source) as secured:
         port = secured.mysql_port
-        trusted = PartitionDoor("127.0.0.1", port, DEFINING_USER, lambda: PASSWORD, ca_file=own.authority)
+        trusted = MysqlPartitions("127.0.0.1", port, DEFINING_USER, lambda: PASSWORD, ca_file=own.authority)
         with trusted.session() as session:
             assert session.partitions("shop", table)
-        unknown = PartitionDoor(
+        unknown = MysqlPartitions(
             "127.0.0.1", port, DEFINING_USER, lambda: PASSWORD, ca_file=strangers.authority
         )
         with pytest.raises(Unavailable, match="CERTIFICATE_VERIFY_FAILED"), unknown.session():
@@ -137,17 +139,17 @@ def test_a_door_with_a_certificate_is_checked(stored: StoredWorld, table: str, t
     world.close()
 
 
-def test_tls_is_wanted_where_an_authority_is_named(doors: Doors, tmp_path: Path) -> None:
+def test_tls_is_wanted_where_an_authority_is_named(endpoints: Endpoints, tmp_path: Path) -> None:
     own = make_certificates(_folder(tmp_path / "own"))
-    plain = PartitionDoor(
-        "127.0.0.1", doors.mysql_port, DEFINING_USER, lambda: PASSWORD, ca_file=own.authority
+    plain = MysqlPartitions(
+        "127.0.0.1", endpoints.mysql_port, DEFINING_USER, lambda: PASSWORD, ca_file=own.authority
     )
     with pytest.raises(Unavailable), plain.session():
-        pytest.fail("the password went to a door without TLS")
+        pytest.fail("the password went to an endpoint without TLS")
 
 
-def test_partitions_around_now_are_made_once(doors: Doors, stored: StoredWorld, table: str) -> None:
-    role = keeper(doors, stored, table, behind=1)
+def test_partitions_around_now_are_made_once(endpoints: Endpoints, stored: StoredWorld, table: str) -> None:
+    role = keeper(endpoints, stored, table, behind=1)
     assert role.status.state == "starting"
     assert role.run_once()
     assert names(stored, table) == ["p20231113", "p20231114", "p20231115", "p20231116"]
@@ -173,26 +175,31 @@ def test_partitions_around_now_are_made_once(doors: Doors, stored: StoredWorld, 
     ],
 )
 def test_every_unit_of_either_kind_of_column(
-    doors: Doors, stored: StoredWorld, unique_name: str, unit: PartitionUnit, kind: str, expected: list[str]
+    endpoints: Endpoints,
+    stored: StoredWorld,
+    unique_name: str,
+    unit: PartitionUnit,
+    kind: str,
+    expected: list[str],
 ) -> None:
     table = made(stored, f"u_{unique_name[-8:]}", kind=kind, unit=unit)
     written = "DATE" if kind == "date" else "DATETIME"
-    assert keeper(doors, stored, table, kind=written, unit=unit, ahead=1).run_once()
+    assert keeper(endpoints, stored, table, kind=written, unit=unit, ahead=1).run_once()
     assert names(stored, table) == expected
 
 
 def test_what_cannot_be_made_is_told_and_tried_again(
-    doors: Doors, stored: StoredWorld, table: str, unique_name: str
+    endpoints: Endpoints, stored: StoredWorld, table: str, unique_name: str
 ) -> None:
     plain = made(stored, f"p_{unique_name[-8:]}", unit=None)
     for role, words in (
-        (keeper(doors, stored, plain), "expected a table that is partitioned"),
-        (keeper(doors, stored, table, unit="month"), "is not one day"),
-        (keeper(doors, stored, table, column="when"), "no such column"),
-        (keeper(doors, stored, table, column="v"), "found int"),
-        (keeper(doors, stored, table, kind="DATE", unit="hour"), "expected a column of times"),
-        (keeper(doors, stored, "nobody"), "unknown table"),
-        (keeper(doors, stored, table, door(doors, password="wrong")), "ccess denied"),
+        (keeper(endpoints, stored, plain), "expected a table that is partitioned"),
+        (keeper(endpoints, stored, table, unit="month"), "is not one day"),
+        (keeper(endpoints, stored, table, column="when"), "no such column"),
+        (keeper(endpoints, stored, table, column="v"), "found int"),
+        (keeper(endpoints, stored, table, kind="DATE", unit="hour"), "expected a column of times"),
+        (keeper(endpoints, stored, "nobody"), "unknown table"),
+        (keeper(endpoints, stored, table, endpoint(endpoints, password="wrong")), "ccess denied"),
     ):
         assert not role.run_once()
         assert role.status.state == "failing"
@@ -201,8 +208,8 @@ def test_what_cannot_be_made_is_told_and_tried_again(
     assert names(stored, table) == ["p20231114"]
 
 
-def test_one_that_is_refused_hinders_no_other(doors: Doors, stored: StoredWorld, table: str) -> None:
-    role = keeper(doors, stored, table, behind=1)
+def test_one_that_is_refused_hinders_no_other(endpoints: Endpoints, stored: StoredWorld, table: str) -> None:
+    role = keeper(endpoints, stored, table, behind=1)
     part = partition_of(PRESENT.start_ms - 1, "day")
     stored.nodes.away.update(("n1", "n2", "n3"))
     try:
@@ -220,11 +227,13 @@ def test_one_that_is_refused_hinders_no_other(doors: Doors, stored: StoredWorld,
 
 
 def test_rows_wait_for_the_first_round_and_a_failing_one_is_repeated(
-    doors: Doors, stored: StoredWorld, table: str
+    endpoints: Endpoints, stored: StoredWorld, table: str
 ) -> None:
     passwords = iter(["wrong", "wrong"])
-    opened = PartitionDoor("127.0.0.1", doors.mysql_port, DEFINING_USER, lambda: next(passwords, PASSWORD))
-    role = keeper(doors, stored, table, opened)
+    opened = MysqlPartitions(
+        "127.0.0.1", endpoints.mysql_port, DEFINING_USER, lambda: next(passwords, PASSWORD)
+    )
+    role = keeper(endpoints, stored, table, opened)
     stopping = threading.Event()
     running = threading.Thread(target=role.run, args=(stopping,), daemon=True)
     running.start()

@@ -1,4 +1,4 @@
-"""Partitions made ahead by the loader's own role, with real doors for loads and for SQL."""
+"""Partitions made ahead by the loader's own role, with real endpoints for loads and for SQL."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AHEAD = 3
 
 @pytest.fixture(scope="module")
 def cluster(around: Around, zookeeper: str) -> StoredCluster:
-    """With a query service, whose MySQL door takes the statements."""
+    """With a query service, whose MySQL endpoint takes the statements."""
     found = around.cluster
     assert isinstance(found, StoredCluster)
     found.start_query(zookeeper, f"/partitions-{uuid.uuid4().hex}")

@@ -1,4 +1,4 @@
-"""Both doors over one world; see `tests.support.query.query_doors`."""
+"""Both endpoints over one world; see `tests.support.query.query_endpoints`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.cubes.flights import flights_world
-from tests.support.query.query_doors import Doors, open_doors
+from tests.support.query.query_endpoints import Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld
 
 EVENTS = 400
@@ -21,6 +21,6 @@ def flights() -> Iterator[QueryWorld]:
 
 
 @pytest.fixture(scope="session")
-def doors(flights: QueryWorld) -> Iterator[Doors]:
-    with open_doors(flights) as opened:
+def endpoints(flights: QueryWorld) -> Iterator[Endpoints]:
+    with open_endpoints(flights) as opened:
         yield opened

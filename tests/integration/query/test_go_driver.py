@@ -14,7 +14,7 @@ from urllib.parse import quote
 import pytest
 from rtolap.stack.artifacts import cache_dir
 
-from tests.support.query.query_doors import PASSWORD, SLOW, USER, Doors
+from tests.support.query.query_endpoints import PASSWORD, SLOW, USER, Endpoints
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 SOURCE = Path(__file__).parent / "go_client"
@@ -55,14 +55,14 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def ask(program: Path, doors: Doors) -> Ask:
+def ask(program: Path, endpoints: Endpoints) -> Ask:
     def ask_one(
         sql: str, *values: str, way: str = "query", timeout_ms: int = FOR_EVER_MS, **options: str
     ) -> dict[str, Any]:
         """`options`: of the driver, in its DSN."""
         settings = {"timeout": "60s", "readTimeout": "120s", "writeTimeout": "60s", **options}
         listed = "&".join(f"{name}={quote(value, safe='')}" for name, value in settings.items())
-        dsn = f"{USER}:{PASSWORD}@tcp(127.0.0.1:{doors.mysql_port})/rtolap?{listed}"
+        dsn = f"{USER}:{PASSWORD}@tcp(127.0.0.1:{endpoints.mysql_port})/rtolap?{listed}"
         done = subprocess.run(
             [str(program), dsn, way, str(timeout_ms), sql, *values],
             capture_output=True,

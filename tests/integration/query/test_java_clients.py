@@ -20,7 +20,7 @@ from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 from rtolap.stack.artifacts import fetch_jars, find_java, pyspark_jars
 
-from tests.support.query.query_doors import PASSWORD, SLOW, USER, Doors
+from tests.support.query.query_endpoints import PASSWORD, SLOW, USER, Endpoints
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(600)]
 SOCKET_TIMEOUT_MS = 120_000
@@ -78,7 +78,7 @@ def jvm() -> Iterator[JavaGateway]:
 
 
 @pytest.fixture(params=["mysql", "mariadb"])
-def connect(request: pytest.FixtureRequest, jvm: JavaGateway, doors: Doors) -> Iterator[Connect]:
+def connect(request: pytest.FixtureRequest, jvm: JavaGateway, endpoints: Endpoints) -> Iterator[Connect]:
     """Connects with the driver's options; what is opened is closed after the test."""
     opened = []
 
@@ -93,7 +93,7 @@ def connect(request: pytest.FixtureRequest, jvm: JavaGateway, doors: Doors) -> I
         }
         for name, value in settings.items():
             properties.setProperty(name, value)
-        url = f"jdbc:{request.param}://127.0.0.1:{doors.mysql_port}/rtolap"
+        url = f"jdbc:{request.param}://127.0.0.1:{endpoints.mysql_port}/rtolap"
         opened.append(jvm.jvm.java.sql.DriverManager.getConnection(url, properties))
         return opened[-1]
 
@@ -283,7 +283,7 @@ def test_double_quotes_are_names_where_the_session_says_so(connect: Connect, way
 
 @pytest.mark.parametrize("way", ["default", "server_prepared", "cursor_fetch"])
 def test_a_statement_ends_at_its_timeout_and_when_it_is_cancelled(
-    connect: Connect, doors: Doors, way: str
+    connect: Connect, endpoints: Endpoints, way: str
 ) -> None:
     connection = connect(**WAYS[way])
     ((identity,),) = ask(connection, "select connection_id()")
@@ -295,7 +295,7 @@ def test_a_statement_ends_at_its_timeout_and_when_it_is_cancelled(
     statement.setQueryTimeout(0)
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(statement.executeQuery)
-        with doors.connect(read_timeout=60) as watching:
+        with endpoints.connect(read_timeout=60) as watching:
             deadline = time.monotonic() + NOTICED_S
             while not is_running(watching, int(identity or 0)):
                 assert not running.done()

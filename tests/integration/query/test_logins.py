@@ -12,7 +12,7 @@ import pymysql
 import pytest
 from rtolap.query.mysql.server import MySqlLimits
 
-from tests.support.query.query_doors import PASSWORD, USER, Doors, open_doors
+from tests.support.query.query_endpoints import PASSWORD, USER, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld
 
 pytestmark = pytest.mark.integration
@@ -21,31 +21,31 @@ GREETING_MAX = 4096
 
 
 @pytest.fixture(scope="module")
-def small(flights: QueryWorld) -> Iterator[Doors]:
+def small(flights: QueryWorld) -> Iterator[Endpoints]:
     limits = MySqlLimits(connections_max=CONNECTIONS, login_timeout_s=LOGIN_S)
-    with open_doors(flights, limits=limits) as opened:
+    with open_endpoints(flights, limits=limits) as opened:
         yield opened
 
 
-def visit(doors: Doors) -> socket.socket:
+def visit(endpoints: Endpoints) -> socket.socket:
     """A client that has read the greeting."""
-    sock = socket.create_connection(("127.0.0.1", doors.mysql_port), timeout=20)
+    sock = socket.create_connection(("127.0.0.1", endpoints.mysql_port), timeout=20)
     assert sock.recv(GREETING_MAX)
     return sock
 
 
-def until_free(doors: Doors) -> pymysql.connections.Connection:
+def until_free(endpoints: Endpoints) -> pymysql.connections.Connection:
     deadline = time.monotonic() + 20
     while True:
         try:
-            return doors.connect()
+            return endpoints.connect()
         except pymysql.err.OperationalError as error:
             if error.args[0] != 1040 or time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
 
 
-def test_a_client_that_says_nothing_is_dropped(small: Doors) -> None:
+def test_a_client_that_says_nothing_is_dropped(small: Endpoints) -> None:
     until_free(small).close()
     started = time.monotonic()
     with visit(small) as sock:
@@ -53,7 +53,7 @@ def test_a_client_that_says_nothing_is_dropped(small: Doors) -> None:
     assert LOGIN_S * 0.9 <= time.monotonic() - started < 10
 
 
-def test_a_client_that_sends_a_byte_at_a_time_is_dropped_just_as_soon(small: Doors) -> None:
+def test_a_client_that_sends_a_byte_at_a_time_is_dropped_just_as_soon(small: Endpoints) -> None:
     until_free(small).close()
     started = time.monotonic()
     with visit(small) as sock:
@@ -71,7 +71,7 @@ def test_a_client_that_sends_a_byte_at_a_time_is_dropped_just_as_soon(small: Doo
     assert time.monotonic() - started >= LOGIN_S * 0.9
 
 
-def test_a_login_in_time_may_then_be_silent_for_longer(small: Doors) -> None:
+def test_a_login_in_time_may_then_be_silent_for_longer(small: Endpoints) -> None:
     with until_free(small) as connection:
         time.sleep(LOGIN_S * 1.5)
         with connection.cursor() as cursor:
@@ -79,7 +79,7 @@ def test_a_login_in_time_may_then_be_silent_for_longer(small: Doors) -> None:
             assert cursor.fetchall() == ((400,),)
 
 
-def test_one_connection_too_many_is_told_the_limit(small: Doors) -> None:
+def test_one_connection_too_many_is_told_the_limit(small: Endpoints) -> None:
     opened = [until_free(small)]
     opened += [small.connect() for _ in range(CONNECTIONS - 1)]
     with pytest.raises(pymysql.err.OperationalError, match=f"at most {CONNECTIONS}") as caught:
@@ -115,7 +115,7 @@ def test_one_connection_too_many_is_told_the_limit(small: Doors) -> None:
         connection.close()
 
 
-def test_the_silent_hold_their_place_no_longer_than_the_login_may_take(small: Doors) -> None:
+def test_the_silent_hold_their_place_no_longer_than_the_login_may_take(small: Endpoints) -> None:
     until_free(small).close()
     silent = [visit(small) for _ in range(CONNECTIONS)]
     started = time.monotonic()

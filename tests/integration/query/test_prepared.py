@@ -10,13 +10,13 @@ import pymysql
 import pytest
 
 from tests.support.query.binary_protocol import BinaryProtocol, PreparedStatement, encoded
-from tests.support.query.query_doors import OTHER_USER, SLOW, USER, Doors
+from tests.support.query.query_endpoints import OTHER_USER, SLOW, USER, Endpoints
 
 pytestmark = pytest.mark.integration
 
 
-def test_a_statement_is_prepared_executed_twice_and_closed(doors: Doors) -> None:
-    with doors.connect() as connection:
+def test_a_statement_is_prepared_executed_twice_and_closed(endpoints: Endpoints) -> None:
+    with endpoints.connect() as connection:
         binary = BinaryProtocol(connection)
         prepared = binary.prepare(
             "select count(*) n, max(price) p, min(flown_on) d, min(day_start) h, avg(price) a, "
@@ -48,8 +48,8 @@ def test_a_statement_is_prepared_executed_twice_and_closed(doors: Doors) -> None
         connection.ping(reconnect=False)
 
 
-def test_null_parameters_null_values_and_long_data(doors: Doors) -> None:
-    with doors.connect() as connection:
+def test_null_parameters_null_values_and_long_data(endpoints: Endpoints) -> None:
+    with endpoints.connect() as connection:
         binary = BinaryProtocol(connection)
         prepared = binary.prepare("select ? as a, sum(delay) as s from flights where carrier = ?")
         binary.send_long_data(prepared, 1, b"no")
@@ -58,42 +58,42 @@ def test_null_parameters_null_values_and_long_data(doors: Doors) -> None:
         assert rows == [b"\0" + bytes((0b1100,))]
 
 
-def test_an_unknown_statement_is_an_error(doors: Doors) -> None:
-    with doors.connect() as connection, pytest.raises(pymysql.err.MySQLError):
+def test_an_unknown_statement_is_an_error(endpoints: Endpoints) -> None:
+    with endpoints.connect() as connection, pytest.raises(pymysql.err.MySQLError):
         BinaryProtocol(connection).execute(PreparedStatement(999, 1, 0))
 
 
-def test_equal_values_are_planned_once_and_others_answer_for_themselves(doors: Doors) -> None:
-    with doors.connect() as connection, connection.cursor() as cursor:
+def test_equal_values_are_planned_once_and_others_answer_for_themselves(endpoints: Endpoints) -> None:
+    with endpoints.connect() as connection, connection.cursor() as cursor:
         binary = BinaryProtocol(connection)
         prepared = binary.prepare("select count(*) n from flights where gate = ?")
         expected = {}
         for gate in (1, 2):
             cursor.execute(f"select count(*) n from flights where gate = {gate}")
             expected[gate] = cursor.fetchall()[0][0]
-        before = doors.service.rewrites
+        before = endpoints.service.rewrites
         for gate in (1, 2, 1, 1, 2):
             rows = binary.execute(prepared, encoded([gate]))
             assert [struct.unpack("<q", row[2:])[0] for row in rows] == [expected[gate]]
-        assert doors.service.rewrites == before + 2
+        assert endpoints.service.rewrites == before + 2
 
 
-def test_the_same_text_is_planned_once_over_all_connections(doors: Doors) -> None:
+def test_the_same_text_is_planned_once_over_all_connections(endpoints: Endpoints) -> None:
     sql = "select origin, count(*) from flights where carrier = 'UA' group by origin"
     answers = []
-    before = doors.service.rewrites
+    before = endpoints.service.rewrites
     for _ in range(3):
-        with doors.connect() as connection, connection.cursor() as cursor:
+        with endpoints.connect() as connection, connection.cursor() as cursor:
             cursor.execute(sql)
             answers.append(sorted(cursor.fetchall(), key=repr))
     assert answers[0] == answers[1] == answers[2]
-    assert doors.service.rewrites == before + 1
+    assert endpoints.service.rewrites == before + 1
 
 
-def test_what_depends_on_the_session_is_never_another_sessions_answer(doors: Doors) -> None:
+def test_what_depends_on_the_session_is_never_another_sessions_answer(endpoints: Endpoints) -> None:
     found = []
     for user in (USER, OTHER_USER):
-        with doors.connect(user=user) as connection, connection.cursor() as cursor:
+        with endpoints.connect(user=user) as connection, connection.cursor() as cursor:
             cursor.execute("select connection_id(), user()")
             identity, name = cursor.fetchall()[0]
             assert (identity, name.partition("@")[0]) == (connection.thread_id(), user)
@@ -101,8 +101,8 @@ def test_what_depends_on_the_session_is_never_another_sessions_answer(doors: Doo
     assert found[0] != found[1]
 
 
-def test_a_prepared_query_over_its_time_is_ended_and_can_run_again(doors: Doors) -> None:
-    with doors.connect() as connection, connection.cursor() as cursor:
+def test_a_prepared_query_over_its_time_is_ended_and_can_run_again(endpoints: Endpoints) -> None:
+    with endpoints.connect() as connection, connection.cursor() as cursor:
         binary = BinaryProtocol(connection)
         slow = binary.prepare(f"{SLOW} where ? = 1")
         quick = binary.prepare("select count(*) from flights where ? = 1")
@@ -115,8 +115,8 @@ def test_a_prepared_query_over_its_time_is_ended_and_can_run_again(doors: Doors)
         assert len(binary.execute(quick, encoded([1]))) == 1
 
 
-def test_kill_query_ends_a_prepared_query_and_leaves_its_statement(doors: Doors) -> None:
-    with doors.connect() as victim, doors.connect() as killer:
+def test_kill_query_ends_a_prepared_query_and_leaves_its_statement(endpoints: Endpoints) -> None:
+    with endpoints.connect() as victim, endpoints.connect() as killer:
         binary = BinaryProtocol(victim)
         slow = binary.prepare(f"{SLOW} where ? = 1")
         quick = binary.prepare("select count(*) from flights where gate = ?")

@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 from rtolap.query.approval.bounds import STATEMENT_BYTES_MAX
 
-from tests.support.query.query_doors import SLOW, Doors
+from tests.support.query.query_endpoints import SLOW, Endpoints
 
 pytestmark = pytest.mark.integration
 ANSI = "SET SESSION sql_mode = CONCAT(@@sql_mode, ',ANSI_QUOTES')"
@@ -24,9 +24,9 @@ TYPES = (
 
 
 @pytest.fixture(scope="module")
-def engine(doors: Doors) -> Iterator[sa.Engine]:
+def engine(endpoints: Endpoints) -> Iterator[sa.Engine]:
     engine = sa.create_engine(
-        doors.sqlalchemy_url, pool_pre_ping=True, connect_args={"read_timeout": 60, "write_timeout": 60}
+        endpoints.sqlalchemy_url, pool_pre_ping=True, connect_args={"read_timeout": 60, "write_timeout": 60}
     )
     yield engine
     engine.dispose()
@@ -84,7 +84,7 @@ def test_sqlalchemy_core_groups_binds_and_pages(engine: sa.Engine, flights_table
 
 
 def test_sqlalchemy_streams_and_outlives_an_error_and_an_ended_connection(
-    engine: sa.Engine, doors: Doors
+    engine: sa.Engine, endpoints: Endpoints
 ) -> None:
     with engine.connect() as connection:
         streamed = connection.execution_options(stream_results=True, yield_per=2)
@@ -94,16 +94,16 @@ def test_sqlalchemy_streams_and_outlives_an_error_and_an_ended_connection(
             connection.execute(sa.text("select * from nowhere"))
         connection.rollback()
         identity = connection.scalar(sa.text("select connection_id()"))
-    with doors.connect() as other, other.cursor() as cursor:
+    with endpoints.connect() as other, other.cursor() as cursor:
         cursor.execute(f"KILL CONNECTION {identity}")
     with engine.connect() as connection:  # which pre-ping finds gone
         assert connection.scalar(sa.text("select connection_id()")) != identity
 
 
-def test_sqlalchemy_quotes_as_the_session_has_it(doors: Doors) -> None:
+def test_sqlalchemy_quotes_as_the_session_has_it(endpoints: Endpoints) -> None:
     """It asks for @@sql_mode when it first connects, and quotes names by it."""
     options = {"init_command": ANSI, "read_timeout": 60}
-    engine = sa.create_engine(doors.sqlalchemy_url, connect_args=options)
+    engine = sa.create_engine(endpoints.sqlalchemy_url, connect_args=options)
     with engine.connect() as connection:
         table = sa.Table("flights", sa.MetaData(), autoload_with=engine, quote=True)
         statement = sa.select(table.c.carrier.label("select")).group_by(table.c.carrier).order_by("select")
@@ -146,9 +146,9 @@ def test_pandas_reads_with_bound_values_types_and_in_chunks(engine: sa.Engine) -
         assert list(nothing.columns) == ["carrier", "gate"]
 
 
-def test_double_quotes_are_names_as_long_as_the_session_says_so(doors: Doors) -> None:
+def test_double_quotes_are_names_as_long_as_the_session_says_so(endpoints: Endpoints) -> None:
     text = 'select "carrier" as "Träger" from "airlines" order by 1'
-    with doors.connect(read_timeout=60) as ansi, doors.connect(read_timeout=60) as plain:
+    with endpoints.connect(read_timeout=60) as ansi, endpoints.connect(read_timeout=60) as plain:
         for cursor_of in (ansi, plain, ansi):
             with cursor_of.cursor() as cursor:
                 if cursor_of is ansi:
@@ -173,8 +173,8 @@ def test_double_quotes_are_names_as_long_as_the_session_says_so(doors: Doors) ->
             assert cursor.fetchall() == (("carrier",),)
 
 
-def test_a_packet_up_to_max_allowed_packet_is_taken_and_none_above(doors: Doors) -> None:
-    with doors.connect(read_timeout=120, write_timeout=120) as connection, connection.cursor() as cursor:
+def test_a_packet_up_to_max_allowed_packet_is_taken_and_none_above(endpoints: Endpoints) -> None:
+    with endpoints.connect(read_timeout=120, write_timeout=120) as connection, connection.cursor() as cursor:
         cursor.execute("select @@max_allowed_packet")
         ((told,),) = cursor.fetchall()
         assert told == STATEMENT_BYTES_MAX
@@ -193,8 +193,8 @@ def test_a_packet_up_to_max_allowed_packet_is_taken_and_none_above(doors: Doors)
             assert cursor.fetchall() == ((1,),)
 
 
-def test_a_deadline_of_the_session_ends_a_statement_and_not_the_connection(doors: Doors) -> None:
-    with doors.connect(read_timeout=120) as connection, connection.cursor() as cursor:
+def test_a_deadline_of_the_session_ends_a_statement_and_not_the_connection(endpoints: Endpoints) -> None:
+    with endpoints.connect(read_timeout=120) as connection, connection.cursor() as cursor:
         cursor.execute("SET SESSION max_execution_time = 300")
         with pytest.raises(pymysql.err.MySQLError) as caught:
             cursor.execute(SLOW)

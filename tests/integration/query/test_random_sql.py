@@ -19,13 +19,13 @@ from rtolap.stack.process import ManagedProcess
 from tests.support.cubes.flights import flights_world
 from tests.support.query.binary_protocol import BinaryProtocol
 from tests.support.query.mariadb_oracle import MariaOracle, Row, differences, open_maria
-from tests.support.query.query_doors import TOKEN, open_doors
+from tests.support.query.query_endpoints import TOKEN, open_endpoints
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.random_sql import RandomStatement, random_statement
 
 pytestmark = pytest.mark.integration
 BLOCKS, STATEMENTS_A_BLOCK = 8, 250
-STATEMENTS_A_DOOR = 60
+STATEMENTS_PER_ENDPOINT = 60
 ER_DATA_OUT_OF_RANGE = 1690
 
 
@@ -99,9 +99,9 @@ def test_both_servers_answer_random_statements_as_mariadb_does(
     raw_world: QueryWorld, maria_rows: MariaOracle
 ) -> None:
     """MySQL's protocol as text, and prepared with all values bound in binary."""
-    with open_doors(raw_world) as doors, doors.connect(charset="utf8mb4") as connection:
+    with open_endpoints(raw_world) as endpoints, endpoints.connect(charset="utf8mb4") as connection:
         binary = BinaryProtocol(connection)
-        for statement in statements(9000, STATEMENTS_A_DOOR):
+        for statement in statements(9000, STATEMENTS_PER_ENDPOINT):
             theirs = theirs_of(maria_rows, statement)
             if theirs is None:
                 continue
@@ -115,7 +115,7 @@ def test_both_servers_answer_random_statements_as_mariadb_does(
                 "parameters": list(statement.values) if is_bound else [],
             }
             answer = httpx.post(
-                f"{doors.http_url}/api/v1/query",
+                f"{endpoints.http_url}/api/v1/query",
                 json=body,
                 headers={"Authorization": f"Bearer {TOKEN}", "Accept": ARROW_STREAM},
                 timeout=60,

@@ -140,7 +140,7 @@ def test_explain_previews_and_local_time_over_a_real_receiver(
     assert "8" in shell(services, "sql", "-e", count)  # over TLS too, by the same settings
 
 
-def test_the_mysql_door_keeps_to_its_options(services: Services, certificates: Certificates) -> None:
+def test_the_mysql_endpoint_keeps_to_its_options(services: Services, certificates: Certificates) -> None:
     def connect(**options: object) -> pymysql.connections.Connection:
         port = int(services.environment["RTOLAP_QUERY_MYSQL_PORT"])
         return pymysql.connections.Connection(

@@ -1,4 +1,4 @@
-"""Stored tables through the MySQL door: defining, looking around, asking, by a client's own protocol."""
+"""Stored tables through the MySQL endpoint: defining, looking around, asking, by a client's own protocol."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from rtolap.columnar.hll_image import sketches_from_coupons
 from rtolap.columnar.sketches import image_of_bitmap
 from rtolap.protocols.stored_tables.messages import TableName
 
-from tests.support.query.query_doors import DEFINING_USER, PASSWORD, TOKEN, Doors, open_doors
+from tests.support.query.query_endpoints import DEFINING_USER, PASSWORD, TOKEN, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld
 from tests.support.stored.stored_world import StoredWorld
 
@@ -59,14 +59,14 @@ def stored() -> Iterator[StoredWorld]:
 
 
 @pytest.fixture(scope="module")
-def stored_doors(flights: QueryWorld, stored: StoredWorld) -> Iterator[Doors]:
-    with open_doors(flights, stored=stored.source) as opened:
+def stored_endpoints(flights: QueryWorld, stored: StoredWorld) -> Iterator[Endpoints]:
+    with open_endpoints(flights, stored=stored.source) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def connection(stored_doors: Doors, stored: StoredWorld) -> Iterator[pymysql.connections.Connection]:
-    with closing(stored_doors.connect(user=DEFINING_USER)) as opened:
+def connection(stored_endpoints: Endpoints, stored: StoredWorld) -> Iterator[pymysql.connections.Connection]:
+    with closing(stored_endpoints.connect(user=DEFINING_USER)) as opened:
         ask(opened, CREATE)
         stored.load(TableName("shop", "visits"), VISITS[:1])
         stored.load(TableName("shop", "visits"), VISITS[1:])
@@ -171,8 +171,10 @@ def test_partitions_are_added_and_dropped(connection: pymysql.connections.Connec
     ask(connection, "drop table shop.made")
 
 
-def test_a_database_is_chosen(stored_doors: Doors, connection: pymysql.connections.Connection) -> None:
-    with closing(stored_doors.connect(user=DEFINING_USER, database="shop")) as here:
+def test_a_database_is_chosen(
+    stored_endpoints: Endpoints, connection: pymysql.connections.Connection
+) -> None:
+    with closing(stored_endpoints.connect(user=DEFINING_USER, database="shop")) as here:
         assert ask(here, "select count(*) from visits") == [(3,)]
         assert ask(here, "show tables") == [("visits",)]
         assert ask(here, "select database()") == [("shop",)]
@@ -185,7 +187,7 @@ def test_a_database_is_chosen(stored_doors: Doors, connection: pymysql.connectio
             ask(here, "select count(*) from visits")
         assert caught.value.args[0] == 1146
     with pytest.raises(pymysql.Error) as refused:
-        stored_doors.connect(database="nowhere")
+        stored_endpoints.connect(database="nowhere")
     assert refused.value.args[0] == 1049
 
 
@@ -248,9 +250,9 @@ def test_errors_name_what_is_wrong(
      "alter table shop.visits drop column hits"],
 )  # fmt: skip
 def test_others_may_only_ask(
-    stored_doors: Doors, connection: pymysql.connections.Connection, sql: str
+    stored_endpoints: Endpoints, connection: pymysql.connections.Connection, sql: str
 ) -> None:
-    with closing(stored_doors.connect()) as other:
+    with closing(stored_endpoints.connect()) as other:
         assert ask(other, "select count(*) from shop.visits") == [(3,)]
         with pytest.raises(pymysql.Error) as caught:
             ask(other, sql)
@@ -260,9 +262,9 @@ def test_others_may_only_ask(
 
 
 def test_sqlalchemy_reflects_and_asks(
-    stored_doors: Doors, connection: pymysql.connections.Connection
+    stored_endpoints: Endpoints, connection: pymysql.connections.Connection
 ) -> None:
-    engine = sa.create_engine(stored_doors.sqlalchemy_url)
+    engine = sa.create_engine(stored_endpoints.sqlalchemy_url)
     try:
         table = sa.Table("visits", sa.MetaData(), schema="shop", autoload_with=engine)
         assert [column.name for column in table.columns] == ["page", "seen", "hits", "who", "ids"]
@@ -274,16 +276,16 @@ def test_sqlalchemy_reflects_and_asks(
 
 
 def test_http_answers_and_says_what_was_read(
-    stored_doors: Doors, connection: pymysql.connections.Connection
+    stored_endpoints: Endpoints, connection: pymysql.connections.Connection
 ) -> None:
     answer = httpx.post(
-        f"{stored_doors.http_url}/api/v1/query",
+        f"{stored_endpoints.http_url}/api/v1/query",
         json={"sql": "select count(*) n from shop.visits where seen >= '2023-11-14'"},
         auth=(DEFINING_USER, PASSWORD),
     )
     assert answer.json()["rows"] == [[2]]
     explained = httpx.post(
-        f"{stored_doors.http_url}/api/v1/query",
+        f"{stored_endpoints.http_url}/api/v1/query",
         json={"sql": "explain select hits from shop.visits where seen >= '2023-11-14'"},
         headers={"Authorization": f"Bearer {TOKEN}"},
     )

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from rtolap.query.service import Limits
 
-from tests.support.query.query_doors import SLOW, TOKEN, Doors, open_doors
+from tests.support.query.query_endpoints import SLOW, TOKEN, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld
 
 pytestmark = pytest.mark.integration
@@ -95,14 +95,14 @@ def _on_its_terminal() -> None:
 
 
 @pytest.fixture(scope="module")
-def narrow(flights: QueryWorld) -> Iterator[Doors]:
+def narrow(flights: QueryWorld) -> Iterator[Endpoints]:
     """One query at a time: an ended one that goes on would keep the next one out."""
-    with open_doors(flights, query_limits=Limits(queries_max=1)) as opened:
+    with open_endpoints(flights, query_limits=Limits(queries_max=1)) as opened:
         yield opened
 
 
 @pytest.fixture
-def terminal(narrow: Doors, tmp_path: Path) -> Iterator[Terminal]:
+def terminal(narrow: Endpoints, tmp_path: Path) -> Iterator[Terminal]:
     token = tmp_path / "token"
     token.write_text(TOKEN)
     opened = Terminal(
@@ -143,7 +143,7 @@ def test_an_error_does_not_end_the_session(terminal: Terminal) -> None:
     terminal.ask("select count(*) from flights;", "400")
 
 
-def test_ctrl_c_ends_the_query_and_not_the_session(terminal: Terminal, narrow: Doors) -> None:
+def test_ctrl_c_ends_the_query_and_not_the_session(terminal: Terminal, narrow: Endpoints) -> None:
     before = narrow.service.rewrites
     terminal.type(f"{SLOW};{ENTER}")
     deadline = time.monotonic() + WAIT_S

@@ -1,4 +1,6 @@
-"""TLS on both doors with ordinary clients: verified, refused without where required, a wrong authority."""
+"""TLS on both endpoints with ordinary clients: verified, refused without where required, a wrong
+authority.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from rtolap.protocols.query.client import QueryClient
 from rtolap.query.mysql.server import MySqlLimits
 
 from tests.support.certificates import Certificates, make_certificates
-from tests.support.query.query_doors import PASSWORD, SLOW, TOKEN, USER, Doors, open_doors
+from tests.support.query.query_endpoints import PASSWORD, SLOW, TOKEN, USER, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld
 
 pytestmark = pytest.mark.integration
@@ -35,17 +37,17 @@ def strangers(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
 
 
 @pytest.fixture(scope="module")
-def offered(flights: QueryWorld, certificates: Certificates) -> Iterator[Doors]:
+def offered(flights: QueryWorld, certificates: Certificates) -> Iterator[Endpoints]:
     context = load_context(certificates.certificate, certificates.key)
-    with open_doors(flights, context=context) as opened:
+    with open_endpoints(flights, context=context) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def required(flights: QueryWorld, certificates: Certificates) -> Iterator[Doors]:
+def required(flights: QueryWorld, certificates: Certificates) -> Iterator[Endpoints]:
     context = load_context(certificates.certificate, certificates.key)
     limits = MySqlLimits(login_timeout_s=LOGIN_S)
-    with open_doors(flights, context=context, require_tls=True, limits=limits) as opened:
+    with open_endpoints(flights, context=context, require_tls=True, limits=limits) as opened:
         yield opened
 
 
@@ -59,7 +61,7 @@ def cipher_of(connection: pymysql.connections.Connection) -> str:
         return str(cursor.fetchall()[0][1])
 
 
-def test_pymysql_verifies_the_certificate_and_asks(required: Doors, certificates: Certificates) -> None:
+def test_pymysql_verifies_the_certificate_and_asks(required: Endpoints, certificates: Certificates) -> None:
     with required.connect(ssl=verified(certificates)) as connection:
         assert cipher_of(connection)
         with connection.cursor() as cursor:
@@ -72,33 +74,33 @@ def test_pymysql_verifies_the_certificate_and_asks(required: Doors, certificates
 
 
 def test_a_client_refuses_a_certificate_of_another_authority(
-    required: Doors, strangers: Certificates
+    required: Endpoints, strangers: Certificates
 ) -> None:
     with pytest.raises(pymysql.err.OperationalError, match=r"(?i)certificate verify failed"):
         required.connect(ssl=verified(strangers))
 
 
-def test_without_tls_one_is_refused_where_it_is_required(required: Doors) -> None:
+def test_without_tls_one_is_refused_where_it_is_required(required: Endpoints) -> None:
     for password in (PASSWORD, "wrong"):  # the password has not been looked at
         with pytest.raises(pymysql.err.MySQLError, match="over TLS only") as caught:
             required.connect(password=password, ssl_disabled=True)
         assert caught.value.args[0] == 3159
 
 
-def test_where_it_is_only_offered_both_ways_lead_in(offered: Doors, certificates: Certificates) -> None:
+def test_where_it_is_only_offered_both_ways_lead_in(offered: Endpoints, certificates: Certificates) -> None:
     with offered.connect(ssl=verified(certificates)) as inside, offered.connect(ssl_disabled=True) as plain:
         assert cipher_of(inside)
         assert cipher_of(plain) == ""
 
 
-def test_a_wrong_password_is_told_over_tls_too(required: Doors, certificates: Certificates) -> None:
+def test_a_wrong_password_is_told_over_tls_too(required: Endpoints, certificates: Certificates) -> None:
     with pytest.raises(pymysql.err.OperationalError, match="wrong password") as caught:
         required.connect(password="wrong", ssl=verified(certificates))
     assert caught.value.args[0] == 1045
 
 
 def test_a_query_over_its_time_and_a_kill_end_it_over_tls(
-    required: Doors, certificates: Certificates
+    required: Endpoints, certificates: Certificates
 ) -> None:
     with (
         required.connect(ssl=verified(certificates)) as connection,
@@ -115,7 +117,7 @@ def test_a_query_over_its_time_and_a_kill_end_it_over_tls(
         assert cipher_of(killer)
 
 
-def test_a_client_that_stops_in_the_midst_of_tls_is_dropped(required: Doors) -> None:
+def test_a_client_that_stops_in_the_midst_of_tls_is_dropped(required: Endpoints) -> None:
     with socket.create_connection(("127.0.0.1", required.mysql_port), timeout=20) as sock:
         greeting = sock.recv(4096)
         assert greeting
@@ -124,7 +126,7 @@ def test_a_client_that_stops_in_the_midst_of_tls_is_dropped(required: Doors) -> 
         assert sock.recv(4096) == b""
 
 
-def command_line(doors: Doors, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+def command_line(endpoints: Endpoints, folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
     binary = shutil.which("mariadb") or shutil.which("mysql")
     if binary is None:
         pytest.skip("no mariadb or mysql command line: apt-get install mariadb-client")
@@ -132,7 +134,7 @@ def command_line(doors: Doors, folder: Path, *options: str) -> subprocess.Comple
     settings.write_text(f'[client]\nuser={USER}\npassword="{PASSWORD}"\n')
     return subprocess.run(
         [
-            *(binary, f"--defaults-file={settings}", "-h", "127.0.0.1", "-P", str(doors.mysql_port)),
+            *(binary, f"--defaults-file={settings}", "-h", "127.0.0.1", "-P", str(endpoints.mysql_port)),
             *(*options, "-B", "-N", "rtolap", "-e", "select count(*) from flights; show status like 'ssl%'"),
         ],
         capture_output=True,
@@ -143,7 +145,7 @@ def command_line(doors: Doors, folder: Path, *options: str) -> subprocess.Comple
 
 
 def test_the_mariadb_command_line_speaks_tls(
-    required: Doors, certificates: Certificates, strangers: Certificates, tmp_path: Path
+    required: Endpoints, certificates: Certificates, strangers: Certificates, tmp_path: Path
 ) -> None:
     verify = "--ssl-verify-server-cert"
     done = command_line(required, tmp_path, "--ssl", f"--ssl-ca={certificates.authority}", verify)
@@ -162,7 +164,7 @@ def test_the_mariadb_command_line_speaks_tls(
     assert "400" not in wrong.stdout
 
 
-def test_http_over_tls(required: Doors, certificates: Certificates, strangers: Certificates) -> None:
+def test_http_over_tls(required: Endpoints, certificates: Certificates, strangers: Certificates) -> None:
     with QueryClient(required.http_url, token=TOKEN, ca_file=certificates.authority) as client:
         assert client.query("select count(*) from flights").rows == ((400,),)
         with pytest.raises(QueryTimeout):
@@ -184,7 +186,7 @@ def test_http_over_tls(required: Doors, certificates: Certificates, strangers: C
         client.query("select 1")
 
 
-def test_nothing_older_than_tls_1_2_is_spoken(required: Doors, certificates: Certificates) -> None:
+def test_nothing_older_than_tls_1_2_is_spoken(required: Endpoints, certificates: Certificates) -> None:
     context = ssl.create_default_context(cafile=certificates.authority)
     context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     context.maximum_version = ssl.TLSVersion.TLSv1_1

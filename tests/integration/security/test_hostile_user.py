@@ -31,7 +31,7 @@ GROWTH_BYTES_MAX = {
     "r1": 256 * MIB,
     "query": 768 * MIB,
     "agent": 128 * MIB,
-    "door-0": 512 * MIB,
+    "endpoint-0": 512 * MIB,
     "node-0": 512 * MIB,
 }
 

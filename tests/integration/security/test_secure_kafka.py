@@ -132,7 +132,7 @@ def test_a_loader_begins_when_the_last_right_is_there_and_loads_each_row_once(
         Ledger.open(address) as ledger,
         StoredCluster(tmp_path / "cluster", address) as cluster,
     ):
-        cluster.start(doors=1, nodes=1)
+        cluster.start(endpoints=1, nodes=1)
         around = Around(
             cast(Any, SimpleNamespace(address=NOWHERE)),
             cast(Any, None),

@@ -77,7 +77,7 @@ def _ports() -> list[str]:
 
 
 @pytest.mark.parametrize("more", [(), ("mariadb",)], ids=["in a file", "on mariadb"])
-def test_a_door_and_a_node_take_a_load(stack: Command, more: tuple[str, ...]) -> None:
+def test_a_endpoint_and_a_node_take_a_load(stack: Command, more: tuple[str, ...]) -> None:
     """As `up --stream-load` starts them, without what else it starts."""
     only = ("--only", ",".join((*more, "stream-load", "storage")))
     up = stack("up", *only, *_ports(), "--json")

@@ -41,7 +41,7 @@ Rows = dict[int, int]
 def cluster(owned: None, server_folder: Path) -> Iterator[StreamLoadCluster]:
     folder = server_folder / "replicas"
     with StreamLoadCluster(folder, f"sqlite:///{folder / 'ledger.db'}") as running:
-        running.start(doors=1, nodes=len(NODES))
+        running.start(endpoints=1, nodes=len(NODES))
         yield running
 
 
@@ -170,7 +170,7 @@ def test_a_node_that_is_told_to_stop_does_not_wait_for_an_open_load(
 
     def body() -> Iterator[bytes]:
         nonlocal sent
-        while not stopped.is_set():  # a door reads some megabytes before nodes hear of a load
+        while not stopped.is_set():  # an endpoint reads some megabytes before nodes hear of a load
             sent += 1
             yield chunk
 

@@ -24,7 +24,7 @@ from rtolap.query.stored.source import RemoteSource
 from typer.testing import CliRunner
 
 from tests.support.hostile.lost_answers import LosingProxy
-from tests.support.stored.load_door import PASSWORD, TOKEN, USER, LoadDoor, load_door
+from tests.support.stored.load_endpoint import PASSWORD, TOKEN, USER, LoadEndpoint, load_endpoint
 
 DAY = partition_of(1_700_000_000_000, "day")
 DAYS = TableName("web", "days")
@@ -40,9 +40,11 @@ COLUMN = AddColumn(StoredColumn("w", "int"))
 
 @dataclass
 class World:
-    """`direct`: what somebody else does at the door; `client`: asks by way of the wire that loses answers."""
+    """`direct`: what somebody else does at the endpoint; `client`: asks by way of the wire that loses
+    answers.
+    """
 
-    door: LoadDoor
+    endpoint: LoadEndpoint
     wire: LosingProxy
     direct: StoredTablesClient
     client: StoredTablesClient
@@ -50,7 +52,7 @@ class World:
     def load(self) -> None:
         body = json.dumps({"at": "2023-11-14 00:00:00", "v": 1}).encode()
         answer = httpx.put(
-            f"{self.door.body_url}/api/web/days/_stream_load",
+            f"{self.endpoint.body_url}/api/web/days/_stream_load",
             content=body,
             headers={"format": "json"},
             auth=(USER, PASSWORD),
@@ -66,24 +68,24 @@ class World:
 
 
 @pytest.fixture(scope="module")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadDoor]:
-    with load_door(tmp_path_factory.mktemp("door")) as running:
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadEndpoint]:
+    with load_endpoint(tmp_path_factory.mktemp("endpoint")) as running:
         yield running
 
 
 @pytest.fixture
-def world(door: LoadDoor) -> Iterator[World]:
+def world(endpoint: LoadEndpoint) -> Iterator[World]:
     """With the table and one partition of it, both new."""
     with (
-        LosingProxy(door.url) as wire,
-        StoredTablesClient([door.url], TOKEN) as direct,
+        LosingProxy(endpoint.url) as wire,
+        StoredTablesClient([endpoint.url], TOKEN) as direct,
         StoredTablesClient([wire.url], TOKEN) as client,
     ):
         if any(table.name == DAYS.name for table in direct.tables()):
             direct.drop(DAYS)
         direct.create(DEFINITION)
         direct.add_partition(DAYS, PART)
-        yield World(door, wire, direct, client)
+        yield World(endpoint, wire, direct, client)
         assert not wire.failures, wire.failures
 
 
@@ -126,7 +128,7 @@ class NoCubes(Cluster):
 def settings(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "token").write_text(TOKEN)
     monkeypatch.setenv("RTOLAP_TOKEN_FILE", str(tmp_path / "token"))
-    monkeypatch.setenv("RTOLAP_STREAM_LOAD_DOORS", world.wire.url)
+    monkeypatch.setenv("RTOLAP_STREAM_LOAD_ENDPOINTS", world.wire.url)
 
 
 @pytest.mark.usefixtures("settings")
@@ -233,7 +235,9 @@ def test_two_changes_are_two_requests(world: World) -> None:
     assert world.client.truncate(DAYS).table_id > first.table_id
 
 
-def test_a_change_that_no_door_answered_is_in_doubt_and_one_that_none_was_sent_is_not(world: World) -> None:
+def test_a_change_that_no_endpoint_answered_is_in_doubt_and_one_that_none_was_sent_is_not(
+    world: World,
+) -> None:
     def lose_again() -> None:
         world.wire.lose_next(lose_again)
 
@@ -246,23 +250,23 @@ def test_a_change_that_no_door_answered_is_in_doubt_and_one_that_none_was_sent_i
     assert world.wire.lost >= 2
     with (
         StoredTablesClient(["http://127.0.0.1:9"], TOKEN, retry_s=0.1) as asking,
-        pytest.raises(Unavailable, match="no Stream Load door took"),
+        pytest.raises(Unavailable, match="no front end took"),
     ):
         asking.truncate(DAYS)
 
 
-def post(door: LoadDoor, path: str, request_id: str | None) -> httpx.Response:
+def post(endpoint: LoadEndpoint, path: str, request_id: str | None) -> httpx.Response:
     headers = {"Authorization": f"Bearer {TOKEN}", **({} if request_id is None else {HEADER: request_id})}
-    return httpx.post(f"{door.url}/api/v1/stored-tables/{path}", headers=headers, timeout=60)
+    return httpx.post(f"{endpoint.url}/api/v1/stored-tables/{path}", headers=headers, timeout=60)
 
 
 def test_one_id_is_for_one_change(world: World) -> None:
-    first = post(world.door, "web/days/truncate", "a-request-of-mine")
-    assert post(world.door, "web/days/truncate", "a-request-of-mine").json() == first.json()
-    refused = post(world.door, "web/others/truncate", "a-request-of-mine")
+    first = post(world.endpoint, "web/days/truncate", "a-request-of-mine")
+    assert post(world.endpoint, "web/days/truncate", "a-request-of-mine").json() == first.json()
+    refused = post(world.endpoint, "web/others/truncate", "a-request-of-mine")
     assert refused.status_code == Refused.http_status
     assert "has been another change of stored tables" in refused.json()["message"]
-    assert post(world.door, "web/days/truncate", None).json() != first.json()
+    assert post(world.endpoint, "web/days/truncate", None).json() != first.json()
 
 
 @pytest.mark.parametrize(
@@ -270,7 +274,7 @@ def test_one_id_is_for_one_change(world: World) -> None:
 )
 def test_an_id_that_cannot_be_kept_is_refused_and_nothing_is_changed(world: World, request_id: str) -> None:
     before = world.table_id()
-    refused = post(world.door, "web/days/truncate", request_id)
+    refused = post(world.endpoint, "web/days/truncate", request_id)
     assert refused.status_code == DefinitionError.http_status
     assert HEADER in refused.json()["message"]
     assert world.table_id() == before

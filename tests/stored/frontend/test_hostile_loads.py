@@ -1,4 +1,4 @@
-"""Whatever is sent to the Stream Load door costs little, raises nothing; everybody else's loads are taken."""
+"""Whatever is sent to the front end costs little, raises nothing; everybody else's loads are taken."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.hostile.hostile_http import HostileHttp, basic
 from tests.support.hostile.hostile_loads import load_body
 from tests.support.hostile.unhandled import unhandled_errors
 from tests.support.seeds import so_many
-from tests.support.stored.load_door import OTHER_USER, PASSWORD, TOKEN, USER, LoadDoor, load_door
+from tests.support.stored.load_endpoint import OTHER_USER, PASSWORD, TOKEN, USER, LoadEndpoint, load_endpoint
 
 REQUESTS = 20
 CPU_S_MAX = 10.0  # of one connection
@@ -31,8 +31,8 @@ OWN = (b"POST /api/v1/stored-tables", b"POST /api/v1/read-views", b"POST /api/v1
 
 
 @pytest.fixture(scope="module")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadDoor]:
-    with load_door(Path(tmp_path_factory.mktemp("door"))) as running:
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadEndpoint]:
+    with load_endpoint(Path(tmp_path_factory.mktemp("endpoint"))) as running:
         for name in ("hits", "hostile"):
             running.assembly.catalogue.create_table(
                 StoredTable(database="web", name=name, columns=COLUMNS, keys=("id",))
@@ -50,10 +50,10 @@ def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadDoor]:
     ],
 )
 def test_no_request_costs_more_than_a_little(
-    door: LoadDoor, credentials: bytes | None, pages: tuple[bytes, ...], body_share: float, least: int
+    endpoint: LoadEndpoint, credentials: bytes | None, pages: tuple[bytes, ...], body_share: float, least: int
 ) -> None:
     rng, answered = random.Random(31), 0
-    port = urlsplit(door.body_url).port
+    port = urlsplit(endpoint.body_url).port
     assert port is not None
     hostile = HostileHttp("127.0.0.1", port, pages, load_body(orc_share=0.003), body_share)
     with unhandled_errors() as unhandled:
@@ -62,9 +62,9 @@ def test_no_request_costs_more_than_a_little(
             answered += hostile.ask(rng, credentials, REQUESTS)
             assert time.process_time() - began_s < CPU_S_MAX
             assert not unhandled, unhandled[0]
-    before = len(door.rows("web", "hits"))
-    with StreamLoadClient((door.url,), OTHER_USER, PASSWORD) as client:
+    before = len(endpoint.rows("web", "hits"))
+    with StreamLoadClient((endpoint.url,), OTHER_USER, PASSWORD) as client:
         options = SendOptions(format="csv", headers={"column_separator": ","}, timeout_s=60)
         label = f"good-{before}"
         assert client.load("web", "hits", label, b"1,a,1.5\n2,b,2.5", options).status == "Success"
-    assert len(door.rows("web", "hits")) == before + 2
+    assert len(endpoint.rows("web", "hits")) == before + 2

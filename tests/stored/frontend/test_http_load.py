@@ -1,4 +1,4 @@
-"""The door over real sockets: answers, redirects, transactions; what goes wrong is seen by nobody."""
+"""The endpoint over real sockets: answers, redirects, transactions; what goes wrong is seen by nobody."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.protocols.stream_load.messages import SendOptions
 from rtolap.stored.bodies.batches import DecodedBatch
 from rtolap.stored.bodies.decode import decode_body
-from rtolap.stored.frontend.assembly import DoorOptions
+from rtolap.stored.frontend.assembly import FrontendOptions
 from rtolap.stored.frontend.http.body_pipe import BYTES_MAX
 from rtolap.stored.frontend.loads import error_files, group_commit, reading
 from rtolap.stored.frontend.loads.request import TIMEOUT_S_DEFAULT
 from rtolap.stored.metastore.records import Tablet, Transaction
 
-from tests.support.stored.load_door import (
+from tests.support.stored.load_endpoint import (
     ASKING_USER,
     DEFINING_USER,
     OTHER_USER,
     PASSWORD,
     TOKEN,
     USER,
-    LoadDoor,
-    load_door,
+    LoadEndpoint,
+    load_endpoint,
 )
 from tests.support.waiting import until
 
@@ -80,10 +80,10 @@ FIELDS = [
 ]
 
 
-def put(door: LoadDoor, body: object, table: str = "hits", **headers: str) -> dict[str, object]:
+def put(endpoint: LoadEndpoint, body: object, table: str = "hits", **headers: str) -> dict[str, object]:
     named = {name.replace("__", "."): value for name, value in headers.items()}
     response = httpx.put(
-        f"{door.body_url}/api/web/{table}/_stream_load",
+        f"{endpoint.body_url}/api/web/{table}/_stream_load",
         content=body,  # type: ignore[arg-type]
         headers={"column_separator": ",", **named},
         auth=AUTH,
@@ -94,20 +94,20 @@ def put(door: LoadDoor, body: object, table: str = "hits", **headers: str) -> di
     return dict(msgspec.json.decode(response.content))
 
 
-def state(door: LoadDoor, label: str) -> str:
-    url = f"{door.url}/api/web/get_load_state"
+def state(endpoint: LoadEndpoint, label: str) -> str:
+    url = f"{endpoint.url}/api/web/get_load_state"
     return str(httpx.get(url, params={"label": label}, auth=AUTH).json()["data"])
 
 
-def second_phase(door: LoadDoor, auth: tuple[str, str] = AUTH, **headers: str) -> dict[str, str]:
-    response = httpx.put(f"{door.url}/api/web/_stream_load_2pc", headers=headers, auth=auth)
+def second_phase(endpoint: LoadEndpoint, auth: tuple[str, str] = AUTH, **headers: str) -> dict[str, str]:
+    response = httpx.put(f"{endpoint.url}/api/web/_stream_load_2pc", headers=headers, auth=auth)
     assert response.status_code == 200
     return dict(response.json())
 
 
 @pytest.fixture(scope="module")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadDoor]:
-    with load_door(Path(tmp_path_factory.mktemp("door"))) as running:
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadEndpoint]:
+    with load_endpoint(Path(tmp_path_factory.mktemp("endpoint"))) as running:
         running.assembly.catalogue.create_table(HITS)
         yield running
 
@@ -117,54 +117,54 @@ def label() -> str:
     return uuid.uuid4().hex
 
 
-def ids(door: LoadDoor) -> set[int]:
-    return {row["id"] for row in door.rows("web", "hits")}
+def ids(endpoint: LoadEndpoint) -> set[int]:
+    return {row["id"] for row in endpoint.rows("web", "hits")}
 
 
-def test_a_load_is_visible_when_it_is_answered(door: LoadDoor, label: str) -> None:
-    answer = put(door, b"1,a,1.50\n2,\\N,\n", label=label, comment="first")
+def test_a_load_is_visible_when_it_is_answered(endpoint: LoadEndpoint, label: str) -> None:
+    answer = put(endpoint, b"1,a,1.50\n2,\\N,\n", label=label, comment="first")
     assert (answer["Status"], answer["Message"]) == ("Success", "OK")
     assert list(answer) == FIELDS
     assert (answer["Label"], answer["Comment"], answer["TwoPhaseCommit"]) == (label, "first", "false")
     assert (answer["NumberTotalRows"], answer["NumberLoadedRows"], answer["LoadBytes"]) == (2, 2, 15)
-    assert {1, 2} <= ids(door)
-    assert state(door, label) == "VISIBLE"
+    assert {1, 2} <= ids(endpoint)
+    assert state(endpoint, label) == "VISIBLE"
 
 
-def test_a_used_label_is_answered_with_what_became_of_it(door: LoadDoor, label: str) -> None:
-    first = put(door, b"10,a,1\n", label=label)
-    again = put(door, b"11,a,1\n", label=label)
+def test_a_used_label_is_answered_with_what_became_of_it(endpoint: LoadEndpoint, label: str) -> None:
+    first = put(endpoint, b"10,a,1\n", label=label)
+    again = put(endpoint, b"11,a,1\n", label=label)
     assert again["Status"] == "Label Already Exists"
     assert again["ExistingJobStatus"] == "FINISHED"
     assert f"Label [{label}] has already been used, relate to txn [{first['TxnId']}]" in str(again["Message"])
     assert list(again) == [*FIELDS[:5], "ExistingJobStatus", *FIELDS[5:]]
-    assert 11 not in ids(door)
+    assert 11 not in ids(endpoint)
 
 
-def test_two_phases_are_seen_after_the_second(door: LoadDoor, label: str) -> None:
-    answer = put(door, b"20,a,1\n", label=label, two_phase_commit="true")
+def test_two_phases_are_seen_after_the_second(endpoint: LoadEndpoint, label: str) -> None:
+    answer = put(endpoint, b"20,a,1\n", label=label, two_phase_commit="true")
     txn_id = str(answer["TxnId"])
     assert (answer["Status"], answer["TwoPhaseCommit"]) == ("Success", "true")
-    assert state(door, label) == "PRECOMMITTED"
-    assert 20 not in ids(door)
-    used = put(door, b"", label=label, two_phase_commit="true")
+    assert state(endpoint, label) == "PRECOMMITTED"
+    assert 20 not in ids(endpoint)
+    used = put(endpoint, b"", label=label, two_phase_commit="true")
     assert (used["ExistingJobStatus"], used["TwoPhaseCommit"]) == ("PRECOMMITTED", "true")
-    done = second_phase(door, txn_id=txn_id, txn_operation="commit")
+    done = second_phase(endpoint, txn_id=txn_id, txn_operation="commit")
     assert done == {"status": "Success", "msg": f"transaction [{txn_id}] commit successfully."}
-    assert state(door, label) == "VISIBLE"
-    assert 20 in ids(door)
-    again = second_phase(door, txn_id=txn_id, txn_operation="commit")
+    assert state(endpoint, label) == "VISIBLE"
+    assert 20 in ids(endpoint)
+    again = second_phase(endpoint, txn_id=txn_id, txn_operation="commit")
     assert again["status"] == "Fail"
     assert again["msg"].endswith(f"transaction [{txn_id}] is already visible, not pre-committed.")
 
 
-def test_an_aborted_label_can_be_used_again(door: LoadDoor, label: str) -> None:
-    put(door, b"30,a,1\n", label=label, two_phase_commit="true")
-    assert second_phase(door, label=label, txn_operation="abort")["status"] == "Success"
-    assert state(door, label) == "ABORTED"
-    assert 30 not in ids(door)
-    assert put(door, b"31,a,1\n", label=label)["Status"] == "Success"
-    assert 31 in ids(door)
+def test_an_aborted_label_can_be_used_again(endpoint: LoadEndpoint, label: str) -> None:
+    put(endpoint, b"30,a,1\n", label=label, two_phase_commit="true")
+    assert second_phase(endpoint, label=label, txn_operation="abort")["status"] == "Success"
+    assert state(endpoint, label) == "ABORTED"
+    assert 30 not in ids(endpoint)
+    assert put(endpoint, b"31,a,1\n", label=label)["Status"] == "Success"
+    assert 31 in ids(endpoint)
 
 
 @pytest.mark.parametrize(
@@ -177,32 +177,34 @@ def test_an_aborted_label_can_be_used_again(door: LoadDoor, label: str) -> None:
         ({"label": "never", "txn_operation": "abort"}, "transaction with label [never] not found"),
     ],
 )
-def test_a_second_phase_of_nothing_says_so(door: LoadDoor, headers: dict[str, str], says: str) -> None:
-    answer = second_phase(door, **headers)
+def test_a_second_phase_of_nothing_says_so(
+    endpoint: LoadEndpoint, headers: dict[str, str], says: str
+) -> None:
+    answer = second_phase(endpoint, **headers)
     assert answer["status"] == "Fail"
     assert says in answer["msg"]
 
 
-def test_an_empty_body_is_a_load_of_no_rows(door: LoadDoor, label: str) -> None:
-    answer = put(door, b"", label=label, two_phase_commit="true")
+def test_an_empty_body_is_a_load_of_no_rows(endpoint: LoadEndpoint, label: str) -> None:
+    answer = put(endpoint, b"", label=label, two_phase_commit="true")
     assert (answer["Status"], answer["NumberTotalRows"]) == ("Success", 0)
-    assert second_phase(door, txn_id=str(answer["TxnId"]), txn_operation="abort")["status"] == "Success"
+    assert second_phase(endpoint, txn_id=str(answer["TxnId"]), txn_operation="abort")["status"] == "Success"
 
 
-def test_too_many_refused_rows_fail_the_load_and_can_be_read(door: LoadDoor, label: str) -> None:
-    answer = put(door, b"40,a,1\nforty,a,1\n41,b,2\n", label=label)
+def test_too_many_refused_rows_fail_the_load_and_can_be_read(endpoint: LoadEndpoint, label: str) -> None:
+    answer = put(endpoint, b"40,a,1\nforty,a,1\n41,b,2\n", label=label)
     assert answer["Status"] == "Fail"
     assert "too many filtered rows" in str(answer["Message"])
     assert (answer["NumberTotalRows"], answer["NumberLoadedRows"], answer["NumberFilteredRows"]) == (3, 0, 1)
-    assert state(door, label) == "ABORTED"
-    assert not {40, 41} & ids(door)
+    assert state(endpoint, label) == "ABORTED"
+    assert not {40, 41} & ids(endpoint)
     log = httpx.get(str(answer["ErrorURL"]))
     assert "forty" in log.text
     assert log.text.startswith("Reason: ")
     assert log.text.count("\n") == 1
-    tolerant = put(door, b"40,a,1\nforty,a,1\n41,b,2\n", label=label, max_filter_ratio="0.4")
+    tolerant = put(endpoint, b"40,a,1\nforty,a,1\n41,b,2\n", label=label, max_filter_ratio="0.4")
     assert (tolerant["Status"], tolerant["NumberLoadedRows"]) == ("Success", 2)
-    assert {40, 41} <= ids(door)
+    assert {40, 41} <= ids(endpoint)
     assert "forty" in httpx.get(str(tolerant["ErrorURL"])).text
 
 
@@ -223,40 +225,40 @@ class _FullDisk(io.BytesIO):
 
 @pytest.mark.parametrize(("ratio", "status"), [("0.9", "Success"), ("0", "Fail")])
 def test_an_error_file_that_cannot_be_closed_changes_nothing(
-    door: LoadDoor, label: str, monkeypatch: pytest.MonkeyPatch, ratio: str, status: str
+    endpoint: LoadEndpoint, label: str, monkeypatch: pytest.MonkeyPatch, ratio: str, status: str
 ) -> None:
     monkeypatch.setattr(error_files, "open", lambda path, mode: _FullDisk(takes=True), raising=False)
-    answer = put(door, b"x,a,1\n35,a,1\n", label=label, max_filter_ratio=ratio)
+    answer = put(endpoint, b"x,a,1\n35,a,1\n", label=label, max_filter_ratio=ratio)
     assert (answer["Status"], answer["NumberFilteredRows"]) == (status, 1)
-    assert state(door, label) == ("VISIBLE" if status == "Success" else "ABORTED")
+    assert state(endpoint, label) == ("VISIBLE" if status == "Success" else "ABORTED")
 
 
 def test_without_room_for_refused_rows_the_load_fails_and_its_label_is_free(
-    door: LoadDoor, label: str, monkeypatch: pytest.MonkeyPatch
+    endpoint: LoadEndpoint, label: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as full:
         full.setattr(error_files, "open", lambda path, mode: _FullDisk(takes=False), raising=False)
-        answer = put(door, b"x,a,1\n36,a,1\n", label=label, max_filter_ratio="0.9")
+        answer = put(endpoint, b"x,a,1\n36,a,1\n", label=label, max_filter_ratio="0.9")
         assert answer["Status"] == "Fail"
         assert "rejected rows cannot be kept" in str(answer["Message"])
-        assert state(door, label) == "ABORTED"
-    assert put(door, b"x,a,1\n37,a,1\n", label=label, max_filter_ratio="0.9")["Status"] == "Success"
-    assert not {36} & ids(door)
+        assert state(endpoint, label) == "ABORTED"
+    assert put(endpoint, b"x,a,1\n37,a,1\n", label=label, max_filter_ratio="0.9")["Status"] == "Success"
+    assert not {36} & ids(endpoint)
 
 
-def test_a_time_without_a_partition_refuses_its_row_and_says_why(door: LoadDoor, label: str) -> None:
+def test_a_time_without_a_partition_refuses_its_row_and_says_why(endpoint: LoadEndpoint, label: str) -> None:
     definition = StoredTable(
         database="web",
         name="by_day",
         columns=(StoredColumn("at", "date", nullable=False), StoredColumn("id", "int")),
         partitions=RangePartitions("at", "day", ahead=0, retention_ms=30 * 86_400_000),
     )
-    door.assembly.catalogue.create_table(definition)
+    endpoint.assembly.catalogue.create_table(definition)
     tomorrow = (datetime.now(UTC) + timedelta(days=1)).date()
     body = f"{tomorrow},1\n9999-12-31,2\n1970-01-01,3\n10000-01-01,4\n".encode()
-    answer = put(door, body, "by_day", label=label, max_filter_ratio="0.9")
+    answer = put(endpoint, body, "by_day", label=label, max_filter_ratio="0.9")
     assert (answer["Status"], answer["NumberLoadedRows"], answer["NumberFilteredRows"]) == ("Success", 1, 3)
-    assert [row["id"] for row in door.rows("web", "by_day")] == [1]
+    assert [row["id"] for row in endpoint.rows("web", "by_day")] == [1]
     log = httpx.get(str(answer["ErrorURL"])).text
     assert log.count("\n") == 3
     (beyond,) = [line for line in log.splitlines() if "9999-12-31" in line]
@@ -266,55 +268,57 @@ def test_a_time_without_a_partition_refuses_its_row_and_says_why(door: LoadDoor,
     assert "10000-01-01" in log
 
 
-def test_loads_into_a_table_without_partitions_on_demand_make_none(door: LoadDoor, label: str) -> None:
+def test_loads_into_a_table_without_partitions_on_demand_make_none(
+    endpoint: LoadEndpoint, label: str
+) -> None:
     definition = StoredTable(
         database="web",
         name="made_ahead",
         columns=(StoredColumn("at", "date", nullable=False), StoredColumn("id", "int")),
         partitions=RangePartitions("at", "day", ahead=0, on_demand=False),
     )
-    door.assembly.catalogue.create_table(definition)
-    (today,) = door.assembly.catalogue.table("web", "made_ahead").partitions
+    endpoint.assembly.catalogue.create_table(definition)
+    (today,) = endpoint.assembly.catalogue.table("web", "made_ahead").partitions
     beyond = partition_of(today.start_ms + 5 * 86_400_000, "day")
     days = [datetime.fromtimestamp(part.start_ms / 1000, UTC).date() for part in (today, beyond)]
     body = "".join(f"{day},{number}\n" for number, day in enumerate(days)).encode()
-    answer = put(door, body, "made_ahead", label=label, max_filter_ratio="0.5")
+    answer = put(endpoint, body, "made_ahead", label=label, max_filter_ratio="0.5")
     assert (answer["Status"], answer["NumberLoadedRows"], answer["NumberFilteredRows"]) == ("Success", 1, 1)
     assert "no partition for this tuple: none is there" in httpx.get(str(answer["ErrorURL"])).text
     asked = AddPartition(beyond.name, beyond.start_ms, beyond.end_ms)
-    door.assembly.catalogue.add_partition("web", "made_ahead", asked)
-    assert put(door, body, "made_ahead", label=f"{label}-2")["NumberLoadedRows"] == 2
-    assert [row["id"] for row in door.rows("web", "made_ahead")].count(1) == 1
+    endpoint.assembly.catalogue.add_partition("web", "made_ahead", asked)
+    assert put(endpoint, body, "made_ahead", label=f"{label}-2")["NumberLoadedRows"] == 2
+    assert [row["id"] for row in endpoint.rows("web", "made_ahead")].count(1) == 1
 
 
-def test_a_load_takes_partitions_that_are_made_while_it_runs(door: LoadDoor, label: str) -> None:
+def test_a_load_takes_partitions_that_are_made_while_it_runs(endpoint: LoadEndpoint, label: str) -> None:
     definition = StoredTable(
         database="web",
         name="made_meanwhile",
         columns=(StoredColumn("at", "date", nullable=False), StoredColumn("id", "int")),
         partitions=RangePartitions("at", "day", ahead=0, on_demand=False),
     )
-    catalogue = door.assembly.catalogue
+    catalogue = endpoint.assembly.catalogue
     catalogue.create_table(definition)
     there = partition_of(time.time_ns() // 1_000_000 + 5 * 86_400_000, "day")
     day = f"{there.name[1:5]}-{there.name[5:7]}-{there.name[7:]}"
 
     def body() -> Iterator[bytes]:
         yield b"#" * 10 + b"\n"
-        until(lambda: state(door, label) == "PREPARE")
+        until(lambda: state(endpoint, label) == "PREPARE")
         catalogue.add_partition(
             "web", "made_meanwhile", AddPartition(there.name, there.start_ms, there.end_ms)
         )
         yield f"{day},7\n".encode()
 
-    answer = put(door, body(), "made_meanwhile", label=label, skip_lines="1")
+    answer = put(endpoint, body(), "made_meanwhile", label=label, skip_lines="1")
     assert (answer["Status"], answer["NumberLoadedRows"]) == ("Success", 1)
-    assert [row["id"] for row in door.rows("web", "made_meanwhile")] == [7]
+    assert [row["id"] for row in endpoint.rows("web", "made_meanwhile")] == [7]
 
 
-def test_an_error_file_has_no_name_to_be_guessed(door: LoadDoor) -> None:
+def test_an_error_file_has_no_name_to_be_guessed(endpoint: LoadEndpoint) -> None:
     for name in ("", "../ledger.db", "a" * 32, "%2e%2e%2fledger.db"):
-        response = httpx.get(f"{door.url}/api/_load_error_log", params={"file": name})
+        response = httpx.get(f"{endpoint.url}/api/_load_error_log", params={"file": name})
         assert response.status_code == 404
 
 
@@ -340,30 +344,30 @@ def test_an_error_file_has_no_name_to_be_guessed(door: LoadDoor) -> None:
         ({"partitions": "p1999"}, "header partitions"),
     ],
 )
-def test_wrong_headers_are_named(door: LoadDoor, headers: dict[str, str], says: str) -> None:
-    answer = put(door, b"50,a,1\n", **headers)
+def test_wrong_headers_are_named(endpoint: LoadEndpoint, headers: dict[str, str], says: str) -> None:
+    answer = put(endpoint, b"50,a,1\n", **headers)
     assert answer["Status"] == "Fail"
     assert says in str(answer["Message"])
-    assert 50 not in ids(door)
+    assert 50 not in ids(endpoint)
 
 
-def test_headers_are_read_as_utf_8(door: LoadDoor, label: str) -> None:
+def test_headers_are_read_as_utf_8(endpoint: LoadEndpoint, label: str) -> None:
     response = httpx.put(
-        f"{door.body_url}/api/web/hits/_stream_load",
+        f"{endpoint.body_url}/api/web/hits/_stream_load",
         content="51,ü,1\n52,u,1\n".encode(),
         headers={"column_separator": ",", "label": label, "where": "host = 'ü'".encode()},  # type: ignore[dict-item]
         auth=AUTH,
     )
     assert response.json()["NumberUnselectedRows"] == 1, response.text
-    assert [row["id"] for row in door.rows("web", "hits") if row["host"] == "ü"] == [51]
+    assert [row["id"] for row in endpoint.rows("web", "hits") if row["host"] == "ü"] == [51]
 
 
-def test_an_unknown_table_is_named_and_begins_nothing(door: LoadDoor, label: str) -> None:
-    answer = put(door, b"1,a,1\n", table="misses", label=label)
+def test_an_unknown_table_is_named_and_begins_nothing(endpoint: LoadEndpoint, label: str) -> None:
+    answer = put(endpoint, b"1,a,1\n", table="misses", label=label)
     assert answer["Status"] == "Fail"
     assert "unknown table, tableName=misses" in str(answer["Message"])
     assert answer["TxnId"] == -1
-    assert state(door, label) == "UNKNOWN"
+    assert state(endpoint, label) == "UNKNOWN"
 
 
 def _raw_basic(value: bytes) -> Callable[[httpx.Request], httpx.Request]:
@@ -385,7 +389,7 @@ def _raw_basic(value: bytes) -> Callable[[httpx.Request], httpx.Request]:
         _raw_basic(b"==="),
     ],
 )
-def test_wrong_credentials_get_nowhere(door: LoadDoor, auth: httpx.Auth | None) -> None:
+def test_wrong_credentials_get_nowhere(endpoint: LoadEndpoint, auth: httpx.Auth | None) -> None:
     for path, method in (
         ("/api/web/hits/_stream_load", "PUT"),
         ("/api/web/_stream_load_2pc", "PUT"),
@@ -395,61 +399,63 @@ def test_wrong_credentials_get_nowhere(door: LoadDoor, auth: httpx.Auth | None) 
         ("/api/v1/stored-tables", "GET"),
         ("/metrics", "GET"),
     ):
-        response = httpx.request(method, door.url + path, auth=auth)  # type: ignore[arg-type]
+        response = httpx.request(method, endpoint.url + path, auth=auth)  # type: ignore[arg-type]
         assert response.status_code == 401, path
         assert "WWW-Authenticate" in response.headers
 
 
-def test_loading_wants_the_right_to_load(door: LoadDoor, label: str) -> None:
+def test_loading_wants_the_right_to_load(endpoint: LoadEndpoint, label: str) -> None:
     """Who has it not may look, and changes nothing; who may define tables may load as well."""
     asking, defining = (httpx.BasicAuth(name, PASSWORD) for name in (ASKING_USER, DEFINING_USER))
-    put(door, b"60,a,1\n", label=label, two_phase_commit="true")
+    put(endpoint, b"60,a,1\n", label=label, two_phase_commit="true")
     for method, path, headers in (
         ("PUT", "/api/web/hits/_stream_load", {"label": f"{label}-refused"}),
         ("PUT", "/api/web/_stream_load_2pc", {"label": label, "txn_operation": "commit"}),
         ("PUT", "/api/web/_acknowledge_labels", {}),
     ):
-        for url in (door.url, door.body_url):
+        for url in (endpoint.url, endpoint.body_url):
             response = httpx.request(method, url + path, headers=headers, content=b"61,a,1\n", auth=asking)
             assert response.status_code == 403, path
             assert response.json()["code"] == "forbidden"
             assert f"user {ASKING_USER} has not the right to load" in response.json()["msg"]
-    assert state(door, label) == "PRECOMMITTED"
-    assert state(door, f"{label}-refused") == "UNKNOWN"
-    schema = httpx.get(f"{door.url}/api/web/hits/_schema", auth=asking)
+    assert state(endpoint, label) == "PRECOMMITTED"
+    assert state(endpoint, f"{label}-refused") == "UNKNOWN"
+    schema = httpx.get(f"{endpoint.url}/api/web/hits/_schema", auth=asking)
     assert schema.status_code == 200
-    with StreamLoadClient((door.url,), ASKING_USER, PASSWORD) as client, pytest.raises(Forbidden):
+    with StreamLoadClient((endpoint.url,), ASKING_USER, PASSWORD) as client, pytest.raises(Forbidden):
         client.load("web", "hits", f"{label}-refused", b"61,a,1\n", SendOptions(format="csv"))
     done = httpx.put(
-        f"{door.url}/api/web/_stream_load_2pc",
+        f"{endpoint.url}/api/web/_stream_load_2pc",
         headers={"label": label, "txn_operation": "commit"},
         auth=defining,
     )
     assert done.json()["status"] == "Success"
-    assert {60} <= ids(door)
-    assert 61 not in ids(door)
+    assert {60} <= ids(endpoint)
+    assert 61 not in ids(endpoint)
 
 
-def test_a_load_of_one_phase_is_not_committed_from_outside_while_it_runs(door: LoadDoor, label: str) -> None:
+def test_a_load_of_one_phase_is_not_committed_from_outside_while_it_runs(
+    endpoint: LoadEndpoint, label: str
+) -> None:
     """It would be committed without its rows, and its own commit would find that done."""
-    manager = door.assembly.manager
+    manager = endpoint.assembly.manager
     running = manager.begin("web", ["hits"], label, "r", timeout_ms=60_000, user_name=USER)
-    answer = second_phase(door, label=label, txn_operation="commit")
+    answer = second_phase(endpoint, label=label, txn_operation="commit")
     assert answer["status"] == "Fail"
     assert answer["msg"].endswith(f"transaction [{running.txn_id}] is prepare, not pre-committed.")
-    assert state(door, label) == "PREPARE"
-    assert second_phase(door, label=label, txn_operation="abort")["status"] == "Success"
+    assert state(endpoint, label) == "PREPARE"
+    assert second_phase(endpoint, label=label, txn_operation="abort")["status"] == "Success"
 
 
-def test_what_was_loaded_in_one_phase_has_no_second_one(door: LoadDoor, label: str) -> None:
-    txn_id = put(door, b"62,a,1\n", label=label)["TxnId"]
-    assert door.assembly.visibility.wait("web", txn_id, 60.0)
-    answer = second_phase(door, label=label, txn_operation="commit")
+def test_what_was_loaded_in_one_phase_has_no_second_one(endpoint: LoadEndpoint, label: str) -> None:
+    txn_id = put(endpoint, b"62,a,1\n", label=label)["TxnId"]
+    assert endpoint.assembly.visibility.wait("web", txn_id, 60.0)
+    answer = second_phase(endpoint, label=label, txn_operation="commit")
     assert answer["msg"].endswith(f"transaction [{txn_id}] is already visible, not pre-committed.")
 
 
-def test_own_paths_want_the_token(door: LoadDoor) -> None:
-    url = f"{door.url}/api/v1/stored-tables"
+def test_own_paths_want_the_token(endpoint: LoadEndpoint) -> None:
+    url = f"{endpoint.url}/api/v1/stored-tables"
     assert httpx.get(url, auth=AUTH).status_code == 401
     found = httpx.get(url, headers={"Authorization": f"Bearer {TOKEN}"})
     assert found.status_code == 200
@@ -473,33 +479,35 @@ def raw(url: str, text: str, *, until: Callable[[bytes], bool], timeout_s: float
 BASIC = "Basic bG9hZGVyOm9wZW4gc2VzYW1l"
 
 
-def test_who_expects_a_100_is_redirected_before_the_body(door: LoadDoor) -> None:
+def test_who_expects_a_100_is_redirected_before_the_body(endpoint: LoadEndpoint) -> None:
     head = (
         "PUT /api/web/hits/_stream_load?a=b HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n"
         f"Authorization: {BASIC}\r\nExpect: 100-continue\r\n\r\n"
     )
-    answer = raw(door.url, head, until=lambda taken: b"\r\n\r\n" in taken)
+    answer = raw(endpoint.url, head, until=lambda taken: b"\r\n\r\n" in taken)
     assert answer.startswith(b"HTTP/1.1 307 ")
     assert b"100 Continue" not in answer
-    assert f"location: {door.body_url}/api/web/hits/_stream_load?a=b\r\n".encode() in answer.lower()
-    refused = raw(door.body_url, head.replace(BASIC, "Basic eDp5"), until=lambda taken: b"\r\n\r\n" in taken)
+    assert f"location: {endpoint.body_url}/api/web/hits/_stream_load?a=b\r\n".encode() in answer.lower()
+    refused = raw(
+        endpoint.body_url, head.replace(BASIC, "Basic eDp5"), until=lambda taken: b"\r\n\r\n" in taken
+    )
     assert refused.startswith(b"HTTP/1.1 401 ")
 
 
 @pytest.mark.parametrize(("version", "credentials"), [("1.0", "loader:open%20sesame@"), ("1.1", "")])
 def test_a_redirect_keeps_the_credentials_of_a_client_of_http_1_0(
-    door: LoadDoor, version: str, credentials: str
+    endpoint: LoadEndpoint, version: str, credentials: str
 ) -> None:
     """It cannot be told to send them to another address, and takes them from the one it is given."""
     head = f"PUT /api/web/hits/_stream_load?a=b HTTP/{version}\r\nHost: x\r\nContent-Length: 0\r\n"
-    answer = raw(door.url, f"{head}Authorization: {BASIC}\r\n\r\n", until=lambda it: b"\r\n\r\n" in it)
+    answer = raw(endpoint.url, f"{head}Authorization: {BASIC}\r\n\r\n", until=lambda it: b"\r\n\r\n" in it)
     assert answer.startswith(b"HTTP/1.1 307 ")
-    target = f"{door.body_url.replace('://', '://' + credentials)}/api/web/hits/_stream_load?a=b"
+    target = f"{endpoint.body_url.replace('://', '://' + credentials)}/api/web/hits/_stream_load?a=b"
     assert f"\r\nlocation: {target}\r\n".encode() in answer
 
 
-def test_the_100_comes_when_the_body_is_wanted(door: LoadDoor, label: str) -> None:
-    where = urlsplit(door.body_url)
+def test_the_100_comes_when_the_body_is_wanted(endpoint: LoadEndpoint, label: str) -> None:
+    where = urlsplit(endpoint.body_url)
     with socket.create_connection((where.hostname, where.port), timeout=10) as connection:
         connection.sendall(
             (
@@ -511,12 +519,12 @@ def test_the_100_comes_when_the_body_is_wanted(door: LoadDoor, label: str) -> No
         assert connection.recv(4096) == b"HTTP/1.1 100 Continue\r\n\r\n"
         connection.sendall(b"7\r\n60,a,1\n\r\n0\r\n\r\n")
         assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
-    assert 60 in ids(door)
+    assert 60 in ids(endpoint)
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 1000", "Transfer-Encoding: chunked"])
-def test_a_body_cut_short_aborts_the_load_at_once(door: LoadDoor, label: str, framing: str) -> None:
-    where = urlsplit(door.body_url)
+def test_a_body_cut_short_aborts_the_load_at_once(endpoint: LoadEndpoint, label: str, framing: str) -> None:
+    where = urlsplit(endpoint.body_url)
     row = b"70,a,1\n"
     sent = row if framing.startswith("Content") else b"7\r\n" + row + b"\r\n"
     with socket.create_connection((where.hostname, where.port), timeout=10) as connection:
@@ -527,68 +535,70 @@ def test_a_body_cut_short_aborts_the_load_at_once(door: LoadDoor, label: str, fr
             ).encode()
             + sent
         )
-        until(lambda: state(door, label) == "PREPARE")
-    until(lambda: state(door, label) == "ABORTED")
-    assert 70 not in ids(door)
+        until(lambda: state(endpoint, label) == "PREPARE")
+    until(lambda: state(endpoint, label) == "ABORTED")
+    assert 70 not in ids(endpoint)
 
 
-def test_a_length_must_be_clear(door: LoadDoor) -> None:
+def test_a_length_must_be_clear(endpoint: LoadEndpoint) -> None:
     head = f"PUT /api/web/hits/_stream_load HTTP/1.1\r\nHost: x\r\nAuthorization: {BASIC}\r\n\r\n"
-    answer = raw(door.body_url, head, until=lambda taken: taken.endswith(b"}\n"))
+    answer = raw(endpoint.body_url, head, until=lambda taken: taken.endswith(b"}\n"))
     assert b"the length of the body is not clear" in answer
     assert b'"Status": "Fail"' in answer
     both = head.replace("\r\n\r\n", "\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n")
-    answer = raw(door.body_url, both, until=lambda taken: b"\r\n\r\n" in taken)
+    answer = raw(endpoint.body_url, both, until=lambda taken: b"\r\n\r\n" in taken)
     assert answer.startswith(b"HTTP/1.1 400 ")
 
 
-def test_connectors_find_columns_and_backends(door: LoadDoor) -> None:
-    schema = httpx.get(f"{door.url}/api/web/hits/_schema", auth=AUTH).json()
+def test_connectors_find_columns_and_backends(endpoint: LoadEndpoint) -> None:
+    schema = httpx.get(f"{endpoint.url}/api/web/hits/_schema", auth=AUTH).json()
     assert schema["code"] == 0
     assert schema["data"]["keysType"] == "DUP_KEYS"
     assert [column["type"] for column in schema["data"]["properties"]] == ["INT", "STRING", "DECIMAL64"]
     assert schema["data"]["properties"][2]["precision"] == "10"
-    assert httpx.get(f"{door.url}/api/web/misses/_schema", auth=AUTH).json()["code"] != 0
-    backends = httpx.get(f"{door.url}/api/backends?is_alive=true", auth=AUTH).json()["data"]["backends"]
-    where = urlsplit(door.body_url)
+    assert httpx.get(f"{endpoint.url}/api/web/misses/_schema", auth=AUTH).json()["code"] != 0
+    backends = httpx.get(f"{endpoint.url}/api/backends?is_alive=true", auth=AUTH).json()["data"]["backends"]
+    where = urlsplit(endpoint.body_url)
     assert backends == [{"ip": where.hostname, "http_port": where.port, "is_alive": True}]
-    assert httpx.get(door.url + "/").json()["keeps_labels"] is True
+    assert httpx.get(endpoint.url + "/").json()["keeps_labels"] is True
 
 
-def test_a_kept_label_goes_when_it_is_acknowledged(door: LoadDoor, label: str) -> None:
-    assert put(door, b"80,a,1\n", label=label, keep_label="until_acknowledged")["Status"] == "Success"
+def test_a_kept_label_goes_when_it_is_acknowledged(endpoint: LoadEndpoint, label: str) -> None:
+    assert put(endpoint, b"80,a,1\n", label=label, keep_label="until_acknowledged")["Status"] == "Success"
     done = httpx.put(
-        f"{door.url}/api/web/_acknowledge_labels", json={"labels": [label, "never"]}, auth=AUTH
+        f"{endpoint.url}/api/web/_acknowledge_labels", json={"labels": [label, "never"]}, auth=AUTH
     ).json()
     assert done["status"] == "Success"
-    until(lambda: state(door, label) == "UNKNOWN")
+    until(lambda: state(endpoint, label) == "UNKNOWN")
 
 
-def test_a_transaction_is_ended_by_its_user_or_by_one_who_may_define(door: LoadDoor, label: str) -> None:
+def test_a_transaction_is_ended_by_its_user_or_by_one_who_may_define(
+    endpoint: LoadEndpoint, label: str
+) -> None:
     other, definer = (OTHER_USER, PASSWORD), (DEFINING_USER, PASSWORD)
-    txn_id = str(put(door, b"90,a,1\n", label=label, two_phase_commit="true")["TxnId"])
+    txn_id = str(put(endpoint, b"90,a,1\n", label=label, two_phase_commit="true")["TxnId"])
     for operation in ("abort", "commit"):
         for named in ({"label": label}, {"txn_id": txn_id}):
-            refused = second_phase(door, other, txn_operation=operation, **named)
+            refused = second_phase(endpoint, other, txn_operation=operation, **named)
             assert refused["status"] == "Fail"
             assert "is another user's" in refused["msg"]
-    assert state(door, label) == "PRECOMMITTED"
-    assert second_phase(door, txn_operation="commit", label=label)["status"] == "Success"
-    another = str(put(door, b"91,a,1\n", label=f"{label}_", two_phase_commit="true")["TxnId"])
-    assert second_phase(door, definer, txn_operation="abort", txn_id=another)["status"] == "Success"
+    assert state(endpoint, label) == "PRECOMMITTED"
+    assert second_phase(endpoint, txn_operation="commit", label=label)["status"] == "Success"
+    another = str(put(endpoint, b"91,a,1\n", label=f"{label}_", two_phase_commit="true")["TxnId"])
+    assert second_phase(endpoint, definer, txn_operation="abort", txn_id=another)["status"] == "Success"
 
 
-def test_a_kept_label_is_given_up_by_its_user_only(door: LoadDoor, label: str) -> None:
-    assert put(door, b"92,a,1\n", label=label, keep_label="until_acknowledged")["Status"] == "Success"
-    url, body = f"{door.url}/api/web/_acknowledge_labels", {"labels": [label]}
+def test_a_kept_label_is_given_up_by_its_user_only(endpoint: LoadEndpoint, label: str) -> None:
+    assert put(endpoint, b"92,a,1\n", label=label, keep_label="until_acknowledged")["Status"] == "Success"
+    url, body = f"{endpoint.url}/api/web/_acknowledge_labels", {"labels": [label]}
     assert httpx.put(url, json=body, auth=(OTHER_USER, PASSWORD)).json()["status"] == "Fail"
-    assert state(door, label) == "VISIBLE"
+    assert state(endpoint, label) == "VISIBLE"
     assert httpx.put(url, json=body, auth=AUTH).json()["status"] == "Success"
 
 
-def test_metrics_move_with_loads(door: LoadDoor, label: str) -> None:
+def test_metrics_move_with_loads(endpoint: LoadEndpoint, label: str) -> None:
     def loaded() -> float:
-        page = httpx.get(f"{door.url}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).text
+        page = httpx.get(f"{endpoint.url}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).text
         found = [
             line
             for line in page.splitlines()
@@ -597,30 +607,30 @@ def test_metrics_move_with_loads(door: LoadDoor, label: str) -> None:
         return float(found[0].split()[-1]) if found else 0.0
 
     before = loaded()
-    put(door, b"90,a,1\n91,a,1\n", label=label)
+    put(endpoint, b"90,a,1\n91,a,1\n", label=label)
     assert loaded() == before + 2
 
 
-def test_small_loads_of_a_group_share_a_transaction(door: LoadDoor) -> None:
+def test_small_loads_of_a_group_share_a_transaction(endpoint: LoadEndpoint) -> None:
     with ThreadPoolExecutor(8) as pool:
         answers = list(
             pool.map(
-                lambda number: put(door, f"{1000 + number},g,1\n".encode(), group_commit="sync_mode"),
+                lambda number: put(endpoint, f"{1000 + number},g,1\n".encode(), group_commit="sync_mode"),
                 range(8),
             )
         )
     assert {answer["Status"] for answer in answers} == {"Success"}
     assert [answer["NumberLoadedRows"] for answer in answers] == [1] * 8
     assert len({answer["TxnId"] for answer in answers}) < 8
-    assert set(range(1000, 1008)) <= ids(door)
+    assert set(range(1000, 1008)) <= ids(endpoint)
 
 
-def test_a_wrong_load_harms_no_other_of_its_group(door: LoadDoor) -> None:
+def test_a_wrong_load_harms_no_other_of_its_group(endpoint: LoadEndpoint) -> None:
     together = threading.Barrier(3)
 
     def load(body: bytes) -> dict[str, object]:
         together.wait(10)
-        return put(door, body, group_commit="async_mode")
+        return put(endpoint, body, group_commit="async_mode")
 
     for attempt in range(20):  # that they come within an interval is for the machine to say
         first, second = 1100 + 2 * attempt, 1101 + 2 * attempt
@@ -628,47 +638,51 @@ def test_a_wrong_load_harms_no_other_of_its_group(door: LoadDoor) -> None:
         with ThreadPoolExecutor(3) as pool:
             one, wrong, other = pool.map(load, bodies)
         assert [one["Status"], wrong["Status"], other["Status"]] == ["Success", "Fail", "Success"]
-        assert {first, second} <= ids(door)
+        assert {first, second} <= ids(endpoint)
         if one["TxnId"] == other["TxnId"]:
             return
     raise AssertionError("no two loads came together")
 
 
-def test_loads_whose_rows_differ_in_type_do_not_share_a_group(door: LoadDoor) -> None:
+def test_loads_whose_rows_differ_in_type_do_not_share_a_group(endpoint: LoadEndpoint) -> None:
     """What is negated has wider sums."""
     columns = (StoredColumn("id", "int"), StoredColumn("amount", "int", aggregate="SUM"))
     sums = StoredTable(database="web", name="sums", model="aggregate", columns=columns, keys=("id",))
-    door.assembly.catalogue.create_table(sums)
+    endpoint.assembly.catalogue.create_table(sums)
     with ThreadPoolExecutor(8) as pool:
         answers = list(
             pool.map(
                 lambda number: put(
-                    door, b"1,5\n", "sums", group_commit="sync_mode", negative=("false", "true")[number % 2]
+                    endpoint,
+                    b"1,5\n",
+                    "sums",
+                    group_commit="sync_mode",
+                    negative=("false", "true")[number % 2],
                 ),
                 range(8),
             )
         )
     assert {answer["Status"] for answer in answers} == {"Success"}
-    assert sorted(row["amount"] for row in door.rows("web", "sums")) == [-5] * 4 + [5] * 4
+    assert sorted(row["amount"] for row in endpoint.rows("web", "sums")) == [-5] * 4 + [5] * 4
 
 
 def test_the_timeout_of_one_load_is_not_that_of_its_group(
-    door: LoadDoor, monkeypatch: pytest.MonkeyPatch
+    endpoint: LoadEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    begin = door.assembly.manager.begin
+    begin = endpoint.assembly.manager.begin
 
     def noted(*arguments: Any, **named: Any) -> Transaction:
         asked.append(named["timeout_ms"])
         return begin(*arguments, **named)
 
-    monkeypatch.setattr(door.assembly.manager, "begin", noted)
-    assert put(door, b"1200,g,1\n", group_commit="sync_mode", timeout="30")["Status"] == "Success"
+    monkeypatch.setattr(endpoint.assembly.manager, "begin", noted)
+    assert put(endpoint, b"1200,g,1\n", group_commit="sync_mode", timeout="30")["Status"] == "Success"
     assert asked == [TIMEOUT_S_DEFAULT * 1000]
 
 
 def test_a_body_that_unpacks_to_too_much_for_a_group_fails_early(
-    door: LoadDoor, monkeypatch: pytest.MonkeyPatch
+    endpoint: LoadEndpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a group holds in memory is bounded by the rows, however few bytes they have come in."""
     monkeypatch.setattr(group_commit, "GROUP_BYTES_MAX", 1_000_000)
@@ -682,12 +696,12 @@ def test_a_body_that_unpacks_to_too_much_for_a_group_fails_early(
 
     monkeypatch.setattr(reading, "decode_body", counted)
     body = gzip.compress(b"1300,g,1\n" * 1_000_000)
-    answer = put(door, body, group_commit="sync_mode", compress_type="gz")
+    answer = put(endpoint, body, group_commit="sync_mode", compress_type="gz")
     assert answer["Status"] == "Fail"
     assert "too large for group commit" in str(answer["Message"])
     assert "without group_commit" in str(answer["Message"])
     assert drawn == 1
-    assert 1300 not in ids(door)
+    assert 1300 not in ids(endpoint)
 
 
 def test_too_many_loads_are_told_to_come_back(tmp_path: Path) -> None:
@@ -695,7 +709,7 @@ def test_too_many_loads_are_told_to_come_back(tmp_path: Path) -> None:
         f"PUT /api/web/hits/_stream_load HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
         f"Authorization: {BASIC}\r\n\r\n"
     )
-    with load_door(tmp_path, DoorOptions(loads_max=1)) as narrow:
+    with load_endpoint(tmp_path, FrontendOptions(loads_max=1)) as narrow:
         narrow.assembly.catalogue.create_table(HITS)
         where = urlsplit(narrow.body_url)
         with socket.create_connection((where.hostname, where.port), timeout=10) as connection:
@@ -713,7 +727,7 @@ def test_one_user_has_not_all_loads(tmp_path: Path) -> None:
         f"PUT /api/web/hits/_stream_load HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n"
         f"Authorization: {BASIC}\r\ntimeout: 259200\r\n"
     )
-    with load_door(tmp_path, DoorOptions(loads_max=3, loads_per_user_max=2)) as narrow:
+    with load_endpoint(tmp_path, FrontendOptions(loads_max=3, loads_per_user_max=2)) as narrow:
         narrow.assembly.catalogue.create_table(HITS)
         where = urlsplit(narrow.body_url)
         with contextlib.ExitStack() as stalled:
@@ -723,7 +737,7 @@ def test_one_user_has_not_all_loads(tmp_path: Path) -> None:
                 until(lambda: state(narrow, label) == "PREPARE")  # noqa: B023
             answer = raw(narrow.body_url, f"{head}\r\n", until=lambda taken: taken.endswith(b"}\n"))
             assert answer.startswith(b"HTTP/1.1 429 ")
-            assert b"too many loads of loader run at this door: 2" in answer
+            assert b"too many loads of loader run at this endpoint: 2" in answer
             other = httpx.put(
                 f"{narrow.body_url}/api/web/hits/_stream_load",
                 content=b"1,a,1\n",
@@ -737,7 +751,7 @@ def test_one_user_has_not_all_loads(tmp_path: Path) -> None:
 def test_a_body_that_hardly_comes_gives_its_place_back(tmp_path: Path) -> None:
     """However long a timeout it has asked for."""
     limits = HttpLimits(body_grace_s=0.5)
-    with load_door(tmp_path, DoorOptions(loads_max=1, http=limits)) as narrow:
+    with load_endpoint(tmp_path, FrontendOptions(loads_max=1, http=limits)) as narrow:
         narrow.assembly.catalogue.create_table(HITS)
         where = urlsplit(narrow.body_url)
         with socket.create_connection((where.hostname, where.port), timeout=60) as connection:
@@ -753,7 +767,7 @@ def test_a_body_that_hardly_comes_gives_its_place_back(tmp_path: Path) -> None:
 
 
 def test_too_many_transactions_of_a_database_are_refused(tmp_path: Path) -> None:
-    with load_door(tmp_path, DoorOptions(transactions_max=2)) as narrow:
+    with load_endpoint(tmp_path, FrontendOptions(transactions_max=2)) as narrow:
         narrow.assembly.catalogue.create_table(HITS)
         for label in ("one", "two"):
             assert put(narrow, b"1,a,1\n", label=label, two_phase_commit="true")["Status"] == "Success"
@@ -764,8 +778,8 @@ def test_too_many_transactions_of_a_database_are_refused(tmp_path: Path) -> None
         assert put(narrow, b"1,a,1\n", label="three")["Status"] == "Success"
 
 
-def test_a_load_that_stalls_ends_at_its_timeout(door: LoadDoor, label: str) -> None:
-    where = urlsplit(door.body_url)
+def test_a_load_that_stalls_ends_at_its_timeout(endpoint: LoadEndpoint, label: str) -> None:
+    where = urlsplit(endpoint.body_url)
     with socket.create_connection((where.hostname, where.port), timeout=20) as connection:
         connection.sendall(
             (
@@ -773,12 +787,12 @@ def test_a_load_that_stalls_ends_at_its_timeout(door: LoadDoor, label: str) -> N
                 f"Authorization: {BASIC}\r\nlabel: {label}\r\ntimeout: 1\r\n\r\n"
             ).encode()
         )
-        until(lambda: state(door, label) == "ABORTED")
+        until(lambda: state(endpoint, label) == "ABORTED")
 
 
 def test_who_is_slow_holds_its_sender_back(tmp_path: Path) -> None:
-    """The nodes take nothing: what the door takes of the body is bounded."""
-    with load_door(tmp_path) as slow:
+    """The nodes take nothing: what the endpoint takes of the body is bounded."""
+    with load_endpoint(tmp_path) as slow:
         slow.assembly.catalogue.create_table(HITS)
         gate = threading.Event()
         receive = slow.nodes.receive

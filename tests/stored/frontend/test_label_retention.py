@@ -22,12 +22,12 @@ HOUR_MS = 3_600_000
 PART = Partition("web", "hits", "all")
 
 
-class Door:
+class Endpoint:
     """A master over one partition on one node in memory."""
 
     def __init__(self, ledger: Ledger, policy: LabelPolicy, running_max: int = 100) -> None:
         nodes = MemoryNodes(("n1",))
-        mastership = Mastership(Leases(ledger), "door", lease_ms=100 * HOUR_MS)
+        mastership = Mastership(Leases(ledger), "endpoint", lease_ms=100 * HOUR_MS)
         assert mastership.acquire()
         self.nodes = nodes
         self.manager = TransactionManager(ledger, mastership, nodes, running_max=running_max)
@@ -70,95 +70,95 @@ def ledger(clock: ManualClock) -> Iterator[Ledger]:
 
 
 def test_labels_go_by_time_unless_they_wait_for_their_loader(ledger: Ledger, clock: ManualClock) -> None:
-    door = Door(ledger, LabelPolicy(keep_ms=12 * HOUR_MS))
-    assert door.load("plain").state is TransactionState.VISIBLE
-    door.load("kept", keep=True)
+    endpoint = Endpoint(ledger, LabelPolicy(keep_ms=12 * HOUR_MS))
+    assert endpoint.load("plain").state is TransactionState.VISIBLE
+    endpoint.load("kept", keep=True)
     clock.advance_ms(12 * HOUR_MS - 1)
-    door.upkeep.run_once()
-    assert door.manager.find("web", "plain") is not None
+    endpoint.upkeep.run_once()
+    assert endpoint.manager.find("web", "plain") is not None
     clock.advance_ms(2)
-    door.upkeep.run_once()
-    assert door.manager.find("web", "plain") is None
+    endpoint.upkeep.run_once()
+    assert endpoint.manager.find("web", "plain") is None
     clock.advance_ms(1000 * HOUR_MS)
-    door.upkeep.run_once()
-    assert door.manager.find("web", "kept") is not None
+    endpoint.upkeep.run_once()
+    assert endpoint.manager.find("web", "kept") is not None
     with pytest.raises(LabelUsed):
-        door.begin("kept", "another request")
-    door.manager.acknowledge("web", "kept")
-    door.manager.acknowledge("web", "kept")
-    door.upkeep.run_once()
-    assert door.manager.find("web", "kept") is None
-    assert door.load("kept").state is TransactionState.VISIBLE
+        endpoint.begin("kept", "another request")
+    endpoint.manager.acknowledge("web", "kept")
+    endpoint.manager.acknowledge("web", "kept")
+    endpoint.upkeep.run_once()
+    assert endpoint.manager.find("web", "kept") is None
+    assert endpoint.load("kept").state is TransactionState.VISIBLE
 
 
 def test_labels_go_by_count_the_oldest_first(ledger: Ledger, clock: ManualClock) -> None:
-    door = Door(ledger, LabelPolicy(keep_ms=None, count_max_per_database=3))
-    door.load("kept", keep=True)
+    endpoint = Endpoint(ledger, LabelPolicy(keep_ms=None, count_max_per_database=3))
+    endpoint.load("kept", keep=True)
     for number in range(6):
         clock.advance_ms(1)
-        door.load(f"plain-{number}")
+        endpoint.load(f"plain-{number}")
     clock.advance_ms(1)
-    running = door.begin("running")
-    door.upkeep.run_once()
-    left = [number for number in range(6) if door.manager.find("web", f"plain-{number}") is not None]
+    running = endpoint.begin("running")
+    endpoint.upkeep.run_once()
+    left = [number for number in range(6) if endpoint.manager.find("web", f"plain-{number}") is not None]
     assert left == [3, 4, 5]
-    assert door.manager.find("web", "kept") is not None
-    assert door.manager.get("web", running.txn_id).state is TransactionState.PREPARE
+    assert endpoint.manager.find("web", "kept") is not None
+    assert endpoint.manager.get("web", running.txn_id).state is TransactionState.PREPARE
 
 
 def test_a_label_is_not_acknowledged_while_it_runs(ledger: Ledger) -> None:
-    door = Door(ledger, LabelPolicy())
-    door.begin("running", keep=True)
+    endpoint = Endpoint(ledger, LabelPolicy())
+    endpoint.begin("running", keep=True)
     with pytest.raises(Refused, match="cannot be acknowledged"):
-        door.manager.acknowledge("web", "running")
-    door.manager.acknowledge("web", "never")
+        endpoint.manager.acknowledge("web", "running")
+    endpoint.manager.acknowledge("web", "never")
 
 
 def test_a_node_that_lags_keeps_the_label_of_what_it_lacks(ledger: Ledger, clock: ManualClock) -> None:
-    door = Door(ledger, LabelPolicy(keep_ms=HOUR_MS))
-    transaction = door.begin("committed")
-    door.nodes.receive("n1", transaction.txn_id, Tablet(PART, 0), ["row"])
-    door.manager.commit("web", transaction.txn_id, (PART,))
-    door.nodes.stop("n1")
+    endpoint = Endpoint(ledger, LabelPolicy(keep_ms=HOUR_MS))
+    transaction = endpoint.begin("committed")
+    endpoint.nodes.receive("n1", transaction.txn_id, Tablet(PART, 0), ["row"])
+    endpoint.manager.commit("web", transaction.txn_id, (PART,))
+    endpoint.nodes.stop("n1")
     clock.advance_ms(10 * HOUR_MS)
-    door.upkeep.run_once()
-    assert door.manager.get("web", transaction.txn_id).state is TransactionState.COMMITTED
-    door.nodes.start("n1")
-    door.upkeep.run_once()
-    assert door.manager.get("web", transaction.txn_id).state is TransactionState.VISIBLE
+    endpoint.upkeep.run_once()
+    assert endpoint.manager.get("web", transaction.txn_id).state is TransactionState.COMMITTED
+    endpoint.nodes.start("n1")
+    endpoint.upkeep.run_once()
+    assert endpoint.manager.get("web", transaction.txn_id).state is TransactionState.VISIBLE
 
 
 def test_the_same_request_finds_its_transaction_again(ledger: Ledger) -> None:
-    door = Door(ledger, LabelPolicy())
-    first = door.begin("label", "request 1")
-    assert door.begin("label", "request 1") == first
+    endpoint = Endpoint(ledger, LabelPolicy())
+    first = endpoint.begin("label", "request 1")
+    assert endpoint.begin("label", "request 1") == first
     with pytest.raises(LabelUsed) as used:
-        door.begin("label", "request 2")
+        endpoint.begin("label", "request 2")
     assert (used.value.txn_id, used.value.existing_job_status) == (first.txn_id, "RUNNING")
-    door.nodes.receive("n1", first.txn_id, Tablet(PART, 0), ["row"])
-    door.manager.commit("web", first.txn_id, (PART,))
+    endpoint.nodes.receive("n1", first.txn_id, Tablet(PART, 0), ["row"])
+    endpoint.manager.commit("web", first.txn_id, (PART,))
     with pytest.raises(LabelUsed) as finished:
-        door.begin("label", "request 1")
+        endpoint.begin("label", "request 1")
     assert finished.value.existing_job_status == "FINISHED"
 
 
 def test_the_limit_counts_what_runs_in_one_database(ledger: Ledger) -> None:
-    door = Door(ledger, LabelPolicy(), running_max=2)
-    first = door.begin("one")
-    door.begin("two")
+    endpoint = Endpoint(ledger, LabelPolicy(), running_max=2)
+    first = endpoint.begin("one")
+    endpoint.begin("two")
     with pytest.raises(Refused, match=r"current running txns on db web is 2, larger than limit 2"):
-        door.begin("three")
-    door.manager.begin("other", ("hits",), "three", "r", timeout_ms=HOUR_MS)
-    door.manager.abort("web", first.txn_id, "enough")
-    door.begin("three")
+        endpoint.begin("three")
+    endpoint.manager.begin("other", ("hits",), "three", "r", timeout_ms=HOUR_MS)
+    endpoint.manager.abort("web", first.txn_id, "enough")
+    endpoint.begin("three")
 
 
 @pytest.mark.parametrize("label", ["", " ", "a b", "ä", "a/b", "x" * 129, "a\n"])
 def test_a_label_has_a_form(ledger: Ledger, label: str) -> None:
     with pytest.raises(DefinitionError, match="Label format error"):
-        Door(ledger, LabelPolicy()).begin(label)
+        Endpoint(ledger, LabelPolicy()).begin(label)
 
 
 def test_an_unknown_transaction_is_told_in_the_words_that_clients_match(ledger: Ledger) -> None:
     with pytest.raises(NotFound, match=r"^transaction \[17\] not found$"):
-        Door(ledger, LabelPolicy()).manager.get("web", 17)
+        Endpoint(ledger, LabelPolicy()).manager.get("web", 17)

@@ -25,7 +25,7 @@ def world(tmp_path: Path) -> Iterator[ReplicatedTable]:
 
 
 def goes_on(world: ReplicatedTable, name: str) -> None:
-    """It does, and the doors know."""
+    """It does, and the endpoints know."""
     world.stoppable.go_on(name)
     until(lambda: asked(world.known, name))
 

@@ -1,4 +1,4 @@
-"""Which doors a loader sends to, and whom it trusts them by."""
+"""Which endpoints a loader sends to, and whom it trusts them by."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ def password(tmp_path: Path) -> Path:
     return path
 
 
-def test_the_clusters_authority_is_for_the_clusters_doors(tmp_path: Path, password: Path) -> None:
-    settings = Settings(stream_load_ca=tmp_path / "of the cluster", stream_load_doors="https://127.0.0.1:9")
+def test_the_clusters_authority_is_for_the_clusters_endpoints(tmp_path: Path, password: Path) -> None:
+    settings = Settings(
+        stream_load_ca=tmp_path / "of the cluster", stream_load_endpoints="https://127.0.0.1:9"
+    )
     with pytest.raises(DefinitionError, match="of the cluster"):
         sink_of(loader(password), settings)
     with sink_of(loader(password, "https://elsewhere:9"), settings):

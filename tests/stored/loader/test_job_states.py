@@ -1,4 +1,6 @@
-"""What is wanted of a job that fails meanwhile: by its door and by command, FAILED and its reason stay."""
+"""What is wanted of a job that fails meanwhile: by its endpoint and by command, FAILED and its reason
+stay.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def kept(running: Running) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("change", ["pause", "resume"])
-def test_its_door_changes_nothing_of_a_loader_that_has_failed_and_ends(running: Running, change: str) -> None:
+def test_its_endpoint_changes_nothing_of_a_loader_that_has_failed_and_ends(
+    running: Running, change: str
+) -> None:
     running.process.work.fail(FAILURE)  # and has not ended yet
     refused = running.post(change)
     assert (refused.status_code, refused.json()["code"]) == (409, "illegal_transition")
@@ -58,7 +62,7 @@ def test_its_door_changes_nothing_of_a_loader_that_has_failed_and_ends(running: 
     assert running.ended() == EXIT_FAILED
 
 
-def test_a_pause_by_its_door_that_comes_while_it_fails_keeps_the_failure(
+def test_a_pause_by_its_endpoint_that_comes_while_it_fails_keeps_the_failure(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     failing_once_read(monkeypatch, lambda: running.process.work.fail(FAILURE))

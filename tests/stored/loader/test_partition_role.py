@@ -26,8 +26,8 @@ WANTED = LoaderSink(partitions=SinkPartitions("unused:1", "at", ahead=2, every_m
 
 
 class Server:
-    """Its MySQL door, in memory. `broken`: what it raises instead of letting anybody in; `gate`: it answers
-    no sooner."""
+    """Its MySQL endpoint, in memory. `broken`: what it raises instead of letting anybody in; `gate`: it
+    answers no sooner."""
 
     def __init__(self, broken: Exception | None = None) -> None:
         self.broken = broken
@@ -90,27 +90,29 @@ def test_the_row_of_partitions_ends_at_the_first_hole() -> None:
     assert end_of_row(parts[2:], NOW_MS) is None
 
 
-@pytest.mark.parametrize("broken", [Unavailable("the door is away"), RuntimeError("a library's own error")])
+@pytest.mark.parametrize(
+    "broken", [Unavailable("the endpoint is away"), RuntimeError("a library's own error")]
+)
 def test_a_role_that_fails_stops_no_row_and_mends_itself(tmp_path: Path, broken: Exception) -> None:
     server = Server(broken)
     running = Running(tmp_path, open_session=server.session, sink=WANTED)
     try:
         running.produce(range(40))
         until(lambda: len(running.keys()) == 40)
-        shown = running.door.get(API, headers=running.headers).json()
+        shown = running.endpoint.get(API, headers=running.headers).json()
         assert (shown["state"], shown["phase"], shown["partitions"]["state"]) == (
             "RUNNING",
             "loading",
             "failing",
         )
         assert str(broken) in shown["partitions"]["last_error"]
-        page = running.door.get("/metrics", headers=running.headers).text
+        page = running.endpoint.get("/metrics", headers=running.headers).text
         assert 'rtolap_loader_partitions_failing{job="j"} 1.0' in page
         assert "rtolap_loader_partitions_until_seconds" not in page
         server.broken = None
         until(lambda: _state(running) == "kept")
         assert len(server.there) == 3
-        page = running.door.get("/metrics", headers=running.headers).text
+        page = running.endpoint.get("/metrics", headers=running.headers).text
         assert 'rtolap_loader_partitions_failing{job="j"} 0.0' in page
         assert 'rtolap_loader_partitions_made_total{job="j"} 3.0' in page
     finally:

@@ -1,4 +1,6 @@
-"""All roles at once, as threads of one process, with its door: pause, resume, stop, failure, a lost lease."""
+"""All roles at once, as threads of one process, with its endpoint: pause, resume, stop, failure, a lost
+lease.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def test_records_arrive_and_the_status_says_so(running: Running) -> None:
     running.produce(range(100))
     until(lambda: len(running.keys()) == 100)
     until(lambda: running.status().lag_records == 0)
-    shown = running.door.get(API, headers=running.headers).json()
+    shown = running.endpoint.get(API, headers=running.headers).json()
     assert (shown["job"], shown["state"], shown["alive"], shown["phase"]) == ("j", "RUNNING", True, "loading")
     assert (shown["rows_loaded"], shown["rows_rejected"], shown["pending"]) == (100, 0, 0)
     assert shown["log_ends"] == {"0": 50, "1": 50} == shown["loaded"]
@@ -46,16 +48,16 @@ def test_records_arrive_and_the_status_says_so(running: Running) -> None:
     assert running.keys() == list(range(100))
 
 
-def test_its_door_wants_the_token_and_counts_what_was_done(running: Running) -> None:
+def test_its_endpoint_wants_the_token_and_counts_what_was_done(running: Running) -> None:
     running.produce(range(30))
     until(lambda: len(running.keys()) == 30)
-    assert running.door.get("/health").json()["job"] == "j"
+    assert running.endpoint.get("/health").json()["job"] == "j"
     for path in (API, "/metrics"):
-        assert running.door.get(path).status_code == 401
-        assert running.door.get(path, headers={"Authorization": "Bearer guessed"}).status_code == 401
-    assert running.door.post(f"{API}/stop").status_code == 401
+        assert running.endpoint.get(path).status_code == 401
+        assert running.endpoint.get(path, headers={"Authorization": "Bearer guessed"}).status_code == 401
+    assert running.endpoint.post(f"{API}/stop").status_code == 401
     until(lambda: running.status().rows_loaded == 30)
-    page = running.door.get("/metrics", headers=running.headers).text
+    page = running.endpoint.get("/metrics", headers=running.headers).text
     assert 'rtolap_loader_rows_loaded_total{job="j"} 30.0' in page
     assert 'rtolap_loader_lag_records{job="j"} 0.0' in page
 

@@ -1,4 +1,4 @@
-"""The sink in memory, and the real client before a real door, keep one contract."""
+"""The sink in memory, and the real client before a real endpoint, keep one contract."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rtolap.stack.ports import free_port
 from rtolap.stored.loader.sinks.memory import MemorySink
 
 from tests.support.loader.sink_contract import SinkContract, Table
-from tests.support.stored.load_door import PASSWORD, TOKEN, USER, LoadDoor, load_door
+from tests.support.stored.load_endpoint import PASSWORD, TOKEN, USER, LoadEndpoint, load_endpoint
 
 
 @dataclass
@@ -43,16 +43,16 @@ class TestMemorySink(SinkContract):
 
 
 @dataclass
-class DoorTable(Table):
-    door: LoadDoor
+class EndpointTable(Table):
+    endpoint: LoadEndpoint
 
     def rows(self) -> list[dict[str, Any]]:
-        return self.door.rows(self.db, self.name)
+        return self.endpoint.rows(self.db, self.name)
 
 
 @pytest.fixture(scope="module")
-def door(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadDoor]:
-    with load_door(tmp_path_factory.mktemp("door")) as running:
+def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadEndpoint]:
+    with load_endpoint(tmp_path_factory.mktemp("endpoint")) as running:
         yield running
 
 
@@ -60,26 +60,26 @@ class TestStreamLoadClient(SinkContract):
     forms = ("arrow", "json", "csv")
 
     @pytest.fixture
-    def table(self, door: LoadDoor, request: pytest.FixtureRequest) -> Iterator[Table]:
+    def table(self, endpoint: LoadEndpoint, request: pytest.FixtureRequest) -> Iterator[Table]:
         database = f"d{abs(hash(request.node.name)) % 10**8}"
         columns = (
             StoredColumn("k", "bigint", nullable=False),
             StoredColumn("s", "string"),
             StoredColumn("n", "bigint"),
         )
-        with StoredTablesClient([door.url], TOKEN) as tables:
+        with StoredTablesClient([endpoint.url], TOKEN) as tables:
             tables.create(StoredTable(database=database, name="t", columns=columns, keys=("k",)))
-        with StreamLoadClient([door.url], USER, PASSWORD) as client:
-            yield DoorTable(client, database, "t", door)
+        with StreamLoadClient([endpoint.url], USER, PASSWORD) as client:
+            yield EndpointTable(client, database, "t", endpoint)
 
 
-def test_a_door_that_is_away_is_passed_over(door: LoadDoor) -> None:
-    with StreamLoadClient([f"http://127.0.0.1:{free_port()}", door.url], USER, PASSWORD) as client:
+def test_a_endpoint_that_is_away_is_passed_over(endpoint: LoadEndpoint) -> None:
+    with StreamLoadClient([f"http://127.0.0.1:{free_port()}", endpoint.url], USER, PASSWORD) as client:
         assert client.keeps_labels()
         assert client.state("d", "nobody") == "UNKNOWN"
 
 
-def test_no_door_at_all_is_unavailable() -> None:
+def test_no_endpoint_at_all_is_unavailable() -> None:
     with StreamLoadClient([f"http://127.0.0.1:{free_port()}"], USER, PASSWORD) as client:
         with pytest.raises(Unavailable):
             client.state("d", "l")
@@ -87,8 +87,8 @@ def test_no_door_at_all_is_unavailable() -> None:
             client.load("d", "t", "l", b"")
 
 
-def test_a_wrong_password_is_told_as_such(door: LoadDoor) -> None:
-    with StreamLoadClient([door.url], USER, "guessed") as client, pytest.raises((Unauthorized, Refused)):
+def test_a_wrong_password_is_told_as_such(endpoint: LoadEndpoint) -> None:
+    with StreamLoadClient([endpoint.url], USER, "guessed") as client, pytest.raises((Unauthorized, Refused)):
         client.state("d", "l")
 
 

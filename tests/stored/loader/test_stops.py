@@ -332,7 +332,7 @@ def test_a_label_that_was_taken_before_tells_how_many_rows_only_where_none_may_b
 
     def twice(*arguments: Any, **named: Any) -> LoadAnswer:
         plain(*arguments, **named)
-        answer: LoadAnswer = plain(*arguments, **named)  # at another door
+        answer: LoadAnswer = plain(*arguments, **named)  # at another endpoint
         return answer
 
     world.sink.load = twice
@@ -354,7 +354,7 @@ class NoLog:
     def error_log(self, url: str) -> str:
         self.times -= 1
         if self.times >= 0:
-            raise Unavailable("the door does not answer")
+            raise Unavailable("the endpoint does not answer")
         return self._sink.error_log(url)
 
 

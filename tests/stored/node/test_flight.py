@@ -1,4 +1,4 @@
-"""The same node through its Flight door: what it says arrives as it was said, errors too."""
+"""The same node through its Flight endpoint: what it says arrives as it was said, errors too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Nodes tell doors that they live; a name belongs to one data folder; a door that is down is passed over."""
+"""Nodes tell endpoints that they live; a name belongs to one data folder; an endpoint that is down is passed
+over.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,7 @@ def test_a_node_past_its_lease_is_not_asked_while_others_are_heard(world: World)
     world.nodes.heartbeat("n", BEAT)
     world.nodes.heartbeat("m", OTHER)
     world.clock.advance_ms(LEASE_MS)
-    assert world.nodes.address("n") == "127.0.0.1:1", "nobody is heard: doors or ledger were away"
+    assert world.nodes.address("n") == "127.0.0.1:1", "nobody is heard: endpoints or ledger were away"
     world.nodes.heartbeat("m", OTHER)
     world.now_s += KNOWN_FOR_S
     for call in (world.nodes.client, world.nodes.address):
@@ -101,7 +103,7 @@ def test_a_node_past_its_lease_is_not_asked_while_others_are_heard(world: World)
     assert world.nodes.address("n") == "127.0.0.1:1"
 
 
-def test_a_door_takes_heartbeats_of_who_has_the_token(world: World) -> None:
+def test_a_endpoint_takes_heartbeats_of_who_has_the_token(world: World) -> None:
     def authorize(request: Request) -> None:
         if request.headers.get("authorization") != "Bearer secret":
             raise Unauthorized("the bearer token is missing or wrong")
@@ -134,12 +136,12 @@ def test_a_heartbeat_that_nobody_takes_is_reported_and_the_next_one_sent() -> No
     def send(beat: Heartbeat) -> HeartbeatAnswer:
         sent.append(beat)
         if len(sent) == 1:
-            raise Unavailable("no door answers")
+            raise Unavailable("no endpoint answers")
         return HeartbeatAnswer(1)
 
     beats = Heartbeats(send, lambda: BEAT, 1.0)
     beats.run_once()
-    assert beats.failure == "no door answers"
+    assert beats.failure == "no endpoint answers"
     beats.run_once()
     assert beats.failure is None
     assert sent == [BEAT, BEAT]

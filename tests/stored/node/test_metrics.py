@@ -26,14 +26,14 @@ TOKEN = "secret"
 
 @pytest.fixture
 def ports(tmp_path: Path) -> Iterator[tuple[int, int]]:
-    """Of the Flight door and of the metrics, of a node that runs."""
+    """Of the Flight endpoint and of the metrics, of a node that runs."""
     (tmp_path / "token").write_text(TOKEN)
     flight, metrics = free_port(), free_port()
     environment = {
         **os.environ,
         "RTOLAP_TOKEN_FILE": str(tmp_path / "token"),
         "RTOLAP_DATA_DIR": str(tmp_path / "data"),
-        "RTOLAP_STREAM_LOAD_DOORS": "http://127.0.0.1:1",  # nobody hears its heartbeats
+        "RTOLAP_STREAM_LOAD_ENDPOINTS": "http://127.0.0.1:1",  # nobody hears its heartbeats
     }
     arguments = ("--name", "n1", "--port", str(flight), "--metrics-port", str(metrics))
     with (tmp_path / "log").open("wb") as log:

@@ -29,7 +29,7 @@ Answer = dict[tuple[str, str | None], tuple[int, Decimal | None]]  # (day, shop)
 class DayStream:
     """Days are numbered from 1, which is `FIRST`. Topic, table and cube have one name.
 
-    `ask` is SQL's door: text → {"rows", "positions"}.
+    `ask` is SQL's endpoint: text → {"rows", "positions"}.
     """
 
     def __init__(

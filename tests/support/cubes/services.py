@@ -180,7 +180,7 @@ class Services:
         return None
 
     def sql(self, text: str) -> dict[str, Any]:
-        """The HTTP door's JSON. Raises httpx.HTTPStatusError with the body's message."""
+        """The HTTP endpoint's JSON. Raises httpx.HTTPStatusError with the body's message."""
         response = self._http.post(f"{self._url('query-http')}/api/v1/query", json={"sql": text})
         if response.status_code != httpx.codes.OK:
             raise httpx.HTTPStatusError(response.text, request=response.request, response=response)
@@ -197,7 +197,7 @@ class Services:
         return pa.ipc.open_stream(response.content).read_all()
 
     def mysql(self) -> pymysql.connections.Connection:
-        """A connection to the MySQL door."""
+        """A connection to the MySQL endpoint."""
         connection: pymysql.connections.Connection = pymysql.connections.Connection(
             host="127.0.0.1",
             port=self._ports["query-mysql"],

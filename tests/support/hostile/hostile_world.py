@@ -51,7 +51,7 @@ _COORDINATOR_PAGES = (
 
 class HostileWorld(Closeable):
     """Two harnesses with one token: `services` has coordinator, receiver, query and agent, `stored` a Stream
-    Load door and a storage node. `cube` is caught up with all its events."""
+    Load endpoint and a storage node. `cube` is caught up with all its events."""
 
     def __init__(self, folder: Path, zookeeper: str, kafka: str, create_topic: object) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -74,8 +74,8 @@ class HostileWorld(Closeable):
         self._agent_port = free_port()
 
     def start(self) -> None:
-        self.stored.start(doors=1, nodes=1)
-        self.services.environment["RTOLAP_STREAM_LOAD_DOORS"] = ",".join(self.stored.urls)
+        self.stored.start(endpoints=1, nodes=1)
+        self.services.environment["RTOLAP_STREAM_LOAD_ENDPOINTS"] = ",".join(self.stored.urls)
         self.services.environment["RTOLAP_HOST"] = HOST
         self.services.start_coordinators()
         self.world.start_receivers("only")
@@ -184,7 +184,7 @@ class HostileWorld(Closeable):
             return [
                 mysql(0.25, None),
                 http("query", query_port, 0.3, query, body_share=0.01),
-                http("door-0", body_port, 0.35, _LOAD_PAGES, body="load", body_share=0.01),
+                http("endpoint-0", body_port, 0.35, _LOAD_PAGES, body="load", body_share=0.01),
                 http("coordinator-0", coordinator_port, 0.45, _COORDINATOR_PAGES, body_share=0.01),
                 http("agent", self._agent_port, 0.5, agent, body_share=0.01),
                 flight("r1", f"{receiver.host}:{receiver.port}", 0.5),
@@ -195,7 +195,7 @@ class HostileWorld(Closeable):
             PLAIN: [
                 mysql(0.25, PLAIN),
                 http("query", query_port, 0.2, query, credentials=password(PLAIN), body_share=0.2),
-                http("door-0", body_port, 0.2, _LOAD_PAGES, credentials=password(PLAIN), body="load"),
+                http("endpoint-0", body_port, 0.2, _LOAD_PAGES, credentials=password(PLAIN), body="load"),
                 http("coordinator-0", coordinator_port, 0.1, _COORDINATOR_PAGES, credentials=password(PLAIN)),
             ],
             OTHER_PLAIN: [
@@ -203,7 +203,9 @@ class HostileWorld(Closeable):
                 http("query", query_port, 0.2, query, credentials=password(OTHER_PLAIN), body_share=0.2),
             ],
             LOADER: [
-                http("door-0", body_port, 0.1, _LOAD_PAGES[:3], credentials=password(LOADER), body="load"),
+                http(
+                    "endpoint-0", body_port, 0.1, _LOAD_PAGES[:3], credentials=password(LOADER), body="load"
+                ),
             ],
             "nobody": outside(),
             "wrong": outside(),

@@ -1,12 +1,13 @@
-"""Seeded runs of a loader over the real front end: doors, a ledger and storage nodes, composed in process.
+"""Seeded runs of a loader over the real front end: endpoints, a ledger and storage nodes, composed in
+process.
 
     python -m tests.support.loader.loader_stored_runs --seed N
 
-As `loader_runs`, whose sink is a twin; here the loader's requests go through the routes of a door, its
-transactions through a ledger, its rows into tablets on three nodes. Beside what goes wrong there: doors die
-at any commit or call and start again, the mastership moves, a node is away, rows of nodes are lost, a load
-stands still in a door and goes on later, tablets are compacted, the topic is deleted and created anew. The
-rows that are read back from every replica must equal a recount of what was produced.
+As `loader_runs`, whose sink is a twin; here the loader's requests go through the routes of an endpoint, its
+transactions through a ledger, its rows into tablets on three nodes. Beside what goes wrong there: endpoints
+die at any commit or call and start again, the mastership moves, a node is away, rows of nodes are lost, a
+load stands still in an endpoint and goes on later, tablets are compacted, the topic is deleted and created
+anew. The rows that are read back from every replica must equal a recount of what was produced.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from tests.support.seeds import replay
 from tests.support.stored.stored_in_process import NODES, Gate, InProcessCluster
 
 _REAL_S_MAX = 60.0  # for a thread that has nothing to wait for
-_ROUND_MS = 4_000  # of nodes and doors; well within their leases
+_ROUND_MS = 4_000  # of nodes and endpoints; well within their leases
 STEPS = 40
 _STOP_ROUNDS_MAX = 30  # of a second each: partitions are looked at every ten
 _DRAWN_OUT = (StopCause.SINK_REFUSES, StopCause.SINK_UNAVAILABLE)
@@ -99,7 +100,7 @@ class StoredRun(Run, Closeable):
         self.counts["came late"] += 1
 
     def advance_ms(self, by_ms: int) -> None:
-        """Nodes and doors do what they do every few seconds."""
+        """Nodes and endpoints do what they do every few seconds."""
         super().advance_ms(by_ms)
         now_ms = self.world.clock.now_ms()
         if now_ms - self.rounded_ms >= _ROUND_MS:
@@ -124,7 +125,7 @@ class StoredRun(Run, Closeable):
         return set(self.cluster.labels("d"))
 
     def forget_labels(self) -> None:
-        """The doors' upkeep does."""
+        """The endpoints' upkeep does."""
 
     # --- steps ----------------------------------------------------------------------------------------
 
@@ -139,13 +140,17 @@ class StoredRun(Run, Closeable):
         )
 
     def restart_sink(self) -> None:
-        """A door that is down, or has died, starts; else one is killed."""
-        dead = [at for at, door in enumerate(self.cluster.doors) if door is None or door.ledger.dead]
+        """An endpoint that is down, or has died, starts; else one is killed."""
+        dead = [
+            at
+            for at, endpoint in enumerate(self.cluster.endpoints)
+            if endpoint is None or endpoint.ledger.dead
+        ]
         if dead and self.random.random() < 0.7:
-            self.cluster.start_door(self.random.choice(dead))
+            self.cluster.start_endpoint(self.random.choice(dead))
         else:
-            self.cluster.kill_door(self.random.randrange(2))
-            self.counts["door killed"] += 1
+            self.cluster.kill_endpoint(self.random.randrange(2))
+            self.counts["endpoint killed"] += 1
 
     def publish(self) -> None:
         self.upkeep()
@@ -159,7 +164,7 @@ class StoredRun(Run, Closeable):
 
     def change_master(self) -> None:
         """The one before goes on in the belief that it is master."""
-        others = [door for door in self.cluster.living() if door is not self.cluster.master()]
+        others = [endpoint for endpoint in self.cluster.living() if endpoint is not self.cluster.master()]
         if others:
             self.world.clock.advance_ms(MASTER_LEASE_MS + 1)
             self.cluster.beat()
@@ -186,7 +191,7 @@ class StoredRun(Run, Closeable):
             try:
                 self.cluster.change_columns("d", self.job, AddColumn(column))
             except Unavailable:
-                return  # no door is master now
+                return  # no endpoint is master now
             self.columns = 1
 
     def recreate_topic(self) -> None:
@@ -242,7 +247,7 @@ class StoredRun(Run, Closeable):
 
 
 class _Held:
-    """A request that has got as far as a door, and stands there until it is called."""
+    """A request that has got as far as an endpoint, and stands there until it is called."""
 
     def __init__(self, cluster: InProcessCluster, request: Callable[[], object]) -> None:
         self._gate, self._request = Gate(), request
@@ -266,7 +271,7 @@ class _Held:
         try:
             self._request()
         except Unavailable:
-            """Its door has died."""
+            """Its endpoint has died."""
 
 
 def run_seed(seed: int, steps: int = STEPS) -> Counter[str]:

@@ -1,4 +1,5 @@
-"""One loader as a process, between a real Kafka and a cluster of doors and nodes; everything can be killed.
+"""One loader as a process, between a real Kafka and a cluster of endpoints and nodes; everything can be
+killed.
 
 A run is seeded: what is produced, and what is killed when. The table must equal a recount of the topic.
 """

@@ -1,4 +1,6 @@
-"""A loader's process in a thread of this one: Kafka and sink in memory, the ledger in a file, a real door."""
+"""A loader's process in a thread of this one: Kafka and sink in memory, the ledger in a file, a real
+endpoint.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,7 @@ class Running:
         self.thread.start()
         metrics = Metrics("loader")
         measure(metrics, self.process, self.status)
-        self.door = TestClient(make_app("j", TOKEN, metrics, self.status, self.process.want))
+        self.endpoint = TestClient(make_app("j", TOKEN, metrics, self.status, self.process.want))
         self.headers = {"Authorization": f"Bearer {TOKEN}"}
 
     def _run(self) -> None:
@@ -86,7 +88,7 @@ class Running:
         return status_of(self.jobs.get("j"), self.records.all("j"), log, self.process, asked_ms)
 
     def post(self, change: str) -> httpx.Response:
-        answer: httpx.Response = self.door.post(f"{API}/{change}", headers=self.headers)
+        answer: httpx.Response = self.endpoint.post(f"{API}/{change}", headers=self.headers)
         return answer
 
     def produce(self, numbers: range) -> None:

@@ -1,4 +1,4 @@
-"""A query service as a process beside Stream Load doors and storage nodes."""
+"""A query service as a process beside front ends and storage nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class StoredCluster(StreamLoadCluster):
     query_url: str  # of HTTP
 
     def start_query(self, zookeeper: str, root: str) -> None:
-        """`rtolap query serve` over these doors, and over the cubes (none) below the root."""
+        """`rtolap query serve` over these endpoints, and over the cubes (none) below the root."""
         with (self.folder / "users").open("a") as users:
             users.write(f"{DEFINING_USER}:{password_hash(PASSWORD)}:define\n")
         http_port, self.mysql_port = self._port(), self._port()
@@ -38,7 +38,7 @@ class StoredCluster(StreamLoadCluster):
         return dict(self._env)
 
     def connect(self, database: str | None = None) -> pymysql.connections.Connection:
-        """To the MySQL door, as a user who may define."""
+        """To the MySQL endpoint, as a user who may define."""
         connection: pymysql.connections.Connection = pymysql.connections.Connection(
             host=HOST, port=self.mysql_port, user=DEFINING_USER, password=PASSWORD, database=database
         )

@@ -1,11 +1,11 @@
-"""Stream Load doors, a ledger and storage nodes in this process, stepped: no sockets, nothing runs by itself.
+"""front ends, a ledger and storage nodes in this process, stepped: no sockets, nothing runs by itself.
 
-The doors are whole (`Assembly`: routes, catalogue, transactions, publishing, upkeep), and so are the nodes
-(tablets in a folder); a client's requests go straight into the routes. A door dies as a process does: from
-that moment nothing of it reaches the ledger or a node any more, whatever its threads still do.
+The endpoints are whole (`Assembly`: routes, catalogue, transactions, publishing, upkeep), and so are the
+nodes (tablets in a folder); a client's requests go straight into the routes. An endpoint dies as a process
+does: from that moment nothing of it reaches the ledger or a node any more, whatever its threads still do.
 
-What goes astray between door, ledger and nodes is asked of `chance`, always in one order: calls of a door to
-nodes come one after the other.
+What goes astray between endpoint, ledger and nodes is asked of `chance`, always in one order: calls of an
+endpoint to nodes come one after the other.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.protocols.stream_load.expect_continue import PutAnswer
 from rtolap.stored.engine.disk import OpenFile, RealDisk
 from rtolap.stored.engine.settings import TabletSettings
-from rtolap.stored.frontend.assembly import Assembly, DoorOptions, Storage
+from rtolap.stored.frontend.assembly import Assembly, FrontendOptions, Storage
 from rtolap.stored.frontend.catalogue.tables import TableEntry
-from rtolap.stored.frontend.election import Door
+from rtolap.stored.frontend.election import Endpoint
 from rtolap.stored.frontend.http.app import Port
 from rtolap.stored.frontend.http.authentication import Guard
 from rtolap.stored.frontend.loads.writer import LoadWriter
@@ -95,7 +95,7 @@ class _UnsyncedFile:
 
 
 class InProcessClient(StreamLoadClient):
-    """Its requests go into the doors of a cluster in this process."""
+    """Its requests go into the endpoints of a cluster in this process."""
 
     def __init__(self, urls: Iterable[str], http: httpx.Client) -> None:
         super().__init__(urls, USER, PASSWORD)
@@ -103,7 +103,7 @@ class InProcessClient(StreamLoadClient):
         self._http = http
 
     def close(self) -> None:
-        """The way to the doors is the cluster's."""
+        """The way to the endpoints is the cluster's."""
 
     def _put(
         self,
@@ -118,14 +118,14 @@ class InProcessClient(StreamLoadClient):
         return PutAnswer(answer.status_code, "", answer.content)
 
 
-class DoorLedger(FaultyLedger):
-    """The ledger as one door reaches it: not at all once `dead`. It dies at a commit, before or after it is
-    durable."""
+class EndpointLedger(FaultyLedger):
+    """The ledger as one endpoint reaches it: not at all once `dead`. It dies at a commit, before or after it
+    is durable."""
 
     dead = False
 
     @classmethod
-    def beside(cls, ledger: Ledger) -> DoorLedger:
+    def beside(cls, ledger: Ledger) -> EndpointLedger:
         """On the same connection."""
         made = cls.__new__(cls)
         made.__dict__.update({name: it for name, it in ledger.__dict__.items() if name != "fault"})
@@ -146,19 +146,19 @@ class DoorLedger(FaultyLedger):
             super()._commit(transaction)
         except Crash:
             self.dead = True
-            raise Unavailable("the door has died at a commit") from None
+            raise Unavailable("the endpoint has died at a commit") from None
 
     def _check(self, what: str) -> None:
         if self.dead:
-            raise Unavailable(f"{what}: the door is dead")
+            raise Unavailable(f"{what}: the endpoint is dead")
 
 
 class FaultyParticipants(RemoteParticipants):
-    """Calls to nodes are lost, or their answers, or come twice; or the door dies at one."""
+    """Calls to nodes are lost, or their answers, or come twice; or the endpoint dies at one."""
 
-    def __init__(self, ledger: DoorLedger, nodes: StorageNodes, chance: Chance) -> None:
+    def __init__(self, ledger: EndpointLedger, nodes: StorageNodes, chance: Chance) -> None:
         super().__init__(ledger, nodes)
-        self._door_ledger, self._chance = ledger, chance
+        self._endpoint_ledger, self._chance = ledger, chance
 
     def prepare(self, node: str, txn_id: int, tablets: Collection[Tablet]) -> frozenset[Tablet]:
         ask = super().prepare
@@ -181,7 +181,7 @@ class FaultyParticipants(RemoteParticipants):
         self._around(lambda: tell(node, txn_id))
 
     def _around(self, call: Callable[[], T]) -> T:
-        kinds = ("node call lost", "node answer lost", "node called twice", "door dies at a node call")
+        kinds = ("node call lost", "node answer lost", "node called twice", "endpoint dies at a node call")
         kind = self._chance(*kinds)
         if kind == "node call lost":
             raise Unavailable("lost")
@@ -190,9 +190,9 @@ class FaultyParticipants(RemoteParticipants):
             raise Unavailable("no answer")
         if kind == "node called twice":
             answer = call()
-        if kind == "door dies at a node call":
-            self._door_ledger.dead = True
-            raise Unavailable("the door has died at a call")
+        if kind == "endpoint dies at a node call":
+            self._endpoint_ledger.dead = True
+            raise Unavailable("the endpoint has died at a call")
         return answer
 
 
@@ -204,15 +204,15 @@ class Gate:
     released: Event = field(default_factory=Event)
 
 
-class InProcessDoor:
-    """One start of a door's process."""
+class InProcessEndpoint:
+    """One start of an endpoint's process."""
 
     def __init__(self, cluster: InProcessCluster, number: int) -> None:
         self._cluster = cluster
-        self.here = Door(f"http://door-{number}:1", f"http://door-{number}:2")
-        self.ledger = DoorLedger.beside(cluster.ledger)
+        self.here = Endpoint(f"http://endpoint-{number}:1", f"http://endpoint-{number}:2")
+        self.ledger = EndpointLedger.beside(cluster.ledger)
         self.ledger.fault = lambda: cluster.chance(
-            "door crash before", "door crash after", "door unacknowledged", often=0.3
+            "endpoint crash before", "endpoint crash after", "endpoint unacknowledged", often=0.3
         )
         clock = cluster.clock
         self._nodes = StorageNodes(self.ledger, self, now_s=clock.monotonic_s)
@@ -224,7 +224,7 @@ class InProcessDoor:
             lambda connection: {name: name for name in self._nodes.alive(connection)},
             self._nodes.lately,
         )
-        options = DoorOptions(loads_max=4, publish_timeout_s=0.0, node_calls_max=1)
+        options = FrontendOptions(loads_max=4, publish_timeout_s=0.0, node_calls_max=1)
         self.assembly = Assembly(
             self.ledger,
             self.here,
@@ -238,9 +238,9 @@ class InProcessDoor:
         self.ports = {bodies: Port(self.assembly.app, takes_bodies=bodies) for bodies in (False, True)}
 
     def at(self, address: str) -> StorageNode:
-        """A storage node, as this door reaches it."""
+        """A storage node, as this endpoint reaches it."""
         if self.ledger.dead:
-            raise Unavailable("the door is dead")
+            raise Unavailable("the endpoint is dead")
         return self._cluster.nodes.at(address)
 
     def put(self, node: str, head: wire.PutHead, columns: pa.Schema) -> RowStream:
@@ -272,23 +272,24 @@ class InProcessDoor:
 class _SomeNodes:
     """A `RowNodes` in which rows to some nodes are lost."""
 
-    def __init__(self, door: InProcessDoor, lost: Collection[str]) -> None:
-        self._door, self._lost = door, lost
+    def __init__(self, endpoint: InProcessEndpoint, lost: Collection[str]) -> None:
+        self._endpoint, self._lost = endpoint, lost
 
     def put(self, node: str, head: wire.PutHead, columns: pa.Schema) -> RowStream:
         if node in self._lost:
             raise Unavailable(f"node {node}: the connection broke")
-        return self._door.put(node, head, columns)
+        return self._endpoint.put(node, head, columns)
 
     def stands_still(self, node: str) -> bool:
-        return self._door.stands_still(node)
+        return self._endpoint.stands_still(node)
 
 
 class InProcessCluster(Closeable):
-    """Two doors, of which one is master, and three nodes. `doors` by number: None is one that is down.
+    """Two endpoints, of which one is master, and three nodes. `endpoints` by number: None is one that is
+    down.
 
     `gate`: the next load waits there before its rows go to nodes. `refusing`: nodes that take no rows.
-    `broken`: what a door's duty ended by, which must stay empty.
+    `broken`: what an endpoint's duty ended by, which must stay empty.
     """
 
     def __init__(self, ledger: Ledger, clock: ManualClock, chance: Chance) -> None:
@@ -301,20 +302,22 @@ class InProcessCluster(Closeable):
         self.refusing: frozenset[str] = frozenset()
         settings = StorageSettings(disk_free_bytes_min=0, tablet=TabletSettings(compaction_files_min=3))
         self.nodes = InProcessNodes(self.folder, NODES, settings, UnsyncedDisk())
-        self._own_ledger = DoorLedger.beside(ledger)
+        self._own_ledger = EndpointLedger.beside(ledger)
         self._heartbeats = StorageNodes(self._own_ledger, self.nodes, now_s=clock.monotonic_s)
         self.beat()
-        self.doors: list[InProcessDoor | None] = [InProcessDoor(self, number) for number in range(2)]
+        self.endpoints: list[InProcessEndpoint | None] = [
+            InProcessEndpoint(self, number) for number in range(2)
+        ]
         self.run_once()
         self._http = TestClient(self._serve, follow_redirects=False)
         self._http.__enter__()
-        self.client = InProcessClient([f"http://door-{number}:1" for number in range(2)], self._http)
+        self.client = InProcessClient([f"http://endpoint-{number}:1" for number in range(2)], self._http)
 
     def close(self) -> None:
         self._http.__exit__()
-        for door in self.doors:
-            if door is not None:
-                door.close()
+        for endpoint in self.endpoints:
+            if endpoint is not None:
+                endpoint.close()
         self._heartbeats.close()
         self.nodes.close()
         self._temporary.cleanup()
@@ -326,29 +329,29 @@ class InProcessCluster(Closeable):
             self._heartbeats.heartbeat(name, beat)
 
     def run_once(self) -> None:
-        """Every duty of every door that lives, once: who is not master has only to look who is."""
-        for door in self.living():
-            if door.assembly.election.run_once():
-                door.assembly.run_once()
+        """Every duty of every endpoint that lives, once: who is not master has only to look who is."""
+        for endpoint in self.living():
+            if endpoint.assembly.election.run_once():
+                endpoint.assembly.run_once()
         assert not self.broken, self.broken
 
-    def living(self) -> list[InProcessDoor]:
-        return [door for door in self.doors if door is not None and not door.ledger.dead]
+    def living(self) -> list[InProcessEndpoint]:
+        return [endpoint for endpoint in self.endpoints if endpoint is not None and not endpoint.ledger.dead]
 
-    def master(self) -> InProcessDoor | None:
+    def master(self) -> InProcessEndpoint | None:
         """One that believes to be."""
-        return next((door for door in self.living() if door.assembly.election.leading), None)
+        return next((endpoint for endpoint in self.living() if endpoint.assembly.election.leading), None)
 
-    def kill_door(self, number: int) -> None:
-        door, self.doors[number] = self.doors[number], None
-        if door is not None:
-            door.close()
+    def kill_endpoint(self, number: int) -> None:
+        endpoint, self.endpoints[number] = self.endpoints[number], None
+        if endpoint is not None:
+            endpoint.close()
 
-    def start_door(self, number: int) -> None:
+    def start_endpoint(self, number: int) -> None:
         """Anew, where it is down or has died; its duties have been done once when requests come."""
-        self.kill_door(number)
-        door = self.doors[number] = InProcessDoor(self, number)
-        door.assembly.run_once()
+        self.kill_endpoint(number)
+        endpoint = self.endpoints[number] = InProcessEndpoint(self, number)
+        endpoint.assembly.run_once()
 
     def heal(self) -> None:
         """Everybody is up, and what had to be told or caught up is."""
@@ -356,9 +359,9 @@ class InProcessCluster(Closeable):
             if name not in self.nodes.nodes:
                 self.nodes.start(name)
         self.beat()
-        for number, door in enumerate(self.doors):
-            if door is None or door.ledger.dead:
-                self.start_door(number)
+        for number, endpoint in enumerate(self.endpoints):
+            if endpoint is None or endpoint.ledger.dead:
+                self.start_endpoint(number)
         for _ in range(_SETTLING_ROUNDS_MAX):
             self.run_once()
             if not self._own_ledger.read("read who lags", partition_rows.lagging):
@@ -411,12 +414,12 @@ class InProcessCluster(Closeable):
             left = [tablet for tablet in status.tablets if tablet.prepared or tablet.stopped]
             assert (left, status.loading, dict(status.broken)) == ([], (), {}), f"node {name}"
 
-    def _leading(self) -> InProcessDoor:
+    def _leading(self) -> InProcessEndpoint:
         """The master, sure of it."""
-        for door in self.living():
-            if door.assembly.election.run_once():
-                return door
-        raise Unavailable("no door is master")
+        for endpoint in self.living():
+            if endpoint.assembly.election.run_once():
+                return endpoint
+        raise Unavailable("no endpoint is master")
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -426,9 +429,9 @@ class InProcessCluster(Closeable):
             await send({"type": "lifespan.shutdown.complete"})
             return
         host, port = scope["server"]
-        door = self.doors[int(host.removeprefix("door-"))]
-        if door is None or door.ledger.dead:
+        endpoint = self.endpoints[int(host.removeprefix("endpoint-"))]
+        if endpoint is None or endpoint.ledger.dead:
             raise httpx.ConnectError(f"{host} is down")
-        await door.ports[port == 2](scope, receive, send)
-        if door.ledger.dead:
+        await endpoint.ports[port == 2](scope, receive, send)
+        if endpoint.ledger.dead:
             raise httpx.ReadError(f"{host} has died")

@@ -1,4 +1,4 @@
-"""Stream Load doors and storage nodes as processes, over a ledger of the caller's choice."""
+"""front ends and storage nodes as processes, over a ledger of the caller's choice."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _TIMEOUT_S = 30.0
 
 
 class StreamLoadCluster(Closeable):
-    """Each process can be killed and started again by its name: `door-0`, `node-0`, …
+    """Each process can be killed and started again by its name: `endpoint-0`, `node-0`, …
 
-    `metrics_urls`: where each shows what it does. With `certificates` the doors speak TLS only.
+    `metrics_urls`: where each shows what it does. With `certificates` the endpoints speak TLS only.
     """
 
     def __init__(
@@ -75,15 +75,15 @@ class StreamLoadCluster(Closeable):
         self.tables: StoredTablesClient
         self._storage = StorageClients(TOKEN)
 
-    def start(self, *, doors: int, nodes: int) -> None:
-        """All of them, each ready; the nodes are known to the doors."""
-        ports = [(self._port(), self._port()) for _ in range(doors)]
+    def start(self, *, endpoints: int, nodes: int) -> None:
+        """All of them, each ready; the nodes are known to the endpoints."""
+        ports = [(self._port(), self._port()) for _ in range(endpoints)]
         self.urls = [self._url(port) for port, _ in ports]
         self.body_urls = [self._url(port) for _, port in ports]
-        self._env["RTOLAP_STREAM_LOAD_DOORS"] = ",".join(self.urls)
+        self._env["RTOLAP_STREAM_LOAD_ENDPOINTS"] = ",".join(self.urls)
         self.tables = StoredTablesClient(self.urls, TOKEN, ca=self._ca)
         for number, (port, body_port) in enumerate(ports):
-            self._start_door(f"door-{number}", port, body_port)
+            self._start_endpoint(f"endpoint-{number}", port, body_port)
         for number in range(nodes):
             self._start_node(f"node-{number}", self._port())
 
@@ -95,7 +95,7 @@ class StreamLoadCluster(Closeable):
         self.processes[name].start()
 
     def master(self) -> int:
-        """The number of the door that is master, once one is."""
+        """The number of the endpoint that is master, once one is."""
         deadline_s = time.monotonic() + _TIMEOUT_S
         while time.monotonic() < deadline_s:
             for number, url in enumerate(self.urls):
@@ -105,7 +105,7 @@ class StreamLoadCluster(Closeable):
                 except httpx.HTTPError:
                     continue  # it is down
             time.sleep(0.05)
-        raise AssertionError("no door is master")
+        raise AssertionError("no endpoint is master")
 
     def rows(self, name: TableName, columns: Collection[str] = ()) -> list[dict[str, Any]]:
         """All that is visible, in the order of the first column."""
@@ -133,7 +133,7 @@ class StreamLoadCluster(Closeable):
         rows = [row for batch in batches for row in batch.to_pylist()]
         return sorted(rows, key=lambda row: tuple((value is None, value) for value in row.values())[:1])
 
-    def _start_door(self, name: str, port: int, body_port: int) -> None:
+    def _start_endpoint(self, name: str, port: int, body_port: int) -> None:
         env = {
             "RTOLAP_STREAM_LOAD_PORT": str(port),
             "RTOLAP_STREAM_LOAD_BODY_PORT": str(body_port),
@@ -161,7 +161,7 @@ class StreamLoadCluster(Closeable):
         )
 
         def missing(started_s: float) -> str | None:
-            said = "no door answers"
+            said = "no endpoint answers"
             for url in self.urls:
                 nodes_url = f"{url}/api/v1/storage-nodes"
                 found = storage_missing(nodes_url, TOKEN, f"{HOST}:{port}", self._tls)
@@ -188,7 +188,7 @@ class StreamLoadCluster(Closeable):
         self.processes[name].start()
 
     def _url(self, port: int) -> str:
-        """Of a door."""
+        """Of an endpoint."""
         return f"{self._scheme}://{HOST}:{port}"
 
     def _port(self) -> int:

@@ -32,7 +32,7 @@ class Window(NamedTuple):
 
 
 class AccessLogs:
-    """The definitions of `file`, with their topic and the fleet's names in place. `ask`: SQL's door."""
+    """The definitions of `file`, with their topic and the fleet's names in place. `ask`: SQL's endpoint."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""What one Flight door takes."""
+"""What one Flight endpoint takes."""
 
 from __future__ import annotations
 

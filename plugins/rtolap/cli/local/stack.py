@@ -105,7 +105,7 @@ def up(
         list[str] | None, typer.Option(help="NAME=NUMBER, repeatable; a taken one gives way to a free one.")
     ] = None,
     stream_load: Annotated[
-        bool, typer.Option("--stream-load", help="Also a Stream Load door and a storage node.")
+        bool, typer.Option("--stream-load", help="Also a front end and a storage node.")
     ] = False,
     mariadb: Annotated[
         bool, typer.Option("--mariadb", help="Also MariaDB, with the ledger of loads in it.")

@@ -110,7 +110,7 @@ class ReceiverService:
     def stop(self) -> bool:
         """Graceful: each cube writes a checkpoint, leadership is given back.
 
-        False where queries are still open: see `wire.flight_door.shut_down`.
+        False where queries are still open: see `wire.flight_endpoint.shut_down`.
         """
         self._stopping.set()
         self._wake.set()

@@ -1,4 +1,6 @@
-"""What every Flight door of the product does: it wants the cluster's token, names its errors, and ends."""
+"""What every Flight endpoint of the product does: it wants the cluster's token, names its errors, and
+ends.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every Flight door shows to Prometheus: `rtolap_<service>_flight_call_seconds{method, outcome}`.
+"""What every Flight endpoint shows to Prometheus: `rtolap_<service>_flight_call_seconds{method, outcome}`.
 
 `method` is do_get, do_put, do_action, …; `outcome` is ok, or the code of the error that the peer was told. A
 call ends with its last message, so that a stream's time holds its reader's.

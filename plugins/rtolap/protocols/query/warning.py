@@ -1,4 +1,4 @@
-"""What a statement's answer does not show by itself, told beside it through every door."""
+"""What a statement's answer does not show by itself, told beside it through every endpoint."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A storage node tells a Stream Load door that it lives; any of them will do."""
+"""A storage node tells a front end that it lives; any of them will do."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ TIMEOUT_S = 5.0
 
 
 class HeartbeatClient:
-    """For one thread. `urls`: base URLs of doors; one that answered is asked first the next time. `ca`: PEM
-    whom to trust; None: the system's."""
+    """For one thread. `urls`: base URLs of endpoints; one that answered is asked first the next time. `ca`:
+    PEM whom to trust; None: the system's."""
 
     def __init__(self, urls: Sequence[str], token: str, *, ca: Path | None = None) -> None:
         self._urls = list(urls)
@@ -28,7 +28,7 @@ class HeartbeatClient:
         )
 
     def send(self, name: str, beat: Heartbeat) -> HeartbeatAnswer:
-        """Raises Unavailable when no door answers; Refused for a name that is taken."""
+        """Raises Unavailable when no endpoint answers; Refused for a name that is taken."""
         reasons = []
         for url in list(self._urls):
             try:
@@ -43,7 +43,7 @@ class HeartbeatClient:
                 raise _named(url, answer)
             except (httpx.TransportError, Unavailable) as error:
                 reasons.append(f"{url}: {error}")
-        raise Unavailable("no door takes the heartbeat of a storage node", found="; ".join(reasons))
+        raise Unavailable("no endpoint takes the heartbeat of a storage node", found="; ".join(reasons))
 
     def close(self) -> None:
         self._http.close()
@@ -53,5 +53,5 @@ def _named(url: str, answer: httpx.Response) -> RtolapError:
     try:
         payload = msgspec.json.decode(answer.content, type=dict[str, object])
     except msgspec.MsgspecError:
-        return Unavailable(f"door {url} does not take heartbeats", found=f"HTTP {answer.status_code}")
+        return Unavailable(f"endpoint {url} does not take heartbeats", found=f"HTTP {answer.status_code}")
     return from_dict(payload)

@@ -207,9 +207,9 @@ ACTIONS: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
 
 
 class Heartbeat(msgspec.Struct, frozen=True):
-    """Body of `POST /api/v1/storage-nodes/{name}/heartbeat` on a Stream Load door.
+    """Body of `POST /api/v1/storage-nodes/{name}/heartbeat` on a front end.
 
-    `node_id` is that of the node's data folder; `address` its Flight door, host:port.
+    `node_id` is that of the node's data folder; `address` its Flight endpoint, host:port.
     """
 
     node_id: str

@@ -1,8 +1,9 @@
-"""The catalogue of stored tables, asked of any Stream Load door; changes find their way to the master.
+"""The catalogue of stored tables, asked of any front end; changes find their way to the master.
 
-Raises the error that the door raised (`base.errors`); Unavailable when no door answered within `retry_s`, or
-CommitUnknown where a door may have made the change and its answer was lost. A request that was refused is not
-repeated. All of them may be: a change carries one id for all the times that it is sent, and is made once.
+Raises the error that the endpoint raised (`base.errors`); Unavailable when no endpoint answered within
+`retry_s`, or CommitUnknown where an endpoint may have made the change and its answer was lost. A request
+that was refused is not repeated. All of them may be: a change carries one id for all the times that it is
+sent, and is made once.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from rtolap.protocols.stored_tables.messages import (
 )
 
 TIMEOUT_S = 30.0  # a change tells every node of the table
-READ_TIMEOUT_S = 2.0  # what only reads comes from one ledger: a door that stands still is passed by
+READ_TIMEOUT_S = 2.0  # what only reads comes from one ledger: an endpoint that stands still is passed by
 CONNECT_TIMEOUT_S = 2.0
 RETRY_S = 20.0
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -49,8 +50,8 @@ T = TypeVar("T")
 
 @dataclass
 class _Request:
-    """`request_id`: of a change; None for what only reads. `in_doubt`: a door was sent the change and did not
-    answer."""
+    """`request_id`: of a change; None for what only reads. `in_doubt`: an endpoint was sent the change and
+    did not answer."""
 
     method: str
     path: str
@@ -63,7 +64,9 @@ class _Request:
 
 
 class StoredTablesClient(Closeable):
-    """Thread-safe. `urls`: base URLs of doors, in any order. `ca`: PEM whom to trust; None: the system's."""
+    """Thread-safe. `urls`: base URLs of endpoints, in any order. `ca`: PEM whom to trust; None: the
+    system's.
+    """
 
     def __init__(
         self,
@@ -76,7 +79,7 @@ class StoredTablesClient(Closeable):
         transport: httpx.BaseTransport | None = None,
         ca: Path | None = None,
     ) -> None:
-        self._doors = LeaderFinder(urls)
+        self._endpoints = LeaderFinder(urls)
         self._urls = tuple(urls)
         self._retry_s = retry_s
         self._change_timeout = httpx.Timeout(timeout_s, connect=CONNECT_TIMEOUT_S)
@@ -171,7 +174,7 @@ class StoredTablesClient(Closeable):
         reads = request.request_id is None
         timeout = self._read_timeout if reads else self._change_timeout
         sent_headers = {} if request.request_id is None else {HEADER: request.request_id}
-        for url in self._doors.attempts():
+        for url in self._endpoints.attempts():
             try:
                 response = self._http.request(
                     request.method,
@@ -183,22 +186,22 @@ class StoredTablesClient(Closeable):
             except httpx.TransportError as error:
                 failure = f"{url}: {error or type(error).__name__}"
                 request.in_doubt |= not reads and not isinstance(error, _NOT_SENT)
-                self._doors.failed(url, error)
+                self._endpoints.failed(url, error)
                 continue
-            if self._doors.answered(url, response):
+            if self._endpoints.answered(url, response):
                 return _read(response, answer)
         if request.in_doubt:
             raise CommitUnknown(
-                f"no Stream Load door said what has become of {request}",
+                f"no front end said what has become of {request}",
                 expected=f"an answer of {', '.join(self._urls)}",
                 found=failure,
                 action="see whether it was done before you ask for it again",
             )
         raise Unavailable(
-            f"no Stream Load door took {request}",
+            f"no front end took {request}",
             expected=f"one that answers among {', '.join(self._urls)}",
             found=failure,
-            action="start one with `rtolap stream-load`, or set RTOLAP_STREAM_LOAD_DOORS",
+            action="start one with `rtolap stream-load`, or set RTOLAP_STREAM_LOAD_ENDPOINTS",
         )
 
 
@@ -217,5 +220,5 @@ def _read(response: httpx.Response, answer: type[T]) -> T:
         raise RtolapError(
             f"{response.request.method} {response.request.url} gave an answer this client cannot read",
             found=str(error),
-            action="run client and door in the same version",
+            action="run client and endpoint in the same version",
         ) from error

@@ -1,4 +1,4 @@
-"""The catalogue of stored tables over REST, below `/api/v1/` of a Stream Load door; bearer token.
+"""The catalogue of stored tables over REST, below `/api/v1/` of a front end; bearer token.
 
     GET    /stored-tables                              TableInfo of all
     POST   /stored-tables          CreateTable         the one that is there now
@@ -16,8 +16,8 @@
     POST   /stored-databases       CreateDatabase      {}
     DELETE /stored-databases/{db}                      {}
 
-Changes are made by the master; other doors answer 307 to it. One that comes again with the Idempotency-Key
-of its first time (`request_ids`) is answered as it was then, and not made again. Errors are
+Changes are made by the master; other endpoints answer 307 to it. One that comes again with the
+Idempotency-Key of its first time (`request_ids`) is answered as it was then, and not made again. Errors are
 `base.errors`, as JSON.
 """
 

@@ -1,4 +1,4 @@
-"""Partitions of one server's tables over its MySQL door, ours or that of Doris.
+"""Partitions of one server's tables over its MySQL endpoint, ours or that of Doris.
 
 Statements are Doris': `SHOW PARTITIONS FROM`, `ALTER TABLE … ADD PARTITION IF NOT EXISTS … VALUES […)`.
 """
@@ -65,7 +65,7 @@ class PartitionSession:
             raise _error(what, error) from error
 
 
-class PartitionDoor:
+class MysqlPartitions:
     """`password`: asked for with each connection. `ca_file`: PEM whom to trust, and nothing but TLS then;
     else TLS is taken unchecked where the server offers it."""
 
@@ -98,7 +98,7 @@ class PartitionDoor:
                 **self._trust,
             )
         except (pymysql.MySQLError, OSError) as error:
-            raise _error(f"reach the MySQL door {self._host}:{self._port}", error) from error
+            raise _error(f"reach the MySQL endpoint {self._host}:{self._port}", error) from error
         try:
             yield PartitionSession(connection)
         finally:

@@ -1,4 +1,4 @@
-"""Client of a Stream Load door, ours or that of Doris."""
+"""Client of a front end, ours or that of Doris."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ T = TypeVar("T")
 
 ASK_TIMEOUT_S = 15.0
 _GRACE_S = (
-    30.0  # the door gives up by itself at the request's timeout; its words are better than a broken call
+    30.0  # the endpoint gives up by itself at the request's timeout; its words are better than a broken call
 )
 _REDIRECTS_MAX = 3
 _ERROR_LOG_BYTES_MAX = 4 << 20
 
 
 class StreamLoadClient(Closeable):
-    """Thread-safe. `urls`: doors of one cluster; the next is asked where one does not answer.
+    """Thread-safe. `urls`: endpoints of one cluster; the next is asked where one does not answer.
 
     Errors of all calls: Unavailable (it may have been carried out: ask the state), Unauthorized, Refused.
     """
@@ -57,8 +57,8 @@ class StreamLoadClient(Closeable):
     def __init__(self, urls: Iterable[str], user: str, password: str, *, ca_file: Path | None = None) -> None:
         self.urls = tuple(_checked(url) for url in urls)
         if not self.urls:
-            raise DefinitionError("no address of a Stream Load door", expected="at least one base URL")
-        self._first = 0  # the door that answered last
+            raise DefinitionError("no address of a front end", expected="at least one base URL")
+        self._first = 0  # the endpoint that answered last
         self._trust = None if ca_file is None else trust(ca_file)
         basic = base64.b64encode(f"{user}:{password}".encode()).decode()
         self._authorization = f"Basic {basic}"
@@ -74,7 +74,7 @@ class StreamLoadClient(Closeable):
         *,
         two_phase: bool = False,
     ) -> LoadAnswer:
-        """Send rows under the label. An iterable can be sent once only: it goes to the first door."""
+        """Send rows under the label. An iterable can be sent once only: it goes to the first endpoint."""
         headers = _load_headers(label, options, two_phase=two_phase)
         path = f"/api/{quote(db, safe='')}/{quote(table, safe='')}/_stream_load"
         timeout_s = options.timeout_s + _GRACE_S
@@ -131,9 +131,9 @@ class StreamLoadClient(Closeable):
             raise Refused("labels cannot be acknowledged", found=answer.msg)
 
     def error_log(self, url: str) -> str:
-        """The rejected rows of a load, at most the beginning. `url` must be of one of our doors' hosts or of
-        the server that the door named; credentials are sent to our doors only."""
-        ours = any(urlsplit(url).netloc == urlsplit(door).netloc for door in self.urls)
+        """The rejected rows of a load, at most the beginning. `url` must be of one of our endpoints' hosts
+        or of the server that the endpoint named; credentials are sent to our endpoints only."""
+        ours = any(urlsplit(url).netloc == urlsplit(endpoint).netloc for endpoint in self.urls)
         headers = {"Authorization": self._authorization} if ours else {}
         try:
             with self._http.stream("GET", url, headers=headers) as response:
@@ -164,24 +164,24 @@ class StreamLoadClient(Closeable):
         timeout_s: float,
         repeatable: bool,
     ) -> PutAnswer:
-        """To the first door that answers. A door that broke off may have carried it out, so that only a body
-        that stands under a label may go to the next: the label lets it in once."""
+        """To the first endpoint that answers. An endpoint that broke off may have carried it out, so that
+        only a body that stands under a label may go to the next: the label lets it in once."""
         sent = dict(headers) | {"authorization": self._authorization}
         trouble: Unavailable | None = None
-        for door in self._in_turn() if repeatable else self._in_turn()[:1]:
-            url = door + path
+        for endpoint in self._in_turn() if repeatable else self._in_turn()[:1]:
+            url = endpoint + path
             try:
                 for _ in range(_REDIRECTS_MAX + 1):
                     answer = put(url, sent, body, timeout_s=timeout_s, trust=self._trust)
                     if answer.status not in (301, 302, 307, 308):
-                        self._first = self.urls.index(door)
+                        self._first = self.urls.index(endpoint)
                         return answer
                     url = _redirected(url, answer.location)
             except Unavailable as error:
                 trouble = error
                 continue
-            raise Refused(f"{door} redirects without end", found=url)
-        assert trouble is not None, "there is at least one door"
+            raise Refused(f"{endpoint} redirects without end", found=url)
+        assert trouble is not None, "there is at least one endpoint"
         raise trouble
 
     def _ask(self, method: str, path: str, kind: type[T], **request: Any) -> T:
@@ -192,8 +192,8 @@ class StreamLoadClient(Closeable):
         headers = {**request.pop("headers", {}), "authorization": self._authorization}
         params = request.pop("params", None)
         trouble: Unavailable | None = None
-        for door in self._in_turn():
-            url = door + path
+        for endpoint in self._in_turn():
+            url = endpoint + path
             query = params
             try:
                 for _ in range(_REDIRECTS_MAX + 1):
@@ -203,16 +203,16 @@ class StreamLoadClient(Closeable):
                     # the location holds the query; the credentials go along, as the protocol wants it
                     url, query = _redirected(url, response.headers.get("location", "")), None
                 else:
-                    raise Refused(f"{door} redirects without end", found=url)
+                    raise Refused(f"{endpoint} redirects without end", found=url)
             except httpx.HTTPError as error:
-                trouble = Unavailable(f"{door} does not answer", found=str(error) or repr(error))
+                trouble = Unavailable(f"{endpoint} does not answer", found=str(error) or repr(error))
                 continue
             if response.status_code in (502, 503, 504, 429):
-                trouble = _unavailable(door, response.status_code, response.text)
+                trouble = _unavailable(endpoint, response.status_code, response.text)
                 continue
-            self._first = self.urls.index(door)
+            self._first = self.urls.index(endpoint)
             return response
-        assert trouble is not None, "there is at least one door"
+        assert trouble is not None, "there is at least one endpoint"
         raise trouble
 
     def _in_turn(self) -> tuple[str, ...]:
@@ -285,6 +285,6 @@ def _checked(url: str) -> str:
     parts = urlsplit(url.strip().rstrip("/"))
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username is not None:
         raise DefinitionError(
-            "not the address of a Stream Load door", expected="http(s)://host:port, no credentials"
+            "not the address of a front end", expected="http(s)://host:port, no credentials"
         )
     return parts.geturl()

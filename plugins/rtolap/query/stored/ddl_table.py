@@ -37,8 +37,8 @@ _UNIT_MS: dict[str, int] = {
 _DYNAMIC = "dynamic_partition."
 # Written by others' scripts; the frontend decides on replicas, and rows are merged as they are written.
 _NOTED = {
-    "replication_num": "the door decides how many replicas there are",
-    "replication_allocation": "the door decides where replicas are",
+    "replication_num": "the endpoint decides how many replicas there are",
+    "replication_allocation": "the endpoint decides where replicas are",
     "storage_format": "stored tables have one format",
     "compression": "stored tables have one format",
     "light_schema_change": "columns can always be changed",

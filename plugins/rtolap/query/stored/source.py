@@ -71,7 +71,7 @@ class StoredSource(Protocol):
 
 
 class RemoteSource(StoredTablesClient):
-    """Doors over REST, nodes over Flight. Owns both clients."""
+    """Endpoints over REST, nodes over Flight. Owns both clients."""
 
     def __init__(self, urls: Sequence[str], token: str, *, ca: Path | None = None) -> None:
         super().__init__(urls, token, ca=ca)
@@ -145,6 +145,6 @@ class NoSource:
 
 def _unconfigured() -> Unavailable:
     return Unavailable(
-        "this query service knows no Stream Load door",
-        action="set RTOLAP_STREAM_LOAD_DOORS and start it again",
+        "this query service knows no front end",
+        action="set RTOLAP_STREAM_LOAD_ENDPOINTS and start it again",
     )

@@ -1,4 +1,6 @@
-"""What a door does, over a ledger and storage nodes: transactions, tables, loads, routes, periodic tasks."""
+"""What an endpoint does, over a ledger and storage nodes: transactions, tables, loads, routes, periodic
+tasks.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,10 @@ from rtolap.stored.frontend.catalogue.placement import REPLICATION
 from rtolap.stored.frontend.catalogue.read_views import ReadViews
 from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.frontend.catalogue.tablet_hosts import TabletHosts
-from rtolap.stored.frontend.election import Door, Election
+from rtolap.stored.frontend.election import Election, Endpoint
 from rtolap.stored.frontend.http.app import make_app
 from rtolap.stored.frontend.http.authentication import Guard
-from rtolap.stored.frontend.http.load import RUNNING_MAX, RUNNING_PER_USER_MAX, LoadDoor, load_routes
+from rtolap.stored.frontend.http.load import RUNNING_MAX, RUNNING_PER_USER_MAX, LoadEndpoint, load_routes
 from rtolap.stored.frontend.http.public import public_routes
 from rtolap.stored.frontend.http.tables import tables_router
 from rtolap.stored.frontend.http.transactions import transaction_routes
@@ -52,7 +54,7 @@ _SWEEP_S = 60.0
 _NODE_CALLS_MAX = 16
 
 
-class DoorOptions(msgspec.Struct, frozen=True, kw_only=True):
+class FrontendOptions(msgspec.Struct, frozen=True, kw_only=True):
     """`label_keep_s`, `label_count_max`: of labels that nobody acknowledges; None keeps them.
     `node_calls_max`: at once, of all commits and publications."""
 
@@ -91,11 +93,11 @@ class Assembly:
     def __init__(
         self,
         ledger: Ledger,
-        here: Door,
+        here: Endpoint,
         storage: Storage,
         guard: Guard,
         error_folder: Path,
-        options: DoorOptions = DoorOptions(),
+        options: FrontendOptions = FrontendOptions(),
         *,
         own_routes: Collection[APIRouter] = (),
         broken: Callable[[str], object],
@@ -131,7 +133,7 @@ class Assembly:
         self.http_limits = options.http
         tables = Tables(self.catalogue, storage.open_writer)
         committing = Committing(self.manager, self.visibility, options.publish_timeout_s)
-        load_door = LoadDoor(
+        load_endpoint = LoadEndpoint(
             Loads(committing, tables, self.error_files, options.bodies),
             GroupCommit(
                 committing, tables, self.error_files, options.bodies, interval_s=options.group_interval_s
@@ -145,7 +147,7 @@ class Assembly:
         views = ReadViews(ledger, storage.addresses)
         self.app: FastAPI = make_app(
             public=(
-                load_routes(load_door),
+                load_routes(load_endpoint),
                 transaction_routes(
                     self.manager, self.visibility, self.election, guard, options.publish_timeout_s
                 ),
@@ -186,7 +188,7 @@ class Assembly:
             duty.run_once()
 
     def stop(self) -> None:
-        """The periodic tasks end, then the lease is given up: the next door is master at once."""
+        """The periodic tasks end, then the lease is given up: the next endpoint is master at once."""
         for duty in self._periodic_tasks:
             duty.stop()
         self.election.give_up()

@@ -1,4 +1,6 @@
-"""The doors of Stream Load: where each is reached, which of them is master, and the lease that says so."""
+"""The endpoints of Stream Load: where each is reached, which of them is master, and the lease that says
+so.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from rtolap.stored.metastore.leases import Lease, Leases
 
 
 @dataclass(frozen=True)
-class Door:
+class Endpoint:
     """`url`: where loads are asked for; `body_url`: where their bodies go. Neither ends in a slash."""
 
     url: str
@@ -23,7 +25,7 @@ class Door:
         return f"{self.url} {self.body_url}"
 
     @classmethod
-    def of(cls, owner: str) -> Door:
+    def of(cls, owner: str) -> Endpoint:
         url, _, body_url = owner.partition(" ")
         return cls(url, body_url)
 
@@ -31,19 +33,19 @@ class Door:
 class Election:
     """Stands for master and remembers who is: requests do not wait for the ledger to learn where to go."""
 
-    def __init__(self, ledger: Ledger, leases: Leases, mastership: Mastership, here: Door) -> None:
+    def __init__(self, ledger: Ledger, leases: Leases, mastership: Mastership, here: Endpoint) -> None:
         self.here = here
         self._ledger = ledger
         self._leases = leases
         self._mastership = mastership
-        self._master: Door | None = None
+        self._master: Endpoint | None = None
 
     @property
     def leading(self) -> bool:
         return self._mastership.lease is not None
 
     def run_once(self) -> bool:
-        """Take or prolong the lease, or see who has it; True while it is this door's."""
+        """Take or prolong the lease, or see who has it; True while it is this endpoint's."""
         if self._mastership.acquire():
             self._master = self.here
             return True
@@ -55,22 +57,22 @@ class Election:
         held = lease is not None and self._ledger.read(
             "see whether the lease still runs", lambda connection: running(connection, lease)
         )
-        self._master = Door.of(lease.owner) if lease is not None and held else None
+        self._master = Endpoint.of(lease.owner) if lease is not None and held else None
         return False
 
-    def master(self) -> Door:
+    def master(self) -> Endpoint:
         """Raises NotLeader while there is none."""
         if self.leading:
             return self.here
         found = self._master
         if found is None or found == self.here:
-            raise NotLeader("no door is master at the moment: ask again")
+            raise NotLeader("no endpoint is master at the moment: ask again")
         return found
 
     def require(self) -> None:
-        """Raises NotLeader, which names the master if one is known, unless this door is it."""
+        """Raises NotLeader, which names the master if one is known, unless this endpoint is it."""
         if not self.leading:
-            raise NotLeader("another door is master", leader_url=self.master().url)
+            raise NotLeader("another endpoint is master", leader_url=self.master().url)
 
     def give_up(self) -> None:
         self._mastership.give_up()

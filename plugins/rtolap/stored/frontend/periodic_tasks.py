@@ -1,4 +1,6 @@
-"""Threads for a door's standing work: each calls one function again and again until it is told to stop."""
+"""Threads for an endpoint's standing work: each calls one function again and again until it is told to
+stop.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,9 @@ log = logging.getLogger(__name__)
 class PeriodicTask:
     """`work` every `every_s`, and at once after `wake`.
 
-    What the tree of errors names (a node or the ledger is away, another door is master) is reported and tried
-    again with the next round. Anything else is a fault of the program: the thread ends, and `broken` is told.
+    What the tree of errors names (a node or the ledger is away, another endpoint is master) is reported and
+    tried again with the next round. Anything else is a fault of the program: the thread ends, and `broken`
+    is told.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
-"""The process of a door: its two ports, from start to end.
+"""The process of an endpoint: its two ports, from start to end.
 
 On the way out: 1. no new requests, those under way are answered (at most `GRACEFUL_S`), 2. the
 periodic_tasks end,
-3. the lease is given up, so that the next door is master at once. A door that is killed instead is replaced
-when its lease runs out.
+3. the lease is given up, so that the next endpoint is master at once. An endpoint that is killed instead is
+replaced when its lease runs out.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from rtolap.base.settings import Settings
 from rtolap.base.tls import load_context
 from rtolap.base.users import Users
 from rtolap.protocols.storage.client import StorageClients
-from rtolap.stored.frontend.assembly import Assembly, DoorOptions, Storage
+from rtolap.stored.frontend.assembly import Assembly, FrontendOptions, Storage
 from rtolap.stored.frontend.catalogue.tables import TableEntry
-from rtolap.stored.frontend.election import Door
+from rtolap.stored.frontend.election import Endpoint
 from rtolap.stored.frontend.http.app import Port
 from rtolap.stored.frontend.http.authentication import Guard
 from rtolap.stored.frontend.http.nodes import nodes_router
@@ -39,16 +39,16 @@ log = logging.getLogger(__name__)
 GRACEFUL_S = 5
 
 
-def here(settings: Settings) -> Door:
+def here(settings: Settings) -> Endpoint:
     """As others reach it, and as it stands in its lease."""
     scheme = "http" if settings.stream_load_tls_certificate is None else "https"
-    return Door(
+    return Endpoint(
         f"{scheme}://{settings.host}:{settings.stream_load_port}",
         f"{scheme}://{settings.host}:{settings.stream_load_body_port}",
     )
 
 
-def run(settings: Settings, options: DoorOptions) -> None:
+def run(settings: Settings, options: FrontendOptions) -> None:
     """Serve until SIGTERM or SIGINT; call it from the main thread.
 
     Raises DefinitionError for settings, Unavailable for ports and the ledger, ProcessFailed when one of its
@@ -56,7 +56,7 @@ def run(settings: Settings, options: DoorOptions) -> None:
     """
     users, token = Users.load(settings.users_file), settings.token()
     tls = _tls(settings)
-    door = here(settings)
+    endpoint = here(settings)
     with contextlib.ExitStack() as closing:
         sockets = [
             closing.enter_context(_bound(settings.host, port))
@@ -72,7 +72,7 @@ def run(settings: Settings, options: DoorOptions) -> None:
         serving = _Serving(tls)
         assembly = Assembly(
             ledger,
-            door,
+            endpoint,
             _storage(ledger, nodes),
             guard,
             settings.data_dir / "stream-load" / "errors",
@@ -119,7 +119,7 @@ class _Serving:
     def run(self, assembly: Assembly, sockets: list[socket.socket]) -> None:
         asyncio.run(self._serve(assembly, sockets))
         if self._reason is not None:
-            raise ProcessFailed("the door has ended", found=f"an error in its thread for {self._reason}")
+            raise ProcessFailed("the endpoint has ended", found=f"an error in its thread for {self._reason}")
 
     async def _serve(self, assembly: Assembly, sockets: list[socket.socket]) -> None:
         ports = (Port(assembly.app, takes_bodies=False), Port(assembly.app, takes_bodies=True))
@@ -154,7 +154,7 @@ def _bound(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise Unavailable(
-            f"the door cannot serve on {host}:{port}",
+            f"the endpoint cannot serve on {host}:{port}",
             found=error.strerror,
             action="free the port, or set RTOLAP_STREAM_LOAD_PORT and RTOLAP_STREAM_LOAD_BODY_PORT",
         ) from error

@@ -45,7 +45,7 @@ class Session(Protocol):
     def add(self, db: str, table: str, part: PartitionRange, *, has_time: bool) -> None: ...
 
 
-OpenSession = Callable[[], AbstractContextManager[Session]]  # to the sink's MySQL door
+OpenSession = Callable[[], AbstractContextManager[Session]]  # to the sink's MySQL endpoint
 
 
 class PartitionKeeper:

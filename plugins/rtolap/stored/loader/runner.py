@@ -1,4 +1,4 @@
-"""Runs one job: takes it, serves its door, and ends with the process."""
+"""Runs one job: takes it, serves its endpoint, and ends with the process."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def run(
     A job that was stopped or has failed is `wanted` again by this, unless only a crash has brought the
     process back: a stop since then stands. One that is paused stays so.
     `open_watermarks` connects to the application that the definition names, if it does; `partition_session`
-    says how to reach the door where its partitions are made, if they are; `check_rights`: see `work.begin`.
+    says how to reach the endpoint where its partitions are made, if they are; `check_rights`: see
+    `work.begin`.
     """
     stopping = stop_event()
     if (ended := _ENDED.get(jobs.get(job_id).state)) is not None:
@@ -100,14 +101,14 @@ def run(
 
         metrics = Metrics("loader")
         measure(metrics, process, status)
-        door = _served(
+        endpoint = _served(
             make_app(job_id, token, metrics, status, process.want), HttpConnections(metrics), listening
         )
-        log.info("loading %s into %s.%s; door at %s", work.loader.topic, work.loader.database,
+        log.info("loading %s into %s.%s; endpoint at %s", work.loader.topic, work.loader.database,
                  work.loader.table, address)  # fmt: skip
         threading.Thread(target=_stop_on, args=(stopping, process), name="signals", daemon=True).start()
         code = process.run()
-        door.should_exit = True
+        endpoint.should_exit = True
         if watermarks is not None:
             watermarks.close()
         log.info("loader of %s ends with code %d", job_id, code)
@@ -153,5 +154,5 @@ def _bound(host: str, port: int) -> socket.socket:
 
 def _served(app: object, connections: HttpConnections, listening: socket.socket) -> HttpServer:
     server = HttpServer(app, connections)
-    threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="door", daemon=True).start()
+    threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="endpoint", daemon=True).start()
     return server

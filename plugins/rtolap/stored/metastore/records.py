@@ -117,7 +117,9 @@ class PendingTabletTask(msgspec.Struct, frozen=True):
 
 
 class StorageNode(msgspec.Struct, frozen=True):
-    """A storage node as its last heartbeat told. `node_id` is that of its data, `address` its Flight door."""
+    """A storage node as its last heartbeat told. `node_id` is that of its data, `address` its Flight
+    endpoint.
+    """
 
     name: str
     node_id: str

@@ -1,4 +1,4 @@
-"""A storage node: tablets on its disk, behind one Flight door with the cluster's token.
+"""A storage node: tablets on its disk, behind one Flight endpoint with the cluster's token.
 
 Nouns: a **slot** is the place of one tablet on this node, of whichever table has its name now; a **load** is
 one stream of rows of a transaction; a **generation** is one making of a tablet's folder: a copy from another

@@ -1,4 +1,4 @@
-"""The door of a storage node: Arrow Flight with a bearer token. See `wire.storage` for the protocol."""
+"""The endpoint of a storage node: Arrow Flight with a bearer token. See `wire.storage` for the protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The thread that tells the doors that this node lives, and where."""
+"""The thread that tells the endpoints that this node lives, and where."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ log = logging.getLogger(__name__)
 
 
 class Heartbeats:
-    """A door that does not answer is tried again with the next one: the lease is several of them long."""
+    """An endpoint that does not answer is tried again with the next one: the lease is several of them
+    long.
+    """
 
     def __init__(
         self,
@@ -44,13 +46,13 @@ class Heartbeats:
             self._send(self._beat())
         except RtolapError as error:
             if self.failure is None:
-                log.warning("no door knows that this node lives: %s", error)
+                log.warning("no endpoint knows that this node lives: %s", error)
             self.failure = str(error)
             return
         except Exception as error:  # of the program, or of the disk: a node that goes silent looks dead
-            log.exception("no door is told that this node lives")
+            log.exception("no endpoint is told that this node lives")
             self.failure = str(error)
             return
         if self.failure is not None:
-            log.info("the doors know that this node lives")
+            log.info("the endpoints know that this node lives")
         self.failure = None

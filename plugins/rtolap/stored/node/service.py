@@ -1,6 +1,6 @@
-"""A storage node's process: its tablets, its Flight door, its heartbeats, its metrics.
+"""A storage node's process: its tablets, its Flight endpoint, its heartbeats, its metrics.
 
-On the way out: 1. heartbeats end, 2. the door takes no call any more, open ones have `drain_s` to end,
+On the way out: 1. heartbeats end, 2. the endpoint takes no call any more, open ones have `drain_s` to end,
 3. loads still under way are given up, 4. the compaction under way ends, 5. the tablets are closed.
 A node that is killed instead recovers the same.
 """
@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 
 
 class StorageService:
-    """Serves from `start` to `stop`; a context manager that does both. `address` is what doors are told.
+    """Serves from `start` to `stop`; a context manager that does both. `address` is what endpoints are told.
 
-    `drained`: whether no call was open any more when it had stopped; see `wire.flight_door.shut_down`.
+    `drained`: whether no call was open any more when it had stopped; see `wire.flight_endpoint.shut_down`.
     """
 
     def __init__(
@@ -42,12 +42,12 @@ class StorageService:
         port: int,
         metrics_port: int,
         token: str,
-        doors: tuple[str, ...],
-        doors_ca: Path | None = None,
+        endpoints: tuple[str, ...],
+        endpoints_ca: Path | None = None,
         settings: StorageSettings | None = None,
         flight_limits: FlightLimits = FlightLimits(),
     ) -> None:
-        """Recovers all tablets. `doors_ca`: PEM whom to trust for https doors; None: the system's.
+        """Recovers all tablets. `endpoints_ca`: PEM whom to trust for https endpoints; None: the system's.
 
         Raises Refused where another process serves the folder, Unavailable for a port that is taken."""
         self._settings = settings or StorageSettings()
@@ -64,7 +64,7 @@ class StorageService:
             self.address = f"{host}:{self._server.port}"
             self.metrics = MetricsServer(metrics, host=host, port=metrics_port, token=token)
             closing.callback(self.metrics.close)
-            client = HeartbeatClient(doors, token, ca=doors_ca)
+            client = HeartbeatClient(endpoints, token, ca=endpoints_ca)
             closing.callback(client.close)
             self._heartbeats = Heartbeats(
                 lambda beat: client.send(name, beat), self._beat, self._settings.heartbeat_every_s

@@ -19,7 +19,7 @@ class StorageSettings:
     aborted_max             transactions remembered as aborted, against late streams of theirs
     disk_free_bytes_min     below it no stream is begun: publishing and compacting need room too
     compact_every_s         how often all tablets are looked at; those published to are looked at at once
-    heartbeat_every_s       well within the lease that doors give
+    heartbeat_every_s       well within the lease that endpoints give
     drain_s                 how long a node that is told to stop waits for open streams
     """
 

@@ -1,6 +1,6 @@
 """What may be read at one moment: the visible version of every partition of some tables, and who has it.
 
-Every door answers, master or not. Who has a version is read after the versions; a replica's never falls.
+Every endpoint answers, master or not. Who has a version is read after the versions; a replica's never falls.
 """
 
 from __future__ import annotations

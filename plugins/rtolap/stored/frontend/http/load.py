@@ -1,11 +1,12 @@
 """`PUT /api/{db}/{table}/_stream_load`: the request and its body around `loads`.
 
-A door takes the body where it is master and was asked on its port for bodies. Otherwise it answers 307 to the
-master's, before it has taken any of the body: a client that sends `Expect: 100-continue` gets the redirect
-instead of the 100. Credentials come first, then redirect, headers, a free place; then the 100 and the body.
+An endpoint takes the body where it is master and was asked on its port for bodies. Otherwise it answers 307
+to the master's, before it has taken any of the body: a client that sends `Expect: 100-continue` gets the
+redirect instead of the 100. Credentials come first, then redirect, headers, a free place; then the 100 and
+the body.
 
 The answer is JSON with HTTP 200 also for a failed load. 401: wrong credentials. 403: a user without the right
-to load. 429: too many loads run. 503: no door is master at the moment.
+to load. 429: too many loads run. 503: no endpoint is master at the moment.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ _REST_TIMEOUT_S = 10.0  # for what is still under way of a body that nobody read
 
 
 @dataclass(frozen=True)
-class LoadDoor:
+class LoadEndpoint:
     loads: Loads
     groups: GroupCommit
     election: Election
@@ -53,45 +54,47 @@ class LoadDoor:
     running_per_user_max: int = RUNNING_PER_USER_MAX
 
 
-def load_routes(door: LoadDoor) -> APIRouter:
+def load_routes(endpoint: LoadEndpoint) -> APIRouter:
     router = APIRouter()
-    pool = ThreadPoolExecutor(door.running_max, thread_name_prefix="load")
+    pool = ThreadPoolExecutor(endpoint.running_max, thread_name_prefix="load")
     running: Counter[str] = Counter()  # of each user
 
     @router.put("/api/{db}/{table}/_stream_load")
     @router.put("/api/{db}/{table}/_stream_load/")
     async def stream_load(request: Request, db: str, table: str) -> Response:
-        user = door.guard.loader(request)
-        if not (request.scope.get(TAKES_BODIES) and door.election.leading):
-            return _redirect(request, door.election)
+        user = endpoint.guard.loader(request)
+        if not (request.scope.get(TAKES_BODIES) and endpoint.election.leading):
+            return _redirect(request, endpoint.election)
         try:
             headers = _headers(request)
             check_framing(headers)
             wanted = load_request(db, table, headers, user)
-            take = door.groups.run if _joins(request, wanted) else door.loads.run
+            take = endpoint.groups.run if _joins(request, wanted) else endpoint.loads.run
         except RtolapError as error:
             label = request.headers.get("label", "")
             return _answer(LoadAnswer(label=label, status="Fail", message=str(error)), ends=expects(request))
-        if running.total() >= door.running_max:
-            door.metrics.refused.inc()
-            return _too_many(request, f"too many loads run at this door: {running.total()}")
-        if running[user] >= door.running_per_user_max:
-            door.metrics.refused.inc()
-            return _too_many(request, f"too many loads of {user} run at this door: {running[user]}")
+        if running.total() >= endpoint.running_max:
+            endpoint.metrics.refused.inc()
+            return _too_many(request, f"too many loads run at this endpoint: {running.total()}")
+        if running[user] >= endpoint.running_per_user_max:
+            endpoint.metrics.refused.inc()
+            return _too_many(request, f"too many loads of {user} run at this endpoint: {running[user]}")
         running[user] += 1
         try:
-            with door.metrics.running.track_inprogress():
+            with endpoint.metrics.running.track_inprogress():
                 loop = asyncio.get_running_loop()
                 pipe = BodyPipe(loop)
                 feeding = asyncio.create_task(_feed(request, pipe))
                 try:
                     answer = await loop.run_in_executor(pool, take, wanted, pipe)
-                    door.metrics.note(answer)
+                    endpoint.metrics.note(answer)
                     await asyncio.wait({feeding}, timeout=_REST_TIMEOUT_S)
                     whole = feeding.done() and feeding.result()
                 finally:
                     feeding.cancel()
-                    pipe.fail(Unavailable("the door shuts down"))  # its thread may still be waiting for more
+                    pipe.fail(
+                        Unavailable("the endpoint shuts down")
+                    )  # its thread may still be waiting for more
                 return _answer(answer, ends=not whole)
         finally:
             running[user] -= 1

@@ -1,4 +1,4 @@
-"""Storage nodes on a door: they say that they live, others ask which there are. The cluster's token."""
+"""Storage nodes on an endpoint: they say that they live, others ask which there are. The cluster's token."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rtolap.stored.frontend.storage_nodes import StorageNodes
 
 
 def nodes_router(nodes: StorageNodes, authorize: Callable[[Request], None]) -> APIRouter:
-    """Any door takes heartbeats: they go to the ledger, and change nothing that is the master's.
+    """Any endpoint takes heartbeats: they go to the ledger, and change nothing that is the master's.
 
     `authorize` raises Unauthorized unless the request has the cluster's token.
     """

@@ -136,7 +136,7 @@ def _frontends(election: Election) -> dict[str, object]:
     where = urlsplit(election.here.url)
     columns = ["Name", "Host", "HttpPort", "QueryPort", "Role", "IsMaster", "Alive"]
     row = [
-        "door",
+        "endpoint",
         where.hostname or "",
         str(where.port),
         "0",

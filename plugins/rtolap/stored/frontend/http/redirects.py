@@ -1,4 +1,4 @@
-"""Where a door that is not master sends a request, and whether its credentials go along in the address.
+"""Where an endpoint that is not master sends a request, and whether its credentials go along in the address.
 
 A client of HTTP/1.1 sends its credentials to the other address again, or is told to (`--location-trusted`
 of curl). One of HTTP/1.0 cannot be. Doris' front end writes user and password into the address of every

@@ -1,7 +1,7 @@
 """What is asked about transactions: the second phase, the state of a label, its acknowledgement.
 
-A door that is not master sends what changes something on to the master, by 307; what only asks is answered
-from the ledger by any door.
+An endpoint that is not master sends what changes something on to the master, by 307; what only asks is
+answered from the ledger by any endpoint.
 """
 
 from __future__ import annotations

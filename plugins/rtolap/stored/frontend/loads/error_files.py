@@ -82,7 +82,7 @@ class ErrorFile:
 
 
 class ErrorFiles:
-    """The files of one door. `base_url`: where `/api/_load_error_log` of this door is reached."""
+    """The files of one endpoint. `base_url`: where `/api/_load_error_log` of this endpoint is reached."""
 
     def __init__(
         self, folder: Path, base_url: str, *, keep_s: float = KEEP_S, bytes_max: int = ALL_BYTES_MAX

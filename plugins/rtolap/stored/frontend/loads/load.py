@@ -6,8 +6,9 @@
     4. the nodes have all of it; (pre-)committed       `rtolap.stored.frontend.transactions.requests`
     5. one phase: wait until it is visible             or say that it will be
 
-Whatever goes wrong before 4 aborts the transaction; where that cannot be done either (the door is master no
-more, the ledger is away), its deadline does. What goes wrong in 4 is asked about: it may have been committed.
+Whatever goes wrong before 4 aborts the transaction; where that cannot be done either (the endpoint is master
+no more, the ledger is away), its deadline does. What goes wrong in 4 is asked about: it may have been
+committed.
 """
 
 from __future__ import annotations

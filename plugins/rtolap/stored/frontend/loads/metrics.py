@@ -1,4 +1,4 @@
-"""What a door tells Prometheus of its loads."""
+"""What an endpoint tells Prometheus of its loads."""
 
 from __future__ import annotations
 

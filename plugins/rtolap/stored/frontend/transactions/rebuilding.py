@@ -24,8 +24,8 @@ _Held = Mapping[str, Mapping[Tablet, int]]  # node that answers -> what it has
 
 
 class Rebuilding:
-    """`names`: the nodes that live, read with the given connection. Harmless where another door is master: a
-    node that has a version already changes nothing."""
+    """`names`: the nodes that live, read with the given connection. Harmless where another endpoint is
+    master: a node that has a version already changes nothing."""
 
     def __init__(
         self, ledger: Ledger, participants: Participants, names: Callable[[Connection], Collection[str]]

@@ -1,4 +1,4 @@
-"""A sink's deterministic twin: labels, transactions and states as a Stream Load door has them, in memory.
+"""A sink's deterministic twin: labels, transactions and states as a front end has them, in memory.
 
 Thread-safe. It reads Arrow and JSON lines. A load may be cut in two (`begin`, `finish`), so that it can be
 found in PREPARE; with `publishes_late` what is committed becomes visible only by `publish`.
@@ -178,7 +178,7 @@ class MemorySink:
             return self._answer(begun, "Publish Timeout" if late else "Success", "OK")
 
     def abort_running(self) -> None:
-        """What a restart of the door does to loads that are under way."""
+        """What a restart of the endpoint does to loads that are under way."""
         with self._lock:
             for each in self._labels.values():
                 if each.state is LoadState.PREPARE:

@@ -13,13 +13,13 @@ from rtolap.protocols.query.client import QueryClient
 from rtolap.query.http import ARROW_STREAM, POSITIONS_KEY
 
 from tests.support.cubes.flights import CARRIERS
-from tests.support.query.query_doors import PASSWORD, SLOW, TOKEN, USER, Doors
+from tests.support.query.query_endpoints import PASSWORD, SLOW, TOKEN, USER, Endpoints
 
 pytestmark = pytest.mark.integration
 
 
-def test_health_needs_no_credentials(doors: Doors) -> None:
-    with QueryClient(doors.http_url) as client:
+def test_health_needs_no_credentials(endpoints: Endpoints) -> None:
+    with QueryClient(endpoints.http_url) as client:
         assert client.health() == {"status": "ok", "role": "query"}
 
 
@@ -27,15 +27,15 @@ def test_health_needs_no_credentials(doors: Doors) -> None:
     "credentials",
     [{}, {"token": "wrong"}, {"user": USER, "password": "wrong"}, {"user": "x", "password": ""}],
 )
-def test_wrong_credentials_are_refused(doors: Doors, credentials: dict[str, str]) -> None:
-    with QueryClient(doors.http_url, **credentials) as client, pytest.raises(Unauthorized):
+def test_wrong_credentials_are_refused(endpoints: Endpoints, credentials: dict[str, str]) -> None:
+    with QueryClient(endpoints.http_url, **credentials) as client, pytest.raises(Unauthorized):
         client.query("select 1")
 
 
 @pytest.mark.parametrize("header", [b"Basic \xe9", b"Basic ===", b"Basic /w==", b"Bearer \xe9"])
-def test_credentials_that_cannot_be_read_are_refused(doors: Doors, header: bytes) -> None:
+def test_credentials_that_cannot_be_read_are_refused(endpoints: Endpoints, header: bytes) -> None:
     answer = httpx.post(
-        f"{doors.http_url}/api/v1/query",
+        f"{endpoints.http_url}/api/v1/query",
         json={"sql": "select 1"},
         headers={b"authorization": header},
         trust_env=False,
@@ -44,16 +44,18 @@ def test_credentials_that_cannot_be_read_are_refused(doors: Doors, header: bytes
 
 
 @pytest.mark.parametrize("credentials", [{"token": TOKEN}, {"user": USER, "password": PASSWORD}])
-def test_json_answers_state_the_positions_they_hold(doors: Doors, credentials: dict[str, str]) -> None:
-    with QueryClient(doors.http_url, **credentials) as client:
+def test_json_answers_state_the_positions_they_hold(
+    endpoints: Endpoints, credentials: dict[str, str]
+) -> None:
+    with QueryClient(endpoints.http_url, **credentials) as client:
         answer = client.query("select count(*) n, sum(delay) s from flights")
     assert answer.rows[0][0] == 400
-    assert answer.positions == {"flights": doors.world.positions}
+    assert answer.positions == {"flights": endpoints.world.positions}
     assert [column.name for column in answer.columns] == ["n", "s"]
 
 
-def test_parameters_by_place_and_by_name(doors: Doors) -> None:
-    with QueryClient(doors.http_url, token=TOKEN) as client:
+def test_parameters_by_place_and_by_name(endpoints: Endpoints) -> None:
+    with QueryClient(endpoints.http_url, token=TOKEN) as client:
         by_place = client.query("select count(*) from flights where carrier = ? and gate = ?", ["AA", 1])
         by_name = client.query(
             "select count(*) from flights where carrier = :c and gate = :g", {"c": "AA", "g": 1}
@@ -63,9 +65,9 @@ def test_parameters_by_place_and_by_name(doors: Doors) -> None:
     assert injected.rows == ((0,),)
 
 
-def test_arrow_stream_carries_positions(doors: Doors) -> None:
+def test_arrow_stream_carries_positions(endpoints: Endpoints) -> None:
     response = httpx.post(
-        f"{doors.http_url}/api/v1/query",
+        f"{endpoints.http_url}/api/v1/query",
         json={"sql": "select carrier, sum(price) p from flights group by carrier"},
         headers={"Authorization": f"Bearer {TOKEN}", "Accept": ARROW_STREAM},
     )
@@ -74,26 +76,26 @@ def test_arrow_stream_carries_positions(doors: Doors) -> None:
     assert set(json.loads(table.schema.metadata[POSITIONS_KEY])) == {"flights"}
 
 
-def test_errors_travel_with_their_kind(doors: Doors) -> None:
-    with QueryClient(doors.http_url, token=TOKEN) as client:
+def test_errors_travel_with_their_kind(endpoints: Endpoints) -> None:
+    with QueryClient(endpoints.http_url, token=TOKEN) as client:
         with pytest.raises(QueryError, match="unknown table"):
             client.query("select count(*) from nope")
         with pytest.raises(QueryTimeout):
             client.query(SLOW, timeout_ms=300)
 
 
-def test_explain_analyze_shows_what_was_done(doors: Doors) -> None:
-    with QueryClient(doors.http_url, token=TOKEN) as client:
+def test_explain_analyze_shows_what_was_done(endpoints: Endpoints) -> None:
+    with QueryClient(endpoints.http_url, token=TOKEN) as client:
         rows = dict(client.query("explain analyze select count(*) from flights where carrier = 'AA'").rows)
     assert rows["cube"] == "flights"
     assert "carrier" in rows["pushed filter"]
     assert rows["cuboid"] != "none"
     assert rows["receivers"].count("rs-") >= 2
-    assert json.loads(rows["positions"]) == {str(p): o for p, o in doors.world.positions.items()}
+    assert json.loads(rows["positions"]) == {str(p): o for p, o in endpoints.world.positions.items()}
 
 
-def test_db_api(doors: Doors) -> None:
-    with connect(doors.http_url, token=TOKEN) as connection:
+def test_db_api(endpoints: Endpoints) -> None:
+    with connect(endpoints.http_url, token=TOKEN) as connection:
         cursor = connection.cursor()
         cursor.execute(
             "select carrier, count(*) from flights where gate = ? group by carrier order by 1", (1,)

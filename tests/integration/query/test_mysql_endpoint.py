@@ -1,4 +1,4 @@
-"""Ordinary clients against the MySQL door."""
+"""Ordinary clients against the MySQL endpoint."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ import pymysql
 import pytest
 import sqlalchemy
 
-from tests.support.query.query_doors import SLOW, Doors
+from tests.support.query.query_endpoints import SLOW, Endpoints
 
 pytestmark = pytest.mark.integration
 
 
-def ask(doors: Doors, sql: str, *values: object) -> list[tuple[object, ...]]:
-    with doors.connect() as connection, connection.cursor() as cursor:
+def ask(endpoints: Endpoints, sql: str, *values: object) -> list[tuple[object, ...]]:
+    with endpoints.connect() as connection, connection.cursor() as cursor:
         cursor.execute(sql, values or None)
         return list(cursor.fetchall())
 
 
-def test_pymysql_gets_typed_values(doors: Doors) -> None:
+def test_pymysql_gets_typed_values(endpoints: Endpoints) -> None:
     rows = ask(
-        doors,
+        endpoints,
         "select carrier, sum(delay) s, max(price) p, count(*) n, min(flown_on) d, min(hour_start) h, "
         "avg(price) a, max(on_time) o from flights where carrier = %s group by carrier",
         "日本 😀",
@@ -44,27 +44,27 @@ def test_pymysql_gets_typed_values(doors: Doors) -> None:
     assert on_time == 1
 
 
-def test_nulls_and_empty_results(doors: Doors) -> None:
-    assert ask(doors, "select null, count(*) from flights where carrier = 'none'") == [(None, 0)]
-    assert ask(doors, "select carrier from flights where carrier = 'none' group by carrier") == []
+def test_nulls_and_empty_results(endpoints: Endpoints) -> None:
+    assert ask(endpoints, "select null, count(*) from flights where carrier = 'none'") == [(None, 0)]
+    assert ask(endpoints, "select carrier from flights where carrier = 'none' group by carrier") == []
 
 
-def test_a_wide_text_crosses_packet_bounds(doors: Doors) -> None:
-    rows = ask(doors, "select repeat('x', 17000000) as t")
+def test_a_wide_text_crosses_packet_bounds(endpoints: Endpoints) -> None:
+    rows = ask(endpoints, "select repeat('x', 17000000) as t")
     assert len(str(rows[0][0])) == 17_000_000
 
 
 @pytest.mark.parametrize(
     ("user", "password"), [("ann", "wrong"), ("ann", ""), ("nobody", "s3cret #1"), ("", "")]
 )
-def test_a_failed_login_says_the_same_and_closes(doors: Doors, user: str, password: str) -> None:
+def test_a_failed_login_says_the_same_and_closes(endpoints: Endpoints, user: str, password: str) -> None:
     with pytest.raises(pymysql.err.OperationalError) as caught:
-        doors.connect(user=user, password=password)
+        endpoints.connect(user=user, password=password)
     assert caught.value.args[0] == 1045
 
 
-def test_no_command_is_answered_before_login(doors: Doors) -> None:
-    with socket.create_connection(("127.0.0.1", doors.mysql_port), timeout=10) as sock:
+def test_no_command_is_answered_before_login(endpoints: Endpoints) -> None:
+    with socket.create_connection(("127.0.0.1", endpoints.mysql_port), timeout=10) as sock:
         sock.recv(4096)
         sock.sendall(b"\x0a\0\0\1\x03select 42")
         received = b""
@@ -89,8 +89,8 @@ def test_no_command_is_answered_before_login(doors: Doors) -> None:
         ("use elsewhere", 1049, "unknown database"),
     ],
 )
-def test_errors_name_what_is_missing(doors: Doors, sql: str, code: int, words: str) -> None:
-    with doors.connect() as connection:
+def test_errors_name_what_is_missing(endpoints: Endpoints, sql: str, code: int, words: str) -> None:
+    with endpoints.connect() as connection:
         with pytest.raises(pymysql.err.MySQLError) as caught:
             connection.cursor().execute(sql)
         assert caught.value.args[0] == code
@@ -98,34 +98,36 @@ def test_errors_name_what_is_missing(doors: Doors, sql: str, code: int, words: s
         connection.ping(reconnect=False)
 
 
-def test_catalogue_queries_of_ordinary_clients(doors: Doors) -> None:
-    assert ("rtolap",) in ask(doors, "SHOW DATABASES")
-    assert ask(doors, "SHOW TABLES") == [("airlines",), ("flights",), ("routes",)]
-    assert ask(doors, "SHOW FULL TABLES FROM `rtolap` LIKE 'fl%%'") == [("flights", "BASE TABLE")]
-    assert ("carrier", "varchar(65535)", "YES", "", None, "") in ask(doors, "DESCRIBE flights")
-    assert len(ask(doors, "SHOW FULL COLUMNS FROM flights")) == len(ask(doors, "SHOW COLUMNS FROM flights"))
-    assert "CREATE TABLE `flights`" in str(ask(doors, "SHOW CREATE TABLE flights")[0][1])
-    assert ask(doors, "SHOW VARIABLES LIKE 'sql\\_mode'")[0][0] == "sql_mode"
-    assert len(ask(doors, "SHOW VARIABLES WHERE Variable_name in ('version', 'autocommit')")) == 2
-    assert ask(doors, "SHOW WARNINGS") == []
-    assert ask(doors, "SHOW KEYS FROM flights") == []
-    assert len(ask(doors, "SHOW PROCESSLIST")) >= 1
-    assert ask(doors, "select @@version_comment, database(), @@session.autocommit") == [
+def test_catalogue_queries_of_ordinary_clients(endpoints: Endpoints) -> None:
+    assert ("rtolap",) in ask(endpoints, "SHOW DATABASES")
+    assert ask(endpoints, "SHOW TABLES") == [("airlines",), ("flights",), ("routes",)]
+    assert ask(endpoints, "SHOW FULL TABLES FROM `rtolap` LIKE 'fl%%'") == [("flights", "BASE TABLE")]
+    assert ("carrier", "varchar(65535)", "YES", "", None, "") in ask(endpoints, "DESCRIBE flights")
+    assert len(ask(endpoints, "SHOW FULL COLUMNS FROM flights")) == len(
+        ask(endpoints, "SHOW COLUMNS FROM flights")
+    )
+    assert "CREATE TABLE `flights`" in str(ask(endpoints, "SHOW CREATE TABLE flights")[0][1])
+    assert ask(endpoints, "SHOW VARIABLES LIKE 'sql\\_mode'")[0][0] == "sql_mode"
+    assert len(ask(endpoints, "SHOW VARIABLES WHERE Variable_name in ('version', 'autocommit')")) == 2
+    assert ask(endpoints, "SHOW WARNINGS") == []
+    assert ask(endpoints, "SHOW KEYS FROM flights") == []
+    assert len(ask(endpoints, "SHOW PROCESSLIST")) >= 1
+    assert ask(endpoints, "select @@version_comment, database(), @@session.autocommit") == [
         ("rtolap", "rtolap", 1)
     ]
     assert ask(
-        doors,
+        endpoints,
         "select table_name from information_schema.tables where table_schema = 'rtolap' order by table_name",
     ) == [("airlines",), ("flights",), ("routes",)]
     assert ask(
-        doors,
+        endpoints,
         "select column_name, data_type from information_schema.columns where table_name = 'flights' "
         "and ordinal_position = 1",
     ) == [("hour_start", "datetime")]
 
 
-def test_any_set_is_accepted(doors: Doors) -> None:
-    with doors.connect() as connection, connection.cursor() as cursor:
+def test_any_set_is_accepted(endpoints: Endpoints) -> None:
+    with endpoints.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SET sql_mode=CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES'), autocommit=1, NAMES utf8mb4")
         cursor.execute("SET NAMES utf8mb4")
         cursor.execute("START TRANSACTION")
@@ -133,8 +135,8 @@ def test_any_set_is_accepted(doors: Doors) -> None:
         assert cursor.fetchall() == ((1,),)
 
 
-def test_sqlalchemy_reflects_and_selects(doors: Doors) -> None:
-    engine = sqlalchemy.create_engine(doors.sqlalchemy_url)
+def test_sqlalchemy_reflects_and_selects(endpoints: Endpoints) -> None:
+    engine = sqlalchemy.create_engine(endpoints.sqlalchemy_url)
     inspector = sqlalchemy.inspect(engine)
     assert inspector.get_table_names() == ["airlines", "flights", "routes"]
     table = sqlalchemy.Table("flights", sqlalchemy.MetaData(), autoload_with=engine)
@@ -153,15 +155,15 @@ def test_sqlalchemy_reflects_and_selects(doors: Doors) -> None:
     engine.dispose()
 
 
-def test_every_reflected_column_can_be_selected(doors: Doors) -> None:
+def test_every_reflected_column_can_be_selected(endpoints: Endpoints) -> None:
     """`select(table)` names each of them; an event time that is kept for conditions only is none."""
-    engine = sqlalchemy.create_engine(doors.sqlalchemy_url)
+    engine = sqlalchemy.create_engine(endpoints.sqlalchemy_url)
     for name in sqlalchemy.inspect(engine).get_table_names():
         table = sqlalchemy.Table(name, sqlalchemy.MetaData(), autoload_with=engine)
-        listed = [row[0] for row in ask(doors, f"SHOW COLUMNS FROM {name}")]
+        listed = [row[0] for row in ask(endpoints, f"SHOW COLUMNS FROM {name}")]
         assert list(table.columns.keys()) == listed
         named = "select column_name from information_schema.columns where table_name = %s"
-        assert [row[0] for row in ask(doors, f"{named} order by ordinal_position", name)] == listed
+        assert [row[0] for row in ask(endpoints, f"{named} order by ordinal_position", name)] == listed
         with engine.connect() as connection:
             found = connection.execute(sqlalchemy.select(table))
             assert list(found.keys()) == listed
@@ -179,7 +181,7 @@ def test_every_reflected_column_can_be_selected(doors: Doors) -> None:
     engine.dispose()
 
 
-def test_the_mariadb_command_line_asks(doors: Doors, tmp_path: Path) -> None:
+def test_the_mariadb_command_line_asks(endpoints: Endpoints, tmp_path: Path) -> None:
     binary = shutil.which("mariadb") or shutil.which("mysql")
     if binary is None:
         pytest.skip("no mariadb or mysql command line: apt-get install mariadb-client")
@@ -187,7 +189,7 @@ def test_the_mariadb_command_line_asks(doors: Doors, tmp_path: Path) -> None:
     options.write_text('[client]\nuser=ann\npassword="s3cret #1"\n')
     done = subprocess.run(
         [
-            *(binary, f"--defaults-file={options}", "-h", "127.0.0.1", "-P", str(doors.mysql_port)),
+            *(binary, f"--defaults-file={options}", "-h", "127.0.0.1", "-P", str(endpoints.mysql_port)),
             *("--default-character-set=utf8mb4", "--skip-ssl", "-B", "-N", "rtolap"),
             *(
                 "-e",
@@ -204,8 +206,8 @@ def test_the_mariadb_command_line_asks(doors: Doors, tmp_path: Path) -> None:
     assert len(done.stdout.splitlines()) == 4
 
 
-def test_a_query_over_its_time_is_ended(doors: Doors) -> None:
-    with doors.connect() as connection, connection.cursor() as cursor:
+def test_a_query_over_its_time_is_ended(endpoints: Endpoints) -> None:
+    with endpoints.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SET SESSION max_execution_time = 300")
         with pytest.raises(pymysql.err.MySQLError) as caught:
             cursor.execute(SLOW)
@@ -215,8 +217,8 @@ def test_a_query_over_its_time_is_ended(doors: Doors) -> None:
         assert cursor.fetchall() == ((400,),)
 
 
-def test_kill_query_interrupts_only_ones_own(doors: Doors) -> None:
-    with doors.connect() as victim, doors.connect() as killer, doors.connect(user="bob") as other:
+def test_kill_query_interrupts_only_ones_own(endpoints: Endpoints) -> None:
+    with endpoints.connect() as victim, endpoints.connect() as killer, endpoints.connect(user="bob") as other:
         identity = victim.thread_id()
         caught: list[BaseException] = []
 
@@ -234,17 +236,17 @@ def test_kill_query_interrupts_only_ones_own(doors: Doors) -> None:
         killer.cursor().execute(f"KILL QUERY {identity}")
         thread.join(20)
         assert [error.args[0] for error in caught] == [1317]
-        assert ask(doors, "select 1") == [(1,)]
+        assert ask(endpoints, "select 1") == [(1,)]
         killer.cursor().execute(f"KILL {identity}")
         with pytest.raises(pymysql.err.MySQLError):
             victim.cursor().execute("select 1")
 
 
-def test_a_client_that_goes_away_frees_its_query(doors: Doors) -> None:
-    leaving = doors.connect()
+def test_a_client_that_goes_away_frees_its_query(endpoints: Endpoints) -> None:
+    leaving = endpoints.connect()
     identity = leaving.thread_id()
     leaving._execute_command(3, SLOW)
-    with doors.connect() as watcher:
+    with endpoints.connect() as watcher:
         _until(lambda: any(row[0] == identity and row[4] == "Query" for row in _processes(watcher)))
         leaving._force_close()
         _until(lambda: all(row[0] != identity for row in _processes(watcher)))

@@ -15,7 +15,7 @@ from rtolap.protocols.query.client import QueryClient
 from rtolap.query.http import ARROW_STREAM, WARNINGS_KEY
 from typer.testing import CliRunner
 
-from tests.support.query.query_doors import TOKEN, Doors
+from tests.support.query.query_endpoints import TOKEN, Endpoints
 
 pytestmark = pytest.mark.integration
 
@@ -28,8 +28,8 @@ def shown(cursor: pymysql.cursors.Cursor, statement: str) -> tuple[tuple[object,
     return tuple(cursor.fetchall())
 
 
-def test_mysql_counts_and_lists_them_until_the_next_statement(doors: Doors) -> None:
-    with doors.connect() as connection, connection.cursor() as cursor:
+def test_mysql_counts_and_lists_them_until_the_next_statement(endpoints: Endpoints) -> None:
+    with endpoints.connect() as connection, connection.cursor() as cursor:
         cursor.execute(WARNS)
         assert connection._result is not None
         assert connection._result.warning_count == 1
@@ -48,8 +48,8 @@ def test_mysql_counts_and_lists_them_until_the_next_statement(doors: Doors) -> N
         assert shown(cursor, "select @@warning_count") == ((0,),)
 
 
-def test_mysql_lists_an_error_until_the_next_statement(doors: Doors) -> None:
-    with doors.connect() as connection, connection.cursor() as cursor:
+def test_mysql_lists_an_error_until_the_next_statement(endpoints: Endpoints) -> None:
+    with endpoints.connect() as connection, connection.cursor() as cursor:
         with pytest.raises(pymysql.err.ProgrammingError):
             cursor.execute("select count(*) from nope")
         assert shown(cursor, "select @@error_count") == ((1,),)
@@ -59,13 +59,13 @@ def test_mysql_lists_an_error_until_the_next_statement(doors: Doors) -> None:
         assert shown(cursor, "show warnings") == ()
 
 
-def test_http_answers_carry_them_in_json_and_in_arrow(doors: Doors) -> None:
-    with QueryClient(doors.http_url, token=TOKEN) as client:
+def test_http_answers_carry_them_in_json_and_in_arrow(endpoints: Endpoints) -> None:
+    with QueryClient(endpoints.http_url, token=TOKEN) as client:
         (warning,) = client.query(WARNS).warnings
         assert client.query(QUIET).warnings == ()
     assert (warning.code, warning.level) == ("approximate", "Note")
     response = httpx.post(
-        f"{doors.http_url}/api/v1/query",
+        f"{endpoints.http_url}/api/v1/query",
         json={"sql": WARNS},
         headers={"Authorization": f"Bearer {TOKEN}", "Accept": ARROW_STREAM},
         trust_env=False,
@@ -74,8 +74,8 @@ def test_http_answers_carry_them_in_json_and_in_arrow(doors: Doors) -> None:
     assert [one["message"] for one in json.loads(schema.metadata[WARNINGS_KEY])] == [warning.message]
 
 
-def test_pep_249_keeps_them_as_the_messages_of_the_last_statement(doors: Doors) -> None:
-    with dbapi.connect(doors.http_url, token=TOKEN) as connection:
+def test_pep_249_keeps_them_as_the_messages_of_the_last_statement(endpoints: Endpoints) -> None:
+    with dbapi.connect(endpoints.http_url, token=TOKEN) as connection:
         cursor = connection.cursor()
         cursor.execute(WARNS)
         ((kind, message),) = cursor.messages
@@ -87,11 +87,11 @@ def test_pep_249_keeps_them_as_the_messages_of_the_last_statement(doors: Doors) 
 
 
 def test_the_command_line_tells_them_on_stderr_and_in_its_json(
-    doors: Doors, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    endpoints: Endpoints, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / "token").write_text(TOKEN)
     monkeypatch.setenv("RTOLAP_HOST", "127.0.0.1")
-    monkeypatch.setenv("RTOLAP_QUERY_HTTP_PORT", str(doors.http_port))
+    monkeypatch.setenv("RTOLAP_QUERY_HTTP_PORT", str(endpoints.http_port))
     monkeypatch.setenv("RTOLAP_TOKEN_FILE", str(tmp_path / "token"))
     plain = CliRunner().invoke(sql.app, ["-e", WARNS])
     assert plain.exit_code == 0, plain.output

@@ -1,4 +1,4 @@
-"""A Stream Load door in this process: its routes over real sockets, storage nodes in memory behind it."""
+"""A front end in this process: its routes over real sockets, storage nodes in memory behind it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.users import Users, password_hash
-from rtolap.stored.frontend.assembly import Assembly, DoorOptions, Storage
+from rtolap.stored.frontend.assembly import Assembly, FrontendOptions, Storage
 from rtolap.stored.frontend.catalogue.memory_hosts import MemoryTabletHosts
 from rtolap.stored.frontend.catalogue.tables import TableEntry
-from rtolap.stored.frontend.election import Door
+from rtolap.stored.frontend.election import Endpoint
 from rtolap.stored.frontend.http.app import Port
 from rtolap.stored.frontend.http.authentication import Guard
 from rtolap.stored.frontend.transactions.memory_participants import MemoryNodes
@@ -66,8 +66,8 @@ class MemoryWriter:
 
 
 @dataclass
-class LoadDoor:
-    """A running door. `url`: where loads are asked for, `body_url`: where their bodies go."""
+class LoadEndpoint:
+    """A running endpoint. `url`: where loads are asked for, `body_url`: where their bodies go."""
 
     assembly: Assembly
     ledger: Ledger
@@ -91,7 +91,7 @@ class LoadDoor:
 
 
 @contextlib.contextmanager
-def load_door(folder: Path, options: DoorOptions = DoorOptions()) -> Iterator[LoadDoor]:
+def load_endpoint(folder: Path, options: FrontendOptions = FrontendOptions()) -> Iterator[LoadEndpoint]:
     """Master of its own ledger when it is yielded."""
     folder.mkdir(parents=True, exist_ok=True)
     with contextlib.ExitStack() as closing:
@@ -110,7 +110,7 @@ def load_door(folder: Path, options: DoorOptions = DoorOptions()) -> Iterator[Lo
         broken: list[str] = []
         assembly = Assembly(
             ledger,
-            Door(url, body_url),
+            Endpoint(url, body_url),
             Storage(nodes, hosts, open_writer, lambda connection: NODES, addresses),
             Guard(Users({name: bytes.fromhex(password_hash(PASSWORD)) for name in RIGHTS}, RIGHTS), TOKEN),
             folder / "errors",
@@ -124,7 +124,7 @@ def load_door(folder: Path, options: DoorOptions = DoorOptions()) -> Iterator[Lo
         for one, takes_bodies in zip(sockets, (False, True), strict=True):
             port = Port(assembly.app, takes_bodies=takes_bodies)
             closing.enter_context(_served(port, connections, one))
-        yield LoadDoor(assembly, ledger, nodes, url, body_url)
+        yield LoadEndpoint(assembly, ledger, nodes, url, body_url)
         assert not broken, f"threads ended by errors: {broken}"
 
 

@@ -1,4 +1,4 @@
-"""What a door is made of: the pipe of a body, error files, who is master, standing duties."""
+"""What an endpoint is made of: the pipe of a body, error files, who is master, standing duties."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotFound, NotLeader, Unavailable
-from rtolap.stored.frontend.election import Door, Election
+from rtolap.stored.frontend.election import Election, Endpoint
 from rtolap.stored.frontend.http.body_pipe import BodyPipe
 from rtolap.stored.frontend.loads.error_files import FILE_BYTES_MAX, ErrorFiles
 from rtolap.stored.frontend.mastership import Mastership
@@ -80,7 +80,7 @@ class TestBodyPipe:
 
 class TestErrorFiles:
     def test_a_file_holds_the_first_rows_and_says_how_many_more(self, tmp_path: Path) -> None:
-        files = ErrorFiles(tmp_path, "http://door")
+        files = ErrorFiles(tmp_path, "http://endpoint")
         file = files.new()
         assert file.name is None
         for number in range(20):
@@ -92,17 +92,17 @@ class TestErrorFiles:
         assert len(text) < FILE_BYTES_MAX + 10_000
         kept = text.count("Reason: no number. src line [row ")
         assert text.splitlines()[-1] == f"{20_000 - kept} more rows were rejected and are not shown here."
-        assert files.url(file.name) == f"http://door/api/_load_error_log?file={file.name}"
+        assert files.url(file.name) == f"http://endpoint/api/_load_error_log?file={file.name}"
 
     def test_only_whole_names_are_found(self, tmp_path: Path) -> None:
-        files = ErrorFiles(tmp_path / "errors", "http://door")
+        files = ErrorFiles(tmp_path / "errors", "http://endpoint")
         (tmp_path / "secret").write_text("x")
         for name in ("", ".", "..", "../secret", "a" * 32, "a" * 32 + "\n"):
             with pytest.raises(NotFound):
                 files.path(name)
 
     def test_files_go_by_age_and_the_oldest_by_room(self, tmp_path: Path) -> None:
-        files = ErrorFiles(tmp_path, "http://door", keep_s=100, bytes_max=250)
+        files = ErrorFiles(tmp_path, "http://endpoint", keep_s=100, bytes_max=250)
         for name, age_s in (("old", 1000), ("first", 30), ("second", 20), ("third", 10)):
             (tmp_path / name).write_bytes(b"x" * 100)
             at_s = time.time() - age_s
@@ -113,7 +113,7 @@ class TestErrorFiles:
     def test_a_file_that_vanishes_while_it_is_looked_at_is_passed_over(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        files = ErrorFiles(tmp_path, "http://door", keep_s=0)
+        files = ErrorFiles(tmp_path, "http://endpoint", keep_s=0)
         (tmp_path / "there").write_bytes(b"x")
         listed = [tmp_path / "gone", tmp_path / "there"]
         monkeypatch.setattr(Path, "iterdir", lambda folder: iter(listed))
@@ -132,14 +132,14 @@ class TestElection:
             yield opened
 
     def _election(self, ledger: Ledger, name: str) -> Election:
-        leases, here = Leases(ledger), Door(f"http://{name}", f"http://{name}-bodies")
+        leases, here = Leases(ledger), Endpoint(f"http://{name}", f"http://{name}-bodies")
         return Election(ledger, leases, Mastership(leases, here.owner, lease_ms=1000), here)
 
     def test_one_leads_and_the_other_knows_where_it_is(self, ledger: Ledger, clock: ManualClock) -> None:
         first, second = self._election(ledger, "first"), self._election(ledger, "second")
         assert first.run_once()
         assert not second.run_once()
-        assert second.master() == first.here == Door("http://first", "http://first-bodies")
+        assert second.master() == first.here == Endpoint("http://first", "http://first-bodies")
         with pytest.raises(NotLeader) as refused:
             second.require()
         assert refused.value.leader_url == "http://first"

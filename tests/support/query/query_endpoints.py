@@ -1,4 +1,4 @@
-"""Both SQL doors on loopback ports over a world in memory: the sockets, threads and clients are real."""
+"""Both SQL endpoints on loopback ports over a world in memory: the sockets, threads and clients are real."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _START_S = 20.0
 
 
 @dataclass
-class Doors:
+class Endpoints:
     world: QueryWorld
     service: QueryService
     mysql_port: int
@@ -59,7 +59,7 @@ class Doors:
 
 
 @contextmanager
-def open_doors(
+def open_endpoints(
     world: QueryWorld,
     *,
     context: ssl.SSLContext | None = None,
@@ -68,9 +68,9 @@ def open_doors(
     query_limits: Limits = Limits(),
     stored: StoredSource | None = None,
     http_limits: HttpLimits = HttpLimits(),
-) -> Iterator[Doors]:
-    """The world stays its caller's. `context`: both doors speak TLS with it. `stored`: stored tables, which
-    DEFINING_USER may define."""
+) -> Iterator[Endpoints]:
+    """The world stays its caller's. `context`: both endpoints speak TLS with it. `stored`: stored tables,
+    which DEFINING_USER may define."""
     service = world.service(query_limits, stored, in_workers=True)
     names = (USER, OTHER_USER, DEFINING_USER, LOADING_USER)
     rights = {DEFINING_USER: ("define",), LOADING_USER: ("load",)}
@@ -88,7 +88,7 @@ def open_doors(
             assert time.monotonic() < deadline, "the HTTP server did not start"
             thread.join(0.02)
         port = server.servers[0].sockets[0].getsockname()[1]
-        yield Doors(world, service, mysql.port, port, mysql, is_tls=context is not None)
+        yield Endpoints(world, service, mysql.port, port, mysql, is_tls=context is not None)
     finally:
         server.should_exit = True
         thread.join(10)
