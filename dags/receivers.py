@@ -12,8 +12,17 @@ from typing import Any
 import pendulum
 from airflow.sdk import DAG, Variable, task
 from rtolap.airflow.operators.services import ReceiverOperator
+from rtolap.airflow.operators.topics import CheckTopicsOperator
 from rtolap.airflow.receivers import RECEIVERS
 from rtolap.base.settings import Settings
+
+# For about a day, ever more slowly, before a human is needed.
+PATIENCE = {
+    "retries": 100,
+    "retry_delay": timedelta(seconds=20),
+    "retry_exponential_backoff": True,
+    "max_retry_delay": timedelta(minutes=15),
+}
 
 with DAG(
     dag_id="rtolap_receivers",
@@ -30,11 +39,7 @@ with DAG(
         variable = Variable.get(RECEIVERS.variable, default=None, deserialize_json=True)
         return RECEIVERS.declared(variable, Settings().include_dir)
 
-    ReceiverOperator.partial(
-        task_id="receiver",
-        # After the agent has given up on a crashing receiver: try for about a day before a human is needed.
-        retries=100,
-        retry_delay=timedelta(seconds=20),
-        retry_exponential_backoff=True,
-        max_retry_delay=timedelta(minutes=15),
-    ).expand_kwargs(declared())
+    # As `kafka_default` reaches them: a receiver without its topic would only wait.
+    topics = CheckTopicsOperator(task_id="topics", **PATIENCE)
+    # After the agent has given up on a crashing receiver, too.
+    topics >> ReceiverOperator.partial(task_id="receiver", **PATIENCE).expand_kwargs(declared())

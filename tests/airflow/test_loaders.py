@@ -17,10 +17,12 @@ import uvicorn
 from airflow.sdk.exceptions import AirflowException, AirflowSensorTimeout, TaskDeferred
 from rtolap.airflow import loaders
 from rtolap.airflow.completeness import CaughtUp, TableProgress, behind, complete_until_ms
+from rtolap.airflow.hooks.kafka import KafkaClusterHook
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.loaders import LOADERS, Completeness, RunningLoader
 from rtolap.airflow.operators.process import ManagedProcessOperator
 from rtolap.airflow.operators.services import LoaderOperator
+from rtolap.airflow.sensors.lag import LagSensor
 from rtolap.airflow.sensors.loaded import LoadedSensor
 from rtolap.airflow.triggers.loaded import LoadedTrigger
 from rtolap.airflow.triggers.partitions import PartitionsTrigger
@@ -308,6 +310,31 @@ def test_a_wait_in_vain_says_how_far_the_loader_is(loader: Loader) -> None:
         sensor.resume_execution(*TIMED_OUT, context={})
     loader.now = status({1: 7}, None)
     assert sensor.resume_execution(*TIMED_OUT, context={}) == {"loaded": {"1": 7}}
+
+
+def test_the_lag_of_a_loader_is_told_by_the_log_of_its_cluster(
+    loader: Loader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def log_ends(hook: KafkaClusterHook, topic: str) -> dict[int, int]:
+        asked.append((hook.kafka_config_id, topic))
+        return {0: 5, 1: 12}
+
+    monkeypatch.setattr(KafkaClusterHook, "log_ends", log_ends)
+    loader.now = msgspec.structs.replace(status({0: 5, 1: 9}, None), topic="clicks", kafka_cluster="far")
+    assert LagSensor(task_id="t", loader=NAME, lag_max=3).execute({}) == {"lag": {"0": 0, "1": 3}}
+    with pytest.raises(TaskDeferred) as deferred:
+        LagSensor(task_id="t", loader=NAME, lag_max=2, poke_interval=0.05).execute({})
+
+    async def fire() -> Any:
+        first = asyncio.ensure_future(anext(aiter(deferred.value.trigger.run())))
+        await waits_on(first, loader.looks)
+        loader.now = msgspec.structs.replace(loader.now, loaded={0: 5, 1: 10})
+        return await asyncio.wait_for(first, 15)
+
+    assert asyncio.run(fire()).payload["said"] == {"lag": {"0": 0, "1": 2}}
+    assert set(asked) == {("kafka_far", "clicks")}
 
 
 def test_a_loader_that_does_not_run_is_waited_for_and_an_unknown_one_is_named(agent: RunningAgent) -> None:

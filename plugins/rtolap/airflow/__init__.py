@@ -6,6 +6,9 @@
     services     those without end              ReceiverOperator, LoaderOperator
     declared, receivers, loaders                which of them this deployment runs
     build        Spark builds                   SparkBuildOperator
+    hooks.spark  how a build is submitted, as `spark_default` says
+    hooks.kafka  how Kafka is reached, as `kafka_default` says
+    topics, lag  whether topics are there, and how far who reads them is: CheckTopicsOperator, LagSensor
     operators    short calls                    Promote, Purge, Retention, Cleanup, Requeue
     approval     people about windows           WindowApprovalOperator, ApproveWindowOperator
     sensors      RemotePersistedSensor, LowWatermarkSensor, WindowCompleteSensor; always deferred

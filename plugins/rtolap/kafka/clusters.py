@@ -44,7 +44,7 @@ _OTHERS_WRITE = 0o022
 _POSITIONS = "positions are the product's: no group is joined, nothing is committed"
 _EXACT = "every record counts once"
 _DURABLE = "what was acknowledged stays"
-_CODE = "it would load code or run a command"
+LOADS_CODE = "it would load code or run a command"
 OWNED: Mapping[str, str] = {
     **dict.fromkeys(
         (
@@ -68,9 +68,10 @@ OWNED: Mapping[str, str] = {
     **dict.fromkeys(("client.id", "log_level", "log.queue", "enabled_events"), "each client sets its own"),
     "metadata.broker.list": f"say {SERVERS}",
     "default.topic.config": "say the settings themselves",
-    **dict.fromkeys(("on_delivery", "on_commit", "logger", "opaque"), _CODE),
+    **dict.fromkeys(("on_delivery", "on_commit", "logger", "opaque"), LOADS_CODE),
     **dict.fromkeys(
-        ("plugin.library.paths", "ssl.engine.location", "ssl.providers", "sasl.kerberos.kinit.cmd"), _CODE
+        ("plugin.library.paths", "ssl.engine.location", "ssl.providers", "sasl.kerberos.kinit.cmd"),
+        LOADS_CODE,
     ),
 }
 SECRETS = frozenset(
@@ -182,7 +183,7 @@ class KafkaClusters:
 def cluster_of(name: str, settings: Mapping[str, str]) -> KafkaCluster:
     """Raises DefinitionError for settings that are not the caller's to set, and where servers are missing."""
     for key in settings:
-        reason = OWNED.get(key, _CODE if key.endswith("_cb") else None)
+        reason = OWNED.get(key, LOADS_CODE if key.endswith("_cb") else None)
         if reason is not None:
             raise DefinitionError(f"Kafka cluster {name}: {key} cannot be set", expected=reason)
     if not settings.get(SERVERS):

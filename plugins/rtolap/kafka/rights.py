@@ -30,7 +30,7 @@ from rtolap.kafka.errors import FORBIDDEN, GONE_TOPIC, WRONG_CREDENTIALS, transl
 TIMEOUT_S = 10.0
 _LOOK_S = 0.1
 _NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
-_OPERATIONS = {"Read": AclOperation.READ, "Write": AclOperation.WRITE}
+_OPERATIONS = {"Read": AclOperation.READ, "Write": AclOperation.WRITE, "Describe": AclOperation.DESCRIBE}
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Need:
     """`operation` on `topic`; `creates`: it is made where it is missing."""
 
     topic: str
-    operation: Literal["Read", "Write"]
+    operation: Literal["Read", "Write", "Describe"]
     creates: bool = False
 
 

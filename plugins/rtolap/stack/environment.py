@@ -129,13 +129,9 @@ def airflow_connections(layout: StackLayout, ports: Mapping[str, int]) -> dict[s
             "query_url": f"http://{HOST}:{ports['query-http']}",
         },
     }
-    kafka = {"conn_type": "kafka", "extra": {"bootstrap.servers": f"{HOST}:{ports['kafka']}"}}
-    spark = {"conn_type": "spark", "host": "local[2]"}
-    return {
-        "AIRFLOW_CONN_RTOLAP_DEFAULT": json.dumps(rtolap),
-        "AIRFLOW_CONN_KAFKA_DEFAULT": json.dumps(kafka),
-        "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps(spark),
-    }
+    # No `kafka_default` and `spark_default`: without them RTOLAP_KAFKA and RTOLAP_SPARK_MASTER count, and who
+    # makes them on Airflow's page is followed. A variable would win over the page.
+    return {"AIRFLOW_CONN_RTOLAP_DEFAULT": json.dumps(rtolap)}
 
 
 def mysql_line(layout: StackLayout, ports: Mapping[str, int]) -> str:

@@ -67,6 +67,8 @@ def test_a_settings_file_is_there_afterwards_and_twice_is_once(airflow: Any, tmp
     assert first["variables/it_variable"]["value"] == '[1, {"a": "b"}]'
     apply()
     assert entries() == first
+    for shipped in ("kafka_default", "spark_default"):  # which count for what other tests here run
+        airflow.api.delete(f"/api/v2/connections/{shipped}").raise_for_status()
 
 
 def test_a_wrong_file_is_one_clear_line_and_changes_nothing(airflow: Any, tmp_path: Path) -> None:

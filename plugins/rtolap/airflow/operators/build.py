@@ -21,6 +21,7 @@ from airflow.sdk import BaseOperatorLink, Context
 from airflow.sdk.exceptions import AirflowException
 
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.hooks.spark import SPARK_DEFAULT, spark_options
 from rtolap.airflow.incomplete import held, incomplete_builds
 from rtolap.airflow.links import ProcessLogLink, SegmentsLink
 from rtolap.airflow.operators import build_batch as batch
@@ -28,7 +29,6 @@ from rtolap.airflow.operators.build_batch import Build, Outcome
 from rtolap.airflow.operators.process import ManagedProcessOperator, find
 from rtolap.airflow.words import state_of
 from rtolap.base.errors import NotFound, NotYet, Refused
-from rtolap.base.settings import Settings
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import LOG_BYTES_MAX, ProcessStatus
 from rtolap.protocols.coordinator.client import CoordinatorClient
@@ -43,7 +43,11 @@ class SparkBuildOperator(ManagedProcessOperator):
     One build process per cube at any time, under the key `build.<cube>`: a second run, a retry or a cleared
     task waits for the one that is there. `segments_max`: how many segments share one Spark session, whose
     start costs more than a small build. A failed attempt is reported to the coordinator and fails the task
-    after the others are promoted; a retry starts a new attempt. `incomplete_builds`: `build` or `approve`,
+    after the others are promoted; a retry starts a new attempt.
+
+    Builds are submitted as the Airflow connection `spark_conn_id` says (master, deploy mode, queue,
+    configuration), read anew for each batch; `spark_master` and `spark_conf` go before it. The agent owns the
+    process, and refuses settings that it does not allow, by name. `incomplete_builds`: `build` or `approve`,
     see `incomplete`.
     """
 
@@ -56,6 +60,7 @@ class SparkBuildOperator(ManagedProcessOperator):
         *,
         cube: str,
         segments_max: int = 128,
+        spark_conn_id: str = SPARK_DEFAULT,
         spark_master: str | None = None,
         spark_conf: Mapping[str, str] | None = None,
         job: str = "build_segment.py",
@@ -66,6 +71,7 @@ class SparkBuildOperator(ManagedProcessOperator):
         super().__init__(argv=(), process_key=f"build.{cube}", one_shot=True, **kwargs)
         self.cube = cube
         self.segments_max = segments_max
+        self.spark_conn_id = spark_conn_id
         self.spark_master = spark_master
         self.spark_conf = dict(spark_conf or {})
         self.job = job
@@ -114,13 +120,16 @@ class SparkBuildOperator(ManagedProcessOperator):
         if not entries:
             self.log.info("nothing of %s can be built now", self.cube)
             return promoted
+        options = spark_options(
+            self.process_key, self.spark_conf, conn_id=self.spark_conn_id, master=self.spark_master
+        )
         specs = self._attempts(coordinator, entries)
         builds = [batch.build_of(spec) for spec in specs]
         self.log.info("building %s", ", ".join(f"{build.segment} v{build.version}" for build in builds))
         generation = self.start(
             context,
             agent,
-            batch.argv(self._spark_options(), self.job),
+            batch.argv(options, self.job),
             labels=batch.labels(builds),
             files={batch.SPECS_FILE: batch.specs_file(specs)},
         )
@@ -138,12 +147,6 @@ class SparkBuildOperator(ManagedProcessOperator):
                 self.log.warning("%s cannot be built any more", entry.segment, exc_info=True)
                 break
         return specs
-
-    def _spark_options(self) -> list[str]:
-        options = ["--master", self.spark_master or Settings().spark_master, "--name", self.process_key]
-        for name, value in sorted(self.spark_conf.items()):
-            options += ["--conf", f"{name}={value}"]
-        return options
 
     def _settle(
         self, agent: AgentClient, coordinator: CoordinatorClient, status: ProcessStatus

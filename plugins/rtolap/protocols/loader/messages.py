@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import msgspec
 
+from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
+
 EXIT_STOPPED, EXIT_FAILED, EXIT_OWNED = 0, 3, 4
 API = "/api/v1/loader"
 
@@ -41,7 +43,8 @@ class LoaderStatus(msgspec.Struct, frozen=True, kw_only=True):
     """`state`: RUNNING, PAUSED, STOPPED or FAILED; `phase`: what a running one does now; `reason`: why it is
     in its state. Offsets are next-to-read: `loaded` of what is in the table without a hole, `visible` of what
     can be read there, as far as its process knows, `log_ends` of the topic, asked of the broker for this
-    answer (`lag_records` is None where it does not tell). `topic_id`: of the topic that is loaded, as it is
+    answer (`lag_records` is None where it does not tell). `kafka_cluster` has the
+    topic. `topic_id`: of the topic that is loaded, as it is
     recorded; `log_topic_id`: of the one that is there. Where these differ, nothing of the second is loaded.
     Rates are of the last minute. Every record of the topic with a timestamp up to `event_ms_loaded` is in the
     table; None where that is not known. `alive`: its process answered; else only the ledger speaks.
@@ -60,6 +63,7 @@ class LoaderStatus(msgspec.Struct, frozen=True, kw_only=True):
     database: str = ""
     table: str = ""
     topic: str = ""
+    kafka_cluster: str = DEFAULT_KAFKA_CLUSTER
     sequence: int | None = None
     pending: int = 0
     loaded: dict[int, int] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rtolap.kafka.interfaces import TopicLog
 from rtolap.model.offsets import Offsets
 from rtolap.protocols.loader.messages import LoaderStatus
+from rtolap.stored.loader.job import read_config
 from rtolap.stored.loader.process import LoaderProcess
 from rtolap.stored.loader.states import StopCause
 from rtolap.stored.metastore.load_job_states import LoadJobState
@@ -57,6 +58,7 @@ def status_of(
         database=job.db,
         table=job.table,
         topic=job.topic,
+        kafka_cluster=read_config(job).loader.kafka_cluster,
         sequence=sequence,
         pending=sum(not record.loaded for record in records),
         loaded=loaded,

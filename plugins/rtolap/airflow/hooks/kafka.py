@@ -1,0 +1,103 @@
+"""KafkaClusterHook: the Kafka provider's hook, which gives what this product's own clients are made of.
+
+Not to be imported while DAGs are parsed: the provider's hook loads a Kafka client.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import Any
+
+from airflow.providers.apache.kafka.hooks.base import KafkaBaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from rtolap.base.errors import DefinitionError
+from rtolap.base.settings import Settings
+from rtolap.kafka.clusters import (
+    LOADS_CODE,
+    OWNED,
+    KafkaCluster,
+    KafkaClusters,
+    cluster_of,
+    plain_value,
+)
+from rtolap.kafka.producer import KafkaAdmin
+from rtolap.kafka.rights import Need, check_rights
+from rtolap.model.offsets import Offsets
+from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
+
+CLUSTER_KEY = "cluster"
+
+
+def connection_of(cluster: str) -> str:
+    """`kafka_default` for the cluster `default`, `kafka_NAME` for any other."""
+    return f"kafka_{cluster}"
+
+
+class KafkaClusterHook(KafkaBaseHook):
+    """How a cluster is reached from here: by its connection, `kafka_default` for the cluster `default` and
+    `kafka_NAME` for others; where there is none, by the settings of this host (`RTOLAP_KAFKA`,
+    `RTOLAP_KAFKA_CLUSTERS`).
+
+    A connection's extra holds client settings, or the one key `cluster`: the name of a cluster in this host's
+    file, whose secrets then stay on the host. A connection that names a cluster may say nothing else, or who
+    edits connections could have the host's passwords sent elsewhere. What only consumers and producers are
+    told (`group.id`, …) is for other operators that share the connection, and left out here.
+    """
+
+    def __init__(self, cluster: str = DEFAULT_KAFKA_CLUSTER, kafka_config_id: str | None = None) -> None:
+        super().__init__(kafka_config_id=kafka_config_id or connection_of(cluster))  # type: ignore[no-untyped-call]
+        self._name = cluster
+        self._named = kafka_config_id is not None
+
+    @cached_property
+    def cluster(self) -> KafkaCluster:
+        """Raises DefinitionError for a connection that does not say how to reach a cluster."""
+        try:
+            extra = self.get_connection(self.kafka_config_id).extra_dejson
+        except AirflowNotFoundException:
+            if self._named:
+                raise
+            return _of_host(self._name)
+        if CLUSTER_KEY in extra:
+            if set(extra) != {CLUSTER_KEY}:
+                raise DefinitionError(
+                    f"connection {self.kafka_config_id} names a Kafka cluster of this host and says more",
+                    expected=f"{CLUSTER_KEY} alone, or settings without it",
+                    found=", ".join(sorted(extra)),
+                )
+            return _of_host(str(extra[CLUSTER_KEY]))
+        try:
+            found: KafkaCluster = self.get_conn
+        except ValueError as error:
+            raise DefinitionError(
+                f"connection {self.kafka_config_id} is incomplete", found=str(error)
+            ) from error
+        return found
+
+    def _get_client(self, config: Mapping[str, Any]) -> KafkaCluster:
+        """Where the provider asks its hooks for a client of what it has composed."""
+        where = f"connection {self.kafka_config_id}"
+        kept = {name: it for name, it in config.items() if OWNED.get(name, LOADS_CODE) == LOADS_CODE}
+        for name in kept.keys() & {name for name, it in kept.items() if callable(it)}:
+            raise DefinitionError(f"{where}: {name} cannot be set", expected=LOADS_CODE)
+        return cluster_of(
+            self.kafka_config_id, {name: plain_value(where, name, it) for name, it in kept.items()}
+        )
+
+    def check(self, needs: Iterable[Need]) -> None:
+        """See `kafka_rights.check_rights`."""
+        check_rights(self.cluster, needs)
+
+    def log_ends(self, topic: str) -> Offsets:
+        admin = KafkaAdmin(self.cluster)
+        try:
+            return admin.offsets(topic, "latest")
+        finally:
+            admin.close()
+
+
+def _of_host(name: str) -> KafkaCluster:
+    settings = Settings()
+    return KafkaClusters.load(settings.kafka, settings.kafka_clusters).get(name)

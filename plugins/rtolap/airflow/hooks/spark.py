@@ -1,0 +1,72 @@
+"""SparkCommandHook: the Spark provider's hook composes how a build is submitted; the agent submits it.
+
+The provider's own way to submit is not used: a build is a process of an agent, which outlives workers, and
+which runs what its allow-list names and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from rtolap.base.errors import DefinitionError
+from rtolap.base.settings import Settings
+
+SPARK_DEFAULT = "spark_default"
+CONF_KEY = "conf"
+_EXTRA = frozenset(("queue", "deploy-mode", "namespace", "spark-binary", CONF_KEY))
+
+
+def spark_options(
+    name: str, conf: Mapping[str, str], *, conn_id: str = SPARK_DEFAULT, master: str | None = None
+) -> list[str]:
+    """Options of spark-submit: of the connection, its master, deploy mode, queue, namespace and `conf` (an
+    object in its extra), under `conf` of the caller. `master` replaces the connection's.
+
+    The default connection may be missing: then builds run where RTOLAP_SPARK_MASTER says. Raises
+    DefinitionError for an extra that cannot be followed; whether a setting is allowed, the agent says.
+    """
+    try:
+        extra: Mapping[str, Any] = BaseHook.get_connection(conn_id).extra_dejson
+    except AirflowNotFoundException:
+        if conn_id != SPARK_DEFAULT:
+            raise
+        return ["--master", master or Settings().spark_master, *_conf_options(conf), "--name", name]
+    unknown = sorted(set(extra) - _EXTRA)
+    of_connection = extra.get(CONF_KEY, {})
+    if unknown or not isinstance(of_connection, dict):
+        raise DefinitionError(
+            f"connection {conn_id} says what a build cannot follow",
+            expected=f"{', '.join(sorted(_EXTRA))} in its extra, {CONF_KEY} as an object",
+            found=", ".join(unknown) or f"{CONF_KEY} that is none",
+            action="principals and keytabs belong to the agent's host",
+        )
+    hook = SparkCommandHook(conn_id, name, {**of_connection, **conf}, master)
+    return hook.options()
+
+
+class SparkCommandHook(SparkSubmitHook):
+    """Composes, and starts nothing."""
+
+    def __init__(self, conn_id: str, name: str, conf: Mapping[str, Any], master: str | None) -> None:
+        self._master = master
+        super().__init__(conn_id=conn_id, name=name, conf=dict(sorted(conf.items())))
+
+    def options(self) -> list[str]:
+        found: list[str] = self._build_spark_common_args()
+        return found
+
+    def submit(self, application: str = "", **kwargs: Any) -> str | None:
+        raise NotImplementedError("builds are processes of an agent")
+
+    def _resolve_connection(self) -> dict[str, Any]:
+        found: dict[str, Any] = super()._resolve_connection()
+        return found if self._master is None else {**found, "master": self._master}
+
+
+def _conf_options(conf: Mapping[str, str]) -> list[str]:
+    return [word for name, value in sorted(conf.items()) for word in ("--conf", f"{name}={value}")]

@@ -1,0 +1,80 @@
+"""CheckTopicsOperator: the topics are there, and may be read, before anything that reads them starts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from airflow.sdk import BaseOperator, Context
+from airflow.sdk.exceptions import AirflowException
+
+from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
+from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.base.errors import RtolapError
+from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
+from rtolap.protocols.coordinator.client import CoordinatorClient
+from rtolap.protocols.coordinator.messages import CubeStatus
+
+
+class Topic(NamedTuple):
+    cluster: str
+    name: str
+
+
+class CheckTopicsOperator(BaseOperator):
+    """Succeeds when the topics of `cubes`, by default of all that are enabled, are on their Kafka clusters,
+    as the connections say (`kafka_default`; `kafka_NAME` for the cluster NAME; `kafka_conn_id` for all).
+
+    `rights`: Read has to be allowed, too; for connections whose user is the receivers' own. What is missing
+    is named, all at once. Returns {cluster: topics}.
+    """
+
+    template_fields: Sequence[str] = ("cubes",)
+
+    def __init__(
+        self,
+        *,
+        cubes: Sequence[str] | None = None,
+        rights: bool = False,
+        kafka_conn_id: str | None = None,
+        rtolap_conn_id: str = DEFAULT_CONN_ID,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.cubes = cubes
+        self.rights = rights
+        self.kafka_conn_id = kafka_conn_id
+        self.rtolap_conn_id = rtolap_conn_id
+
+    def execute(self, context: Context) -> dict[str, list[str]]:
+        # the hook's library is a Kafka client, which is not loaded while DAGs are parsed
+        from rtolap.airflow.hooks.kafka import KafkaClusterHook
+        from rtolap.kafka.rights import Need
+
+        with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
+            wanted = sorted({topic_of(coordinator, cube) for cube in self._cubes(coordinator)})
+        found: dict[str, list[str]] = {}
+        for cluster, topic in wanted:
+            found.setdefault(cluster, []).append(topic)
+        missing = []
+        for cluster, topics in found.items():
+            hook = KafkaClusterHook(cluster, self.kafka_conn_id)
+            try:
+                hook.check(Need(topic, "Read" if self.rights else "Describe") for topic in topics)
+            except RtolapError as error:
+                missing.append(f"{hook.kafka_config_id}: {error}")
+            else:
+                self.log.info("%s has %s", hook.kafka_config_id, ", ".join(topics))
+        if missing:
+            raise AirflowException("\n".join(missing))
+        return found
+
+    def _cubes(self, coordinator: CoordinatorClient) -> list[CubeStatus]:
+        if self.cubes is not None:
+            return [coordinator.cube(name) for name in self.cubes]
+        return [cube for cube in coordinator.cubes() if cube.enabled]
+
+
+def topic_of(coordinator: CoordinatorClient, cube: CubeStatus) -> Topic:
+    table: Mapping[str, Any] = coordinator.table(cube.definition["table"])
+    return Topic(table.get("kafka_cluster", DEFAULT_KAFKA_CLUSTER), table["topic"])

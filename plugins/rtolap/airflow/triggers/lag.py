@@ -1,0 +1,122 @@
+"""Waits until what reads a topic is near its end."""
+
+# mypy: disable-error-code="no-untyped-call"
+# (Airflow's trigger classes carry no annotations.)
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
+from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.base.errors import Unavailable
+from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
+
+TELL_S = 60.0  # how often the task's log is told how far it is
+
+
+class LagTrigger(BaseTrigger):
+    """Fires {"lag": {partition: records}} once no partition of `topic` lags by more than `lag_max`.
+
+    Positions are those of the receivers of `cube`, or of `loader` at `port`; the log's ends are asked of
+    Kafka as its connection says when the wait begins. Who does not answer is waited for: the sensor's
+    time-out ends that.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        cube: str | None = None,
+        loader: str | None = None,
+        port: int = 0,
+        lag_max: int = 0,
+        kafka_cluster: str = DEFAULT_KAFKA_CLUSTER,
+        kafka_conn_id: str | None = None,
+        poll_s: float = 5.0,
+        rtolap_conn_id: str = DEFAULT_CONN_ID,
+    ) -> None:
+        super().__init__()
+        self.topic = topic
+        self.cube = cube
+        self.loader = loader
+        self.port = port
+        self.lag_max = lag_max
+        self.kafka_cluster = kafka_cluster
+        self.kafka_conn_id = kafka_conn_id
+        self.poll_s = poll_s
+        self.rtolap_conn_id = rtolap_conn_id
+        self._hook = RtolapHook(rtolap_conn_id)
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        return f"{__name__}.LagTrigger", {
+            "topic": self.topic,
+            "cube": self.cube,
+            "loader": self.loader,
+            "port": self.port,
+            "lag_max": self.lag_max,
+            "kafka_cluster": self.kafka_cluster,
+            "kafka_conn_id": self.kafka_conn_id,
+            "poll_s": self.poll_s,
+            "rtolap_conn_id": self.rtolap_conn_id,
+        }
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        # the hook's library is a Kafka client, which is not loaded while DAGs are parsed
+        from rtolap.airflow.hooks.kafka import KafkaClusterHook
+
+        await self._hook.load()
+        kafka = KafkaClusterHook(self.kafka_cluster, self.kafka_conn_id)
+        told_s = 0.0
+        while True:
+            try:
+                ends = await asyncio.to_thread(kafka.log_ends, self.topic)  # its client blocks
+                found = lag(ends, await self._positions())
+            except Unavailable as error:
+                self.log.warning("%s is waited for: %s", self.cube or self.loader, error)
+            else:
+                if reached(found, self.lag_max):
+                    yield TriggerEvent(outcome(found))
+                    return
+                if time.monotonic() - told_s > TELL_S:
+                    told_s = time.monotonic()
+                    self.log.info("%s: %s", self.cube or self.loader, words(found, self.lag_max))
+            await asyncio.sleep(self.poll_s)
+
+    async def _positions(self) -> Mapping[int, int]:
+        if self.cube is None:
+            async with self._hook.async_loader(self.port) as loader:
+                return (await loader.status()).loaded
+        async with self._hook.async_coordinator() as coordinator:
+            partitions = (await coordinator.watermark(self.cube)).partitions
+        return {partition: report.position for partition, report in partitions.items()}
+
+
+def lag(ends: Mapping[int, int], positions: Mapping[int, int]) -> dict[int, int | None]:
+    """Partition → records that are not read yet; None where nobody has told a position."""
+    return {
+        partition: max(0, end - positions[partition]) if partition in positions else None
+        for partition, end in sorted(ends.items())
+    }
+
+
+def reached(found: Mapping[int, int | None], lag_max: int) -> bool:
+    return all(records is not None and records <= lag_max for records in found.values())
+
+
+def outcome(found: Mapping[int, int | None]) -> dict[str, Any]:
+    """What a task returns that has waited for a lag; partitions as JSON has them."""
+    return {"lag": {str(partition): records for partition, records in found.items()}}
+
+
+def words(found: Mapping[int, int | None], lag_max: int) -> str:
+    behind = ", ".join(
+        f"partition {partition} " + ("is read by nobody" if records is None else f"lags by {records} records")
+        for partition, records in found.items()
+        if records is None or records > lag_max
+    )
+    return f"{behind or 'no partition lags'}; expected a lag of at most {lag_max}"
