@@ -23,13 +23,13 @@ def expected_events(record: SegmentRecord) -> int:
 
 def lost_parts(store: ObjectStore, record: SegmentRecord) -> dict[str, str]:
     """Staged parts that are not there, or not as they were written: path → what is wrong. Reads all."""
-    found: dict[str, str] = {}
+    missing: dict[str, str] = {}
     for part in record.parts:
         try:
             verify_staged(store, part.path)
         except (NotFound, Corrupted) as error:
-            found[part.path] = error.message
-    return found
+            missing[part.path] = error.message
+    return missing
 
 
 def lost_base(store: ObjectStore, record: SegmentRecord, *, read_all: bool) -> str | None:

@@ -29,10 +29,10 @@ class Checks:
     def run(self, cube: str) -> None:
         """Look at one cube. What is wrong with it becomes its problem, never an exception."""
         try:
-            found = self._look(cube)
+            problems = self._look(cube)
         except RtolapError as error:
-            found = [str(error)]
-        text = "; ".join(found)
+            problems = [str(error)]
+        text = "; ".join(problems)
         with self._lock:
             if text and self._problems.get(cube) != text:
                 log.warning("cube %s: %s", cube, text)
@@ -63,32 +63,32 @@ class Checks:
         if (another := recreated(topic, control, topic_id)) is not None:
             return [str(another)]
         control = self._assignments.extend(cube, partitions, topic_id)
-        found = []
+        problems = []
         gone = sorted(p for held in control.assignment.values() for p in held if p not in partitions)
         if gone:
-            found.append(f"topic {topic} has lost partitions {gone}: was it deleted and created anew?")
-        found += self._replay_problems(cube, topic, topics)
+            problems.append(f"topic {topic} has lost partitions {gone}: was it deleted and created anew?")
+        problems += self._replay_problems(cube, topic, topics)
         replica_sets = self._metadata.replica_sets()
-        found += [
+        problems += [
             f"replica set {name} has no receiver for partitions {list(held)}"
             for name, held in sorted(control.assignment.items())
             if held and (name not in replica_sets or not replica_sets[name].receivers)
         ]
-        return found
+        return problems
 
     def _replay_problems(self, cube: str, topic: str, topics: Topics) -> list[str]:
         replay_from = self._metadata.replay_from(cube)
         starts, ends = topics.offsets(topic, "earliest"), topics.offsets(topic, "latest")
-        found = []
+        problems = []
         for partition, offset in sorted(replay_from.items()):
             if starts.get(partition, 0) > offset:
-                found.append(
+                problems.append(
                     f"{topic}/{partition} begins at offset {starts[partition]}, but a replay needs {offset}: "
                     "raise the topic's retention; a receiver that is lost now loses events"
                 )
             if partition in ends and ends[partition] < offset:
-                found.append(
+                problems.append(
                     f"{topic}/{partition} ends at offset {ends[partition]}, before {offset} that was read: "
                     "was the topic deleted and created anew?"
                 )
-        return found
+        return problems

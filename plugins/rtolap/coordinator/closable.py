@@ -27,7 +27,7 @@ class Standing(msgspec.Struct, frozen=True):
 
     @property
     def approved_until_ms(self) -> int | None:
-        return max((one.until_ms for one in self.approvals), default=None)
+        return max((approval.until_ms for approval in self.approvals), default=None)
 
 
 def due_ends(policy: SegmentPolicy, standing: Standing, decided_ms: int | None) -> tuple[int, ...]:
@@ -54,9 +54,9 @@ def closed_by(policy: SegmentPolicy, standing: Standing, end_ms: int) -> tuple[C
     watermark_ms = standing.watermark_ms
     if watermark_ms is not None and watermark_ms >= end_ms + policy.allowed_lateness_ms:
         return "watermark", None
-    covering = [one for one in standing.approvals if one.until_ms >= end_ms]
+    covering = [approval for approval in standing.approvals if approval.until_ms >= end_ms]
     if covering:
-        return "approval", min(covering, key=lambda one: one.at_ms).by
+        return "approval", min(covering, key=lambda approval: approval.at_ms).by
     return "forced", None
 
 
@@ -78,8 +78,8 @@ class Closable:
                 f"application {mark.application} has no level {' and no level '.join(absent)}",
                 expected=f"one of {', '.join(sorted(known))}",
             )
-        found = levels.get(mark.sink)
-        return Standing(None if found is None else found.input_ms, running.approvals)
+        sink_marks = levels.get(mark.sink)
+        return Standing(None if sink_marks is None else sink_marks.input_ms, running.approvals)
 
     def decided(self, cube: Cube, standing: Standing, ends: Sequence[int]) -> tuple[Completeness, ...]:
         """Each window as it is now. A closing comes later, at positions that lie further, so misses no
@@ -87,11 +87,11 @@ class Closable:
         mark = cube.watermark
         if mark is None:
             return ()
-        found = []
+        windows = []
         for end_ms in ends:
             by, who = closed_by(cube.segment, standing, end_ms)
             share = self._missing(mark, end_ms, cube.segment.window_ms)
-            found.append(
+            windows.append(
                 Completeness(
                     application=mark.application,
                     window_end_ms=end_ms,
@@ -102,7 +102,7 @@ class Closable:
                     approved_by=who,
                 )
             )
-        return tuple(found)
+        return tuple(windows)
 
     def _missing(self, mark: CubeWatermark, end_ms: int, window_ms: int) -> Missing | None:
         """Return None for a source whose hosts are not known by name."""

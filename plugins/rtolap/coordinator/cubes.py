@@ -142,10 +142,10 @@ class Cubes:
         )
         try:
             standing = self._closable.standing(cube.watermark)
-            (found,) = self._closable.decided(cube, standing, [window_end_ms])
+            (completeness,) = self._closable.decided(cube, standing, [window_end_ms])
         except (NotFound, Corrupted):
             return nothing  # a command works where an application is gone or cannot be read, too
-        return msgspec.structs.replace(found, closed_by="forced", approved_by=None)
+        return msgspec.structs.replace(completeness, closed_by="forced", approved_by=None)
 
     def status(self, name: str) -> wire.CubeStatus:
         definition = self._metadata.cube(name)
@@ -154,10 +154,12 @@ class Cubes:
         unrecorded = self._heartbeats.active_segments(name) - set(records)
         if unrecorded:
             counts[SegmentState.ACTIVE.value] += len(unrecorded)
-        found = self._checks.problem(name)
+        checked = self._checks.problem(name)
         waits = self._watermarks.problem(name)
         lost = self._losses.problem(name, control, records.values())
-        problems = [one for one in (found, waits, lost) if one] + self._heartbeats.failures(name)
+        problems = [problem for problem in (checked, waits, lost) if problem] + self._heartbeats.failures(
+            name
+        )
         refused, example = self._heartbeats.refused(name)
         return wire.CubeStatus(
             name=name,

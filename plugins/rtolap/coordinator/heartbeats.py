@@ -53,31 +53,33 @@ class Heartbeats:
 
     def observations(self, cube: str) -> dict[int, list[Observation]]:
         now_ms = self._clock.now_ms()
-        found: dict[int, list[Observation]] = {}
-        for heard in self.heard().values():
-            report = heard.request.cubes.get(cube)
-            for partition, said in (report.partitions if report else {}).items():
-                fresh = now_ms - heard.at_ms <= SILENT_AFTER_MS
-                seen = Observation(said.position, said.watermark_ms, said.idle, fresh)
-                found.setdefault(partition, []).append(seen)
-        return found
+        observations: dict[int, list[Observation]] = {}
+        for heartbeat in self.heard().values():
+            report = heartbeat.request.cubes.get(cube)
+            for partition, partition_report in (report.partitions if report else {}).items():
+                fresh = now_ms - heartbeat.at_ms <= SILENT_AFTER_MS
+                seen = Observation(
+                    partition_report.position, partition_report.watermark_ms, partition_report.idle, fresh
+                )
+                observations.setdefault(partition, []).append(seen)
+        return observations
 
     def partitions(self, cube: str) -> dict[int, PartitionWatermark]:
         """Return, for people, per partition the report of the receiver that has read furthest."""
-        found: dict[int, PartitionWatermark] = {}
-        for receiver_id, heard in sorted(self.heard().items()):
-            report = heard.request.cubes.get(cube)
-            for partition, said in (report.partitions if report else {}).items():
-                if partition not in found or said.position > found[partition].position:
-                    found[partition] = PartitionWatermark(
-                        watermark_ms=said.watermark_ms,
-                        idle=said.idle,
-                        position=said.position,
-                        log_end=said.log_end,
+        watermarks: dict[int, PartitionWatermark] = {}
+        for receiver_id, heartbeat in sorted(self.heard().items()):
+            report = heartbeat.request.cubes.get(cube)
+            for partition, partition_report in (report.partitions if report else {}).items():
+                if partition not in watermarks or partition_report.position > watermarks[partition].position:
+                    watermarks[partition] = PartitionWatermark(
+                        watermark_ms=partition_report.watermark_ms,
+                        idle=partition_report.idle,
+                        position=partition_report.position,
+                        log_end=partition_report.log_end,
                         receiver_id=receiver_id,
-                        reported_ms=heard.at_ms,
+                        reported_ms=heartbeat.at_ms,
                     )
-        return dict(sorted(found.items()))
+        return dict(sorted(watermarks.items()))
 
     def refused(self, cube: str) -> tuple[dict[str, int], dict[str, str]]:
         """Reason → records that were refused, and what was wrong with one of them. At least so many: per
@@ -85,14 +87,14 @@ class Heartbeats:
         """
         most: dict[int, dict[str, int]] = {}
         example: dict[str, str] = {}
-        for _, heard in sorted(self.heard().items()):
-            report = heard.request.cubes.get(cube)
+        for _, heartbeat in sorted(self.heard().items()):
+            report = heartbeat.request.cubes.get(cube)
             if report is None:
                 continue
             example.update(report.refused_example)
-            for partition, said in report.partitions.items():
-                if sum(said.refused.values()) > sum(most.get(partition, {}).values()):
-                    most[partition] = said.refused
+            for partition, partition_report in report.partitions.items():
+                if sum(partition_report.refused.values()) > sum(most.get(partition, {}).values()):
+                    most[partition] = partition_report.refused
         counts: Counter[str] = Counter()
         for by_reason in most.values():
             counts.update(by_reason)
@@ -102,7 +104,9 @@ class Heartbeats:
 
     def failures(self, cube: str) -> list[str]:
         """Receivers that have given up on the cube, with their reasons."""
-        reports = {name: heard.request.cubes.get(cube) for name, heard in sorted(self.heard().items())}
+        reports = {
+            name: heartbeat.request.cubes.get(cube) for name, heartbeat in sorted(self.heard().items())
+        }
         return [
             f"receiver {name} has failed: {report.reason}"
             for name, report in reports.items()
@@ -113,44 +117,50 @@ class Heartbeats:
         """Partition → offsets that Kafka no longer holds and a receiver has to read, and its replica set. Not
         where another receiver of the set has read beyond them: that one holds them."""
         now_ms = self._clock.now_ms()
-        heard = [(said, report) for said in self.heard().values() if (report := said.request.cubes.get(cube))]
+        reports = [
+            (heartbeat, report)
+            for heartbeat in self.heard().values()
+            if (report := heartbeat.request.cubes.get(cube))
+        ]
         held: dict[tuple[str, int], int] = {}
-        for said, report in heard:
-            if report.state != "FAILED" and now_ms - said.at_ms <= SILENT_AFTER_MS:
+        for heartbeat, report in reports:
+            if report.state != "FAILED" and now_ms - heartbeat.at_ms <= SILENT_AFTER_MS:
                 for partition, part in report.partitions.items():
-                    key = (said.request.replica_set, partition)
+                    key = (heartbeat.request.replica_set, partition)
                     held[key] = max(part.position, held.get(key, 0))
-        found: dict[int, tuple[PartRange, str]] = {}
-        for said, report in heard:
-            replica_set = said.request.replica_set
+        lost_ranges: dict[int, tuple[PartRange, str]] = {}
+        for heartbeat, report in reports:
+            replica_set = heartbeat.request.replica_set
             for piece in report.lost if report.state == "FAILED" else ():
                 owned = piece.partition in control.assignment.get(replica_set, ())
                 if owned and held.get((replica_set, piece.partition), 0) < piece.end:
-                    known = found.get(piece.partition)
+                    known = lost_ranges.get(piece.partition)
                     start = min(piece.start, known[0].start) if known else piece.start
                     end = max(piece.end, known[0].end) if known else piece.end
-                    found[piece.partition] = (PartRange(piece.partition, start, end), replica_set)
-        return found
+                    lost_ranges[piece.partition] = (PartRange(piece.partition, start, end), replica_set)
+        return lost_ranges
 
     def catching_up(self, cube: str, control: CubeControl) -> tuple[int, ...]:
         """Return assigned partitions that no receiver of their replica set consumes, under this assignment,
         by now."""
         now_ms = self._clock.now_ms()
         served: set[int] = set()
-        for heard in self.heard().values():
-            report = heard.request.cubes.get(cube)
+        for heartbeat in self.heard().values():
+            report = heartbeat.request.cubes.get(cube)
             if (
                 report is not None
-                and now_ms - heard.at_ms <= SILENT_AFTER_MS
+                and now_ms - heartbeat.at_ms <= SILENT_AFTER_MS
                 and report.state == "CONSUMING"
                 and report.assignment_epoch == control.assignment_epoch
             ):
-                served |= set(control.assignment.get(heard.request.replica_set, ())) & set(report.partitions)
+                served |= set(control.assignment.get(heartbeat.request.replica_set, ())) & set(
+                    report.partitions
+                )
         assigned = {p for held in control.assignment.values() for p in held}
         return tuple(sorted(assigned - served)) if control.enabled and not control.paused else ()
 
     def active_segments(self, cube: str) -> set[str]:
-        reports = (heard.request.cubes.get(cube) for heard in self.heard().values())
+        reports = (heartbeat.request.cubes.get(cube) for heartbeat in self.heard().values())
         return {name for report in reports if report is not None for name in report.active}
 
     def health(
@@ -158,21 +168,21 @@ class Heartbeats:
     ) -> tuple[ReceiverHealth, str]:
         """HEALTHY, WARN (with the reason), UNREACHABLE (its session lives, it is silent) or DOWN."""
         now_ms = self._clock.now_ms()
-        heard = self.heard().get(record.receiver_id)
-        if heard is None or now_ms - heard.at_ms > SILENT_AFTER_MS:
+        heartbeat = self.heard().get(record.receiver_id)
+        if heartbeat is None or now_ms - heartbeat.at_ms > SILENT_AFTER_MS:
             if not live:
                 return "DOWN", "no session and no heartbeat"
-            if heard is None and now_ms - self._since_ms <= SILENT_AFTER_MS:
+            if heartbeat is None and now_ms - self._since_ms <= SILENT_AFTER_MS:
                 return "WARN", "this coordinator has just begun to lead and waits for a heartbeat"
             return "UNREACHABLE", f"no heartbeat for {SILENT_AFTER_MS} ms although its session lives"
         reasons = [] if live else ["its ZooKeeper session is lost"]
         for cube, control in sorted(controls.items()):
-            reasons += self._cube_reasons(cube, control, heard.request)
+            reasons += self._cube_reasons(cube, control, heartbeat.request)
         return ("WARN", "; ".join(reasons)) if reasons else ("HEALTHY", "")
 
-    def _cube_reasons(self, cube: str, control: CubeControl, said: HeartbeatRequest) -> list[str]:
-        assigned = set(control.assignment.get(said.replica_set, ()))
-        report = said.cubes.get(cube)
+    def _cube_reasons(self, cube: str, control: CubeControl, heartbeat: HeartbeatRequest) -> list[str]:
+        assigned = set(control.assignment.get(heartbeat.replica_set, ()))
+        report = heartbeat.cubes.get(cube)
         if not control.enabled or not assigned:
             return []
         if report is None:

@@ -55,11 +55,11 @@ class Losses:
     def problem(self, cube: str, control: CubeControl, records: Iterable[SegmentRecord]) -> str | None:
         records = list(records)
         lost = self.lost(cube, control)
-        found = [self._version_problem(record, control) for record in records if record.base_lost]
+        problems = [self._version_problem(record, control) for record in records if record.base_lost]
         if lost:
-            found.insert(0, self._problem(cube, control, records, lost))
-        more = f"; and {len(found) - _NAMES_MAX} more" if len(found) > _NAMES_MAX else ""
-        return "; ".join(found[:_NAMES_MAX]) + more if found else None
+            problems.insert(0, self._problem(cube, control, records, lost))
+        more = f"; and {len(problems) - _NAMES_MAX} more" if len(problems) > _NAMES_MAX else ""
+        return "; ".join(problems[:_NAMES_MAX]) + more if problems else None
 
     def _version_problem(self, record: SegmentRecord, control: CubeControl) -> str:
         name = f"version {record.version} of segment {record.name} has lost its base cuboid"
@@ -222,7 +222,7 @@ def _missing(record: SegmentRecord, control: CubeControl, lost: Iterable[PartRan
 
 
 def _unpurged(losses: tuple[EventLoss, ...], horizon_ms: int | None) -> tuple[EventLoss, ...]:
-    return tuple(one for one in losses if horizon_ms is None or one.end_ms > horizon_ms)
+    return tuple(loss for loss in losses if horizon_ms is None or loss.end_ms > horizon_ms)
 
 
 def _accepted(control: CubeControl, window: SegmentRange) -> bool:

@@ -21,11 +21,11 @@ class Members:
         self._heartbeats.keep_only(records)
         live = set(self._metadata.live_receivers())
         controls = {cube: self._metadata.control(cube) for cube in self._metadata.cubes()}
-        heard = self._heartbeats.heard()
+        heartbeats = self._heartbeats.heard()
         answer = []
         for name, record in sorted(records.items()):
             health, reason = self._heartbeats.health(record, live=name in live, controls=controls)
-            said = heard.get(name)
+            heartbeat = heartbeats.get(name)
             answer.append(
                 wire.ReceiverInfo(
                     receiver_id=name,
@@ -35,16 +35,18 @@ class Members:
                     metrics_port=record.metrics_port,
                     health=health,
                     reason=reason,
-                    is_leader=said.request.is_leader if said and health in ("HEALTHY", "WARN") else False,
-                    last_seen_ms=said.at_ms if said else None,
-                    cubes=said.request.cubes if said else {},
+                    is_leader=heartbeat.request.is_leader
+                    if heartbeat and health in ("HEALTHY", "WARN")
+                    else False,
+                    last_seen_ms=heartbeat.at_ms if heartbeat else None,
+                    cubes=heartbeat.request.cubes if heartbeat else {},
                 )
             )
         return answer
 
     def metrics_targets(self) -> list[wire.MetricsTargets]:
         """Running coordinators, and registered receivers, live or not: Prometheus shows which are down."""
-        found = [
+        targets = [
             wire.MetricsTargets(targets=(urlsplit(url).netloc,), labels={"service": "coordinator"})
             for url in self._metadata.coordinators()
         ]
@@ -52,8 +54,8 @@ class Members:
             if record.metrics_port:
                 labels = {"service": "receiver", "receiver": name, "replica_set": record.replica_set}
                 address = f"{record.host}:{record.metrics_port}"
-                found.append(wire.MetricsTargets(targets=(address,), labels=labels))
-        return found
+                targets.append(wire.MetricsTargets(targets=(address,), labels=labels))
+        return targets
 
     def replica_sets(self) -> list[wire.ReplicaSetInfo]:
         return [self.replica_set(name) for name in sorted(self._metadata.replica_sets())]

@@ -46,21 +46,21 @@ class CoordinatorMetrics:
             yield self._low_watermarks()
             yield self._segments()
 
-    def _gauge(self, what: str, purpose: str, value: float) -> Family:
-        family = self.registry.gauge_family(what, purpose)
+    def _gauge(self, documentation: str, purpose: str, value: float) -> Family:
+        family = self.registry.gauge_family(documentation, purpose)
         family.add_metric((), value)
         return family
 
     def _receivers(self) -> Iterator[Family]:
-        heard = self._heartbeats.heard()
+        heartbeats = self._heartbeats.heard()
         now_ms = self._metadata.clock.now_ms()
         seen = self.registry.gauge_family("heartbeat_age_seconds", "Since its last heartbeat.", ["receiver"])
         lag = self.registry.gauge_family(
             "lag_records", "Records that its partitions hold and it has not read.", ["receiver", "cube"]
         )
-        for name, said in sorted(heard.items()):
-            seen.add_metric([name], (now_ms - said.at_ms) / 1000)
-            for cube, report in sorted(said.request.cubes.items()):
+        for name, heartbeat in sorted(heartbeats.items()):
+            seen.add_metric([name], (now_ms - heartbeat.at_ms) / 1000)
+            for cube, report in sorted(heartbeat.request.cubes.items()):
                 behind = (
                     part.log_end - part.position
                     for part in report.partitions.values()

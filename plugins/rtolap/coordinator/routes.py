@@ -149,7 +149,7 @@ def _cube_routes(api: APIRouter, coordinator: Coordinator) -> None:
 
 
 def _segment_routes(api: APIRouter, coordinator: Coordinator) -> None:
-    one = "/cubes/{cube}/segments/{segment}"
+    path = "/cubes/{cube}/segments/{segment}"
 
     @api.get("/queue")
     def queue() -> wire.Queue:
@@ -164,31 +164,31 @@ def _segment_routes(api: APIRouter, coordinator: Coordinator) -> None:
     ) -> list[wire.SegmentInfo]:
         return coordinator.cubes.segments(cube, state=state, start_ms=start_ms, end_ms=end_ms)
 
-    @api.get(one)
+    @api.get(path)
     def segment(cube: str, segment: str) -> wire.SegmentInfo:
         return coordinator.cubes.segment(cube, segment)
 
-    @api.post(one + "/builds")
+    @api.post(path + "/builds")
     def start_build(cube: str, segment: str) -> wire.BuildSpec:
         return coordinator.builds.start(cube, segment)
 
-    @api.post(one + "/builds/{build_id}/promote")
+    @api.post(path + "/builds/{build_id}/promote")
     def promote(cube: str, segment: str, build_id: str) -> wire.SegmentInfo:
         return segment_info(coordinator.builds.promote(cube, segment, build_id))
 
-    @api.post(one + "/builds/{build_id}/fail")
+    @api.post(path + "/builds/{build_id}/fail")
     def fail(cube: str, segment: str, build_id: str, body: wire.FailRequest) -> wire.SegmentInfo:
         return segment_info(coordinator.builds.fail(cube, segment, build_id, body.error))
 
-    @api.post(one + "/requeue")
+    @api.post(path + "/requeue")
     def requeue(cube: str, segment: str) -> wire.SegmentInfo:
         coordinator.builds.requeue(cube, segment)
         return coordinator.cubes.segment(cube, segment)
 
-    @api.post(one + "/accept-loss")
+    @api.post(path + "/accept-loss")
     def accept_loss(cube: str, segment: str, body: wire.AcceptLossRequest) -> wire.SegmentInfo:
         return coordinator.cubes.accept_loss(cube, segment, body)
 
-    @api.post(one + "/close")
+    @api.post(path + "/close")
     def close(cube: str, segment: str) -> wire.SegmentInfo:
         return coordinator.cubes.close_before(cube, segment)

@@ -28,8 +28,8 @@ def columns(report: SourceReport) -> Columns:
     index = _read(report.index, "<i4", f"index of {where}")
     events = _read(report.events, "<i8", f"events of {where}") if report.events else None
     if index.size != latest_ms.size or (events is not None and events.size != index.size):
-        found = f"{index.size}, {latest_ms.size}" + (f", {events.size}" if events is not None else "")
-        raise DefinitionError(f"the columns of {where} differ in length", found=f"{found} entries")
+        lengths = f"{index.size}, {latest_ms.size}" + (f", {events.size}" if events is not None else "")
+        raise DefinitionError(f"the columns of {where} differ in length", found=f"{lengths} entries")
     for what, column in (("index", index), ("events", events)):
         if column is not None and column.size and int(column.min()) < 0:
             raise DefinitionError(
@@ -42,5 +42,5 @@ def _read(data: bytes, kind: str, what: str) -> NDArray[np.int64]:
     size = np.dtype(kind).itemsize
     if len(data) % size:
         raise DefinitionError(f"{what} is cut off", expected=f"a multiple of {size} bytes", found=len(data))
-    found: NDArray[np.int64] = np.frombuffer(data, kind)
-    return found
+    column: NDArray[np.int64] = np.frombuffer(data, kind)
+    return column

@@ -61,15 +61,15 @@ class Declarations:
         return application
 
     def _cubes_of(self, application: str) -> list[str]:
-        found = []
+        cubes = []
         for name in self._definitions.cubes():
             try:
                 mark = self._definitions.cube(name).watermark
             except NotFound:
                 continue  # dropped meanwhile
             if mark is not None and mark.application == application:
-                found.append(name)
-        return found
+                cubes.append(name)
+        return cubes
 
 
 def _refuse_what_misses(definitions: Definitions, cube: str, after: Application) -> None:

@@ -22,9 +22,9 @@ def watermarks(running: RunningApplication, now_ms: int) -> wire.ApplicationWate
     published = running.published
     levels = {
         name: wire.LevelWatermark(
-            input_ms=one.input_ms, output_ms=one.output_ms, published_at_ms=published.at_ms
+            input_ms=level.input_ms, output_ms=level.output_ms, published_at_ms=published.at_ms
         )
-        for name, one in published.marks.levels.items()
+        for name, level in published.marks.levels.items()
     }
     return wire.ApplicationWatermarks(
         application=running.application.name,
@@ -46,7 +46,7 @@ def hosts(
     with running.lock:
         snapshot = source.snapshot(now_ms)
         mark_ms = now_ms if before_ms is None else before_ms
-        found = behind(snapshot, mark_ms, source.window_ms, limit) if source.named else ()
+        behind_hosts = behind(snapshot, mark_ms, source.window_ms, limit) if source.named else ()
         counting = snapshot.counting
         holding = NEVER if watermark_ms is None else watermark_ms
         return wire.HostsInfo(
@@ -57,7 +57,7 @@ def hosts(
             counting=int(np.count_nonzero(counting)) if source.named else 0,
             unseen=int(np.count_nonzero(counting & (snapshot.latest_ms == NEVER))) if source.named else 0,
             holding=int(np.count_nonzero(counting & (snapshot.latest_ms <= holding))) if source.named else 0,
-            behind=tuple(_behind(one, watermark_ms) for one in found),
+            behind=tuple(_behind(host, watermark_ms) for host in behind_hosts),
             awaited_partitions=tuple(sorted(source.awaited)),
             list_problem=source.list_problem,
         )
@@ -69,7 +69,7 @@ def explain(running: RunningApplication, window_end_ms: int, now_ms: int) -> wir
     complete = marks.global_ms is not None and marks.global_ms >= window_end_ms
     approved = approved_ms is not None and approved_ms >= window_end_ms
     reasons: list[str] = []
-    found: dict[str, wire.HostsInfo] = {}
+    hosts_by_source: dict[str, wire.HostsInfo] = {}
     expected: dict[str, int] = {}
     bound: dict[str, int] = {}
     for name, source in running.sources.items():
@@ -79,8 +79,8 @@ def explain(running: RunningApplication, window_end_ms: int, now_ms: int) -> wir
             expected[name], bound[name] = share.expected_ppm, share.bound_ppm
         level = marks.levels.get(name)
         if level is None or level.input_ms is None or level.input_ms < window_end_ms:
-            found[name] = hosts(running, name, now_ms, _LISTED_MAX, window_end_ms)
-            reasons += _source_reasons(source, found[name], window_end_ms, now_ms)
+            hosts_by_source[name] = hosts(running, name, now_ms, _LISTED_MAX, window_end_ms)
+            reasons += _source_reasons(source, hosts_by_source[name], window_end_ms, now_ms)
     reasons += _unit_reasons(running, window_end_ms)
     if not complete and not reasons:
         reasons.append("the watermark is published within a second or two")
@@ -94,7 +94,7 @@ def explain(running: RunningApplication, window_end_ms: int, now_ms: int) -> wir
         approved=approved and not complete,
         global_ms=marks.global_ms,
         reasons=() if complete else tuple(reasons),
-        hosts={} if complete else found,
+        hosts={} if complete else hosts_by_source,
         expected_missing_ppm=expected,
         bound_ppm=bound,
     )
@@ -103,29 +103,29 @@ def explain(running: RunningApplication, window_end_ms: int, now_ms: int) -> wir
 def _source_reasons(source: SourceState, info: wire.HostsInfo, window_end_ms: int, now_ms: int) -> list[str]:
     name = source.source.name
     at = "unknown" if info.watermark_ms is None else _instant(info.watermark_ms)
-    found = []
+    reasons = []
     if info.awaited_partitions:
         listed = ", ".join(map(str, info.awaited_partitions[:10]))
         number = len(info.awaited_partitions)
-        found.append(f"{name}: {number} partitions have not reported to this leader yet: {listed}")
+        reasons.append(f"{name}: {number} partitions have not reported to this leader yet: {listed}")
     if source.named and not info.counting:
-        found.append(f"{name}: no host is listed")
+        reasons.append(f"{name}: no host is listed")
     elif source.named and info.behind:
-        known = (one.behind_ms for one in info.behind if one.behind_ms is not None)
+        known = (host.behind_ms for host in info.behind if host.behind_ms is not None)
         far = max(known, default=None)
         by = "" if far is None else f" by up to {format_duration(max(far, 0) // 1000 * 1000)}"
-        named = ", ".join(one.host for one in info.behind[:_NAMED_MAX])
+        named = ", ".join(host.host for host in info.behind[:_NAMED_MAX])
         with_unseen = f", {info.unseen} of them never seen" if info.unseen else ""
         late = _count_late(source, window_end_ms, now_ms)
-        found.append(
+        reasons.append(
             f"{name} is at {at}: {late} of {info.counting} hosts behind{by}{with_unseen}: {named}"
             + (", …" if late > _NAMED_MAX else "")
         )
     elif not source.named:
-        found.append(f"{name} is at {at}: {_partitions_behind(source, window_end_ms)}")
+        reasons.append(f"{name} is at {at}: {_partitions_behind(source, window_end_ms)}")
     if info.list_problem:
-        found.append(info.list_problem)
-    return found
+        reasons.append(info.list_problem)
+    return reasons
 
 
 def _count_late(source: SourceState, window_end_ms: int, now_ms: int) -> int:
@@ -144,35 +144,35 @@ def _partitions_behind(source: SourceState, window_end_ms: int) -> str:
 
 
 def _unit_reasons(running: RunningApplication, window_end_ms: int) -> list[str]:
-    found = []
+    reasons = []
     with running.lock:
         work = running.units.work(running.published.marks)
         for level in running.application.in_order():
             awaited = running.units.awaited(level)
             if awaited:
-                found.append(f"{level}: {len(awaited)} units have not reported to this leader yet")
+                reasons.append(f"{level}: {len(awaited)} units have not reported to this leader yet")
             late = [
-                (one.oldest_work_ms, one.processor, one.key_group)
-                for one in work.get(level, ())
-                if one.oldest_work_ms is not None and one.oldest_work_ms < window_end_ms
+                (unit.oldest_work_ms, unit.processor, unit.key_group)
+                for unit in work.get(level, ())
+                if unit.oldest_work_ms is not None and unit.oldest_work_ms < window_end_ms
             ]
             if late and len(late) > len(awaited):
                 oldest_ms, processor, key_group = min(late)
-                found.append(
+                reasons.append(
                     f"{level}: {len(late)} units have older work, "
                     f"{processor}/{key_group} from {_instant(oldest_ms)}"
                 )
-    return found
+    return reasons
 
 
-def _behind(one: Behind, watermark_ms: int | None) -> wire.HostBehind:
+def _behind(host: Behind, watermark_ms: int | None) -> wire.HostBehind:
     return wire.HostBehind(
-        host=one.host,
-        latest_ms=one.latest_ms,
-        behind_ms=one.behind_ms,
-        share_ppm=one.share_ppm,
-        holds=one.latest_ms is None or watermark_ms is None or one.latest_ms <= watermark_ms,
-        hint="never seen" if one.behind_ms is None else zone_hint(-one.behind_ms),
+        host=host.host,
+        latest_ms=host.latest_ms,
+        behind_ms=host.behind_ms,
+        share_ppm=host.share_ppm,
+        holds=host.latest_ms is None or watermark_ms is None or host.latest_ms <= watermark_ms,
+        hint="never seen" if host.behind_ms is None else zone_hint(-host.behind_ms),
     )
 
 

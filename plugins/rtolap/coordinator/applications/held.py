@@ -28,7 +28,9 @@ def sample(running: RunningApplication, now_ms: int) -> Sample:
     with running.lock:
         for level, source in running.sources.items():
             if source.awaited:  # the rule is not evaluated before they have reported
-                hosts[level] = [(_partition(one), NEVER) for one in sorted(source.awaited)[:HOSTS_KEPT]]
+                hosts[level] = [
+                    (_partition(partition), NEVER) for partition in sorted(source.awaited)[:HOSTS_KEPT]
+                ]
             elif source.named:
                 latest_ms = _counting_ms(source)
                 mark_ms = marks.levels[level].input_ms if level in marks.levels else None
@@ -36,7 +38,10 @@ def sample(running: RunningApplication, now_ms: int) -> Sample:
                 hosts[level] = _foremost(source, latest_ms, now_ms)
             else:
                 hosts[level] = _partitions(source)
-        units = {level: _oldest(level, found) for level, found in running.units.work(marks).items()}
+        units = {
+            level: _oldest(level, units_of_level)
+            for level, units_of_level in running.units.work(marks).items()
+        }
     return Sample(now_ms, marks, holding, hosts, units)
 
 
@@ -46,7 +51,7 @@ def units(running: RunningApplication, level: str | None, now_ms: int, limit: in
     if level is not None and level not in names:
         raise DefinitionError("no such level", expected=f"one of {', '.join(names)}", found=repr(level))
     marks = running.published.marks
-    found: list[wire.UnitInfo] = []
+    infos: list[wire.UnitInfo] = []
     counts: dict[str, int] = {}
     with running.lock:
         work = running.units.work(marks)
@@ -54,7 +59,7 @@ def units(running: RunningApplication, level: str | None, now_ms: int, limit: in
             awaited = {(key.processor, key.key_group) for key in running.units.awaited(name)}
             counts[name] = len(work.get(name, ()))
             output_ms = marks.levels[name].output_ms if name in marks.levels else None
-            found += (
+            infos += (
                 _info(name, one, (one.processor, one.key_group) in awaited, output_ms, now_ms)
                 for one in work.get(name, ())
             )
@@ -62,7 +67,7 @@ def units(running: RunningApplication, level: str | None, now_ms: int, limit: in
         application=running.application.name,
         now_ms=now_ms,
         counts=counts,
-        units=tuple(heapq.nsmallest(limit, found, key=_by_work)),
+        units=tuple(heapq.nsmallest(limit, infos, key=_by_work)),
     )
 
 
@@ -80,16 +85,16 @@ def _info(level: str, unit: Unit, awaited: bool, output_ms: int | None, now_ms: 
     )
 
 
-def _by_work(one: wire.UnitInfo) -> tuple[bool, int, str, str, int]:
-    work_ms = one.oldest_work_ms
-    return (work_ms is None, work_ms or 0, one.level, one.processor, one.key_group)
+def _by_work(unit: wire.UnitInfo) -> tuple[bool, int, str, str, int]:
+    work_ms = unit.oldest_work_ms
+    return (work_ms is None, work_ms or 0, unit.level, unit.processor, unit.key_group)
 
 
 def _counting_ms(source: SourceState) -> Instants:
     """Progress by host; the end of time for one that does not count."""
     counting = source.hosts.listed & ~source.hosts.drained
-    found: Instants = np.where(counting, source.progress.latest_ms(), _LAST)
-    return found
+    latest_ms: Instants = np.where(counting, source.progress.latest_ms(), _LAST)
+    return latest_ms
 
 
 def _foremost(source: SourceState, latest_ms: Instants, now_ms: int) -> list[Held]:
@@ -112,14 +117,14 @@ def _partition(number: int) -> str:
 def _partitions(source: SourceState) -> list[Held]:
     """Return the holders of a source that knows no hosts: its partitions."""
     reached = source.progress.partition_latest_ms()
-    heard = ((_partition(one), reached.get(one, NEVER)) for one in source.generations())
-    return heapq.nsmallest(HOSTS_KEPT, heard, key=lambda held: held[1])
+    holders = ((_partition(partition), reached.get(partition, NEVER)) for partition in source.generations())
+    return heapq.nsmallest(HOSTS_KEPT, holders, key=lambda held: held[1])
 
 
 def _oldest(level: str, work: Iterable[Unit]) -> list[Held]:
     pending = (
-        (UnitKey(level, one.processor, one.key_group), one.oldest_work_ms)
-        for one in work
-        if one.oldest_work_ms is not None
+        (UnitKey(level, unit.processor, unit.key_group), unit.oldest_work_ms)
+        for unit in work
+        if unit.oldest_work_ms is not None
     )
     return heapq.nsmallest(UNITS_KEPT, pending, key=lambda held: (held[1], held[0]))

@@ -33,9 +33,9 @@ class Histories:
 
     def record(self, running: RunningApplication, now_ms: int) -> None:
         """Once a tick, after it has published."""
-        found = sample(running, now_ms)
+        sampled = sample(running, now_ms)
         with self._lock:
-            self._of(running).record(found)
+            self._of(running).record(sampled)
 
     def forget(self, name: str) -> None:
         with self._lock:
@@ -88,12 +88,12 @@ class Histories:
 
     def _of(self, running: RunningApplication) -> History:
         levels = running.application.in_order()
-        found = self._kept.get(running.application.name)
-        if found is None:
-            found = self._kept[running.application.name] = History(levels)
-        elif found.levels != levels:
-            found = self._kept[running.application.name] = found.changed(levels)
-        return found
+        history = self._kept.get(running.application.name)
+        if history is None:
+            history = self._kept[running.application.name] = History(levels)
+        elif history.levels != levels:
+            history = self._kept[running.application.name] = history.changed(levels)
+        return history
 
 
 def _level(application: Application, rows: Rows, at: int, name: str, names: list[Name]) -> wire.LevelHistory:
@@ -128,11 +128,12 @@ def _traces(places: Places, instants_ms: Instants) -> Iterator[tuple[int, Indice
     samples, place = np.nonzero(places != NOBODY)
     index = places[samples, place]
     order = np.argsort(index, kind="stable")
-    found, begin = np.unique(index[order], return_index=True)
-    for name, mine in zip(found.tolist(), np.split(order, begin[1:]), strict=False):  # nothing splits in one
+    indices, begin = np.unique(index[order], return_index=True)
+    groups = np.split(order, begin[1:])
+    for name, mine in zip(indices.tolist(), groups, strict=False):  # nothing splits in one
         yield name, samples[mine], instants_ms[samples[mine], place[mine]]
 
 
 def _instants(column: Instants) -> tuple[int | None, ...]:
     """NEVER, unknown, is None in messages."""
-    return tuple(None if one == NEVER else one for one in column.tolist())
+    return tuple(None if instant_ms == NEVER else instant_ms for instant_ms in column.tolist())

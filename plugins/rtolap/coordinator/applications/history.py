@@ -107,14 +107,14 @@ class History:
         fine, coarse = self._fine.ordered(), self._coarse.ordered()
         if fine.size:
             coarse = coarse[coarse["number"] < fine["number"][0]]
-        found = np.concatenate([coarse, fine])
-        found = found[(found["at_ms"] >= since_ms) & (found["at_ms"] <= until_ms)]
-        if found.size <= rows_max:
-            return found
-        at_ms = found["at_ms"]
+        sampled = np.concatenate([coarse, fine])
+        sampled = sampled[(sampled["at_ms"] >= since_ms) & (sampled["at_ms"] <= until_ms)]
+        if sampled.size <= rows_max:
+            return sampled
+        at_ms = sampled["at_ms"]
         span = (at_ms - at_ms.min()) * rows_max // (at_ms.max() - at_ms.min() + 1)
         _, from_the_end = np.unique(span[::-1], return_index=True)
-        return found[np.sort(found.size - 1 - from_the_end)]
+        return sampled[np.sort(sampled.size - 1 - from_the_end)]
 
     def _row(self, sample: Sample) -> Rows:
         [row] = rows = empty_rows(len(self.levels), 1)

@@ -45,14 +45,14 @@ def empty_rows(levels: int, size: int) -> Rows:
 
 def for_levels(rows: Rows, before: Sequence[str], after: Sequence[str]) -> Rows:
     """Rows of these levels made of rows of those: levels of one name keep what is known of them."""
-    found = empty_rows(len(after), rows.size)
+    converted = empty_rows(len(after), rows.size)
     for column in ("number", "at_ms", "global_ms"):
-        found[column] = rows[column]
+        converted[column] = rows[column]
     for at, level in enumerate(after):
         if level in before:
             for column in ("marks_ms", "holding", "host", "host_ms", "unit", "unit_ms"):
-                found[column][:, at] = rows[column][:, before.index(level)]
-    return found
+                converted[column][:, at] = rows[column][:, before.index(level)]
+    return converted
 
 
 class Names:
@@ -66,10 +66,10 @@ class Names:
         return len(self.names)
 
     def index(self, name: Name) -> int:
-        found = self._index.setdefault(name, len(self.names))
-        if found == len(self.names):
+        place = self._index.setdefault(name, len(self.names))
+        if place == len(self.names):
             self.names.append(name)
-        return found
+        return place
 
     def keep(self, kept: NDArray[np.int32]) -> None:
         """Only these, ascending; the i-th of them gets the index i."""

@@ -47,11 +47,11 @@ class Intake:
         if not session.known and not batch.begins:
             return False
         known = {level: len(names.names) for level, names in session.names.items()}
-        for report, found in zip(batch.sources, read, strict=True):
+        for report, columns in zip(batch.sources, read, strict=True):
             source = self._sources.get(report.level)
             if source is None:
                 continue
-            after = source_reports.names_after(source, report, known.get(report.level, 0), found)
+            after = source_reports.names_after(source, report, known.get(report.level, 0), columns)
             if after is None:
                 return False
             known[report.level] = after
@@ -65,11 +65,11 @@ class Intake:
         for unit in batch.units:
             why = self._why_not(unit)
             if why:
-                what = wire.unit_path(unit.level, unit.processor, unit.key_group)
-                refused.append(wire.Refusal(what, why))
+                path = wire.unit_path(unit.level, unit.processor, unit.key_group)
+                refused.append(wire.Refusal(path, why))
             else:
                 self._units.apply_report(unit, now_ms)
-        for report, found in zip(batch.sources, read, strict=True):
+        for report, columns in zip(batch.sources, read, strict=True):
             source = self._sources.get(report.level)
             if source is None:
                 refused.append(wire.Refusal(report.level, self.no_level("source", sorted(self._sources))))
@@ -80,7 +80,7 @@ class Intake:
                 self._counters["unknown_partitions"] += 1
                 refused.append(wire.Refusal(report.level, why))
             else:
-                refused += source_reports.apply_report(source, report, names, found, now_ms)
+                refused += source_reports.apply_report(source, report, names, columns, now_ms)
         return refused
 
     def missed_names(self, session: Session) -> bool:

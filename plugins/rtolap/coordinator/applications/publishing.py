@@ -50,24 +50,26 @@ class Publisher:
         Raises what the store raises, NotLeader where a later epoch has begun; then nothing is published.
         """
         with self._writing:
-            heard = self._heard()
-            wanted = _state(self._persisted.epoch, self.published.marks if marks is None else marks, heard)
+            reporters = self._heard()
+            wanted = _state(
+                self._persisted.epoch, self.published.marks if marks is None else marks, reporters
+            )
             if wanted != self._persisted:
                 self._persisted = self._records.publish(self._name, wanted)
             if marks is not None:
                 self.published = Published(_marks(self._persisted), self._clock.now_ms())
 
 
-def _state(epoch: int, marks: Marks, heard: ExpectedReporters) -> ApplicationState:
+def _state(epoch: int, marks: Marks, reporters: ExpectedReporters) -> ApplicationState:
     return ApplicationState(
         epoch=epoch,
-        levels={name: LevelState(one.input_ms, one.output_ms) for name, one in marks.levels.items()},
+        levels={name: LevelState(level.input_ms, level.output_ms) for name, level in marks.levels.items()},
         global_ms=marks.global_ms,
-        generations=heard.generations,
-        units=heard.units,
+        generations=reporters.generations,
+        units=reporters.units,
     )
 
 
 def _marks(state: ApplicationState) -> Marks:
-    levels = {name: LevelMarks(one.input_ms, one.output_ms) for name, one in state.levels.items()}
+    levels = {name: LevelMarks(level.input_ms, level.output_ms) for name, level in state.levels.items()}
     return Marks(levels, state.global_ms)

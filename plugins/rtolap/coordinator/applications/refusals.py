@@ -33,19 +33,19 @@ def refusals(
         more = f" and {rows.size - len(shown)} more" if rows.size > len(shown) else ""
         return f"{where}: {rows.size} hosts ({', '.join(shown)}{more})"
 
-    found = []
+    refused = []
     unknown = np.flatnonzero(at < 0)
     if unknown.size:
-        found.append(
+        refused.append(
             Refusal(named(unknown), f"not in the host list (from {kind}): list them, or register them")
         )
     negative = np.flatnonzero((at >= 0) & (latest_ms < 0))
     if negative.size:
-        found.append(Refusal(named(negative), "event time before 1970; expected ms since the epoch"))
+        refused.append(Refusal(named(negative), "event time before 1970; expected ms since the epoch"))
     ahead = np.flatnonzero((at >= 0) & (latest_ms > now_ms + future_max_ms))
     if ahead.size:
         ahead_ms = int(latest_ms[ahead[0]]) - now_ms
         hint = zone_hint(ahead_ms)
         why = f"event time {ahead_ms} ms ahead of the clock; expected at most {future_max_ms} ms"
-        found.append(Refusal(named(ahead), f"{why}; {hint}" if hint else why))
-    return found
+        refused.append(Refusal(named(ahead), f"{why}; {hint}" if hint else why))
+    return refused

@@ -32,7 +32,7 @@ async def _body(request: Request) -> bytes | None:
 
 
 def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
-    one = "/applications/{application}"
+    path = "/applications/{application}"
 
     @api.get("/applications")
     def names() -> list[str]:
@@ -42,15 +42,15 @@ def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
     def create(body: Definition) -> None:
         coordinator.applications.create(body)
 
-    @api.get(one)
+    @api.get(path)
     def info(application: str) -> wire.ApplicationInfo:
         return coordinator.applications.info(application)
 
-    @api.put(one)
+    @api.put(path)
     def change(application: str, body: Definition) -> None:
         coordinator.applications.change(application, body)
 
-    @api.delete(one)
+    @api.delete(path)
     def drop(application: str, request_id: RequestId) -> None:
         coordinator.requests.once(
             request_id,
@@ -58,7 +58,7 @@ def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
             lambda note: coordinator.applications.drop(application, note),
         )
 
-    @api.post(one + "/reports", response_class=Response)
+    @api.post(path + "/reports", response_class=Response)
     def report(application: str, request: Request, body: Annotated[bytes | None, Depends(_body)]) -> Response:
         running = coordinator.applications.running(application)
         if body is None:
@@ -81,11 +81,11 @@ def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
             return Response(msgspec.msgpack.encode(answer), media_type=wire.MSGPACK)
         return Response(msgspec.json.encode(answer), media_type=_JSON)
 
-    @api.get(one + "/watermarks")
+    @api.get(path + "/watermarks")
     def watermarks(application: str) -> wire.ApplicationWatermarks:
         return coordinator.applications.watermarks(application)
 
-    @api.get(one + "/hosts")
+    @api.get(path + "/hosts")
     def hosts(
         application: str,
         level: Annotated[str | None, Query()] = None,
@@ -93,11 +93,11 @@ def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
     ) -> wire.HostsInfo:
         return coordinator.applications.hosts(application, level, limit)
 
-    @api.post(one + "/hosts")
+    @api.post(path + "/hosts")
     def change_hosts(application: str, body: wire.HostsChange) -> wire.HostsChanged:
         return coordinator.applications.running(application).change_hosts(body)
 
-    @api.get(one + "/units")
+    @api.get(path + "/units")
     def units(
         application: str,
         level: Annotated[str | None, Query()] = None,
@@ -105,7 +105,7 @@ def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
     ) -> watched.UnitsInfo:
         return coordinator.applications.units(application, level, limit)
 
-    @api.get(one + "/history")
+    @api.get(path + "/history")
     def history(
         application: str,
         level: Annotated[str | None, Query()] = None,
@@ -115,13 +115,13 @@ def add_application_routes(api: APIRouter, coordinator: Coordinator) -> None:
     ) -> watched.ApplicationHistory:
         return coordinator.applications.history(application, level, since_ms, until_ms, samples)
 
-    @api.get(one + "/explain")
+    @api.get(path + "/explain")
     def explain(
         application: str, window_end_ms: Annotated[int, Query(ge=0, le=INSTANT_MAX_MS)]
     ) -> wire.Explanation:
         return coordinator.applications.explain(application, window_end_ms)
 
-    @api.post(one + "/approvals")
+    @api.post(path + "/approvals")
     def approve(application: str, body: wire.ApprovalRequest) -> wire.ApplicationInfo:
         coordinator.applications.running(application).approve(body)
         return coordinator.applications.info(application)

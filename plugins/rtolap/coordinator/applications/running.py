@@ -119,8 +119,8 @@ class RunningApplication:
         return wire.ReportAnswer(
             epoch=self.epoch,
             resend=resend,
-            watermarks={level: found.output_ms for level, found in marks.levels.items()},
-            inputs={level: found.input_ms for level, found in marks.levels.items()},
+            watermarks={level: level_marks.output_ms for level, level_marks in marks.levels.items()},
+            inputs={level: level_marks.input_ms for level, level_marks in marks.levels.items()},
             global_ms=marks.global_ms,
             approved_until_ms=self.approved_until_ms(),
             refused=refused,
@@ -129,10 +129,10 @@ class RunningApplication:
     # -- hosts ------------------------------------------------------------------------------------------
 
     def source(self, level: str) -> SourceState:
-        found = self.sources.get(level)
-        if found is None:
+        source = self.sources.get(level)
+        if source is None:
             raise DefinitionError(self.intake.no_level("source", sorted(self.sources)), found=repr(level))
-        return found
+        return source
 
     def change_hosts(self, change: wire.HostsChange) -> wire.HostsChanged:
         """Raises DefinitionError, NotFound, Refused."""
@@ -163,7 +163,7 @@ class RunningApplication:
             self.approvals = self._records.approve(self.application.name, self.epoch, approval)
 
     def approved_until_ms(self) -> int | None:
-        return max((one.until_ms for one in self.approvals), default=None)
+        return max((approval.until_ms for approval in self.approvals), default=None)
 
     # -- publishing -------------------------------------------------------------------------------------
 

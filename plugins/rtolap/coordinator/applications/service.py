@@ -100,9 +100,9 @@ class Applications:
                 hosts={level: s.counting for level, s in running.sources.items() if s.named},
                 counters={**counters, "expired_units": running.units.expired},
                 problems=tuple(
-                    one
-                    for one in (self._problem(name), *(s.list_problem for s in running.sources.values()))
-                    if one
+                    problem
+                    for problem in (self._problem(name), *(s.list_problem for s in running.sources.values()))
+                    if problem
                 ),
                 approvals=tuple(
                     wire.ApprovalInfo(until_ms=a.until_ms, by=a.by, reason=a.reason, at_ms=a.at_ms)
@@ -122,11 +122,11 @@ class Applications:
                 self._running.clear()
                 self.histories.clear()
                 self._term = term
-            found = self._running.get(name)
-            if found is None:
+            running = self._running.get(name)
+            if running is None:
                 definition = self._records.definition(name)
-                found = self._running[name] = RunningApplication(definition, self._records, self._clock)
-            return found
+                running = self._running[name] = RunningApplication(definition, self._records, self._clock)
+            return running
 
     def watermarks(self, name: str) -> wire.ApplicationWatermarks:
         return explain.watermarks(self.running(name), self._clock.now_ms())

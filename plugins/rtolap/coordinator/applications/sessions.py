@@ -35,8 +35,8 @@ class SessionNames:
         """Return the indices of all names, as the list stands."""
         if self.mapped_at != list_state:
             before, self.at = self.at, hosts.indices(self.names)
-            told = self.at[: before.size]
-            self.missed |= bool((hosts.joined[told[told >= 0]] > self.mapped_epoch).any())
+            known_at = self.at[: before.size]
+            self.missed |= bool((hosts.joined[known_at[known_at >= 0]] > self.mapped_epoch).any())
             self.mapped_at, self.mapped_epoch = list_state, hosts.epoch
         elif self.at.size < len(self.names):
             self.at = np.concatenate([self.at, hosts.indices(self.names[self.at.size :])])
@@ -76,6 +76,6 @@ class Sessions:
         return session
 
     def forget_silent(self, now_ms: int) -> None:
-        silent = [name for name, one in self._sessions.items() if one.heard_ms < now_ms - SILENT_MS]
+        silent = [name for name, session in self._sessions.items() if session.heard_ms < now_ms - SILENT_MS]
         for name in silent:
             del self._sessions[name]

@@ -38,15 +38,15 @@ def check(report: SourceReport) -> Columns | None:
     return None if report.progress else columns(report)
 
 
-def names_after(source: SourceState, report: SourceReport, known: int, found: Columns | None) -> int | None:
+def names_after(source: SourceState, report: SourceReport, known: int, columns: Columns | None) -> int | None:
     """Return how many names the session knows after the report; None if it counts on names that were never
     sent."""
     if report.hosts_from > known or report.hosts_from < 0:
         return None
     total = max(known, report.hosts_from + len(report.hosts))
-    if found is None or not source.named or not found.index.size:
+    if columns is None or not source.named or not columns.index.size:
         return total
-    return total if int(found.index.max()) < total else None
+    return total if int(columns.index.max()) < total else None
 
 
 def learn_names(report: SourceReport, session: SessionNames) -> None:
@@ -59,7 +59,9 @@ def apply_report(
 ) -> list[Refusal]:
     """Call `check`, `names_after` and `learn_names` first. What is refused has had no effect."""
     rows = (
-        _named(source, report, session, found) if source.named else _nameless(source, report, found, now_ms)
+        _named(source, report, session, columns)
+        if source.named
+        else _nameless(source, report, columns, now_ms)
     )
     applied = source.progress.apply(report.partition, report.generation, rows.at, rows.latest_ms, now_ms)
     where = f"{report.level}/{report.partition}"
@@ -75,7 +77,7 @@ def apply_report(
         return []
     return refusals(
         where,
-        _names(report, session, found) if source.named else None,
+        _names(report, session, columns) if source.named else None,
         rows.at,
         rows.latest_ms,
         now_ms=now_ms,
@@ -92,16 +94,18 @@ def missed_names(source: SourceState, session: SessionNames) -> bool:
     return session.missed
 
 
-def _named(source: SourceState, report: SourceReport, session: SessionNames, found: Columns | None) -> _Rows:
-    if found is not None:
-        at = session.indices(source.hosts, source.list_state)[found.index]
-        return _Rows(at, found.latest_ms, found.events)
+def _named(
+    source: SourceState, report: SourceReport, session: SessionNames, columns: Columns | None
+) -> _Rows:
+    if columns is not None:
+        at = session.indices(source.hosts, source.list_state)[columns.index]
+        return _Rows(at, columns.latest_ms, columns.events)
     return _Rows(source.hosts.indices(list(report.progress)), _plain(report), None)
 
 
-def _nameless(source: SourceState, report: SourceReport, found: Columns | None, now_ms: int) -> _Rows:
+def _nameless(source: SourceState, report: SourceReport, columns: Columns | None, now_ms: int) -> _Rows:
     """One host that is on all partitions; the largest sound instant is its progress."""
-    latest_ms = _plain(report) if found is None else found.latest_ms
+    latest_ms = _plain(report) if columns is None else columns.latest_ms
     sound = latest_ms[(latest_ms >= 0) & (latest_ms <= now_ms + source.source.future_max_ms)]
     counted = sound if sound.size else latest_ms
     largest = counted.max(keepdims=True) if counted.size else counted
@@ -115,6 +119,6 @@ def _plain(report: SourceReport) -> NDArray[np.int64]:
     return np.fromiter(fitting, np.int64, len(report.progress))
 
 
-def _names(report: SourceReport, session: SessionNames, found: Columns | None) -> list[str]:
+def _names(report: SourceReport, session: SessionNames, columns: Columns | None) -> list[str]:
     """In the order of the report's entries."""
-    return list(report.progress) if found is None else [session.names[at] for at in found.index.tolist()]
+    return list(report.progress) if columns is None else [session.names[at] for at in columns.index.tolist()]

@@ -39,8 +39,8 @@ class SourceState:
         if hosts.names:
             self.hosts.register(hosts.names, now_ms, self._lease_ms)
             self.hosts.let_go(
-                Leaving(one.host, NO_LIMIT_MS if one.end_ms is None else one.end_ms, one.until_ms)
-                for one in hosts.leaving
+                Leaving(host.host, NO_LIMIT_MS if host.end_ms is None else host.end_ms, host.until_ms)
+                for host in hosts.leaving
             )
         self.hosts.epoch = hosts.epoch
         self.hosts_changed()
@@ -78,13 +78,13 @@ class SourceState:
             return KeptHosts(self.hosts.epoch, (), ())
         kept = self.hosts.kept()
         leaving = self.hosts.leaving()
-        places = np.searchsorted(kept, [one.host for one in leaving]).tolist() if leaving else []
+        places = np.searchsorted(kept, [host.host for host in leaving]).tolist() if leaving else []
         return KeptHosts(
             self.hosts.epoch,
             tuple(self.hosts.names[at] for at in kept.tolist()),
             tuple(
-                LeavingHost(place, None if one.end_ms == NO_LIMIT_MS else one.end_ms, one.until_ms)
-                for place, one in zip(places, leaving, strict=True)
+                LeavingHost(place, None if host.end_ms == NO_LIMIT_MS else host.end_ms, host.until_ms)
+                for place, host in zip(places, leaving, strict=True)
             ),
         )
 

@@ -27,10 +27,10 @@ class Units:
         self._lease_ms = {level.name: level.unit_lease_ms for level in application.levels}
         self._units: dict[UnitKey, Unit] = {}
         self._awaited: dict[UnitKey, int] = {
-            one.key: now_ms + self._lease_ms[one.level] for one in known if one.level in self._lease_ms
+            unit.key: now_ms + self._lease_ms[unit.level] for unit in known if unit.level in self._lease_ms
         }
         self._generations: dict[UnitKey, int] = {
-            one.key: one.generation for one in known if one.level in self._lease_ms
+            unit.key: unit.generation for unit in known if unit.level in self._lease_ms
         }
         self._known: tuple[KnownUnit, ...] | None = None  # as `known` said it, while it is so
         self._bytes = sum(map(_size, self._generations))
@@ -84,24 +84,26 @@ class Units:
     def known(self) -> tuple[KnownUnit, ...]:
         """Return the units that a next leader awaits. Called with every report, so sorted only when new."""
         if self._known is None:
-            found = [
+            units = [
                 KnownUnit(key.level, key.processor, key.key_group, generation)
                 for key, generation in self._generations.items()
             ]
-            self._known = tuple(sorted(found))
+            self._known = tuple(sorted(units))
         return self._known
 
     def work(self, published: Marks) -> dict[str, list[Unit]]:
         """Level → its units, those awaited with the work that holds the output where it was published."""
-        found: dict[str, list[Unit]] = {}
+        units_by_level: dict[str, list[Unit]] = {}
         for key, unit in self._units.items():
-            found.setdefault(key.level, []).append(unit)
+            units_by_level.setdefault(key.level, []).append(unit)
         for key, until_ms in self._awaited.items():
             marks = published.levels.get(key.level)
             output_ms = None if marks is None else marks.output_ms
             held_ms = BEFORE_EVERYTHING_MS if output_ms is None else output_ms
-            found.setdefault(key.level, []).append(Unit(key.processor, key.key_group, held_ms, until_ms))
-        return found
+            units_by_level.setdefault(key.level, []).append(
+                Unit(key.processor, key.key_group, held_ms, until_ms)
+            )
+        return units_by_level
 
     def awaited(self, level: str) -> tuple[UnitKey, ...]:
         return tuple(sorted(key for key in self._awaited if key.level == level))

@@ -42,14 +42,14 @@ def attempt(spark: SparkSession, batch: Sequence[BuildSpec]) -> int:
     worst = 0
     wanted: list[Verified] = []
     with ThreadPoolExecutor(_WORKERS) as pool:
-        for spec, found in zip(batch, pool.map(_verified, batch), strict=True):
-            if isinstance(found, RtolapError):
-                worst = max(worst, _failed(spec, found))
-            elif isinstance(found, HistoryManifest):
-                report("built", spec, **msgspec.structs.asdict(_result(spec, found, started)))
+        for spec, verified in zip(batch, pool.map(_verified, batch), strict=True):
+            if isinstance(verified, RtolapError):
+                worst = max(worst, _failed(spec, verified))
+            elif isinstance(verified, HistoryManifest):
+                report("built", spec, **msgspec.structs.asdict(_result(spec, verified, started)))
             else:
-                report("verified", spec, files=len(found.inputs.files), events=found.inputs.events)
-                wanted.append(found)
+                report("verified", spec, files=len(verified.inputs.files), events=verified.inputs.events)
+                wanted.append(verified)
     if not wanted:
         return worst
     try:

@@ -30,7 +30,7 @@ _WORKERS = 8  # mostly waiting for a disk or a remote store
 
 def batches(specs: Sequence[BuildSpec], segments_max: int) -> list[list[BuildSpec]]:
     """Runs of specs, in order, that one job can build: one store, one schema, no spec on another's result."""
-    found: list[list[BuildSpec]] = []
+    batch_list: list[list[BuildSpec]] = []
     for _, alike in groupby(
         specs, lambda spec: (spec.object_store, spec.table_definition, spec.cube_definition)
     ):
@@ -38,11 +38,11 @@ def batches(specs: Sequence[BuildSpec], segments_max: int) -> list[list[BuildSpe
         for spec in alike:
             makes = {other.location for other in batch}
             if len(batch) == segments_max or spec.previous_location in makes or spec.location in makes:
-                found.append(batch)
+                batch_list.append(batch)
                 batch = []
             batch.append(spec)
-        found.append(batch)
-    return found
+        batch_list.append(batch)
+    return batch_list
 
 
 def new_scratch(batch: Sequence[BuildSpec]) -> str:
@@ -77,9 +77,9 @@ def adopt(
         return entries
 
     with ThreadPoolExecutor(_WORKERS) as pool:
-        found = list(pool.map(take, range(len(specs)), specs))
+        adopted = list(pool.map(take, range(len(specs)), specs))
     store.delete_tree(scratch_folder)
-    return found
+    return adopted
 
 
 def check_events(
@@ -117,10 +117,10 @@ def finish(
 
 def _check_events(store: ObjectStore, spec: BuildSpec, expected: int, entries: Sequence[CuboidEntry]) -> None:
     for entry in entries:
-        found = history.count_events(store, spec.location, entry.files)
-        if found != expected:
+        events = history.count_events(store, spec.location, entry.files)
+        if events != expected:
             raise Corrupted(
-                f"cuboid {entry.name} of {spec.location}", expected=f"{expected} events", found=found
+                f"cuboid {entry.name} of {spec.location}", expected=f"{expected} events", found=events
             )
 
 

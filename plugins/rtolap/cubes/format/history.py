@@ -77,8 +77,8 @@ def check_base(store: ObjectStore, location: str, *, read_all: bool) -> None:
     files = () if base is None else base.files
     for file in files:
         path = f"{location}/{file.name}"
-        if (found := store.size_bytes(path)) != file.bytes:
-            raise Corrupted(f"file {path} is damaged", expected=f"{file.bytes} bytes", found=f"{found} bytes")
+        if (size := store.size_bytes(path)) != file.bytes:
+            raise Corrupted(f"file {path} is damaged", expected=f"{file.bytes} bytes", found=f"{size} bytes")
     if read_all:
         verify_files(store, location, files)
 
@@ -177,12 +177,12 @@ def _verify_columns(store: ObjectStore, location: str, cuboid: CuboidEntry, expe
     for entry in cuboid.files:
         path = f"{location}/{entry.name}"
         with store.open(path) as source:
-            found = pq.read_schema(source)
-        if [(f.name, f.type) for f in found] != [(f.name, f.type) for f in expected]:
+            schema = pq.read_schema(source)
+        if [(f.name, f.type) for f in schema] != [(f.name, f.type) for f in expected]:
             raise Corrupted(
                 f"file {path} has other columns",
                 expected=", ".join(f"{field.name} {field.type}" for field in expected),
-                found=", ".join(f"{field.name} {field.type}" for field in found),
+                found=", ".join(f"{field.name} {field.type}" for field in schema),
             )
 
 

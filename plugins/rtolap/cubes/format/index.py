@@ -99,8 +99,8 @@ class InvertedIndex:
             case IsNull(column=name, negated=False) if name in self._entries:
                 return self._union([self._entries[name].get(None)])
             case And(terms=terms):
-                found = [rows for rows in map(self.candidates, terms) if rows is not None]
-                return BitMap.intersection(*found) if found else None
+                bitmaps = [rows for rows in map(self.candidates, terms) if rows is not None]
+                return BitMap.intersection(*bitmaps) if bitmaps else None
             case Or(terms=terms):
                 each = [rows for rows in map(self.candidates, terms) if rows is not None]
                 return BitMap.union(*each) if each and len(each) == len(terms) else None
@@ -112,9 +112,9 @@ class InvertedIndex:
         exact = [at.value for at in (place(v, kind) for v in values if v is not None) if at.exact]
         return self._union([entries.get(value) for value in exact])
 
-    def _union(self, found: list[tuple[int, int] | None]) -> BitMap:
+    def _union(self, bitmaps: list[tuple[int, int] | None]) -> BitMap:
         rows = BitMap()
-        for where in found:
+        for where in bitmaps:
             if where is not None:
                 rows |= BitMap.deserialize(self._read(*where))
         return rows

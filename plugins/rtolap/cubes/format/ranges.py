@@ -26,8 +26,8 @@ def column_range(column: pa.Array) -> ColumnRange:
     if pa.types.is_dictionary(column.type):
         used = pc.unique(column.indices.drop_null())
         column = column.dictionary.take(used)
-    found = pc.min_max(column).as_py()
-    return ColumnRange(to_scalar(found["min"]), to_scalar(found["max"]), nulls)
+    extremes = pc.min_max(column).as_py()
+    return ColumnRange(to_scalar(extremes["min"]), to_scalar(extremes["max"]), nulls)
 
 
 def can_match(

@@ -119,12 +119,12 @@ class Checkpoints:
 
     def replay_from(self, state: LocalState) -> Offsets:
         """Per partition the smallest offset that is not in history, as of the last checkpoint."""
-        found = {p: o for p, o in self.written.items() if p in state.positions}
+        offsets = {p: o for p, o in self.written.items() if p in state.positions}
         for table in state.tables():
             for part, (start, _) in table.ranges.items():
-                if part in found:
-                    found[part] = min(found[part], start)
-        return found
+                if part in offsets:
+                    offsets[part] = min(offsets[part], start)
+        return offsets
 
 
 log = logging.getLogger(__name__)

@@ -269,9 +269,9 @@ class CubeReceiver:
 
     def look_up_log_ends(self) -> None:
         """From a thread beside the core."""
-        what = self._ends.look(self.state.positions)
+        error_text = self._ends.look(self.state.positions)
         if self.consumer_state is not ConsumerState.FAILED:  # that has a reason of its own
-            self._trouble(what)
+            self._trouble(error_text)
 
     # -- the topic --------------------------------------------------------------------------------------
 
@@ -306,9 +306,9 @@ class CubeReceiver:
             self._missing_after = None
             self.restart()
 
-    def _trouble(self, what: str | None) -> None:
-        if what is not None:
-            self._life.reason = what
+    def _trouble(self, problem: str | None) -> None:
+        if problem is not None:
+            self._life.reason = problem
 
     # -- checkpoints ------------------------------------------------------------------------------------
 

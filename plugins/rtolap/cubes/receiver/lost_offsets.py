@@ -31,16 +31,16 @@ class LostOffsets:
         accepted at once. Returns the error, with what can be done."""
         if not isinstance(error, OffsetsGone) or error.position >= error.start:
             return error
-        found = {error.partition: PartRange(error.partition, error.position, error.start)}
+        lost = {error.partition: PartRange(error.partition, error.position, error.start)}
         for partition, position in positions.items():
             try:
                 start = self._consumer.log_range(partition).start
             except RtolapError as unknown:
                 log.info("where partition %d begins is not known: %s", partition, unknown)
                 break  # each look takes seconds: the next failure reports the others
-            if position < start and partition not in found:
-                found[partition] = PartRange(partition, position, start)
-        self.ranges = tuple(found[partition] for partition in sorted(found))
+            if position < start and partition not in lost:
+                lost[partition] = PartRange(partition, position, start)
+        self.ranges = tuple(lost[partition] for partition in sorted(lost))
         return Refused(error.message, expected=error.expected, found=error.found, action=ACTION)
 
     def accepted(self, losses: Sequence[EventLoss]) -> bool:

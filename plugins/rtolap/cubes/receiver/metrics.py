@@ -56,17 +56,17 @@ class ReceiverMetrics:
         watermark = self.registry.gauge_family(
             "watermark_seconds", "The largest event time seen, Unix time.", _PARTITION
         )
-        for cube, one in _each(cubes):
-            labels = (cube, str(one.partition))
-            events.add_metric(labels, one.events)
-            late.add_metric(labels, one.late)
-            dropped.add_metric(labels, one.dropped)
-            hostless.add_metric(labels, one.hostless)
-            position.add_metric(labels, one.position)
-            if one.log_end is not None:
-                lag.add_metric(labels, max(one.log_end - one.position, 0))
-            if one.watermark_ms is not None:
-                watermark.add_metric(labels, one.watermark_ms / 1000)
+        for cube, partition in _each(cubes):
+            labels = (cube, str(partition.partition))
+            events.add_metric(labels, partition.events)
+            late.add_metric(labels, partition.late)
+            dropped.add_metric(labels, partition.dropped)
+            hostless.add_metric(labels, partition.hostless)
+            position.add_metric(labels, partition.position)
+            if partition.log_end is not None:
+                lag.add_metric(labels, max(partition.log_end - partition.position, 0))
+            if partition.watermark_ms is not None:
+                watermark.add_metric(labels, partition.watermark_ms / 1000)
         yield from (events, late, dropped, hostless, position, lag, watermark)
 
     def _refused(self, cubes: tuple[CubeStats, ...]) -> Iterator[Family]:
@@ -74,8 +74,8 @@ class ReceiverMetrics:
             "refused_records", "Records that are no events of the table.", ("cube", "reason")
         )
         numbers: Counter[tuple[str, str]] = Counter()
-        for cube, one in _each(cubes):
-            for reason, number in one.rejected.items():
+        for cube, partition in _each(cubes):
+            for reason, number in partition.rejected.items():
                 numbers[cube, reason] += number
         for labels, number in sorted(numbers.items()):
             family.add_metric(labels, number)
@@ -83,11 +83,11 @@ class ReceiverMetrics:
 
     def _segments(self, cubes: tuple[CubeStats, ...]) -> Iterator[Family]:
         family = self.registry.gauge_family("segments", "Local segments by state.", ("cube", "state"))
-        numbers = Counter((cube.cube, one.state) for cube in cubes for one in cube.segments)
+        numbers = Counter((cube.cube, segment.state) for cube in cubes for segment in cube.segments)
         for labels, number in sorted(numbers.items()):
             family.add_metric(labels, number)
         yield family
 
 
 def _each(cubes: tuple[CubeStats, ...]) -> Iterator[tuple[str, PartitionStats]]:
-    return ((cube.cube, one) for cube in cubes for one in cube.partitions)
+    return ((cube.cube, partition) for cube in cubes for partition in cube.partitions)

@@ -52,7 +52,7 @@ class Progress:
         batch: BatchTables,
         now_s: float,
         created_ms: Mapping[int, int],
-        heard: Sequence[HostProgressBatch] = (),
+        batches: Sequence[HostProgressBatch] = (),
     ) -> None:
         """A batch is being swapped in, in this step. `created_ms`: partition → newest timestamp of its
         records.
@@ -79,8 +79,8 @@ class Progress:
         if self.mark_ms is not None:
             self._arrivals.update(dict.fromkeys(batch.tables, self.mark_ms))
         if self.hosts is not None:
-            for one in heard:
-                self._count_hostless(self.hosts.took(one))
+            for host_batch in batches:
+                self._count_hostless(self.hosts.took(host_batch))
 
     def _count_hostless(self, events: Mapping[int, int]) -> None:
         counted = {
@@ -106,7 +106,9 @@ class Progress:
 
     def example(self) -> dict[str, str]:
         """Reason → what was wrong with a record that was refused for it lately."""
-        return {reason: text for one in self.counters.values() for reason, text in one.example.items()}
+        return {
+            reason: text for counter in self.counters.values() for reason, text in counter.example.items()
+        }
 
     def keep_only(self, partitions: Collection[int]) -> None:
         """Forget the others: who gets a partition back reads, and counts, it anew."""

@@ -56,19 +56,19 @@ def answer(
             if kept.num_rows:
                 tables.append(kept)
     if tables:
-        found = to_plain(schema, merge_tables(schema, tables, query.dimensions, query.partials))
+        table = to_plain(schema, merge_tables(schema, tables, query.dimensions, query.partials))
     else:
-        found = physical_schema(schema, query.dimensions, query.partials, plain=True).empty_table()
+        table = physical_schema(schema, query.dimensions, query.partials, plain=True).empty_table()
     meta = PartialAnswer(
         receiver_id=receiver_id,
         positions=dict(state.positions),
         segments=tuple(names),
         rows_scanned=scanned,
         rows_pruned=pruned,
-        refused={part: one.rejected for part, one in progress.counters.items() if one.rejected},
+        refused={part: counter.rejected for part, counter in progress.counters.items() if counter.rejected},
         refused_example=progress.example(),
     )
-    return found.replace_schema_metadata({ANSWER_KEY: msgspec.json.encode(meta)})
+    return table.replace_schema_metadata({ANSWER_KEY: msgspec.json.encode(meta)})
 
 
 def check(schema: Schema, state: LocalState, query: PartialQuery, owned: Collection[int]) -> None:

@@ -51,14 +51,14 @@ def _segment_stats(core: CubeReceiver, segment: LocalSegment) -> list[LocalSegme
     """One line a version. ACTIVE: not closed here; IMMUTABLE: its vector is known; STRADDLING: to be cut."""
     name = SegmentRange(segment.start_ms, segment.start_ms + core.schema.cube.segment.window_ms).name
     vectors = core.state.vectors.get(segment.start_ms)
-    found: list[LocalSegmentStats] = []
+    stats: list[LocalSegmentStats] = []
     for version in sorted({table.version for table in segment.tables}):
         tables = [table for table in segment.tables if table.version == version]
         closed = vectors is not None and version == vectors.version + 1 and bool(vectors.target)
         state = "IMMUTABLE" if closed else "ACTIVE"
         if any(table.straddles for table in tables):
             state = "STRADDLING"
-        found.append(
+        stats.append(
             LocalSegmentStats(
                 segment=name,
                 version=version,
@@ -69,7 +69,7 @@ def _segment_stats(core: CubeReceiver, segment: LocalSegment) -> list[LocalSegme
                 bytes=sum(table.nbytes for table in tables),
             )
         )
-    return found
+    return stats
 
 
 def cube_report(core: CubeReceiver, clock: Clock) -> CubeReport:

@@ -26,14 +26,14 @@ class Requests:
         self._queue: queue.Queue[tuple[Callable[[], object], Future[object]]] = queue.Queue(REQUESTS_MAX)
         self._ended = False
 
-    def ask(self, what: Callable[[], T]) -> T:
-        """Return the result of `what`, run by the core. Its errors pass through; Unavailable if it takes too
-        long."""
+    def ask(self, function: Callable[[], T]) -> T:
+        """Run `function` on the core and return its result. Its errors pass through; Unavailable if it
+        takes too long."""
         future: Future[object] = Future()
         if self._ended:
             raise self._ending()
         try:
-            self._queue.put((what, future), timeout=_QUEUE_TIMEOUT_S)
+            self._queue.put((function, future), timeout=_QUEUE_TIMEOUT_S)
             return future.result(REQUEST_TIMEOUT_S)  # type: ignore[return-value]
         except (queue.Full, FutureTimeout) as error:
             raise Unavailable(
@@ -42,9 +42,9 @@ class Requests:
 
     def serve(self) -> None:
         while not self._queue.empty():
-            what, future = self._queue.get_nowait()
+            function, future = self._queue.get_nowait()
             try:
-                future.set_result(what())
+                future.set_result(function())
             except Exception as error:  # noqa: BLE001  belongs to the asker
                 future.set_exception(error)
 

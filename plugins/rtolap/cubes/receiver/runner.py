@@ -147,9 +147,9 @@ class CubeRunner:
 
     # -- requests of other threads ----------------------------------------------------------------------
 
-    def ask(self, what: Callable[[], T]) -> T:
-        """Run `what` on the core thread: see `requests`."""
-        return self._requests.ask(what)
+    def ask(self, function: Callable[[], T]) -> T:
+        """Run `function` on the core thread: see `requests`."""
+        return self._requests.ask(function)
 
     def close_segments(self, names: list[str]) -> None:
         starts = {parse_segment_name(name).start_ms for name in names}

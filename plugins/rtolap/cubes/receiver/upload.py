@@ -141,7 +141,7 @@ class Uploader:
         tables = (*job.tables, *(self._reader.read(job.window.start_ms, wanted) if wanted else ()))
         cube = self._schema.cube
         plain = (
-            [to_plain(self._schema, merge_tables(self._schema, [one.table for one in tables]))]
+            [to_plain(self._schema, merge_tables(self._schema, [table.table for table in tables]))]
             if tables
             else []
         )
@@ -154,7 +154,7 @@ class Uploader:
             replica_set=self._replica_set,
             ranges=job.ranges,
             tables=plain,
-            events=sum(one.events for one in tables),
+            events=sum(table.events for table in tables),
             unique=uuid.uuid4().hex[:12],
             begins=_begins(job.ranges, tables),
         )
@@ -184,7 +184,7 @@ def _begins(ranges: Iterable[PartRange], tables: Iterable[LocalTable]) -> Offset
 def close_segment(
     metadata: ClusterMetadata,
     schema: Schema,
-    one: SegmentClosing,
+    closing: SegmentClosing,
     *,
     by: str,
     require: Callable[[], Sequence[Operation]] = tuple,
@@ -193,11 +193,11 @@ def close_segment(
 
     `require`: what has to hold in the same transaction, see `leading_under`.
     """
-    window = SegmentRange(one.start_ms, one.start_ms + schema.cube.segment.window_ms)
+    window = SegmentRange(closing.start_ms, closing.start_ms + schema.cube.segment.window_ms)
 
     def closed(record: SegmentRecord) -> SegmentRecord:
         return segments.close(
-            record, one.vector, now_ms=metadata.clock.now_ms(), by=by, completeness=one.completeness
+            record, closing.vector, now_ms=metadata.clock.now_ms(), by=by, completeness=closing.completeness
         )
 
     return metadata.update_segment(schema.cube.name, window, closed, require=require)

@@ -51,8 +51,8 @@ def due(
 
 def _takeover(view: CubeView) -> Takeover | None:
     """Return the takeover if it is of this very term and assignment."""
-    one = view.takeover
-    return one if one is not None and one.generation == view.generation else None
+    takeover = view.takeover
+    return takeover if takeover is not None and takeover.generation == view.generation else None
 
 
 def late_before(schema: Schema, state: LocalState, before_ms: int | None) -> set[int]:

@@ -46,13 +46,13 @@ class ClosingCommits:
         if now_s - self._closed_at_s < EVERY_S:
             return
         self._closed_at_s = now_s
-        for one in self._core.closings()[:CLOSINGS_MAX]:
-            by = f"{self._by}, {one.why}"
+        for closing in self._core.closings()[:CLOSINGS_MAX]:
+            by = f"{self._by}, {closing.why}"
             try:
-                close_segment(self._metadata, self._schema, one, by=by, require=self._requires())
+                close_segment(self._metadata, self._schema, closing, by=by, require=self._requires())
             except (Refused, CommitConflict) as error:
                 log.info(
-                    "segment %d of %s is not closed now: %s", one.start_ms, self._schema.cube.name, error
+                    "segment %d of %s is not closed now: %s", closing.start_ms, self._schema.cube.name, error
                 )
 
     def _requires(self) -> Callable[[], Sequence[Operation]]:

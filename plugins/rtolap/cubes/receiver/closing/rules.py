@@ -83,7 +83,7 @@ def decide(
     application: ByApplication | None = None,
 ) -> tuple[SegmentClosing, ...]:
     """`local`: segments that have local data. Ordered by segment start."""
-    found: list[SegmentClosing] = []
+    closings: list[SegmentClosing] = []
     for start_ms in sorted({*local, *_open_elsewhere(records)}):
         record = records.get(start_ms)
         vector = _missing(record, positions)
@@ -92,47 +92,53 @@ def decide(
         end_ms = start_ms + cube.segment.window_ms
         first = record is None or record.version == 0
         asked = first and force_before_ms is not None and end_ms <= force_before_ms
-        one: SegmentClosing | None = None
+        closing: SegmentClosing | None = None
         if asked or (start_ms in force and (start_ms in local or (record is not None and record.target))):
             known = _forced(cube, end_ms, positions, application, asked=asked) if first else None
-            one = SegmentClosing(start_ms, vector, "forced", known)
+            closing = SegmentClosing(start_ms, vector, "forced", known)
         elif record is not None and not first:
             why = _late_delta(cube, start_ms, record, start_ms in local, marks, now_ms)
-            one = SegmentClosing(start_ms, vector, why) if why else None
+            closing = SegmentClosing(start_ms, vector, why) if why else None
         elif cube.watermark is not None:
-            one = _by_application(cube, SegmentClosing(start_ms, vector, ""), end_ms, positions, application)
+            closing = _by_application(
+                cube, SegmentClosing(start_ms, vector, ""), end_ms, positions, application
+            )
         else:
             why = _first_version(cube, start_ms, end_ms, marks, low_watermark_ms, caught_up)
-            one = SegmentClosing(start_ms, vector, why) if why else None
-        if one is not None:
-            found.append(one)
-    return tuple(found)
+            closing = SegmentClosing(start_ms, vector, why) if why else None
+        if closing is not None:
+            closings.append(closing)
+    return tuple(closings)
 
 
 def _by_application(
-    cube: Cube, one: SegmentClosing, end_ms: int, positions: Offsets, said: ByApplication | None
+    cube: Cube, closing: SegmentClosing, end_ms: int, positions: Offsets, application: ByApplication | None
 ) -> SegmentClosing | None:
     """Decide by the first window that lets it close: of a window that ends earlier, no more is missing."""
-    known = next((w for w in said.windows if w.window_end_ms >= end_ms), None) if said else None
-    if known is None or said is None or said.takeover is None:
+    known = next((w for w in application.windows if w.window_end_ms >= end_ms), None) if application else None
+    if known is None or application is None or application.takeover is None:
         return None
-    if not said.takeover.may_close(end_ms, cube.segment.allowed_lateness_ms, positions):
+    if not application.takeover.may_close(end_ms, cube.segment.allowed_lateness_ms, positions):
         return None
     by = known.closed_by if known.approved_by is None else f"{known.closed_by} of {known.approved_by}"
-    return replace(one, why=f"{by}, application {known.application}", completeness=known)
+    return replace(closing, why=f"{by}, application {known.application}", completeness=known)
 
 
 def _forced(
-    cube: Cube, end_ms: int, positions: Offsets, said: ByApplication | None, *, asked: bool
+    cube: Cube, end_ms: int, positions: Offsets, application: ByApplication | None, *, asked: bool
 ) -> Completeness | None:
     """Numbers only where they are of a command to the coordinator, and this receiver has read as far as they
     count on."""
     if cube.watermark is None:
         return None
-    known = said.forced if said is not None and asked else None
+    known = application.forced if application is not None and asked else None
     if known is None:
         return Completeness(application=cube.watermark.application, window_end_ms=end_ms, closed_by="forced")
-    read = said is not None and said.takeover is not None and said.takeover.caught_up(positions)
+    read = (
+        application is not None
+        and application.takeover is not None
+        and application.takeover.caught_up(positions)
+    )
     return known if read else msgspec.structs.replace(known, expected_missing_ppm=None, bound_ppm=None)
 
 

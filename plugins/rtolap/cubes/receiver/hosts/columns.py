@@ -36,11 +36,11 @@ class Columns:
         """Merge rows: within a generation the largest counts, and a later generation replaces the one
         before."""
         stands = self.generations[at]
-        heard = generations >= stands
-        at, latest_ms, later = at[heard], latest_ms[heard], (generations > stands)[heard]
+        accepted = generations >= stands
+        at, latest_ms, later = at[accepted], latest_ms[accepted], (generations > stands)[accepted]
         self.latest_ms[at] = np.where(later, latest_ms, np.maximum(self.latest_ms[at], latest_ms))
-        self.generations[at] = generations[heard]
-        self.events[at] += events[heard]
+        self.generations[at] = generations[accepted]
+        self.events[at] += events[accepted]
         self.changed[at] = True
 
     def seen(self) -> Int64s:

@@ -135,37 +135,37 @@ class HostProgress:
 
     def _indices(self, batch: HostProgressBatch) -> Int64s:
         """Places of names, -1 for those that cannot be kept."""
-        found = self._places(batch.hosts)
-        fresh = _fresh(batch.hosts, found)
+        places = self._places(batch.hosts)
+        fresh = _fresh(batch.hosts, places)
         if fresh and self._make_room(batch, len(fresh)):
             fresh = _fresh(batch.hosts, self._places(batch.hosts))
         usable = fresh[: max(HOSTS_MAX - len(self._names), 0)]
         if usable:
             self._name([*self._names, *usable])
-        return self._places(batch.hosts) if fresh else found
+        return self._places(batch.hosts) if fresh else places
 
     def _make_room(self, batch: HostProgressBatch, wanted: int) -> bool:
         """Return True if a host has been forgotten, so that places have changed."""
         if len(self._names) + wanted <= HOSTS_MAX:
             return False
         columns = list(self._partitions.values())
-        newest = [one.latest_ms.max(initial=NEVER) for one in columns]
+        newest = [column.latest_ms.max(initial=NEVER) for column in columns]
         newest_ms = int(max(*newest, batch.latest_ms.max(initial=NEVER), NEVER))
         look = (newest_ms // _LOOK_EVERY_MS, frozenset(self._partitions))
         if look == self._looked:
             return False
         self._looked = look
         count = len(self._names)
-        latest = (one.latest_ms for one in columns)
+        latest = (column.latest_ms for column in columns)
         keep = worth_keeping(latest, count, max(HOSTS_MAX - wanted, 0), newest_ms)
-        for one in columns:
-            one.grow(count)
-            keep |= one.generations[:count] > 0  # else a producer's predecessor would be believed
+        for column in columns:
+            column.grow(count)
+            keep |= column.generations[:count] > 0  # else a producer's predecessor would be believed
         if keep.all():
             return False
         at = np.flatnonzero(keep)
-        for one in columns:
-            one.keep(at)
+        for column in columns:
+            column.keep(at)
         self._name(self._known.take(pa.array(at)).to_pylist())
         log.info("%d names of hosts that were silent for long are forgotten", count - at.size)
         return True
@@ -190,18 +190,20 @@ class HostProgress:
 
 def _sums(partitions: Int64s, events: Int64s) -> dict[int, int]:
     """Partition → events, where there are any."""
-    found = {part: int(events[partitions == part].sum()) for part in np.unique(partitions).tolist()}
-    return {part: number for part, number in found.items() if number}
+    sums = {part: int(events[partitions == part].sum()) for part in np.unique(partitions).tolist()}
+    return {part: number for part, number in sums.items() if number}
 
 
-def _fresh(hosts: pa.Array, found: Int64s) -> list[str]:
+def _fresh(hosts: pa.Array, places: Int64s) -> list[str]:
     """Names that have no place yet and may have one."""
-    absent = found < 0
+    absent = places < 0
     return _usable(pc.unique(hosts.filter(pa.array(absent))).to_pylist()) if absent.any() else []
 
 
 def _usable(names: Sequence[str | None]) -> list[str]:
     """Look up each name once, when it is new."""
     return [
-        one for one in names if one and len(one) <= HOST_NAME_MAX and one.isprintable() and " " not in one
+        name
+        for name in names
+        if name and len(name) <= HOST_NAME_MAX and name.isprintable() and " " not in name
     ]

@@ -144,18 +144,18 @@ class WatermarkReports:
         self._look_at_takeover(client, taken.generation, frozenset(taken.progress))
 
     def _look_at_takeover(self, client: Client, generation: int, partitions: frozenset[int]) -> None:
-        one = self._takeover
-        if one is None or one.generation != generation or not partitions <= one.partitions:
+        takeover = self._takeover
+        if takeover is None or takeover.generation != generation or not partitions <= takeover.partitions:
             if not all(client.has_taken(self._mark.source, p, generation) for p in partitions):
                 return
             reached = [client.input_watermark(level) for level in (self._mark.source, self._mark.sink)]
             watermark_ms = max((at for at in reached if at is not None), default=None)
             self._taken_s = self._clock.monotonic_s()
             self._note(Takeover(generation, partitions, watermark_ms, client.approved_until()))
-        elif one.ends is None and self._core.progress.log_ends_asked_s >= self._taken_s:
+        elif takeover.ends is None and self._core.progress.log_ends_asked_s >= self._taken_s:
             ends = dict(self._core.progress.log_ends)
             if partitions <= ends.keys():
-                self._note(replace(one, ends=ends))
+                self._note(replace(takeover, ends=ends))
 
     def _note(self, takeover: Takeover | None) -> None:
         self._takeover = takeover

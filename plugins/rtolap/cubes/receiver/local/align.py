@@ -82,21 +82,24 @@ class Piece:
 
 def pieces(vectors: Vectors, ranges: Ranges, owned: Collection[int]) -> tuple[Piece, ...]:
     """Cut ranges at the vectors. Ranges of partitions that are not `owned` come out as version 0."""
-    found: list[Piece] = []
+    piece_list: list[Piece] = []
     for partition, (start, end) in sorted(ranges.items()):
         if partition not in owned:
-            found.append(Piece(partition, start, end, 0))
+            piece_list.append(Piece(partition, start, end, 0))
             continue
         first, second = vectors.cuts(partition)
         edges = sorted({start, end, *(cut for cut in (first, second) if start < cut < end)})
         for left, right in pairwise(edges):
             rank = vectors.rank(partition, left)
             version = vectors.version + rank if rank else 0
-            if found and (found[-1].partition, found[-1].version) == (partition, version):
-                found[-1] = Piece(partition, found[-1].start, right, version)
+            if piece_list and (piece_list[-1].partition, piece_list[-1].version) == (
+                partition,
+                version,
+            ):
+                piece_list[-1] = Piece(partition, piece_list[-1].start, right, version)
             else:
-                found.append(Piece(partition, left, right, version))
-    return tuple(found)
+                piece_list.append(Piece(partition, left, right, version))
+    return tuple(piece_list)
 
 
 def versions_of(vectors: Vectors, ranges: Ranges, owned: Collection[int]) -> tuple[int, ...]:
@@ -189,12 +192,12 @@ def _rank_segment(
         return
     at, offsets = partition[rows], offset[rows]
     cuts = np.array([vectors.cuts(p) for p in range(int(at.max()) + 1)], np.int64)
-    found = (offsets >= cuts[at, 0]).astype(np.int8)
-    found += (found > 0) & (offsets >= cuts[at, 1])
-    behind = found + vectors.version > 1
-    behind &= found > 0
+    row_ranks = (offsets >= cuts[at, 0]).astype(np.int8)
+    row_ranks += (row_ranks > 0) & (offsets >= cuts[at, 1])
+    behind = row_ranks + vectors.version > 1
+    behind &= row_ranks > 0
     late[rows] = behind
     if vectors.drop_late:
         dropped[rows] = behind
-        found[behind] = 0
-    ranks[rows] = found
+        row_ranks[behind] = 0
+    ranks[rows] = row_ranks

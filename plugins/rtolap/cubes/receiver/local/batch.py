@@ -54,7 +54,7 @@ def batch_tables(
     split = split_batch(segment_ms, partition, offset, vectors, window_ms=window_ms, horizon_ms=horizon_ms)
     columns = {"segment": segment_ms, "partition": partition, "offset": offset, "event_ms": event_ms}
     everything = _grouped(columns, None)
-    found: dict[int, tuple[LocalTable, ...]] = {}
+    tables_by_segment: dict[int, tuple[LocalTable, ...]] = {}
     for rank in RANKS if split.ranks is not None else (1,):
         kept = split.rows(rank)
         if kept is not None and not kept.any():
@@ -69,8 +69,8 @@ def batch_tables(
                 ranges=ranges[start_ms],
                 versions=(version,),
             )
-            found[start_ms] = (*found.get(start_ms, ()), fresh)
-    return BatchTables(found, _seen(everything, split.late, split.dropped))
+            tables_by_segment[start_ms] = (*tables_by_segment.get(start_ms, ()), fresh)
+    return BatchTables(tables_by_segment, _seen(everything, split.late, split.dropped))
 
 
 def sum_of_rows(table: pa.Table) -> int:
@@ -105,20 +105,20 @@ def _grouped(columns: dict[str, Int64s], kept: npt.NDArray[np.bool_] | None) -> 
 
 
 def _ranges(groups: Iterable[_Group]) -> dict[int, Ranges]:
-    found: dict[int, Ranges] = {}
-    for one in groups:
-        found.setdefault(one.segment_ms, {})[one.partition] = (one.offset_min, one.offset_max + 1)
-    return found
+    ranges: dict[int, Ranges] = {}
+    for group in groups:
+        ranges.setdefault(group.segment_ms, {})[group.partition] = (group.offset_min, group.offset_max + 1)
+    return ranges
 
 
 def _seen(groups: Iterable[_Group], late: Int64s, dropped: Int64s) -> dict[int, Seen]:
-    found: dict[int, Seen] = {}
-    for one in groups:
-        part = one.partition
-        before = found.get(part, Seen(0, one.event_ms_max, int(late[part]), int(dropped[part])))
-        found[part] = replace(
+    counts: dict[int, Seen] = {}
+    for group in groups:
+        part = group.partition
+        before = counts.get(part, Seen(0, group.event_ms_max, int(late[part]), int(dropped[part])))
+        counts[part] = replace(
             before,
-            events=before.events + one.rows,
-            watermark_ms=max(before.watermark_ms, one.event_ms_max),
+            events=before.events + group.rows,
+            watermark_ms=max(before.watermark_ms, group.event_ms_max),
         )
-    return found
+    return counts

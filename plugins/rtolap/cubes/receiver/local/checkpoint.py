@@ -103,7 +103,7 @@ class CheckpointFile:
 
     def recover(self, checkpoint: Checkpoint) -> dict[int, LocalSegment]:
         """The named fragments, not yet aligned. Raises Corrupted or NotFound."""
-        found: dict[int, LocalSegment] = {}
+        segments: dict[int, LocalSegment] = {}
         for entry in checkpoint.fragments:
             fragment = open_fragment(self.fragments / f"{entry.name}{SUFFIX}", verify=True)
             table = LocalTable(
@@ -113,9 +113,9 @@ class CheckpointFile:
                 versions=(1,),
                 fragment=fragment,
             )
-            before = found.get(entry.segment_ms, LocalSegment(entry.segment_ms))
-            found[entry.segment_ms] = LocalSegment(entry.segment_ms, (*before.tables, table))
-        return found
+            before = segments.get(entry.segment_ms, LocalSegment(entry.segment_ms))
+            segments[entry.segment_ms] = LocalSegment(entry.segment_ms, (*before.tables, table))
+        return segments
 
 
 def entries(segments: dict[int, LocalSegment]) -> tuple[FragmentEntry, ...]:

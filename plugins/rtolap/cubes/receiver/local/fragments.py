@@ -32,7 +32,7 @@ def _flush_segment(schema: Schema, folder: Path, segment: LocalSegment) -> Local
 
 
 def _written(schema: Schema, folder: Path, start_ms: int, group: list[LocalTable]) -> LocalTable:
-    table = merge_tables(schema, [one.table for one in group])
+    table = merge_tables(schema, [member.table for member in group])
     name = f"{start_ms}-{uuid.uuid4().hex[:12]}"
     write_fragment(folder, name, table, schema)
     fragment = open_fragment(folder / f"{name}{SUFFIX}", verify=False)

@@ -120,7 +120,7 @@ class RangeReader:
         event_ms = events.column(EVENT_MS).to_numpy()
         partition, offset = events.column(PARTITION).to_numpy(), events.column(OFFSET).to_numpy()
         inside = event_ms // window_ms * window_ms == start_ms
-        found: list[LocalTable] = []
+        cut_tables: list[LocalTable] = []
         for piece in kept:
             mask = inside & (partition == piece.partition) & (offset >= piece.start) & (offset < piece.end)
             at = np.flatnonzero(mask)
@@ -128,15 +128,15 @@ class RangeReader:
                 continue
             table = aggregate_events(self._schema, events.filter(pa.array(mask)))[start_ms]
             ranges = {piece.partition: (int(offset[at].min()), int(offset[at].max()) + 1)}
-            found.append(LocalTable(table, sum_of_rows(table), ranges, (piece.version,)))
-        return found
+            cut_tables.append(LocalTable(table, sum_of_rows(table), ranges, (piece.version,)))
+        return cut_tables
 
     def _one(self, tables: Sequence[LocalTable]) -> LocalTable:
         if len(tables) == 1:
             return tables[0]
         return LocalTable(
-            table=merge_tables(self._schema, [one.table for one in tables]),
-            events=sum(one.events for one in tables),
-            ranges=union(one.ranges for one in tables),
+            table=merge_tables(self._schema, [table.table for table in tables]),
+            events=sum(table.events for table in tables),
+            ranges=union(table.ranges for table in tables),
             versions=tables[0].versions,
         )

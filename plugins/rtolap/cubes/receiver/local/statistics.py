@@ -31,8 +31,8 @@ class TableStatistics:
             return True
         names = [name for name in columns_of(predicate) if name in self._table.column_names]
         types = {name: self._table.schema.field(name).type for name in names}
-        found: bool = can_match({name: self._range(name) for name in names}, types, predicate)
-        return not found
+        may_match: bool = can_match({name: self._range(name) for name in names}, types, predicate)
+        return not may_match
 
     def _range(self, name: str) -> ColumnRange:
         if name not in self._ranges:

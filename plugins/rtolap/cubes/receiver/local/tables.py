@@ -106,17 +106,19 @@ class LocalState:
     def with_segments(self, changed: Mapping[int, LocalSegment]) -> LocalState:
         """Replace whole segments; those left without tables disappear."""
         together = {**self.segments, **changed}
-        return replace(self, segments={start: one for start, one in together.items() if one.tables})
+        return replace(
+            self, segments={start: segment for start, segment in together.items() if segment.tables}
+        )
 
 
 def union(ranges: Iterable[Ranges]) -> Ranges:
     """The smallest ranges that hold all of them."""
-    found: Ranges = {}
-    for one in ranges:
-        for partition, (start, end) in one.items():
-            low, high = found.get(partition, (start, end))
-            found[partition] = (min(low, start), max(high, end))
-    return found
+    united: Ranges = {}
+    for each in ranges:
+        for partition, (start, end) in each.items():
+            low, high = united.get(partition, (start, end))
+            united[partition] = (min(low, start), max(high, end))
+    return united
 
 
 def appended(
@@ -149,29 +151,29 @@ def _tail(tables: Sequence[LocalTable], versions: tuple[int, ...]) -> list[int]:
     A table that was read again stands, with level 0, where the old one stood: taking it together with the
     newest would give the result a range that covers those between them too.
     """
-    found: list[int] = []
+    tail: list[int] = []
     for index in range(len(tables) - 1, -1, -1):
         table = tables[index]
         if table.straddles or not table.in_memory:
             break
         if table.versions != versions:
             continue
-        if found and table.level != tables[found[0]].level:
+        if tail and table.level != tables[tail[0]].level:
             break
-        found.append(index)
-    found.reverse()
-    return found
+        tail.append(index)
+    tail.reverse()
+    return tail
 
 
 def merged(
     group: Sequence[LocalTable], table: pa.Table, *, fragment: Fragment | None = None, level: int = 0
 ) -> LocalTable:
     """The table that stands for `group`, whose rows have been merged into `table`."""
-    assert len({one.versions for one in group}) == 1, "tables of different versions are never merged"
+    assert len({member.versions for member in group}) == 1, "tables of different versions are never merged"
     return LocalTable(
         table=table,
-        events=sum(one.events for one in group),
-        ranges=union(one.ranges for one in group),
+        events=sum(member.events for member in group),
+        ranges=union(member.ranges for member in group),
         versions=group[0].versions,
         fragment=fragment,
         level=level,
@@ -182,16 +184,16 @@ def runs(segment: LocalSegment, wanted: Callable[[LocalTable], bool]) -> list[li
     """Groups of tables that may become one: of one version, with no other of that version and no straddling
     table between them, so that the range of the result holds nothing of theirs."""
     open_runs: dict[tuple[int, ...], list[LocalTable]] = {}
-    found: list[list[LocalTable]] = []
+    run_list: list[list[LocalTable]] = []
     for table in segment.tables:
         if table.straddles:
-            found += open_runs.values()
+            run_list += open_runs.values()
             open_runs = {}
         elif wanted(table):
             open_runs.setdefault(table.versions, []).append(table)
         elif table.versions in open_runs:
-            found.append(open_runs.pop(table.versions))
-    return [*found, *open_runs.values()]
+            run_list.append(open_runs.pop(table.versions))
+    return [*run_list, *open_runs.values()]
 
 
 def substituted(
