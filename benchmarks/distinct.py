@@ -87,21 +87,21 @@ def main() -> None:
     if options.way is not None:
         print(json.dumps(measure(options.way, **sizes)))
         return
-    found = {}
+    figures = {}
     for way in ("unmerged", "merged"):
         arguments = [part for name, value in sizes.items() for part in (f"--{name}", str(value))]
         command = [sys.executable, "-m", "benchmarks.distinct", "--way", way, *arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-        found[way] = json.loads(done.stdout.splitlines()[-1])
-    assert found["merged"].pop("answer") == found["unmerged"].pop("answer"), "both ways count the same"
-    ratio = round(found["merged"]["seconds"] / found["unmerged"]["seconds"], 3)
+        figures[way] = json.loads(done.stdout.splitlines()[-1])
+    assert figures["merged"].pop("answer") == figures["unmerged"].pop("answer"), "both ways count the same"
+    ratio = round(figures["merged"]["seconds"] / figures["unmerged"]["seconds"], 3)
     if options.json:
-        print(json.dumps({**sizes, **found, "ratio": ratio}))
+        print(json.dumps({**sizes, **figures, "ratio": ratio}))
         return
-    mib = found["merged"]["sketches_mib"]
+    mib = figures["merged"]["sketches_mib"]
     print(f"{options.rows} partial rows, {mib} MiB of sketches, {options.groups} groups")
-    for way, one in found.items():
-        print(f"  {way:9} {one['seconds']:7.3f} s   memory grew by {one['grown_mib']} MiB")
+    for way, figure in figures.items():
+        print(f"  {way:9} {figure['seconds']:7.3f} s   memory grew by {figure['grown_mib']} MiB")
     print(f"  merged / unmerged: {ratio}")
 
 

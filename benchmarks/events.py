@@ -84,14 +84,14 @@ def values(count: int, seed: int, *, span_ms: int = 600_000) -> list[bytes]:
 def broken(values: Sequence[bytes], share: float, seed: int) -> list[bytes]:
     """The same records, that share of them broken in one of four ways."""
     rng = np.random.default_rng(seed)
-    found = list(values)
+    records = list(values)
     ways: tuple[Callable[[bytes], bytes], ...] = (
         lambda value: value[: len(value) // 2],
         lambda value: b"not json",
         lambda value: value.replace(b'"duration_ms":', b'"duration_ms":"long","x":'),
         lambda value: value.replace(b'"ts":', b'"time":'),
     )
-    chosen = rng.choice(len(found), round(share * len(found)), replace=False)
+    chosen = rng.choice(len(records), round(share * len(records)), replace=False)
     for number, place in enumerate(chosen.tolist()):
-        found[place] = ways[number % len(ways)](found[place])
-    return found
+        records[place] = ways[number % len(ways)](records[place])
+    return records

@@ -92,8 +92,8 @@ def measure(kind: type[_Bare] | type[_Guarded], megabytes: int) -> dict[str, flo
             str(megabytes),
         ]
         run = subprocess.run(command, capture_output=True, text=True, check=True)
-    found: dict[str, float] = json.loads(run.stdout)
-    return found
+    figures: dict[str, float] = json.loads(run.stdout)
+    return figures
 
 
 def compute_without_end() -> None:
@@ -116,19 +116,19 @@ def main() -> None:
     switch_often()
     if arguments.busy:
         threading.Thread(target=compute_without_end, daemon=True).start()
-    found: dict[str, dict[str, float]] = {}
+    medians: dict[str, dict[str, float]] = {}
     kinds: dict[str, type[_Bare] | type[_Guarded]] = {"bare": _Bare, "guarded": _Guarded}
     runs = [
         (name, measure(kinds[name], arguments.megabytes)) for _ in range(arguments.rounds) for name in kinds
     ]
     for name in kinds:
         mine = [figures for each, figures in runs if each == name]
-        found[name] = {what: statistics.median(run[what] for run in mine) for what in mine[0]}
-    for what in found["bare"]:
-        bare, guarded = found["bare"][what], found["guarded"][what]
-        print(f"{what:15} bare {bare:8.2f}  guarded {guarded:8.2f}  ratio {guarded / bare:.2f}")
+        medians[name] = {figure: statistics.median(run[figure] for run in mine) for figure in mine[0]}
+    for figure in medians["bare"]:
+        bare, guarded = medians["bare"][figure], medians["guarded"][figure]
+        print(f"{figure:15} bare {bare:8.2f}  guarded {guarded:8.2f}  ratio {guarded / bare:.2f}")
     if arguments.json:
-        print(json.dumps(found))
+        print(json.dumps(medians))
 
 
 if __name__ == "__main__":

@@ -113,8 +113,8 @@ class Asker:
         body = self._services.sql(self._sql)
         self.answers.arrived_ns.append(time.monotonic_ns())
         self.answers.asked_ns.append(asked_ns)
-        found = body["positions"][self.cube]
-        positions = tuple(int(found[str(partition)]) for partition in range(PARTITIONS))
+        answered = body["positions"][self.cube]
+        positions = tuple(int(answered[str(partition)]) for partition in range(PARTITIONS))
         if sum(row[1] for row in body["rows"]) != sum(positions):
             raise SystemExit(f"an answer of positions {positions} counts {body['rows']}")
         self.answers.positions.append(positions)
@@ -131,13 +131,13 @@ def latencies_ms(
     """Return the latencies of every event from `first_slice` on."""
     arrived_ns = np.array(answers.arrived_ns)
     positions = np.array(answers.positions)
-    found = []
+    latencies = []
     for partition in range(PARTITIONS):
         created_ns = np.repeat(made_ns[first_slice:, partition], per_slice)
         offsets = np.arange(len(created_ns)) + first_slice * per_slice
         first = np.searchsorted(positions[:, partition], offsets, side="right")
-        found.append((arrived_ns[first] - created_ns) / 1e6)
-    return np.concatenate(found)
+        latencies.append((arrived_ns[first] - created_ns) / 1e6)
+    return np.concatenate(latencies)
 
 
 # -- the run ------------------------------------------------------------------------------------------------
@@ -207,9 +207,9 @@ def measure(bootstrap: str, ensemble: str, folder: Path, rate: int, seconds: flo
     finally:
         services.close()
     first = round(WARM_UP_S / SLICE_S)
-    found = latencies_ms(made_ns, per_slice, busy.answers, first)
+    latencies = latencies_ms(made_ns, per_slice, busy.answers, first)
     took_s = (made_ns[-1, -1] - made_ns[first, 0]) / 1e9 + SLICE_S
-    p50, p99 = np.percentile(found, (50, 99))
+    p50, p99 = np.percentile(latencies, (50, 99))
     during = np.array(busy.answers.asked_ns) <= made_ns[-1, -1]
     idle_p50, idle_p99 = np.percentile(idle.round_trips_ms(), (50, 99))
     busy_p50, busy_p99 = np.percentile(busy.round_trips_ms()[during], (50, 99))
@@ -217,9 +217,9 @@ def measure(bootstrap: str, ensemble: str, folder: Path, rate: int, seconds: flo
         "ratio": float(p50 / idle_p50),
         "p50_ms": float(p50),
         "p99_ms": float(p99),
-        "max_ms": float(found.max()),
-        "events": len(found),
-        "events_per_s": len(found) / took_s,
+        "max_ms": float(latencies.max()),
+        "events": len(latencies),
+        "events_per_s": len(latencies) / took_s,
         "queries": int(during.sum()),
         "query_p50_ms": float(busy_p50),
         "query_p99_ms": float(busy_p99),
@@ -230,21 +230,21 @@ def measure(bootstrap: str, ensemble: str, folder: Path, rate: int, seconds: flo
     }
 
 
-def report(found: dict[str, float], rate: int) -> None:
+def report(figures: dict[str, float], rate: int) -> None:
     lines = (
-        ("create time → visible in SQL", found["p50_ms"], found["p99_ms"]),
+        ("create time → visible in SQL", figures["p50_ms"], figures["p99_ms"]),
         ("  wanted at most", P50_MS_MAX, P99_MS_MAX),
         ("  best peer", PEER_P50_MS, PEER_P99_MS),
-        ("query meanwhile", found["query_p50_ms"], found["query_p99_ms"]),
-        ("query on the idle cube", found["idle_query_p50_ms"], found["idle_query_p99_ms"]),
+        ("query meanwhile", figures["query_p50_ms"], figures["query_p99_ms"]),
+        ("query on the idle cube", figures["idle_query_p50_ms"], figures["idle_query_p99_ms"]),
     )
-    print(f"{found['events']:.0f} events, {found['events_per_s'] / 1e3:.1f} k/s of {rate / 1e3:g} k/s")
+    print(f"{figures['events']:.0f} events, {figures['events_per_s'] / 1e3:.1f} k/s of {rate / 1e3:g} k/s")
     for name, p50_ms, p99_ms in lines:
         print(f"  {name:30} p50 {p50_ms:6.1f} ms   p99 {p99_ms:6.1f} ms")
-    print(f"  ratio {found['ratio']:.2f} of the idle round trip (1.5 is the least that can be seen)")
+    print(f"  ratio {figures['ratio']:.2f} of the idle round trip (1.5 is the least that can be seen)")
     print(
-        f"  {found['queries']:.0f} queries; CPU a second of events: "
-        f"receiver {found['receiver_cpu_s']:.2f} s, query {found['query_cpu_s']:.2f} s"
+        f"  {figures['queries']:.0f} queries; CPU a second of events: "
+        f"receiver {figures['receiver_cpu_s']:.2f} s, query {figures['query_cpu_s']:.2f} s"
     )
 
 
@@ -260,10 +260,14 @@ def main() -> None:
         produce(bootstrap, arguments.rate, arguments.seconds, Path(path))
         return
     with kafka() as bootstrap, zookeeper() as ensemble, tempfile.TemporaryDirectory() as folder:
-        found = measure(bootstrap, ensemble, Path(folder), arguments.rate, arguments.seconds)
-    report(found, arguments.rate)
+        figures = measure(bootstrap, ensemble, Path(folder), arguments.rate, arguments.seconds)
+    report(figures, arguments.rate)
     if arguments.json:
-        print(json.dumps({"benchmark": "freshness", **{name: round(one, 2) for name, one in found.items()}}))
+        print(
+            json.dumps(
+                {"benchmark": "freshness", **{name: round(figure, 2) for name, figure in figures.items()}}
+            )
+        )
 
 
 if __name__ == "__main__":

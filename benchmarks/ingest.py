@@ -100,13 +100,13 @@ def ingested(bootstrap: str, total: int, schema: Schema) -> int:
         while sum(core.state.positions.values()) < total:
             core.step(view, 1.0)
         query = PartialQuery(schema.cube.name, ("country",), ("__rows", "price__sum"), Snapshot())
-        found = answer(
+        table = answer(
             schema, core.state, query, owned=partitions, receiver_id="bench", progress=core.progress
         )
         core.checkpoint()  # the refused ones are kept
-        refused = sum(sum(one.rejected.values()) for one in core.progress.counters.values())
+        refused = sum(sum(counter.rejected.values()) for counter in core.progress.counters.values())
         core.close()
-    return int(sum(found.column("__rows").to_pylist())) + refused
+    return int(sum(table.column("__rows").to_pylist())) + refused
 
 
 def malformed(bootstrap: str, total: int) -> int:

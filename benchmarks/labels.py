@@ -79,9 +79,9 @@ def main() -> None:
             spent_ms = []
             for label in wanted:
                 began_s = time.perf_counter()
-                found = ledger.read("look a label up", partial(find_latest, db=DB, label=label))
+                record = ledger.read("look a label up", partial(find_latest, db=DB, label=label))
                 spent_ms.append((time.perf_counter() - began_s) * 1000)
-                assert (found is None) == label.startswith("never"), label
+                assert (record is None) == label.startswith("never"), label
     median, late = statistics.median(spent_ms), statistics.quantiles(spent_ms, n=100)[-1]
     print(f"{arguments.labels} labels: median {median:.2f} ms, 99 of 100 within {late:.2f} ms")
 

@@ -113,20 +113,20 @@ def _measured(records: int, bootstrap: str, around: Around, folder: Path) -> dic
         values = [record(at) for at in range(block)]
         times = records // block
         filled = fill(bootstrap, "bench", values, partitions=PARTITIONS, times=times, create=False)
-        found = {"records": float(filled), "consume_rows_per_s": consume_rate(bootstrap, "bench", filled)}
-        found["decode_rows_per_s"] = _decode_rate(world, block)
+        figures = {"records": float(filled), "consume_rows_per_s": consume_rate(bootstrap, "bench", filled)}
+        figures["decode_rows_per_s"] = _decode_rate(world, block)
         began_s = time.perf_counter()
         world.process.start()
         ready_s = time.perf_counter() - began_s
         world.wait_loaded(timeout_s=600.0)
         taken_s = time.perf_counter() - began_s
-        found["loader_rows_per_s"] = filled / taken_s
-        found["loader_rows_per_s_after_start"] = filled / (taken_s - ready_s)
+        figures["loader_rows_per_s"] = filled / taken_s
+        figures["loader_rows_per_s_after_start"] = filled / (taken_s - ready_s)
         for name, process in {"loader": world.process, **around.cluster.processes}.items():
-            found[f"cpu_s_{name}"] = _cpu_s(process)
+            figures[f"cpu_s_{name}"] = _cpu_s(process)
         rows = len(world.cluster.rows(TableName(DATABASE, "bench"), ("id",)))
         assert rows == filled, f"{rows} rows in the table of {filled} records"
-        return found
+        return figures
     finally:
         world.close()
 
@@ -156,11 +156,11 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="rtolap-bench-") as folder:
-        found = measure(arguments.records, Path(folder))
+        figures = measure(arguments.records, Path(folder))
     if arguments.json:
-        json.dump(found, sys.stdout)
+        json.dump(figures, sys.stdout)
         return
-    for name, value in found.items():
+    for name, value in figures.items():
         print(f"{name:32} {value:14,.1f}")
 
 

@@ -87,7 +87,7 @@ def main() -> None:
     remember_answers(world)
     limits = Limits(queries_max=options.clients, queries_per_user_max=options.clients, queue_wait_s=60)
     service = world.service(limits, in_workers=not options.in_process)
-    found = {
+    figures_by_statement = {
         name: {
             clients: measure(service, sql, options.statements, clients, options.in_process)
             for clients in (1, options.clients)
@@ -97,12 +97,12 @@ def main() -> None:
     service.close()
     world.close()
     if options.json:
-        print(json.dumps(found))
+        print(json.dumps(figures_by_statement))
         return
-    for name, by_clients in found.items():
+    for name, by_clients in figures_by_statement.items():
         for clients, figures in by_clients.items():
-            told = ", ".join(f"{what} {value}" for what, value in figures.items())
-            print(f"{name}, {clients} at a time: {told}")
+            line = ", ".join(f"{what} {value}" for what, value in figures.items())
+            print(f"{name}, {clients} at a time: {line}")
 
 
 if __name__ == "__main__":

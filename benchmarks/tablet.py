@@ -182,7 +182,7 @@ def make_batches(rows: int) -> list[pa.RecordBatch]:
     rng = np.random.default_rng(1)
     hosts = pa.array([f"host-{at:05d}.example" for at in range(5000)])
     paths = pa.array([f"/shop/item/{at}" for at in range(20_000)])
-    found = []
+    batches = []
     for start in range(0, rows, BATCH_ROWS):
         count = min(BATCH_ROWS, rows - start)
         columns: dict[str, pa.Array] = {
@@ -194,8 +194,8 @@ def make_batches(rows: int) -> list[pa.RecordBatch]:
             columns[f"n{at}"] = pa.array(rng.integers(0, 10 ** (at + 2), count))
         cents = pa.array(rng.integers(0, 10**6, count)).cast(pa.decimal128(19, 0))
         columns["cost"] = cents.cast(pa.decimal128(18, 2))
-        found.append(pa.record_batch(columns))
-    return found
+        batches.append(pa.record_batch(columns))
+    return batches
 
 
 def schema_of(model: TableModel) -> StoredSchema:

@@ -84,7 +84,7 @@ def line(logs: AccessLogs, stream: HostStream, played: Played, window: Window) -
     assert closed_ms is not None
     events, first = stream.logged(window.number), _staged(logs, window)
     assert first is not None
-    few = {one.window.number for one in played.few}
+    few = {host.window.number for host in played.few}
     stalled = "few" if window.number in few else "many" if window == played.many.window else ""
     known = segment.completeness
     return Line(
@@ -113,15 +113,15 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = measure(
+        lines = measure(
             Path(folder), arguments.seed, arguments.hosts, arguments.events_per_s, arguments.stalled
         )
     names = Line._fields
     print("  ".join(f"{name:>15}" for name in names))
-    for one in found:
-        print("  ".join(f"{'' if value is None else value:>15}" for value in one))
+    for line in lines:
+        print("  ".join(f"{'' if value is None else value:>15}" for value in line))
     if arguments.json:
-        print(json.dumps({"benchmark": "watermark_hosts", "windows": [one._asdict() for one in found]}))
+        print(json.dumps({"benchmark": "watermark_hosts", "windows": [line._asdict() for line in lines]}))
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def main() -> None:
         for _ in range(arguments.rounds):
             for worker in WORKERS:
                 taken[worker].append(run(worker, bootstrap, total))
-    cpu_ns = {worker: statistics.median(found) / total * 1e9 for worker, found in taken.items()}
+    cpu_ns = {worker: statistics.median(figures) / total * 1e9 for worker, figures in taken.items()}
     print(f"{total} events of {arguments.hosts} hosts, one core, {arguments.rounds} rounds")
     for worker, one_ns in cpu_ns.items():
         print(f"  {worker:8} {one_ns:8.0f} ns of CPU per event   {one_ns / cpu_ns['plain']:5.2f}")

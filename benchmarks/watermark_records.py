@@ -42,8 +42,8 @@ def topic_of(place: Place | None, number: int = 0) -> str:
 
 
 def schema(place: Place | None) -> Schema:
-    found = events.schema(topic_of(place))
-    return Schema(msgspec.structs.replace(found.table, watermark_records=place), found.cube)
+    plain = events.schema(topic_of(place))
+    return Schema(msgspec.structs.replace(plain.table, watermark_records=place), plain.cube)
 
 
 def write(bootstrap: str, topic: str, values: Sequence[bytes], place: Place | None) -> float:
@@ -119,8 +119,8 @@ def main() -> None:
             for place in PLACES:
                 taken["read"].setdefault(str(place), []).append(read(bootstrap, len(values), place))
     medians = {
-        what: {place: statistics.median(each) for place, each in found.items()}
-        for what, found in taken.items()
+        what: {place: statistics.median(each) for place, each in times.items()}
+        for what, times in taken.items()
     }
     print(f"{len(values)} events, {arguments.rounds} rounds: ns of CPU per event, and as a share of without")
     for what, by_place in medians.items():

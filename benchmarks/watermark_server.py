@@ -80,11 +80,11 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     with zookeeper() as ensemble, tempfile.TemporaryDirectory(prefix="rtolap-bench-") as folder:
-        found = measure(arguments, ensemble, Path(folder))
+        figures = measure(arguments, ensemble, Path(folder))
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(figures, indent=2))
     else:
-        for key, value in found.items():
+        for key, value in figures.items():
             print(f"{key:<24} {value}")
 
 

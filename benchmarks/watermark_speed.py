@@ -111,16 +111,16 @@ def measure_scenario(name: str, hosts: int) -> dict[str, object]:
 
 
 def scenarios(hosts: int) -> list[dict[str, object]]:
-    found = []
+    figures = []
     for name in SCENARIOS:
-        one = measure_scenario(name, hosts)
-        found.append(one)
+        figure = measure_scenario(name, hosts)
+        figures.append(figure)
         print(
-            f"{name:24} {hosts} hosts; decide, deficit: median {one['median_us']} µs, "
-            f"p10 {one['p10_us']} µs, p99 {one['p99_us']} µs",
+            f"{name:24} {hosts} hosts; decide, deficit: median {figure['median_us']} µs, "
+            f"p10 {figure['p10_us']} µs, p99 {figure['p99_us']} µs",
             flush=True,
         )
-    return found
+    return figures
 
 
 def main() -> None:

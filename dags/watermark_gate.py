@@ -49,8 +49,8 @@ with DAG(
         patience = params["patience"] or Variable.get(PATIENCE_VARIABLE, default=PATIENCE)
         policy = Variable.get(POLICY_VARIABLE, default="build")
         with RtolapHook().coordinator() as coordinator:
-            found = windows_to_ask_about(coordinator, patience, params["windows_max"], policy)
-        return [{"trigger_run_id": window.run_id, "conf": window.conf()} for window in found]
+            windows = windows_to_ask_about(coordinator, patience, params["windows_max"], policy)
+        return [{"trigger_run_id": window.run_id, "conf": window.conf()} for window in windows]
 
     TriggerDagRunOperator.partial(
         task_id="ask_once",

@@ -54,19 +54,19 @@ def _logged(closed: Closed) -> list[float]:
 
 def summary(rule: str, runs: Sequence[Closed]) -> dict[str, Any]:
     """Over all seeds; of the median delay, the smallest and the largest of a seed."""
-    left_open = sum(one.open for one in runs)
-    shares = [share for one in runs for share in one.shares]
+    left_open = sum(run.open for run in runs)
+    shares = [share for run in runs for share in run.shares]
     if not shares:
         return {"open": left_open}
-    medians_s = [float(np.median(one.delays_ms)) / 1000 for one in runs]
-    delays_ms = [delay_ms for one in runs for delay_ms in one.delays_ms]
+    medians_s = [float(np.median(run.delays_ms)) / 1000 for run in runs]
+    delays_ms = [delay_ms for run in runs for delay_ms in run.delays_ms]
     return {
-        "missing_logged_worst": float(f"{max(share for one in runs for share in _logged(one)):.3g}"),
+        "missing_logged_worst": float(f"{max(share for run in runs for share in _logged(run)):.3g}"),
         "missing_worst": float(f"{max(shares):.3g}"),
         "missing_mean": float(f"{np.mean(shares):.3g}"),
         "delay_median_s": [min(medians_s), max(medians_s)],
         "delay_p99_s": round(float(np.quantile(delays_ms, 0.99)) / 1000, 1),
-        "bound_worst_ppm": None if rule in BOUNDLESS else max(max(one.bounds_ppm) for one in runs),
+        "bound_worst_ppm": None if rule in BOUNDLESS else max(max(run.bounds_ppm) for run in runs),
         "windows": len(shares),
         "open": left_open,
     }
@@ -88,25 +88,25 @@ def main() -> None:
             simulate(SCENARIOS[name](seed, arguments.hosts), tick_ms=arguments.tick_ms)
             for seed in arguments.seeds
         ]
-        for seed, found in zip(arguments.seeds, runs, strict=True):
-            missed += misses(f"{name}, seed {seed}", found[ESTIMATED], TIMES_STATED.get(name, 1.0))
-        results[name] = {rule: summary(rule, [found[rule] for found in runs]) for rule in runs[0]}
+        for seed, run in zip(arguments.seeds, runs, strict=True):
+            missed += misses(f"{name}, seed {seed}", run[ESTIMATED], TIMES_STATED.get(name, 1.0))
+        results[name] = {rule: summary(rule, [run[rule] for run in runs]) for rule in runs[0]}
         print(f"\n{name}: {arguments.hosts} hosts, {PARTITIONS} partitions, seeds {arguments.seeds}")
         print(
             f"  {'rule':32} {'missing worst':>14} {'logged':>9} {'mean':>9} "
             f"{'delay median':>15} {'p99':>9}  bound  open"
         )
-        for rule, one in results[name].items():
-            if "windows" not in one:
+        for rule, closed in results[name].items():
+            if "windows" not in closed:
                 print(f"  {rule:32} no window closed")
                 continue
-            least_s, most_s = one["delay_median_s"]
+            least_s, most_s = closed["delay_median_s"]
             medians = f"{least_s:.0f} to {most_s:.0f}"
             print(
-                f"  {rule:32} {one['missing_worst']:14.2e} {one['missing_logged_worst']:9.1e} "
-                f"{one['missing_mean']:9.1e} "
-                f"{medians:>13} s {one['delay_p99_s']:7.1f} s "
-                f"{one['bound_worst_ppm'] or '-':>6} {one['open']:5}",
+                f"  {rule:32} {closed['missing_worst']:14.2e} {closed['missing_logged_worst']:9.1e} "
+                f"{closed['missing_mean']:9.1e} "
+                f"{medians:>13} s {closed['delay_p99_s']:7.1f} s "
+                f"{closed['bound_worst_ppm'] or '-':>6} {closed['open']:5}",
                 flush=True,
             )
     print(f"\n{time.monotonic() - started_s:.0f} s")

@@ -16,11 +16,11 @@ def _some(seed: int, hosts: int, ppm: int) -> NDArray[np.int64]:
     return np.random.default_rng(seed + 1).choice(hosts, max(hosts * ppm // 1_000_000, 1), replace=False)
 
 
-def _stall(one: Fleet, seed: int, ppm: int, minutes: int) -> Fleet:
-    hosts = _some(seed, one.hosts, ppm)
+def _stall(fleet: Fleet, seed: int, ppm: int, minutes: int) -> Fleet:
+    hosts = _some(seed, fleet.hosts, ppm)
     begin = np.full(hosts.size, FAULT_MS)
-    one.stall(hosts, begin, np.full(hosts.size, minutes * MINUTE_MS), speed=10)
-    return one
+    fleet.stall(hosts, begin, np.full(hosts.size, minutes * MINUTE_MS), speed=10)
+    return fleet
 
 
 def no_fault(seed: int, hosts: int) -> Fleet:
@@ -34,38 +34,38 @@ def few_stalled(seed: int, hosts: int) -> Fleet:
 
 def many_staggered(seed: int, hosts: int) -> Fleet:
     """5 % of the hosts, beginning within ten minutes, for 2 to 12 minutes each."""
-    one, rng = no_fault(seed, hosts), np.random.default_rng(seed + 2)
+    stalled, rng = no_fault(seed, hosts), np.random.default_rng(seed + 2)
     some = _some(seed, hosts, 50_000)
     begin = FAULT_MS + rng.integers(0, 10 * MINUTE_MS, some.size)
-    one.stall(some, begin, rng.integers(2 * MINUTE_MS, 12 * MINUTE_MS, some.size), speed=10)
-    return one
+    stalled.stall(some, begin, rng.integers(2 * MINUTE_MS, 12 * MINUTE_MS, some.size), speed=10)
+    return stalled
 
 
 def partitions_out(seed: int, hosts: int) -> Fleet:
     """3 of 64 partitions for ten minutes."""
-    one = no_fault(seed, hosts)
-    some = np.flatnonzero(np.isin(one.partition, (5, 20, 41)))
-    one.stall(some, np.full(some.size, FAULT_MS), np.full(some.size, 10 * MINUTE_MS), speed=10)
-    return one
+    stalled = no_fault(seed, hosts)
+    some = np.flatnonzero(np.isin(stalled.partition, (5, 20, 41)))
+    stalled.stall(some, np.full(some.size, FAULT_MS), np.full(some.size, 10 * MINUTE_MS), speed=10)
+    return stalled
 
 
 def restarts(seed: int, hosts: int) -> Fleet:
     """Five waves ten minutes apart, 0.4 % of the hosts each: two minutes, then a slow backlog."""
-    one = no_fault(seed, hosts)
+    stalled = no_fault(seed, hosts)
     for wave in range(5):
         some = _some(seed + 10 * wave, hosts, 4_000)
         begin = np.full(some.size, FAULT_MS + wave * 10 * MINUTE_MS)
-        one.stall(some, begin, np.full(some.size, 2 * MINUTE_MS), speed=3)
-    return one
+        stalled.stall(some, begin, np.full(some.size, 2 * MINUTE_MS), speed=3)
+    return stalled
 
 
 def skewed(seed: int, hosts: int) -> Fleet:
     """Rates over five orders of magnitude; 0.1 % of the hosts stall for 20 minutes, one of the largest among
     them."""
-    one = _stall(fleet(seed, hosts, PARTITIONS, skew=1.8), seed, 1_000, 20)
-    large = np.argsort(one.rates)[-10:-9]
-    one.stall(large, np.array([FAULT_MS]), np.array([20 * MINUTE_MS]), speed=10)
-    return one
+    skewed_fleet = _stall(fleet(seed, hosts, PARTITIONS, skew=1.8), seed, 1_000, 20)
+    large = np.argsort(skewed_fleet.rates)[-10:-9]
+    skewed_fleet.stall(large, np.array([FAULT_MS]), np.array([20 * MINUTE_MS]), speed=10)
+    return skewed_fleet
 
 
 def drifting(seed: int, hosts: int) -> Fleet:
@@ -75,12 +75,12 @@ def drifting(seed: int, hosts: int) -> Fleet:
 
 def clock_jumps(seed: int, hosts: int) -> Fleet:
     """0.05 % of the clocks are two minutes ahead for ten minutes, as many two minutes behind."""
-    one = no_fault(seed, hosts)
+    jumping = no_fault(seed, hosts)
     some = _some(seed, hosts, 1_000)
     half = some.size // 2
-    one.wrong_clock(some[:half], FAULT_MS, 10 * MINUTE_MS, 2 * MINUTE_MS)
-    one.wrong_clock(some[half:], FAULT_MS, 10 * MINUTE_MS, -2 * MINUTE_MS)
-    return one
+    jumping.wrong_clock(some[:half], FAULT_MS, 10 * MINUTE_MS, 2 * MINUTE_MS)
+    jumping.wrong_clock(some[half:], FAULT_MS, 10 * MINUTE_MS, -2 * MINUTE_MS)
+    return jumping
 
 
 def rise_with_backlog(seed: int, hosts: int) -> Fleet:
@@ -91,11 +91,11 @@ def rise_with_backlog(seed: int, hosts: int) -> Fleet:
         risen: NDArray[np.float64] = 4.0 ** np.clip((at_ms - FAULT_MS) / (30 * MINUTE_MS), 0, 1)
         return risen
 
-    one = fleet(seed, hosts, PARTITIONS, growth=growth)
+    rising = fleet(seed, hosts, PARTITIONS, growth=growth)
     some = _some(seed, hosts, 3_000)
     begin = FAULT_MS + np.random.default_rng(seed + 2).integers(0, 2 * MINUTE_MS, some.size)
-    one.stall(some, begin, np.full(some.size, 12 * MINUTE_MS), speed=2)
-    return one
+    rising.stall(some, begin, np.full(some.size, 12 * MINUTE_MS), speed=2)
+    return rising
 
 
 def _jump(seed: int, hosts: int, counted_ms: int) -> Fleet:
@@ -106,10 +106,10 @@ def _jump(seed: int, hosts: int, counted_ms: int) -> Fleet:
         grown[some] = np.where(at_ms[some] >= FAULT_MS, 10.0, 1.0)
         return grown
 
-    one = fleet(seed, hosts, PARTITIONS, growth=growth)
+    jumping = fleet(seed, hosts, PARTITIONS, growth=growth)
     begin = np.full(some.size, FAULT_MS + counted_ms)
-    one.stall(some, begin, np.full(some.size, 20 * MINUTE_MS), speed=10)
-    return one
+    jumping.stall(some, begin, np.full(some.size, 20 * MINUTE_MS), speed=10)
+    return jumping
 
 
 def jump_then_stall(seed: int, hosts: int) -> Fleet:
@@ -133,9 +133,9 @@ def large_newcomer(seed: int, hosts: int) -> Fleet:
 
     rates = no_fault(seed, hosts).rates
     large = 0.3 / 0.7 * rates[1:].sum() / rates[0]
-    one = fleet(seed, hosts, PARTITIONS, growth=growth)
-    one.join(0, FAULT_MS - MINUTE_MS, FAULT_MS, 2 * MINUTE_MS, 10 * MINUTE_MS)
-    return one
+    with_newcomer = fleet(seed, hosts, PARTITIONS, growth=growth)
+    with_newcomer.join(0, FAULT_MS - MINUTE_MS, FAULT_MS, 2 * MINUTE_MS, 10 * MINUTE_MS)
+    return with_newcomer
 
 
 SCENARIOS: dict[str, Callable[[int, int], Fleet]] = {

@@ -61,7 +61,7 @@ def simulate(fleet: Fleet, rules: Mapping[str, Rule] = RULES, tick_ms: int = TIC
     nothing = np.full(fleet.hosts, -1)
     totals = [missing_events(fleet, nothing, end) for end in ends]
     nobody = np.zeros(fleet.hosts, np.bool_)
-    found = {name: Closed() for name in rules}
+    closed_by_rule = {name: Closed() for name in rules}
     published = dict.fromkeys(rules, NEVER)
     for now_ms in range(START_MS + MINUTE_MS, START_MS + SPAN_MS - MINUTE_MS, tick_ms):
         came, events = inbox.take(now_ms)
@@ -90,16 +90,16 @@ def simulate(fleet: Fleet, rules: Mapping[str, Rule] = RULES, tick_ms: int = TIC
             if decision.watermark_ms is None or decision.watermark_ms <= published[name]:
                 continue
             published[name] = decision.watermark_ms
-            closed = found[name]
+            closed = closed_by_rule[name]
             while len(closed.shares) < len(ends) and ends[len(closed.shares)] <= published[name]:
                 end, total = ends[len(closed.shares)], totals[len(closed.shares)]
                 closed.shares.append(missing_events(fleet, inbox.read, end) / total)
                 closed.unlogged_shares.append(unlogged_events(fleet, end, now_ms) / total)
                 closed.delays_ms.append(now_ms - end)
                 closed.bounds_ppm.append(decision.bound_ppm)
-    for closed in found.values():
+    for closed in closed_by_rule.values():
         closed.open = len(ends) - len(closed.shares)
-    return found
+    return closed_by_rule
 
 
 class Inbox:
@@ -153,8 +153,8 @@ def _by_stamp(fleet: Fleet, end_ms: int) -> NDArray[np.float64]:
     stamp = fleet.stamp_ms[fleet.wrong_clocks]
     overlap = np.minimum(stamp, end_ms) - np.maximum(stamp - BATCH_MS, end_ms - WINDOW_MS)
     events: NDArray[np.float64] = np.diff(fleet.total[fleet.wrong_clocks], axis=1, prepend=0) / BATCH_MS
-    found: NDArray[np.float64] = events * np.maximum(overlap, 0)
-    return found
+    stamped: NDArray[np.float64] = events * np.maximum(overlap, 0)
+    return stamped
 
 
 def _logged(fleet: Fleet, until_ms: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -162,5 +162,5 @@ def _logged(fleet: Fleet, until_ms: NDArray[np.int64]) -> NDArray[np.float64]:
     batch, rest_ms = np.divmod(until_ms - fleet.sent_ms[:, 0], BATCH_MS)
     hosts = np.arange(fleet.hosts)
     whole = fleet.total[hosts, batch]
-    found: NDArray[np.float64] = whole + (fleet.total[hosts, batch + 1] - whole) * (rest_ms / BATCH_MS)
-    return found
+    logged: NDArray[np.float64] = whole + (fleet.total[hosts, batch + 1] - whole) * (rest_ms / BATCH_MS)
+    return logged

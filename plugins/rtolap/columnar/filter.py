@@ -38,11 +38,11 @@ def mask(table: pa.Table, predicate: Predicate) -> pa.BooleanArray:
 def _evaluate(table: pa.Table, predicate: Predicate) -> pa.BooleanArray:
     match predicate:
         case And(terms=terms):
-            found = [_evaluate(table, term) for term in terms]
-            return reduce(pc.and_kleene, found) if found else _constant(True, table.num_rows)
+            masks = [_evaluate(table, term) for term in terms]
+            return reduce(pc.and_kleene, masks) if masks else _constant(True, table.num_rows)
         case Or(terms=terms):
-            found = [_evaluate(table, term) for term in terms]
-            return reduce(pc.or_kleene, found) if found else _constant(False, table.num_rows)
+            masks = [_evaluate(table, term) for term in terms]
+            return reduce(pc.or_kleene, masks) if masks else _constant(False, table.num_rows)
         case Not(term=term):
             return pc.invert(_evaluate(table, term))
         case IsNull(column=name, negated=negated):
@@ -68,15 +68,15 @@ def _leaf(column: pa.Array, predicate: Compare | In | Like) -> pa.BooleanArray:
         case Compare():
             return _compare(column, predicate)
         case In(values=values, negated=negated):
-            found = _is_in(column, values)
-            return pc.invert(found) if negated else found
+            mask = _is_in(column, values)
+            return pc.invert(mask) if negated else mask
         case Like(pattern=pattern, negated=negated):
             if not pa.types.is_string(column.type):
                 raise QueryError(
                     f"LIKE on {predicate.column}", expected="a string column", found=str(column.type)
                 )
-            found = pc.match_substring_regex(column, like_regex(pattern))
-            return pc.invert(found) if negated else found
+            mask = pc.match_substring_regex(column, like_regex(pattern))
+            return pc.invert(mask) if negated else mask
 
 
 def _compare(column: pa.Array, predicate: Compare) -> pa.BooleanArray:
@@ -101,11 +101,11 @@ def _is_in(column: pa.Array, values: tuple[object, ...]) -> pa.BooleanArray:
     exact = [at.value for at in places if at.exact]
     if pa.types.is_floating(column.type) and 0.0 in exact:
         exact += [0.0, -0.0]  # they are equal, but not to `is_in`
-    found = pc.is_in(column, value_set=pa.array(exact, column.type))
+    mask = pc.is_in(column, value_set=pa.array(exact, column.type))
     nothing = pa.scalar(None, pa.bool_())
     if any(value is None for value in values):
-        found = pc.if_else(found, True, nothing)  # x IN (…, NULL) is TRUE or NULL
-    return found if not values else pc.if_else(column.is_valid(), found, nothing)
+        mask = pc.if_else(mask, True, nothing)  # x IN (…, NULL) is TRUE or NULL
+    return mask if not values else pc.if_else(column.is_valid(), mask, nothing)
 
 
 def like_regex(pattern: str) -> str:

@@ -22,12 +22,12 @@ def hash_strings_32(
     seed: int = DORIS_SEED,
 ) -> U32:
     """Hash each byte string `data[start : start + length]`; `data` has at least one byte."""
-    found = np.empty(len(starts), np.uint32)
+    hashes = np.empty(len(starts), np.uint32)
     order = np.argsort(lengths, kind="stable")  # neighbours of like length end together
     for first in range(0, len(order), _STRINGS_PER_BLOCK):
         rows = order[first : first + _STRINGS_PER_BLOCK]
-        found[rows] = _hash_block(data, starts[rows], lengths[rows], seed)
-    return found
+        hashes[rows] = _hash_block(data, starts[rows], lengths[rows], seed)
+    return hashes
 
 
 def _hash_block(

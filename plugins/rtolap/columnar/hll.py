@@ -47,8 +47,8 @@ def _coupons_of_values(values: pa.Array) -> pa.UInt32Array:
         h1, h2 = hash_strings(data, starts, lengths)
     else:
         h1, h2 = hash_longs(_as_longs(values))
-    found = _coupon(h1, h2)
-    return pa.array(found, mask=~valid.to_numpy(zero_copy_only=False))
+    coupons = _coupon(h1, h2)
+    return pa.array(coupons, mask=~valid.to_numpy(zero_copy_only=False))
 
 
 def _coupon(h1: NDArray[np.uint64], h2: NDArray[np.uint64]) -> NDArray[np.uint32]:

@@ -51,8 +51,8 @@ def merge_groups(images: pa.Array | pa.ChunkedArray, groups: _Ids, size: int) ->
     packed = np.zeros(0, np.uint64)
     for piece in pieces:
         _unite(united, *piece.registers(), lg_k)
-        found = _absorbed(np.concatenate([packed, piece.packed_coupons()]), lg_k, united)
-        packed = sorted_distinct(found)
+        coupons = _absorbed(np.concatenate([packed, piece.packed_coupons()]), lg_k, united)
+        packed = sorted_distinct(coupons)
     distinct = (packed & np.uint64(0xFFFFFFFF)).astype(np.uint32)
     ends = np.cumsum(np.bincount((packed >> np.uint64(32)).astype(np.int64), minlength=size)).tolist()
     merged: list[bytes | None] = []
@@ -160,10 +160,10 @@ class _Sketches:
             words = self._data[shift : shift + max(0, len(self._data) - shift) // 4 * 4].view("<u4")
             lengths = counts[chosen]
             within = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-            found = words[np.repeat(first[chosen] // 4, lengths) + within]
+            coupons = words[np.repeat(first[chosen] // 4, lengths) + within]
             owners = np.repeat(self.groups[listed[chosen]], lengths)
-            packed = owners.astype(np.uint64) << np.uint64(32) | found.astype(np.uint64)
-            pieces.append(packed[found != 0])  # an updatable image holds empty places
+            packed = owners.astype(np.uint64) << np.uint64(32) | coupons.astype(np.uint64)
+            pieces.append(packed[coupons != 0])  # an updatable image holds empty places
         return np.concatenate(pieces)
 
     def registers(self) -> tuple[_Ids, list[U8]]:
@@ -188,17 +188,17 @@ class _Sketches:
 
 def _read(images: pa.Array, groups: _Ids) -> _Sketches:
     """Registers of fewer bits, which are not written here, are converted to HLL_8."""
-    found = _Sketches(images, groups)
-    odd = set(found.rows_of_other_kinds().tolist())
+    sketches = _Sketches(images, groups)
+    odd = set(sketches.rows_of_other_kinds().tolist())
     if not odd:
-        return found
+        return sketches
     values = images.to_pylist()
     written = [merge_sketches([value]) if row in odd else value for row, value in enumerate(values)]
     return _Sketches(pa.array(written, images.type), groups)
 
 
-def _refuse(wrong: NDArray[np.bool_], what: str) -> None:
+def _refuse(wrong: NDArray[np.bool_], why: str) -> None:
     if wrong.any():
         raise Corrupted(
-            "bytes that are no DataSketches HLL sketch", found=f"{int(wrong.sum())} sketches: {what}"
+            "bytes that are no DataSketches HLL sketch", found=f"{int(wrong.sum())} sketches: {why}"
         )

@@ -79,8 +79,8 @@ def sorted_distinct(values: NDArray[T]) -> NDArray[T]:
     return ordered[kept]
 
 
-def image_of_coupons(found: U32, lg_k: int) -> bytes:
-    return image_of_distinct(sorted_distinct(found), lg_k)
+def image_of_coupons(coupons: U32, lg_k: int) -> bytes:
+    return image_of_distinct(sorted_distinct(coupons), lg_k)
 
 
 def image_of_distinct(distinct: U32, lg_k: int) -> bytes:
@@ -90,24 +90,24 @@ def image_of_distinct(distinct: U32, lg_k: int) -> bytes:
     return _coupons_image(distinct, lg_k)
 
 
-def registers_of(found: U32, lg_k: int) -> U8:
+def registers_of(coupons: U32, lg_k: int) -> U8:
     registers = np.zeros(1 << lg_k, np.uint8)
-    np.maximum.at(registers, found & np.uint32((1 << lg_k) - 1), (found >> KEY_BITS).astype(np.uint8))
+    np.maximum.at(registers, coupons & np.uint32((1 << lg_k) - 1), (coupons >> KEY_BITS).astype(np.uint8))
     return registers
 
 
-def prune_coupons(found: U32, lg_k: int) -> U32:
+def prune_coupons(coupons: U32, lg_k: int) -> U32:
     """Coupons that decide the sketch: the highest of each register, once there are too many to list.
 
     Bounds a group's list at 2^lg_k entries without changing any image made of it, now or after merging.
     """
-    if len(found) <= 1 << lg_k:
-        return found
-    slots = found & np.uint32((1 << lg_k) - 1)
-    order = np.lexsort((found, slots))
+    if len(coupons) <= 1 << lg_k:
+        return coupons
+    slots = coupons & np.uint32((1 << lg_k) - 1)
+    order = np.lexsort((coupons, slots))
     last = np.flatnonzero(np.diff(slots[order], append=np.uint32(1 << lg_k)))
-    kept = found[order][last]
-    return kept if len(kept) > coupon_mode_max(lg_k) else found
+    kept = coupons[order][last]
+    return kept if len(kept) > coupon_mode_max(lg_k) else coupons
 
 
 def merge_sketches(images: Iterable[bytes], lg_k: int | None = None) -> bytes:
@@ -119,7 +119,7 @@ def merge_sketches(images: Iterable[bytes], lg_k: int | None = None) -> bytes:
     if lg_k is None and not parsed:
         raise ValueError("a union of no sketches needs an lg_k")
     smallest = min([size for size, _, _ in parsed] + ([lg_k] if lg_k is not None else []))
-    listed = [found for _, found, _ in parsed if found is not None]
+    listed = [coupons for _, coupons, _ in parsed if coupons is not None]
     distinct = sorted_distinct(np.concatenate(listed)) if listed else np.zeros(0, np.uint32)
     blocks = [(size, registers) for size, _, registers in parsed if registers is not None]
     if not blocks and len(distinct) <= coupon_mode_max(smallest):
@@ -134,19 +134,19 @@ def merge_sketches(images: Iterable[bytes], lg_k: int | None = None) -> bytes:
 
 def estimate(image: bytes) -> float:
     """The number of distinct values; equal for equal sets of coupons. Raises Corrupted."""
-    lg_k, found, registers = _parse(image)
+    lg_k, coupons, registers = _parse(image)
     if registers is not None:
         canonical = image_of_registers(registers, lg_k)
     else:
-        assert found is not None, "an image is coupons or registers"
-        canonical = _coupons_image(sorted_distinct(found), lg_k)
+        assert coupons is not None, "an image is coupons or registers"
+        canonical = _coupons_image(sorted_distinct(coupons), lg_k)
     return float(datasketches.hll_sketch.deserialize(canonical).get_estimate())
 
 
 def coupons_of_image(image: bytes) -> U32 | None:
     """The coupons of a LIST or SET image, sorted; None when it holds registers."""
-    _, found, _ = _parse(image)
-    return None if found is None else sorted_distinct(found)
+    _, coupons, _ = _parse(image)
+    return None if coupons is None else sorted_distinct(coupons)
 
 
 def _coupons_image(distinct: U32, lg_k: int) -> bytes:
@@ -196,8 +196,8 @@ def _parse(image: bytes) -> tuple[int, U32 | None, U8 | None]:
         count = min(1 << image[4], (len(image) - start) // 4)
     if len(image) < start + 4 * count:
         raise _short(image)
-    found = np.frombuffer(image, "<u4", count, start).astype(np.uint32)
-    return lg_k, found[found != 0], None
+    coupons = np.frombuffer(image, "<u4", count, start).astype(np.uint32)
+    return lg_k, coupons[coupons != 0], None
 
 
 def _as_hll8(image: bytes, lg_k: int) -> bytes:

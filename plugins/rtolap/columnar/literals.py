@@ -63,10 +63,10 @@ def place(value: Scalar, kind: pa.DataType) -> Place:
 def _decimal(value: Scalar) -> Decimal:
     if isinstance(value, bool) or value is None:
         raise ValueError(value)
-    found = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
-    if found.is_nan():
+    decimal = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+    if decimal.is_nan():
         raise ValueError(value)
-    return found
+    return decimal
 
 
 def _numeric(value: Decimal, quantum: Decimal, lowest: Decimal, highest: Decimal, cast: Any) -> Place:

@@ -68,10 +68,10 @@ def extreme(column: pa.Array, ids: Ids, groups: int, op: str) -> pa.Array:
     if pa.types.is_integer(kind) or pa.types.is_temporal(kind):
         return _extreme_longs(column, ids, groups, op)
     table = pa.table({"group": ids, "value": column})
-    found = table.group_by("group", use_threads=False).aggregate([("value", op)])
-    places = np.full(groups, len(found), np.int64)
-    places[found.column("group").to_numpy()] = np.arange(len(found))
-    return pa.concat_arrays([*found.column(f"value_{op}").chunks, pa.nulls(1, kind)]).take(pa.array(places))
+    grouped = table.group_by("group", use_threads=False).aggregate([("value", op)])
+    places = np.full(groups, len(grouped), np.int64)
+    places[grouped.column("group").to_numpy()] = np.arange(len(grouped))
+    return pa.concat_arrays([*grouped.column(f"value_{op}").chunks, pa.nulls(1, kind)]).take(pa.array(places))
 
 
 def distinct_coupons(coupons: pa.Array, ids: Ids, groups: int, lg_k: int) -> pa.ListArray:
@@ -173,7 +173,7 @@ def _extreme_longs(column: pa.Array, ids: Ids, groups: int, op: str) -> pa.Array
     storage = pa.int32() if kind.bit_width == 32 else pa.int64()
     values = column.cast(storage).to_numpy()
     limits = np.iinfo(values.dtype)
-    found = np.full(groups, limits.max if op == "min" else limits.min, values.dtype)
-    (np.minimum if op == "min" else np.maximum).at(found, ids, values)
+    extremes = np.full(groups, limits.max if op == "min" else limits.min, values.dtype)
+    (np.minimum if op == "min" else np.maximum).at(extremes, ids, values)
     absent = None if keep is None else np.bincount(ids, minlength=groups) == 0
-    return pa.array(found, storage, mask=absent).cast(kind)
+    return pa.array(extremes, storage, mask=absent).cast(kind)

@@ -90,10 +90,10 @@ def _unions(images: pa.Array, rows: Ids, owners: Ids, singles: _Singles) -> list
     for end in ends.tolist():
         mine = rows[start:end]
         alone = singles.present[mine]
-        found = BitMap64(sorted_distinct(singles.values[mine[alone]]).tolist())
+        bitmap = BitMap64(sorted_distinct(singles.values[mine[alone]]).tolist())
         for image in images.take(pa.array(mine[~alone])).to_pylist():
-            found |= bitmap_of_image(image)
-        united.append(image_of_bitmap(found))
+            bitmap |= bitmap_of_image(image)
+        united.append(image_of_bitmap(bitmap))
         start = end
     return united
 
@@ -133,11 +133,11 @@ def _singles(images: pa.Array) -> _Singles:
     records = np.ascontiguousarray(raw).view(_SINGLE).reshape(-1)
     single = (records["maps"] == 1) & (records["cookie"] == _COOKIE) & (records["containers"] == 1)
     single &= (records["count_less_one"] == 0) & (records["offset"] == _OFFSET)
-    found = records[single]
-    high = found["high"].astype(np.uint64) << np.uint64(32)
-    middle = found["key"].astype(np.uint64) << np.uint64(16)
+    single_values = records[single]
+    high = single_values["high"].astype(np.uint64) << np.uint64(32)
+    middle = single_values["key"].astype(np.uint64) << np.uint64(16)
     present[fitting[single]] = True
-    values[fitting[single]] = high | middle | found["low"].astype(np.uint64)
+    values[fitting[single]] = high | middle | single_values["low"].astype(np.uint64)
     present &= images.is_valid().to_numpy(zero_copy_only=False)
     return _Singles(present, values)
 

@@ -38,15 +38,15 @@ class AirflowApi:
             try:
                 response = self._http.patch(f"/api/v2/dags/{dag_id}", json={"is_paused": False})
             except httpx.TransportError as error:
-                found = str(error)
+                problem = str(error)
             else:
                 if response.is_success:
                     return
-                found = f"{response.status_code} {response.text[:200]}"
+                problem = f"{response.status_code} {response.text[:200]}"
             if time.monotonic() > deadline:
                 raise Unavailable(
                     f"Airflow does not start the DAG {dag_id}",
-                    found=found,
+                    found=problem,
                     action="look at `rtolap stack logs airflow-dag-processor`",
                 )
             time.sleep(_POLL_S)

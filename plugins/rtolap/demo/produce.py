@@ -54,12 +54,12 @@ class Sender:
         """Wait until everything is stored. Partition → next offset, checked against the broker."""
         self._producer.flush(_FLUSH_TIMEOUT_S)
         expected = {partition: self.first[partition] + sent for partition, sent in self.sent.items()}
-        found = self._latest()
-        if found != expected:
+        offsets = self._latest()
+        if offsets != expected:
             raise Refused(
                 f"somebody else writes to {self.topic}, so offsets are not known",
                 expected=expected,
-                found=found,
+                found=offsets,
                 action="produce into a topic of your own",
             )
         return expected

@@ -207,19 +207,19 @@ class Demo:
 
     def _look(self, journal: Journal) -> Situation:
         stats = [receiver.stats() for receiver in self._answering()]
-        found = situation(CUBE, self._coordinator.segments(CUBE), self._coordinator.queue().entries, stats)
-        journal.look(found.moments)
+        shown = situation(CUBE, self._coordinator.segments(CUBE), self._coordinator.queue().entries, stats)
+        journal.look(shown.moments)
         progress = self._screen.progress
-        progress.states, progress.building, progress.pending = found.states, found.building, found.pending
-        progress.receivers = found.receivers
-        return found
+        progress.states, progress.building, progress.pending = shown.states, shown.building, shown.pending
+        progress.receivers = shown.receivers
+        return shown
 
 
-def _wait_for(what: str, timeout_s: float, holds: Callable[[], bool]) -> None:
+def _wait_for(goal: str, timeout_s: float, holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() > deadline:
             raise Unavailable(
-                f"waited {timeout_s:.0f} s for {what}", action="`rtolap stack status` tells more"
+                f"waited {timeout_s:.0f} s for {goal}", action="`rtolap stack status` tells more"
             )
         time.sleep(_ROUND_S)

@@ -57,8 +57,8 @@ class EventTimeAxis:
         place.grid(linewidth=0.3, color="#cccccc")
 
     def value(self, instants_ms: Line, at_ms: Line) -> Line:
-        found: Line = at_ms - instants_ms if self._lag else instants_ms / DAY_MS
-        return found
+        line: Line = at_ms - instants_ms if self._lag else instants_ms / DAY_MS
+        return line
 
     def now(self) -> None:
         self.line(self._at_ms, _NOW, width=0.8, style=":")

@@ -66,7 +66,7 @@ class Panel:
 
     @property
     def holders(self) -> tuple[Trace, ...]:
-        return tuple(one for one in (*self.hosts, *self.units) if one.held)
+        return tuple(trace for trace in (*self.hosts, *self.units) if trace.held)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,8 +98,8 @@ def timeline(
         at_ms=at_ms,
         global_ms=_line(history.global_ms),
         panels=tuple(
-            _panel(level, found, at_ms)
-            for level, found in history.levels.items()
+            _panel(level, level_history, at_ms)
+            for level, level_history in history.levels.items()
             if not levels or level in levels
         ),
         closings=() if window_ms is None else tuple(closings(history, window_ms)),
@@ -130,21 +130,21 @@ def _check(history: ApplicationHistory) -> None:
                 )
 
 
-def _panel(level: str, found: LevelHistory, at_ms: Line) -> Panel:
-    input_ms, output_ms = _line(found.input_ms), _line(found.output_ms)
-    hosts = (_trace(one.host, one.at, one.latest_ms, input_ms, at_ms) for one in found.hosts)
+def _panel(level: str, level_history: LevelHistory, at_ms: Line) -> Panel:
+    input_ms, output_ms = _line(level_history.input_ms), _line(level_history.output_ms)
+    hosts = (_trace(trace.host, trace.at, trace.latest_ms, input_ms, at_ms) for trace in level_history.hosts)
     units = (
-        _trace(f"{one.processor}/{one.key_group}", one.at, one.oldest_work_ms, output_ms, at_ms)
-        for one in found.units
+        _trace(f"{trace.processor}/{trace.key_group}", trace.at, trace.oldest_work_ms, output_ms, at_ms)
+        for trace in level_history.units
     )
     return Panel(
         level=level,
-        role=found.role,
+        role=level_history.role,
         input_ms=input_ms,
         output_ms=output_ms,
         hosts=tuple(sorted(hosts, key=_rank)),
         units=tuple(sorted(units, key=_rank)),
-        holding=found.holding[_furthest(input_ms, at_ms)] if found.holding else 0,
+        holding=level_history.holding[_furthest(input_ms, at_ms)] if level_history.holding else 0,
     )
 
 
@@ -192,9 +192,17 @@ def _furthest(line_ms: Line, at_ms: Line) -> int:
     return int(behind_ms.size - 1 - np.argmax(behind_ms[::-1]))
 
 
-def _rank(one: Trace) -> tuple[bool, int, bool, int, str]:
-    return (not one.held, -one.weight_ms, one.behind_max_ms is not None, -(one.behind_max_ms or 0), one.name)
+def _rank(trace: Trace) -> tuple[bool, int, bool, int, str]:
+    return (
+        not trace.held,
+        -trace.weight_ms,
+        trace.behind_max_ms is not None,
+        -(trace.behind_max_ms or 0),
+        trace.name,
+    )
 
 
 def _line(instants_ms: Sequence[int | None]) -> Line:
-    return np.asarray([np.nan if one is None else one for one in instants_ms], np.float64)
+    return np.asarray(
+        [np.nan if instant_ms is None else instant_ms for instant_ms in instants_ms], np.float64
+    )

@@ -29,28 +29,28 @@ WIDTH_INCHES, PANEL_INCHES = 11.0, 2.3
 _MARK, _GLOBAL, _HOST, _UNIT = "#0072b2", "#000000", "#d55e00", "#009e73"
 
 
-def draw_timeline(found: Timeline, form: Format, *, lag: bool = False) -> bytes:
+def draw_timeline(timeline: Timeline, form: Format, *, lag: bool = False) -> bytes:
     """Raises DefinitionError where nothing is remembered yet, for too many levels, and without matplotlib."""
-    if not found.at_ms.size:
+    if not timeline.at_ms.size:
         raise DefinitionError(
-            f"nothing is remembered of {found.application} in that time",
+            f"nothing is remembered of {timeline.application} in that time",
             action="take a longer time, or wait a second or two where its leader has just begun",
         )
-    if len(found.panels) > PANELS_MAX:
+    if len(timeline.panels) > PANELS_MAX:
         raise DefinitionError(
             "too many levels for one picture",
             expected=f"at most {PANELS_MAX}",
-            found=len(found.panels),
+            found=len(timeline.panels),
             action="choose with --level",
         )
-    title = f"Watermarks of {found.application}"
-    rows = len(found.panels) + 1
+    title = f"Watermarks of {timeline.application}"
+    rows = len(timeline.panels) + 1
     with new_figure(WIDTH_INCHES, 0.8 + PANEL_INCHES * rows) as figure:
         axes = figure.subplots(rows, 1, sharex=True, squeeze=False)[:, 0]
-        for panel, place in zip(found.panels, axes, strict=False):
-            _draw_panel(place, found.at_ms, panel, lag)
-        _draw_global(axes[-1], found, lag)
-        wall_clock_axis(axes[-1], found.at_ms)
+        for panel, place in zip(timeline.panels, axes, strict=False):
+            _draw_panel(place, timeline.at_ms, panel, lag)
+        _draw_global(axes[-1], timeline, lag)
+        wall_clock_axis(axes[-1], timeline.at_ms)
         figure.suptitle(title, x=0.01, ha="left", fontweight="bold")
         return rendered(figure, form, title)
 
@@ -58,22 +58,22 @@ def draw_timeline(found: Timeline, form: Format, *, lag: bool = False) -> bytes:
 def held_by(panel: Panel) -> str:
     """Describe in words who held it most; empty where nobody did."""
     hosts, units = _noteworthy(panel)
-    said = [f"{_short(one.name)} ({_behind(one)})" for one in (*hosts, *units)]
+    names = [f"{_short(trace.name)} ({_behind(trace)})" for trace in (*hosts, *units)]
     more = panel.holding - len(hosts)
     others = "" if more <= 0 else f" and {more} more {'host' if more == 1 else 'hosts'}"
-    return f"held by {', '.join(said)}{others}" if said else ""
+    return f"held by {', '.join(names)}{others}" if names else ""
 
 
-def _behind(one: Trace) -> str:
-    return "never seen" if one.behind_max_ms is None else duration(one.behind_max_ms)
+def _behind(trace: Trace) -> str:
+    return "never seen" if trace.behind_max_ms is None else duration(trace.behind_max_ms)
 
 
 def _noteworthy(panel: Panel) -> tuple[list[Trace], list[Trace]]:
     """Hosts and units that held it, but for those in whose time it was behind for a tenth of the most at
     best."""
-    worst_ms = max((one.weight_ms for one in panel.holders), default=0)
+    worst_ms = max((trace.weight_ms for trace in panel.holders), default=0)
     hosts, units = (
-        [one for one in held if one.held and one.weight_ms * 10 > worst_ms]
+        [trace for trace in held if trace.held and trace.weight_ms * 10 > worst_ms]
         for held in (panel.hosts, panel.units)
     )
     return hosts[:_NAMED], units[:_NAMED]
@@ -83,32 +83,32 @@ def _draw_panel(place: Axes, at_ms: Line, panel: Panel, lag: bool) -> None:
     y = EventTimeAxis(place, at_ms, lag)
     y.now()
     hosts, units = _noteworthy(panel)
-    named = [*((one, _HOST) for one in hosts), *((one, _UNIT) for one in units)]
-    for one, colour in named:
-        y.line(_whole(one, at_ms, one.holds), colour, width=5, alpha=0.35)
+    named = [*((trace, _HOST) for trace in hosts), *((trace, _UNIT) for trace in units)]
+    for trace, colour in named:
+        y.line(_whole(trace, at_ms, trace.holds), colour, width=5, alpha=0.35)
     for unit in panel.units[:_UNITS_DRAWN]:
         y.line(_whole(unit, at_ms), _UNIT, width=0.6)
     if not np.array_equal(panel.input_ms, panel.output_ms, equal_nan=True):
         y.line(panel.input_ms, _MARK, width=0.8, style="--")
     y.line(panel.output_ms, _MARK, width=1.6)
     y.limits(panel.input_ms, panel.output_ms)
-    for one, colour in named:
-        if one.worst is not None:
-            y.name(_short(one.name), one.worst, at_ms[one.worst] - (one.behind_max_ms or 0), colour)
+    for trace, colour in named:
+        if trace.worst is not None:
+            y.name(_short(trace.name), trace.worst, at_ms[trace.worst] - (trace.behind_max_ms or 0), colour)
     place.set_title(f"{panel.level} ({panel.role})", loc="left", fontsize=9, fontweight="bold")
     place.set_title(held_by(panel), loc="right", fontsize=8, color=_HOST)
 
 
-def _draw_global(place: Axes, found: Timeline, lag: bool) -> None:
-    y = EventTimeAxis(place, found.at_ms, lag)
+def _draw_global(place: Axes, timeline: Timeline, lag: bool) -> None:
+    y = EventTimeAxis(place, timeline.at_ms, lag)
     y.now()
-    y.line(found.global_ms, _GLOBAL, width=1.8)
-    y.limits(found.global_ms)
-    complete = [one for one in found.closings if one.by is None]
-    let_go = [one for one in found.closings if one.by is not None]
+    y.line(timeline.global_ms, _GLOBAL, width=1.8)
+    y.limits(timeline.global_ms)
+    complete = [one for one in timeline.closings if one.by is None]
+    let_go = [one for one in timeline.closings if one.by is not None]
     for closings, colour, shape in ((complete, _MARK, "o"), (let_go, _HOST, "v")):
         y.points([one.at_ms for one in closings], [one.end_ms for one in closings], colour, shape)
-    for one in found.approvals:
+    for one in timeline.approvals:
         place.axvline(one.at_ms / DAY_MS, color=_HOST, linewidth=0.8, linestyle=":")
         place.text(
             one.at_ms / DAY_MS,
@@ -119,13 +119,13 @@ def _draw_global(place: Axes, found: Timeline, lag: bool) -> None:
             fontsize=7,
         )
     place.set_title("global low watermark", loc="left", fontsize=9, fontweight="bold")
-    place.set_title(_closings_in_words(found), loc="right", fontsize=8)
+    place.set_title(_closings_in_words(timeline), loc="right", fontsize=8)
 
 
-def _closings_in_words(found: Timeline) -> str:
-    if not found.closings:
+def _closings_in_words(timeline: Timeline) -> str:
+    if not timeline.closings:
         return ""
-    delays_ms = np.asarray([one.at_ms - one.end_ms for one in found.closings])
+    delays_ms = np.asarray([closing.at_ms - closing.end_ms for closing in timeline.closings])
     return (
         f"{delays_ms.size} windows could close, {duration(float(np.median(delays_ms)))} after their end "
         f"in the median, {duration(float(delays_ms.max()))} at most"

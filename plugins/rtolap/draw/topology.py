@@ -51,21 +51,21 @@ def topology(
     )
 
 
-def dot(found: Topology) -> str:
+def dot(topology: Topology) -> str:
     """For Graphviz: `dot -Tsvg`."""
-    text = [f"digraph {_quoted(found.application)} {{", "  rankdir=LR;", "  node [shape=box];"]
-    for node in found.nodes:
+    text = [f"digraph {_quoted(topology.application)} {{", "  rankdir=LR;", "  node [shape=box];"]
+    for node in topology.nodes:
         label = "\\n".join(_escaped(line) for line in (node.name, *node.lines))
         colour = f', color="{_HOLDS}"' if node.holds else ""
         text.append(f'  {_quoted(node.name)} [label="{label}"{colour}];')
-    text += [f"  {_quoted(start)} -> {_quoted(end)};" for start, end in found.edges]
+    text += [f"  {_quoted(start)} -> {_quoted(end)};" for start, end in topology.edges]
     return "\n".join([*text, "}", ""])
 
 
-def draw_topology(found: Topology, form: Format) -> bytes:
+def draw_topology(topology: Topology, form: Format) -> bytes:
     """A column per step from the sources, edges as arrows. Raises DefinitionError without matplotlib."""
-    title = f"Topology of {found.application}"
-    columns = found.columns()
+    title = f"Topology of {topology.application}"
+    columns = topology.columns()
     rows = max(len(column) for column in columns)
     with new_figure(0.4 + _COLUMN_INCHES * len(columns), 0.6 + _ROW_INCHES * rows) as figure:
         patches = load_matplotlib("patches")
@@ -92,7 +92,7 @@ def draw_topology(found: Topology, form: Format) -> bytes:
                 place.add_patch(boxes[node.name])
                 text = "\n".join((node.name, *node.lines))
                 place.text(x + 0.5, above + y + 0.5, text, ha="center", va="center", fontsize=7, zorder=4)
-        for start, end in found.edges:
+        for start, end in topology.edges:
             left, right = boxes[start], boxes[end]
             place.annotate(
                 "",

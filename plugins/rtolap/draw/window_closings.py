@@ -39,7 +39,11 @@ def closings(history: ApplicationHistory, window_ms: int) -> Iterator[WindowClos
             action="take longer windows",
         )
     events: list[tuple[int, int, str | None]] = [(at_ms, mark_ms, None) for at_ms, mark_ms in known]
-    events += [(one.at_ms, one.until_ms, one.by) for one in history.approvals if one.at_ms > began_ms]
+    events += [
+        (approval.at_ms, approval.until_ms, approval.by)
+        for approval in history.approvals
+        if approval.at_ms > began_ms
+    ]
     for at_ms, until_ms, by in sorted(events, key=lambda event: event[0]):
         for end_ms in range((closed_ms // window_ms + 1) * window_ms, until_ms + 1, window_ms):
             yield WindowClosing(end_ms, at_ms, by)

@@ -89,8 +89,8 @@ class ColumnMaker:
             encoded = raw.dictionary_encode()
             days = lenient(lambda part: part.cast(wanted), encoded.dictionary)
             return days.take(encoded.indices)
-        found = self._instants.parse(raw)
-        return pa.array(found.micros, mask=found.missing | found.invalid).cast(wanted)
+        instants = self._instants.parse(raw)
+        return pa.array(instants.micros, mask=instants.missing | instants.invalid).cast(wanted)
 
     def _time_column(self, leaf: Leaf, raw: pa.Array, times: Instants) -> pa.Array:
         """The event time as its declared type: an instant for timestamps, otherwise as it was written."""

@@ -84,13 +84,16 @@ class EventDecoder:
         `statements[i]` stood in the watermark header; to be given where the table has watermarks there.
         """
         problems: dict[int, Problem] = {}
-        told = self._told(statements, partitions)
-        records, places = self._sized(values, problems, None if told is None else told.control)
+        stated_in = self._told(statements, partitions)
+        records, places = self._sized(values, problems, None if stated_in is None else stated_in.control)
         rows, places = self._rows.read(records, places, problems)
         if self._plan.statement_path is not None:
-            told = stated(at_path(rows, self._plan.statement_path), np.asarray(partitions)[places])
-            if told.control.any():
-                rows, places = rows.filter(pa.array(~told.control)), places[~told.control]
+            stated_in = stated(at_path(rows, self._plan.statement_path), np.asarray(partitions)[places])
+            if stated_in.control.any():
+                rows, places = (
+                    rows.filter(pa.array(~stated_in.control)),
+                    places[~stated_in.control],
+                )
         present_ms = _present(create_ms, places, now_ms)
         columns, keep = self._columns.columns(rows, places, present_ms, problems)
         if not keep.all():
@@ -106,7 +109,11 @@ class EventDecoder:
             heartbeats = table.filter(is_beat), places[beats]
             table, places = table.filter(pc.invert(is_beat)), places[~beats]
         return Decoded(
-            table, rejects_of(problems), None if told is None else told.statements, places, heartbeats
+            table,
+            rejects_of(problems),
+            None if stated_in is None else stated_in.statements,
+            places,
+            heartbeats,
         )
 
     def _told(

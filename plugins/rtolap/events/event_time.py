@@ -71,9 +71,9 @@ class EventTimeParser:
         missing = raw.is_null().to_numpy(zero_copy_only=False)
         if self.is_epoch:
             return self._epoch(raw, missing)
-        found = self._iso(raw) if self._format == "iso8601" else self._by_pattern(raw)
-        invalid = found.is_null().to_numpy(zero_copy_only=False) & ~missing
-        micros = found.cast(pa.int64()).fill_null(0).to_numpy()
+        instants = self._iso(raw) if self._format == "iso8601" else self._by_pattern(raw)
+        invalid = instants.is_null().to_numpy(zero_copy_only=False) & ~missing
+        micros = instants.cast(pa.int64()).fill_null(0).to_numpy()
         return Instants(np.minimum(micros, _LAST_US), missing, invalid | (micros < _FIRST_US))
 
     def _epoch(self, raw: pa.Array, missing: NDArray[np.bool_]) -> Instants:
@@ -110,8 +110,8 @@ class EventTimeParser:
             duckdb.FunctionExpression("try_strptime", duckdb.ColumnExpression("v"), pattern)
         )
         table: pa.Table = parsed.to_arrow_table()
-        found = table.column(0)
-        column = pa.concat_arrays(found.chunks) if found.num_chunks else pa.nulls(0, found.type)
+        chunked = table.column(0)
+        column = pa.concat_arrays(chunked.chunks) if chunked.num_chunks else pa.nulls(0, chunked.type)
         return column.cast(_US_UTC).cast(_US) if column.type.tz else self._to_instants(column.cast(_US))
 
     def _to_instants(self, local: pa.Array) -> pa.Array:

@@ -72,8 +72,8 @@ class JsonReader:
         """
         places, chunks = self._halved(values, np.delete(np.arange(len(values)), odd).tolist())
         for place in odd:
-            one, rows = self._halved(values, [place])
-            places, chunks = places + one, chunks + rows
+            places_alone, rows = self._halved(values, [place])
+            places, chunks = places + places_alone, chunks + rows
         rows = pa.concat_arrays(chunks) if chunks else self.nothing
         order = np.argsort(np.array(places, np.int64), kind="stable")
         if (np.diff(order) == 1).all():

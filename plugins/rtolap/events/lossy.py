@@ -73,19 +73,19 @@ def _suffix(key: str) -> tuple[np.uint64, np.uint64]:
 
 def _marks(chars: Bytes) -> Places:
     """Every point before a digit, every e or E behind a digit or a point; in blocks that fit a cache."""
-    found = []
+    marks = []
     for first in range(0, len(chars), _BLOCK_BYTES):
         block = chars[first : first + _BLOCK_BYTES]
         dots = np.flatnonzero(block == _DOT) + first
-        found.append(dots[_is_digit(chars[np.minimum(dots + 1, len(chars) - 1)])])
+        marks.append(dots[_is_digit(chars[np.minimum(dots + 1, len(chars) - 1)])])
         exponents = np.flatnonzero((block | _LOWER) == _E) + first
-        found.append(exponents[_of_number(chars[exponents - 1])])
-    return np.concatenate(found)
+        marks.append(exponents[_of_number(chars[exponents - 1])])
+    return np.concatenate(marks)
 
 
 def _is_digit(chars: Bytes) -> Flags:
-    found: Flags = np.less(chars - np.uint8(_ZERO), 10)
-    return found
+    flags: Flags = np.less(chars - np.uint8(_ZERO), 10)
+    return flags
 
 
 def _is_zero(chars: Bytes) -> Flags:
@@ -97,8 +97,8 @@ def _of_number(chars: Bytes) -> Flags:
 
 
 def _is_space(chars: Bytes) -> Flags:
-    found: Flags = (chars == 32) | (chars == 10) | (chars == 13) | (chars == 9)
-    return found
+    flags: Flags = (chars == 32) | (chars == 10) | (chars == 13) | (chars == 9)
+    return flags
 
 
 def _back(chars: Bytes, at: Places, inside: Callable[[Bytes], Flags]) -> tuple[Places, Flags]:
@@ -142,13 +142,13 @@ def _loses(chars: Bytes, at: Places, number: Places, scale: int | None) -> Flags
     follows = chars[forward]
     more = _is_digit(follows) | ((follows | _LOWER) == _E)
     too_long = at - number - 1 > _WHOLE_DIGITS_MAX if scale is None else forward - at - 1 > scale
-    found: Flags = is_exponent | more | too_long
-    return found
+    flags: Flags = is_exponent | more | too_long
+    return flags
 
 
 def _has_backslash(words: NDArray[np.uint64]) -> Flags:
     """Return True where any of a word's eight bytes is a backslash."""
     x = words ^ np.uint64(0x0101010101010101 * _BACKSLASH)
     low, high = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
-    found: Flags = np.not_equal((x - low) & ~x & high, 0)
-    return found
+    flags: Flags = np.not_equal((x - low) & ~x & high, 0)
+    return flags

@@ -59,11 +59,11 @@ def fits(decoder: msgspec.json.Decoder[Any], text: bytes) -> bool:
 
 def misfits(decoder: msgspec.json.Decoder[Any], records: Sequence[bytes]) -> list[int]:
     """Positions of records that do not fit, each tried alone. A loop: only for chunks with a bad record."""
-    found = []
+    places = []
     decode = decoder.decode
     for position, record in enumerate(records):
         try:
             decode(record)
         except UNDECODABLE:
-            found.append(position)
-    return found
+            places.append(position)
+    return places

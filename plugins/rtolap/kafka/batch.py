@@ -42,7 +42,7 @@ def _statement(headers: dict[str, _Header] | list[tuple[str, _Header]] | None) -
     if not headers:
         return None
     pairs = headers if isinstance(headers, list) else list(headers.items())
-    name, found = pairs[-1]
+    name, statement = pairs[-1]
     if name != WATERMARK_HEADER:
-        found = dict(pairs).get(WATERMARK_HEADER)
-    return found.encode() if isinstance(found, str) else found
+        statement = dict(pairs).get(WATERMARK_HEADER)
+    return statement.encode() if isinstance(statement, str) else statement

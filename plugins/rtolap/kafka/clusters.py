@@ -158,14 +158,16 @@ class KafkaClusters:
         """
         declared = {} if file is None else _read(file)
         declared.setdefault(DEFAULT_KAFKA_CLUSTER, {})
-        found: dict[str, KafkaCluster] = {}
+        clusters: dict[str, KafkaCluster] = {}
         for name, settings in declared.items():
             where = f"Kafka cluster {name}"
             if name == DEFAULT_KAFKA_CLUSTER:
                 settings = {SERVERS: servers, **settings}
-            found[name] = cluster_of(name, {key: _value(where, key, it) for key, it in settings.items()})
-            _check_key_files(where, found[name].settings)
-        return cls(found)
+            clusters[name] = cluster_of(
+                name, {key: _value(where, key, value) for key, value in settings.items()}
+            )
+            _check_key_files(where, clusters[name].settings)
+        return cls(clusters)
 
     def get(self, name: str) -> KafkaCluster:
         """Raises DefinitionError where this host has no cluster of that name."""

@@ -33,16 +33,16 @@ _IDENTIFICATION = "ssl.endpoint.identification.algorithm"
 
 def kafka_python_settings(cluster: KafkaCluster) -> dict[str, Any]:
     """Keyword arguments of its clients. Raises DefinitionError, which names the setting."""
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, value in cluster.settings.items():
         if name in _NAMES:
-            found[_NAMES[name]] = value.upper() if name == "security.protocol" else value
+            settings[_NAMES[name]] = value.upper() if name == "security.protocol" else value
         elif name == _IDENTIFICATION:
-            found["ssl_check_hostname"] = value != "none"
+            settings["ssl_check_hostname"] = value != "none"
         elif name.startswith(("sasl.", "ssl.", "enable.ssl.", "https.")):
             raise DefinitionError(
                 f"Kafka cluster {cluster.name}: {name} has no counterpart in kafka-python",
                 expected=f"one of {', '.join(sorted((*_NAMES, _IDENTIFICATION)))}",
             )
-    found["bootstrap_servers"] = [server.strip() for server in cluster.servers.split(",")]
-    return found
+    settings["bootstrap_servers"] = [server.strip() for server in cluster.servers.split(",")]
+    return settings

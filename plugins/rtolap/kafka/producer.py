@@ -115,10 +115,10 @@ class KafkaProducer:
         if code not in _UNKNOWN:
             return False
         try:
-            found = self._producer.list_topics(topic, timeout=_NEW_PARTITION_WAIT_S).topics.get(topic)
+            metadata = self._producer.list_topics(topic, timeout=_NEW_PARTITION_WAIT_S).topics.get(topic)
         except KafkaException as error:
             raise translated("produce to", topic, error, self._cluster) from error
-        return found is not None and found.error is None
+        return metadata is not None and metadata.error is None
 
     def _on_delivery(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:
@@ -173,8 +173,8 @@ class KafkaAdmin:
 
     def partitions(self, topic: str) -> list[int]:
         described = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_REQUEST_TIMEOUT_S)
-        found = self._wait(described[topic], "describe", topic)
-        return sorted(partition.id for partition in found.partitions)
+        description = self._wait(described[topic], "describe", topic)
+        return sorted(partition.id for partition in description.partitions)
 
     def topic_id(self, topic: str) -> str:
         return asked_topic_id(self._admin, topic, _REQUEST_TIMEOUT_S, self._cluster)

@@ -62,7 +62,7 @@ def check_rights(cluster: KafkaCluster, needs: Iterable[Need], timeout_s: float 
     for topic in topics:
         of_topic = [need for need in asked if need.topic == topic]
         try:
-            found = _answer(admin, described[topic], cluster, troubles, deadline_s)
+            answer = _answer(admin, described[topic], cluster, troubles, deadline_s)
         except KafkaException as error:
             code = error.args[0].code()
             if code in FORBIDDEN:
@@ -76,7 +76,7 @@ def check_rights(cluster: KafkaCluster, needs: Iterable[Need], timeout_s: float 
             else:
                 raise translated("describe", topic, error, cluster) from error
             continue
-        allowed = found.authorized_operations
+        allowed = answer.authorized_operations
         if allowed:  # None: the broker does not tell
             missing += [
                 f"{need.operation} on topic {topic}"

@@ -77,11 +77,11 @@ class TopicIdentity:
         self.raise_if_recreated()
         reads = self._reads
         try:
-            found = self._ask(timeout_s)
+            topic_id = self._ask(timeout_s)
         except NotFound as error:
             raise TopicMissing(self._topic) from error
-        if found:
-            self._compare(found)
+        if topic_id:
+            self._compare(topic_id)
         with self._lock:
             self._reads_confirmed = max(self._reads_confirmed, reads)
             self._confirmations += 1
@@ -92,12 +92,12 @@ class TopicIdentity:
         self.raise_if_recreated()
         return self._known if self._reads_confirmed >= self._reads else self.confirm(timeout_s)
 
-    def _compare(self, found: str) -> None:
+    def _compare(self, topic_id: str) -> None:
         with self._lock:
             if self._known is None:
-                self._known = found
-            if found != self._known and self._recreated is None:
+                self._known = topic_id
+            if topic_id != self._known and self._recreated is None:
                 self._recreated = TopicRecreated(
-                    self._topic, known=self._known, found=found, action=self._action
+                    self._topic, known=self._known, found=topic_id, action=self._action
                 )
         self.raise_if_recreated()

@@ -20,14 +20,14 @@ def asked_topic_id(admin: AdminClient, topic: str, timeout_s: float, cluster: Ka
     """As `StreamConsumer.topic_id`."""
     futures = admin.describe_topics(TopicCollection([topic]), request_timeout=timeout_s)
     try:
-        found = str(futures[topic].result(timeout_s).topic_id)
+        topic_id = str(futures[topic].result(timeout_s).topic_id)
     except KafkaException as error:
         raise translated("tell the id of", topic, error, cluster) from error
     except TimeoutError as error:
         raise Unavailable(
             f"cannot tell the id of {topic}", found="no answer in time", action="retry"
         ) from error
-    return "" if found == _NO_ID else found
+    return "" if topic_id == _NO_ID else topic_id
 
 
 class TopicLookup:
@@ -46,7 +46,7 @@ class TopicLookup:
 
     def log_range(self, partition: int, timeout_s: float) -> LogRange:
         try:
-            found = self._consumer.get_watermark_offsets(
+            offsets = self._consumer.get_watermark_offsets(
                 TopicPartition(self._topic, partition), timeout=timeout_s, cached=False
             )
         except KafkaException as error:
@@ -55,9 +55,9 @@ class TopicLookup:
             raise self.unavailable("tell its offsets", error) from error
         except RuntimeError as error:  # closed by another thread meanwhile
             raise self.unavailable("tell its offsets", error) from error
-        if found is None:
+        if offsets is None:
             raise self.unavailable("tell its offsets", "no answer in time")
-        return LogRange(*found)
+        return LogRange(*offsets)
 
     def partitions(self, timeout_s: float) -> list[int]:
         try:
@@ -90,7 +90,7 @@ class TopicLookup:
             action="create it, or mend the table's topic; it may have been deleted",
         )
 
-    def unavailable(self, what: str, error: object) -> Unavailable:
+    def unavailable(self, action: str, error: object) -> Unavailable:
         return Unavailable(
-            f"Kafka could not {what} for topic {self._topic}", found=str(error), action="retry"
+            f"Kafka could not {action} for topic {self._topic}", found=str(error), action="retry"
         )

@@ -16,17 +16,17 @@ def with_approval(before: Sequence[Approval], approval: Approval) -> tuple[Appro
     final."""
     if approval in before:
         return tuple(before)
-    furthest = max(before, key=lambda one: one.until_ms, default=approval)
+    furthest = max(before, key=lambda earlier: earlier.until_ms, default=approval)
     chosen = {furthest, approval}
     room = BYTES_MAX - sum(map(_size, chosen))
-    for one in reversed(before):
-        if one in chosen:
+    for earlier in reversed(before):
+        if earlier in chosen:
             continue
-        room -= _size(one)
+        room -= _size(earlier)
         if room < 0 or len(chosen) == APPROVALS_KEPT:
             break
-        chosen.add(one)
-    return (*(one for one in before if one in chosen), approval)
+        chosen.add(earlier)
+    return (*(earlier for earlier in before if earlier in chosen), approval)
 
 
 def _size(approval: Approval) -> int:

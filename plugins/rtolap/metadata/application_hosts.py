@@ -54,6 +54,6 @@ def unpacked(record: SourceHosts | None, where: str) -> KeptHosts:
             action="restore the node from a backup, or remove it and let the hosts register anew",
         ) from error
     names = tuple(text.split("\n")) if text else ()
-    if any(one.host >= len(names) for one in leaving):
+    if any(host.host >= len(names) for host in leaving):
         raise Corrupted(f"the kept host list of {where} names fewer hosts than are leaving")
     return KeptHosts(record.epoch, names, leaving)

@@ -23,14 +23,14 @@ class ApplicationRecords:
         self.store = store
 
     def names(self) -> tuple[str, ...]:
-        found = self.store.children(paths.APPLICATIONS)
-        return tuple(name for name in found if self.store.get(paths.application_definition(name)) is not None)
+        names = self.store.children(paths.APPLICATIONS)
+        return tuple(name for name in names if self.store.get(paths.application_definition(name)) is not None)
 
     def definition(self, name: str) -> Application:
-        found = read(self.store, paths.application_definition(name), Application)
-        if found is None:
+        application = read(self.store, paths.application_definition(name), Application)
+        if application is None:
             raise NotFound(f"application {name} does not exist")
-        return found
+        return application
 
     def create(self, application: Application) -> None:
         """Repeating it with an equal definition changes nothing; Refused if there is another one."""
@@ -94,13 +94,13 @@ class ApplicationRecords:
                 return
             refuse_unsafe_change(before, application)
             state = codec.decode(state_node.data, ApplicationState, state_path)
-            gone = {one.name for one in before.levels} - {one.name for one in application.levels}
+            gone = {declared.name for declared in before.levels} - {kept.name for kept in application.levels}
             hosts = [paths.application_hosts(name, level) for level in sorted(gone)]
             self.store.commit(
                 [
                     Put(path, codec.encode(application), node.version),
                     Put(state_path, codec.encode(without(state, gone)), state_node.version),
-                    *(Delete(one) for one in hosts if self.store.get(one) is not None),
+                    *(Delete(node_path) for node_path in hosts if self.store.get(node_path) is not None),
                 ]
             )
 
@@ -145,8 +145,8 @@ class ApplicationRecords:
     # -- approvals --------------------------------------------------------------------------------------
 
     def approvals(self, name: str) -> tuple[Approval, ...]:
-        found = read(self.store, paths.application_approvals(name), Approvals)
-        return () if found is None else found.approvals
+        record = read(self.store, paths.application_approvals(name), Approvals)
+        return () if record is None else record.approvals
 
     def approve(self, name: str, epoch: int, approval: Approval) -> tuple[Approval, ...]:
         """NotLeader if an epoch after `epoch` has begun: who leads now would not know of it."""
@@ -162,8 +162,8 @@ class ApplicationRecords:
     # -- hosts ------------------------------------------------------------------------------------------
 
     def hosts(self, name: str, level: str) -> KeptHosts:
-        found = read(self.store, paths.application_hosts(name, level), SourceHosts)
-        return unpacked(found, f"{name}/{level}")
+        record = read(self.store, paths.application_hosts(name, level), SourceHosts)
+        return unpacked(record, f"{name}/{level}")
 
     def keep_hosts(self, name: str, level: str, epoch: int, hosts: KeptHosts) -> None:
         """Refused if they are too many for one node; what was kept before then stands. NotLeader if an epoch

@@ -35,10 +35,10 @@ class ClusterMetadata(Definitions, Members):
     # -- cubes ------------------------------------------------------------------------------------------
 
     def control(self, cube: str) -> CubeControl:
-        found = read(self.store, paths.cube_control(cube), CubeControl)
-        if found is None:
+        control = read(self.store, paths.cube_control(cube), CubeControl)
+        if control is None:
             raise NotFound(f"cube {cube} does not exist")
-        return found
+        return control
 
     def update_control(self, cube: str, change: Callable[[CubeControl], CubeControl]) -> CubeControl:
         def changed(record: CubeControl | None) -> CubeControl:
@@ -89,8 +89,8 @@ class ClusterMetadata(Definitions, Members):
         """
         combined = dict(self.control(cube).first_offsets)
         for name in self.store.children(paths.replay_from_all(cube)):
-            said = read(self.store, paths.replay_from(cube, name), ReplayFrom)
-            for partition, offset in said.offsets.items() if said is not None else ():
+            report = read(self.store, paths.replay_from(cube, name), ReplayFrom)
+            for partition, offset in report.offsets.items() if report is not None else ():
                 combined[partition] = max(offset, combined.get(partition, offset))
         return combined
 
@@ -102,8 +102,8 @@ class ClusterMetadata(Definitions, Members):
     def segments(self, cube: str) -> dict[str, SegmentRecord]:
         """All records, ordered by start."""
         names = self.store.children(paths.segments(cube))
-        found = {name: self.segment(cube, name) for name in names}
-        return {name: record for name, record in found.items() if record is not None}
+        records = {name: self.segment(cube, name) for name in names}
+        return {name: record for name, record in records.items() if record is not None}
 
     def update_segment(
         self,
@@ -163,9 +163,9 @@ class ClusterMetadata(Definitions, Members):
         node = self.store.get(path)
         if node is None:
             raise NotFound(f"cube {cube} does not exist")
-        found = codec.decode(node.data, CubeControl, path).assignment_epoch
-        if found != assignment_epoch:
-            raise Refused(f"cube {cube} is assigned anew", expected=f"epoch {assignment_epoch}", found=found)
+        epoch = codec.decode(node.data, CubeControl, path).assignment_epoch
+        if epoch != assignment_epoch:
+            raise Refused(f"cube {cube} is assigned anew", expected=f"epoch {assignment_epoch}", found=epoch)
         return Check(path, node.version)
 
     def _exists(self, cube: str) -> tuple[Operation, ...]:

@@ -113,10 +113,10 @@ class Definitions:
             self.store.commit([Delete(parent)])
 
     def _required(self, path: str, kind: type[S], subject: str) -> S:
-        found = read(self.store, path, kind)
-        if found is None:
+        definition = read(self.store, path, kind)
+        if definition is None:
             raise NotFound(f"{subject} does not exist")
-        return found
+        return definition
 
     def _same(self, path: str, record: S, subject: str) -> bool:
         """Is it there already? Raises Refused if it is there and different."""

@@ -15,8 +15,8 @@ class Members:
 
     def receivers(self) -> dict[str, ReceiverRecord]:
         names = self.store.children(paths.RECEIVERS)
-        found = {name: read(self.store, paths.receiver(name), ReceiverRecord) for name in names}
-        return {name: record for name, record in found.items() if record is not None}
+        records = {name: read(self.store, paths.receiver(name), ReceiverRecord) for name in names}
+        return {name: record for name, record in records.items() if record is not None}
 
     def register_receiver(self, record: ReceiverRecord) -> None:
         """Write the receiver's address and enter it into its replica set, leaving the one it was in."""
@@ -55,8 +55,8 @@ class Members:
 
     def replica_sets(self) -> dict[str, ReplicaSetRecord]:
         names = self.store.children(paths.REPLICA_SETS)
-        found = {name: read(self.store, paths.replica_set(name), ReplicaSetRecord) for name in names}
-        return {name: record for name, record in found.items() if record is not None}
+        records = {name: read(self.store, paths.replica_set(name), ReplicaSetRecord) for name in names}
+        return {name: record for name, record in records.items() if record is not None}
 
     def put_replica_set(self, name: str, receivers: tuple[str, ...]) -> ReplicaSetRecord:
         record = ReplicaSetRecord(name, receivers)

@@ -115,8 +115,8 @@ def _contains(held: PartRange, piece: PartRange) -> bool:
     return held.partition == piece.partition and held.start <= piece.start and piece.end <= held.end
 
 
-def _overlaps(one: PartRange, other: PartRange) -> bool:
-    return one.partition == other.partition and max(one.start, other.start) < min(one.end, other.end)
+def _overlaps(piece: PartRange, other: PartRange) -> bool:
+    return piece.partition == other.partition and max(piece.start, other.start) < min(piece.end, other.end)
 
 
 def joined(record: SegmentRecord, *, partitions: Iterable[int], first: Offsets) -> bool:
@@ -237,10 +237,10 @@ def lose_parts(record: SegmentRecord, lost: Mapping[str, str], *, now_ms: int, b
     again from Kafka. Attempts that build the lost ones are not promoted. Nothing changes where the record has
     none of these parts any more.
     """
-    found = [part.path for part in record.parts if part.path in lost]
-    if not found:
+    lost_paths = [part.path for part in record.parts if part.path in lost]
+    if not lost_paths:
         return record
-    note = f"{by}: {len(found)} of {len(record.parts)} parts, {found[0]}: {lost[found[0]]}"
+    note = f"{by}: {len(lost_paths)} of {len(record.parts)} parts, {lost_paths[0]}: {lost[lost_paths[0]]}"
     changed = _take(record, SegmentEvent.PARTS_LOST, now_ms, note)
     return msgspec.structs.replace(changed, parts=(), build=None)
 

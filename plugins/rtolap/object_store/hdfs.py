@@ -69,15 +69,16 @@ class HdfsHandler(fs.FileSystemHandler):  # type: ignore[misc]
     def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
         try:
             with _as_os_errors():
-                found = [
-                    _file_info(one) for one in self._client.list_status(selector.base_dir, selector.recursive)
+                infos = [
+                    _file_info(status)
+                    for status in self._client.list_status(selector.base_dir, selector.recursive)
                 ]
         except FileNotFoundError:
             if selector.allow_not_found:
                 return []
             raise
         base_dir = selector.base_dir.rstrip("/") or "/"
-        return [info for info in found if info.path != base_dir]  # a file lists itself
+        return [info for info in infos if info.path != base_dir]  # a file lists itself
 
     def create_dir(self, path: str, recursive: bool) -> None:
         with _as_os_errors():

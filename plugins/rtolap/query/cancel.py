@@ -48,7 +48,7 @@ class Timeouts:
         with self._changed:
             self._calls.pop(number, None)
             if len(self._due) > _PAST_MIN + 2 * len(self._calls):
-                self._due = [one for one in self._due if one[1] in self._calls]
+                self._due = [entry for entry in self._due if entry[1] in self._calls]
                 heapq.heapify(self._due)
 
     def close(self) -> None:

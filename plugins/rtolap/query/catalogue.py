@@ -40,8 +40,8 @@ class Catalogue:
         """Name -> relation, of one database."""
         if database == DATABASE:
             return {name: name for name in self.relation_names()}
-        found = {table.name: key for key, table in self.stored.items() if table.db == database}
-        return dict(sorted(found.items()))
+        names = {table.name: key for key, table in self.stored.items() if table.db == database}
+        return dict(sorted(names.items()))
 
     def spelled_stored(self, database: str, name: str) -> str | None:
         """As `spelled`, of a stored table: its key."""
@@ -74,21 +74,21 @@ class Catalogue:
         if lookup is None or lookup.stored_table is None:
             return self.stored.get(relation)
         database, _, name = lookup.stored_table.partition(".")
-        found = self.stored.get(relation_key(database, name))
-        if found is None:
+        table = self.stored.get(relation_key(database, name))
+        if table is None:
             raise QueryError(
                 f"lookup {relation} has no rows to read",
                 expected=f"the stored table {lookup.stored_table}",
                 found="no such table, or no front end that tells of it",
             )
-        problems = stored_lookup_problems(lookup, found.schema)
+        problems = stored_lookup_problems(lookup, table.schema)
         if problems:
             raise QueryError(
                 f"lookup {relation} does not fit its stored table: "
                 + "; ".join(problem.text() for problem in problems),
                 action="define the lookup anew",
             )
-        return found
+        return table
 
     def listed_columns(self, relation: str) -> dict[str, ColumnType]:
         """Return the columns that clients see, and may SELECT in one statement: `columns` without an event
@@ -117,11 +117,11 @@ class Catalogue:
 
 
 def cube_columns(schema: Schema) -> dict[str, ColumnType]:
-    found = {name: schema.dimension_type(name) for name in schema.cube.all_dimensions}
-    found.setdefault(schema.table.time.column, TIMESTAMP)
+    columns = {name: schema.dimension_type(name) for name in schema.cube.all_dimensions}
+    columns.setdefault(schema.table.time.column, TIMESTAMP)
     for name in schema.source_columns:
-        found.setdefault(name, schema.table.column(name).column_type)
-    return found
+        columns.setdefault(name, schema.table.column(name).column_type)
+    return columns
 
 
 def unknown_table(name: str, catalogue: Catalogue) -> QueryError:

@@ -33,12 +33,12 @@ class Cluster:
 
     def catalogue(self, *, fresh: bool = False) -> Catalogue:
         """The same object as long as nothing has changed: what was made for it stays good."""
-        found = self._catalogue.get(fresh=fresh)
+        catalogue = self._catalogue.get(fresh=fresh)
         with self._lock:
-            gone = [self._views.pop(name) for name in list(self._views) if name not in found.cubes]
+            gone = [self._views.pop(name) for name in list(self._views) if name not in catalogue.cubes]
         for view in gone:
             view.close()
-        return found
+        return catalogue
 
     def topology(self, *, fresh: bool = False) -> Topology:
         return self._topology.get(fresh=fresh)
@@ -64,14 +64,14 @@ class Cluster:
             view.close()
 
     def _look_catalogue(self) -> Catalogue:
-        found = Catalogue(
+        catalogue = Catalogue(
             cubes={name: self._metadata.schema(name) for name in self._metadata.cubes()},
             lookups={name: self._metadata.lookup(name) for name in self._metadata.lookups()},
             stored={} if self._stored is None else self._stored.tables(fresh=True),
             created=() if self._stored is None else self._stored.databases,
         )
-        if self._shown is None or self._shown != found:
-            self._shown = found
+        if self._shown is None or self._shown != catalogue:
+            self._shown = catalogue
         return self._shown
 
     def _look_topology(self) -> Topology:

@@ -60,10 +60,10 @@ def described(catalogue: Catalogue, relation: str) -> list[DescribedColumn]:
         ]
     table = catalogue.stored[relation]
     sketches, keys = sketches_of(table), set(key_columns(catalogue, relation))
-    found = []
+    columns = []
     for column in table.schema.columns:
         definition = column.definition
-        found.append(
+        columns.append(
             DescribedColumn(
                 column.name,
                 definition.column_type,
@@ -74,7 +74,7 @@ def described(catalogue: Catalogue, relation: str) -> list[DescribedColumn]:
                 definition.aggregate or "",
             )
         )
-    return found
+    return columns
 
 
 def key_columns(catalogue: Catalogue, relation: str) -> tuple[str, ...]:

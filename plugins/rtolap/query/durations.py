@@ -25,8 +25,8 @@ def durations_us(column: Any) -> list[int | None]:
         values: Iterable[time | None] = column.to_pylist()
         return [None if value is None else _of_day(value) for value in values]
     if pa.types.is_duration(kind):
-        found: list[int | None] = column.cast(pa.duration("us")).cast(pa.int64()).to_pylist()
-        return found
+        microseconds: list[int | None] = column.cast(pa.duration("us")).cast(pa.int64()).to_pylist()
+        return microseconds
     return [duration_us(value) for value in column.to_pylist()]
 
 

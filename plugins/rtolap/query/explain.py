@@ -117,8 +117,8 @@ def _stored_name(read: TableRead) -> str:
 
 def _of_statement(rewritten: Rewritten, warnings: Sequence[QueryWarning]) -> _Rows:
     lookups = [("lookups", ", ".join(rewritten.lookups))] if rewritten.lookups else []
-    told = [("warning", warning.message) for warning in warnings]
-    return [*lookups, *told, ("sql", rewritten.sql.replace("__relation_", ""))]
+    rows = [("warning", warning.message) for warning in warnings]
+    return [*lookups, *rows, ("sql", rewritten.sql.replace("__relation_", ""))]
 
 
 def _table(rows: _Rows) -> pa.Table:

@@ -81,10 +81,10 @@ class _Recent(Generic[V]):
         self._entries: OrderedDict[Hashable, V] = OrderedDict()
 
     def find(self, key: Hashable) -> V | None:
-        found = self._entries.get(key)
-        if found is not None:
+        entry = self._entries.get(key)
+        if entry is not None:
             self._entries.move_to_end(key)
-        return found
+        return entry
 
     def keep(self, key: Hashable, value: V) -> None:
         self._entries[key] = value

@@ -211,7 +211,7 @@ class QueryService:
             stats, latest = self._run_latest(rewritten, rewritten.latest, used, session, ending)
             schema, read = latest.schema, _read(latest)
         else:
-            stats = [self._fetch(one, session, ending) for one in rewritten.reads]
+            stats = [self._fetch(cube_read, session, ending) for cube_read in rewritten.reads]
             result = session.run(rewritten.sql, used)
             schema, read = result.schema, result.next_batch
         warnings = _warnings(rewritten, stats)

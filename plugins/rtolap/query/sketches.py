@@ -25,7 +25,7 @@ def hll_estimate(lists: Any) -> Any:
     Raises Corrupted for bytes that are no HLL sketch.
     """
     arrays = lists.chunks if isinstance(lists, pa.ChunkedArray) else [lists]
-    return pa.array([number for one in arrays for number in _estimates(one)], pa.float64())
+    return pa.array([number for array in arrays for number in _estimates(array)], pa.float64())
 
 
 def bitmap_size(lists: Any) -> Any:
@@ -34,7 +34,7 @@ def bitmap_size(lists: Any) -> Any:
     Raises Corrupted for bytes that are no 64-bit roaring bitmap.
     """
     arrays = lists.chunks if isinstance(lists, pa.ChunkedArray) else [lists]
-    return pa.array([size for one in arrays for size in _sizes(one)], pa.int64())
+    return pa.array([size for array in arrays for size in _sizes(array)], pa.int64())
 
 
 def _sizes(lists: pa.ListArray) -> list[int]:

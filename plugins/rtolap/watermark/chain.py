@@ -48,9 +48,9 @@ class Chain:
         """ProducerStatement in a record of that partition. A producer that was not known joins."""
         if partition not in self._partitions:
             return  # given away meanwhile: another consumer reads it
-        told = self._told.setdefault(producer, {})
+        statements = self._told.setdefault(producer, {})
         new = ProducerStatement(generation, UNKNOWN_MS if watermark_ms is None else watermark_ms, ended)
-        told[partition] = max(told.get(partition, new), new)
+        statements[partition] = max(statements.get(partition, new), new)
 
     def join(self, producer: str) -> None:
         self._told.setdefault(producer, {})
@@ -62,9 +62,9 @@ class Chain:
     def assign(self, partitions: Iterable[int]) -> None:
         """Reads these from now on; of those it gives away nothing is kept."""
         self._partitions = frozenset(partitions)
-        for told in self._told.values():
-            for partition in told.keys() - self._partitions:
-                del told[partition]
+        for statements in self._told.values():
+            for partition in statements.keys() - self._partitions:
+                del statements[partition]
 
     def told(self, producer: str, partition: int) -> ProducerStatement | None:
         return self._told.get(producer, {}).get(partition)
@@ -72,26 +72,39 @@ class Chain:
     def watermark_ms(self) -> int | None:
         """Never smaller than before; None while unknown."""
         if self._told and self._partitions and not self.held_by():
-            said = [one for told in self._told.values() for one in told.values() if not one.ended]
-            least = min((one.watermark_ms for one in said), default=None)
+            statements = [
+                statement
+                for by_partition in self._told.values()
+                for statement in by_partition.values()
+                if not statement.ended
+            ]
+            least = min((statement.watermark_ms for statement in statements), default=None)
             if least is not None:
                 self._published_ms = least if self._published_ms is None else max(least, self._published_ms)
         return self._published_ms
 
     def held_by(self) -> Mapping[str, tuple[int, ...]]:
         """Return producer → partitions in which it has no statement yet."""
-        found = {}
-        for producer, told in self._told.items():
-            said = {at for at, one in told.items() if one.ended or one.watermark_ms != UNKNOWN_MS}
-            if missing := self._partitions - said:
-                found[producer] = tuple(sorted(missing))
-        return found
+        missing_in = {}
+        for producer, statements in self._told.items():
+            stated_in = {
+                at
+                for at, statement in statements.items()
+                if statement.ended or statement.watermark_ms != UNKNOWN_MS
+            }
+            if missing := self._partitions - stated_in:
+                missing_in[producer] = tuple(sorted(missing))
+        return missing_in
 
     def ended(self) -> Mapping[str, int | None]:
         """Producers that have ended in all partitions read here → their last watermark, if they knew one."""
-        found: dict[str, int | None] = {}
-        for producer, told in self._told.items():
-            if told and told.keys() == self._partitions and all(one.ended for one in told.values()):
-                last_ms = min(one.watermark_ms for one in told.values())
-                found[producer] = None if last_ms == UNKNOWN_MS else last_ms
-        return found
+        ended: dict[str, int | None] = {}
+        for producer, statements in self._told.items():
+            if (
+                statements
+                and statements.keys() == self._partitions
+                and all(statement.ended for statement in statements.values())
+            ):
+                last_ms = min(statement.watermark_ms for statement in statements.values())
+                ended[producer] = None if last_ms == UNKNOWN_MS else last_ms
+        return ended

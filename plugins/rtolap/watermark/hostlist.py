@@ -99,16 +99,16 @@ class Hosts:
         self.epoch += 1
 
     def leaving(self) -> tuple[Leaving, ...]:
-        found = (~self._listed & ~self._gone).nonzero()[0]
-        if not found.size:
+        places = (~self._listed & ~self._gone).nonzero()[0]
+        if not places.size:
             return ()
-        ends_ms, until_ms = self._end_ms[found].tolist(), self._until_ms[found].tolist()
-        return tuple(map(Leaving, found.tolist(), ends_ms, until_ms))
+        ends_ms, until_ms = self._end_ms[places].tolist(), self._until_ms[places].tolist()
+        return tuple(map(Leaving, places.tolist(), ends_ms, until_ms))
 
     def let_go(self, leaving: Iterable[Leaving]) -> None:
         """As another list of these hosts, with the same indices, given in `leaving`. The epoch stays."""
-        for one in leaving:
-            self._let_go(one.host, one.end_ms, one.until_ms)
+        for host in leaving:
+            self._let_go(host.host, host.end_ms, host.until_ms)
 
     def _let_go(self, at: int, end_ms: int, until_ms: int) -> None:
         self._listed[at] = False
@@ -137,10 +137,10 @@ class Hosts:
 
     def indices(self, names: Sequence[str]) -> Indices:
         """−1 for hosts that are not known or have left: their report is refused."""
-        found = np.array([self.index.get(name, -1) for name in names], np.int64)
-        known = found >= 0
-        found[known] = np.where(self._gone[found[known]], -1, found[known])
-        return found
+        indices = np.array([self.index.get(name, -1) for name in names], np.int64)
+        known = indices >= 0
+        indices[known] = np.where(self._gone[indices[known]], -1, indices[known])
+        return indices
 
     def kept(self) -> Indices:
         """The hosts that have not left, for `keep` here, in HostProgress and in HostRates."""

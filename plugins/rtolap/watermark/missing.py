@@ -96,10 +96,10 @@ def behind(snapshot: Snapshot, mark_ms: int, window_ms: int, limit: int) -> tupl
     latest_ms = snapshot.latest_ms[late]
     total = float(snapshot.events_per_ms[snapshot.counting].sum())
     shares = snapshot.events_per_ms[late] * deficit_ms(latest_ms, mark_ms, window_ms) / window_ms
-    found = []
+    hosts_behind = []
     for position in np.lexsort((-shares, latest_ms))[:limit].tolist():
         known = latest_ms[position] != NEVER
-        found.append(
+        hosts_behind.append(
             Behind(
                 host=snapshot.names[late[position]],
                 latest_ms=as_ms(latest_ms[position]),
@@ -107,7 +107,7 @@ def behind(snapshot: Snapshot, mark_ms: int, window_ms: int, limit: int) -> tupl
                 share_ppm=_up(float(shares[position]) / total if total > 0 else 1.0),
             )
         )
-    return tuple(found)
+    return tuple(hosts_behind)
 
 
 def _up(share: float) -> int:

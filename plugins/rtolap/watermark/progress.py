@@ -130,8 +130,8 @@ class HostProgress:
 
     def latest_of(self, hosts: NDArray[np.integer]) -> Instants:
         """The progress of these hosts only, for HostRates.observe."""
-        found: Instants = self._combined_ms[hosts]
-        return found
+        latest_ms: Instants = self._combined_ms[hosts]
+        return latest_ms
 
     @property
     def nbytes(self) -> int:
@@ -143,12 +143,12 @@ class HostProgress:
 
     def partition_latest_ms(self) -> dict[int, int]:
         """The largest event time per partition that has one."""
-        found = {}
+        latest_by_partition = {}
         for partition, row in self._rows.items():
             seen = self._latest_ms[row][self._latest_ms[row] != _ABSENT]
             if seen.size and (largest := int(seen.max())) != NEVER:
-                found[partition] = largest
-        return found
+                latest_by_partition[partition] = largest
+        return latest_by_partition
 
     def release_abandoned(self, lease_ms: int) -> int:
         """Let hosts go from partitions that they have left for others. Returns how many (partition, host)
@@ -234,10 +234,10 @@ class HostProgress:
     def _least_of(self, hosts: NDArray[np.integer]) -> Instants:
         """Over all partitions; of many hosts in whole rows, which is quicker than column by column."""
         if hosts.size * _FEW > self.hosts:
-            found: Instants = self._latest_ms.min(axis=0)[hosts]
+            least_ms: Instants = self._latest_ms.min(axis=0)[hosts]
         else:
-            found = self._latest_ms[:, hosts].min(axis=0)
-        return found
+            least_ms = self._latest_ms[:, hosts].min(axis=0)
+        return least_ms
 
 
 def _read(values: Instants) -> Instants:

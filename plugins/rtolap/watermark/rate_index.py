@@ -76,7 +76,7 @@ class RateIndex:
         last."""
         if self._last == NEVER:
             return np.ones(instants_ms.size)
-        found: Rates = self._values[
+        values: Rates = self._values[
             np.clip(instants_ms // self.slot_ms, self._first, self._last) - self._first
         ]
-        return found
+        return values

@@ -50,12 +50,12 @@ def combine(
 ) -> Marks:
     """`inputs`: source → its rule's raw watermark. A level that was removed takes its watermarks along; a
     new one begins with what its upstreams say. Pure: equal arguments, equal marks."""
-    found: dict[str, LevelMarks] = {}
+    levels: dict[str, LevelMarks] = {}
     held = 0
     for name in application.in_order():
         before = previous.levels.get(name, LevelMarks())
         upstreams = application.upstreams(name)
-        raw = _least(found[above].output_ms for above in upstreams) if upstreams else inputs.get(name)
+        raw = _least(levels[above].output_ms for above in upstreams) if upstreams else inputs.get(name)
         input_ms = _larger(raw, before.input_ms)
         pending = [
             unit.oldest_work_ms
@@ -65,19 +65,19 @@ def combine(
         oldest = _least([input_ms, *pending])
         output_ms = _larger(oldest, before.output_ms)
         held += (input_ms != raw) + (output_ms != oldest)
-        found[name] = LevelMarks(input_ms, output_ms)
-    least = _least(marks.output_ms for marks in found.values()) if found else None
+        levels[name] = LevelMarks(input_ms, output_ms)
+    least = _least(marks.output_ms for marks in levels.values()) if levels else None
     global_ms = _larger(least, previous.global_ms)
-    return Marks(found, global_ms, held + (global_ms != least))
+    return Marks(levels, global_ms, held + (global_ms != least))
 
 
 def _least(instants: Iterable[int | None]) -> int | None:
     """None, unknown, is before everything."""
     known: list[int] = []
-    for one in instants:
-        if one is None:
+    for instant_ms in instants:
+        if instant_ms is None:
             return None
-        known.append(one)
+        known.append(instant_ms)
     return min(known)
 
 

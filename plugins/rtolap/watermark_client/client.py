@@ -158,7 +158,7 @@ class WatermarkClient(WatermarkSession, Closeable):
     def _log_refused(self, refused: tuple[Refusal, ...]) -> None:
         self.refused_entries += len(refused)
         if refused != self.last_refused:
-            log.warning("refused: %s", "; ".join(f"{one.what}: {one.why}" for one in refused[:5]))
+            log.warning("refused: %s", "; ".join(f"{refusal.what}: {refusal.why}" for refusal in refused[:5]))
         self.last_refused = refused
 
     def _post(self, batch: ReportBatch) -> ReportAnswer:
@@ -177,5 +177,5 @@ class WatermarkClient(WatermarkSession, Closeable):
         answer = self._answer
         if answer is None:
             return False
-        known = [one for one in (answer.global_ms, answer.approved_until_ms) if one is not None]
+        known = [mark_ms for mark_ms in (answer.global_ms, answer.approved_until_ms) if mark_ms is not None]
         return max(known, default=-1) >= window_end_ms

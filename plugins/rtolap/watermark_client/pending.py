@@ -58,15 +58,15 @@ class _Level:
     def indices(self, hosts: Sequence[str]) -> NDArray[np.int64]:
         """Raises DefinitionError for a name that is none; then nothing was taken."""
         index = self.index
-        found = np.fromiter((index.get(name, -1) for name in hosts), np.int64, len(hosts))
-        fresh = np.flatnonzero(found < 0).tolist()  # each host once per level
+        indices = np.fromiter((index.get(name, -1) for name in hosts), np.int64, len(hosts))
+        fresh = np.flatnonzero(indices < 0).tolist()  # each host once per level
         check_host_names([hosts[at] for at in fresh], "hosts")
         for at in fresh:
             name = hosts[at]
-            found[at] = index.setdefault(name, len(self.names))
-            if found[at] == len(self.names):
+            indices[at] = index.setdefault(name, len(self.names))
+            if indices[at] == len(self.names):
                 self.names.append(name)
-        return found
+        return indices
 
     def begin(self) -> None:
         """Begin a session in which nothing has been sent yet. Its names get new indices."""

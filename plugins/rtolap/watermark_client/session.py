@@ -151,7 +151,7 @@ class WatermarkSession:
             if self._answer is None or answer.epoch >= self._answer.epoch:
                 self._answer = answer
             if not answer.resend:
-                self._refused = {one.what: one for one in answer.refused}
+                self._refused = {refusal.what: refusal for refusal in answer.refused}
             if not answer.resend and not self._pending.held_back:
                 self._last_answered = self._sequence
             self._answered.notify_all()

@@ -55,7 +55,7 @@ def learn_names(report: SourceReport, session: SessionNames) -> None:
 
 
 def apply_report(
-    source: SourceState, report: SourceReport, session: SessionNames, found: Columns | None, now_ms: int
+    source: SourceState, report: SourceReport, session: SessionNames, columns: Columns | None, now_ms: int
 ) -> list[Refusal]:
     """Call `check`, `names_after` and `learn_names` first. What is refused has had no effect."""
     rows = (

@@ -88,7 +88,7 @@ class MemoryConsumer:
 
     def _readable(self) -> list[tuple[int, int, Log]]:
         """(partition, position, log) of what is assigned and not paused; raises for what is unreadable."""
-        found = []
+        readable = []
         for partition, position in sorted(self._positions.items()) if not self._broker.down else ():
             logs = self._broker.logs(self.topic)
             if partition >= len(logs):
@@ -98,8 +98,8 @@ class MemoryConsumer:
                 continue
             if not log.start <= position <= log.end:
                 raise OffsetsGone(self.topic, partition, position=position, start=log.start, end=log.end)
-            found.append((partition, position, log))
-        return found
+            readable.append((partition, position, log))
+        return readable
 
     def _take(self, records_max: int, bytes_max: int) -> Batch:
         values: list[bytes | None] = []

@@ -35,8 +35,8 @@ def arrow_filter(predicate: Predicate, schema: Schema) -> pc.Expression:
         case In(column=column, values=values, negated=negated):
             # Comparisons keep NULL as SQL says; `isin` would turn it into FALSE.
             equal = (pc.field(column) == _scalar(column, value, schema) for value in values)
-            found = reduce(or_, equal, pc.scalar(False))
-            return ~found if negated else found
+            any_of = reduce(or_, equal, pc.scalar(False))
+            return ~any_of if negated else any_of
         case Compare(column=column, op=op, value=value):
             left, right = pc.field(column), pc.scalar(_scalar(column, value, schema))
             match op:

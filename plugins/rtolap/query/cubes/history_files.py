@@ -79,15 +79,15 @@ class HistoryFiles:
         except (OSError, pa.ArrowException) as error:
             for file in cuboid.files:
                 self._compare(f"{location}/{file.name}", file, with_checksum=True)
-            what = f"history of {segment.cube}/{segment.name} v{segment.version}"
+            name = f"history of {segment.cube}/{segment.name} v{segment.version}"
             if isinstance(error, OSError):
                 raise Unavailable(
-                    f"reading the {what} broke off, though its files are whole",
+                    f"reading the {name} broke off, though its files are whole",
                     found=str(error),
                     action="ask again, and look at the object store if it stays so",
                 ) from error
             raise Corrupted(
-                f"{what} cannot be read",
+                f"{name} cannot be read",
                 found=str(error),
                 action=REBUILD,
             ) from error

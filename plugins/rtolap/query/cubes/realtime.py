@@ -153,7 +153,7 @@ class Realtime:
                 stats.realtime_segments = tuple(sorted({*stats.realtime_segments, *names}))
                 stats.realtime_events += sum(segment.events for segment in asked)
                 if held is not None:
-                    refused = {one.partition: one.rejected for one in held.partitions}
+                    refused = {partition.partition: partition.rejected for partition in held.partitions}
                     _count_refused(stats, replica_set, refused, held.refused_example)
                 break
             else:
@@ -179,7 +179,10 @@ class Realtime:
 
         try:
             receiver, (table, answer) = self._receivers.ask(
-                [Peer(*one) for one in plan.receivers], ask, cancellation, (Unavailable, Unauthorized)
+                [Peer(*candidate) for candidate in plan.receivers],
+                ask,
+                cancellation,
+                (Unavailable, Unauthorized),
             )
         except PeersFailed as error:
             raise Unavailable(

@@ -18,22 +18,24 @@ def cube_warnings(
     schema: Schema, control: CubeControl, stats: ReadStats, time: TimeRange
 ) -> tuple[QueryWarning, ...]:
     name = schema.cube.name
-    found: list[QueryWarning] = []
+    warnings: list[QueryWarning] = []
     if not control.enabled and not control.assignment:
         message = (
             f"cube {name} was never enabled: it has read nothing of topic {schema.table.topic}. "
             f"`rtolap create --enable` starts it"
         )
-        found.append(QueryWarning("not_enabled", "Warning", message))
+        warnings.append(QueryWarning("not_enabled", "Warning", message))
     elif not control.enabled or control.paused:
         state = "paused" if control.enabled else "disabled"
         message = f"cube {name} is {state}: the answer holds what it had read before"
-        found.append(QueryWarning("not_consuming", "Warning", message))
-    if told := refused_text(stats.refused, stats.refused_example):
-        message = f"cube {name}: {told}; they are in no count, and in topic {schema.table.dead_letter_topic}"
-        found.append(QueryWarning("records_refused", "Warning", message))
-    found += _losses(name, control, time)
-    return tuple(found)
+        warnings.append(QueryWarning("not_consuming", "Warning", message))
+    if refused := refused_text(stats.refused, stats.refused_example):
+        message = (
+            f"cube {name}: {refused}; they are in no count, and in topic {schema.table.dead_letter_topic}"
+        )
+        warnings.append(QueryWarning("records_refused", "Warning", message))
+    warnings += _losses(name, control, time)
+    return tuple(warnings)
 
 
 def _losses(name: str, control: CubeControl, time: TimeRange) -> Iterator[QueryWarning]:

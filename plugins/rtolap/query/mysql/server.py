@@ -105,10 +105,10 @@ class MySqlServer:
     def kill(self, connection_id: int, user: str, *, connection: bool) -> None:
         """Interrupt a query, or end a connection, of the same user. Raises QueryError if there is none."""
         with self._lock:
-            found, stream, _ = self._open.get(connection_id, (None, None, None))
-        if found is None or stream is None or found.session.user != user:
+            owner, stream, _ = self._open.get(connection_id, (None, None, None))
+        if owner is None or stream is None or owner.session.user != user:
             raise QueryError(f"unknown connection {connection_id}", action="SHOW PROCESSLIST lists your own")
-        found.interrupt(f"killed by {user}")
+        owner.interrupt(f"killed by {user}")
         if connection:
             stream.shut()
 

@@ -127,8 +127,8 @@ def _value(node: exp.Expr, variables: Mapping[str, Value], users: Mapping[str, V
             return text(node.this).replace(text(node.expression), text(node.args["replacement"]))
         case exp.Coalesce():
             for part in (node.this, *node.expressions):
-                if (found := _user_value(part.sql(dialect=RtolapSql), variables, users)) is not None:
-                    return found
+                if (value := _user_value(part.sql(dialect=RtolapSql), variables, users)) is not None:
+                    return value
         case exp.Subquery() | exp.Paren():
             return _value(node.this, variables, users)
         case exp.Select() if len(node.expressions) == 1 and node.args.get("from_") is None:

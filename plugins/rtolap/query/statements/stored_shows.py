@@ -55,16 +55,16 @@ class StoredShows:
             return head, []
 
 
-def _transaction(found: TransactionInfo) -> tuple[object, ...]:
+def _transaction(transaction: TransactionInfo) -> tuple[object, ...]:
     return (
-        str(found.txn_id),
-        found.label,
-        found.state,
-        _instant(found.began_at_ms),
-        None if found.committed_at_ms is None else _instant(found.committed_at_ms),
-        None if found.finished_at_ms is None else _instant(found.finished_at_ms),
-        found.reason,
-        ", ".join(found.tables),
+        str(transaction.txn_id),
+        transaction.label,
+        transaction.state,
+        _instant(transaction.began_at_ms),
+        None if transaction.committed_at_ms is None else _instant(transaction.committed_at_ms),
+        None if transaction.finished_at_ms is None else _instant(transaction.finished_at_ms),
+        transaction.reason,
+        ", ".join(transaction.tables),
     )
 
 

@@ -86,17 +86,17 @@ def create_table(words: Words, name: TableName) -> tuple[StoredTable, tuple[str,
     return table, tuple(clauses.notes)
 
 
-def notes_on(found: Mapping[str, str], what: str) -> list[str]:
+def notes_on(properties: Mapping[str, str], statement: str) -> list[str]:
     """Return notes on properties that are accepted and have no effect. Raises QueryError for any other."""
-    for key, value in found.items():
+    for key, value in properties.items():
         if key not in _NOTED:
-            raise UnsupportedSql(f"unsupported property {key!r} of {what}", found=repr(value))
-    return [f"{key} has no effect: {_NOTED[key]}" for key in found]
+            raise UnsupportedSql(f"unsupported property {key!r} of {statement}", found=repr(value))
+    return [f"{key} has no effect: {_NOTED[key]}" for key in properties]
 
 
 def _columns(words: Words) -> tuple[tuple[StoredColumn, ...], tuple[str, ...]]:
     words.expect("(")
-    found = []
+    columns = []
     while True:
         if words.at("INDEX") or words.at("PRIMARY") or words.at("CONSTRAINT"):
             raise words.unsupported("columns")
@@ -104,8 +104,8 @@ def _columns(words: Words) -> tuple[tuple[StoredColumn, ...], tuple[str, ...]]:
         if not words.accept(","):
             break
     words.expect(")")
-    marked = tuple(each.column.name for each in found if each.is_key)
-    return tuple(each.column for each in found), marked
+    marked = tuple(each.column.name for each in columns if each.is_key)
+    return tuple(each.column for each in columns), marked
 
 
 def _clause(words: Words, clauses: _Clauses) -> None:
@@ -171,7 +171,7 @@ def _distributed(words: Words, clauses: _Clauses) -> Buckets:
 def properties(words: Words) -> dict[str, str]:
     """`('key' = 'value', …)`, keys in lower case."""
     words.expect("(")
-    found: dict[str, str] = {}
+    properties_by_name: dict[str, str] = {}
     while True:
         key = words.text("the name of a property").strip().lower()
         words.expect("=")
@@ -179,7 +179,7 @@ def properties(words: Words) -> dict[str, str]:
         if not words.accept(","):
             break
     words.expect(")")
-    return found
+    return properties_by_name
 
 
 def _partitions(clauses: _Clauses) -> RangePartitions | None:

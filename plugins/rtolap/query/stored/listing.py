@@ -47,7 +47,7 @@ class Listing:
             if recent and (not fresh or self._failure is not None):
                 return self._tables
             try:
-                found = {relation_key(table.db, table.name): table for table in self._source.tables()}
+                tables = {relation_key(table.db, table.name): table for table in self._source.tables()}
                 self._databases = self._source.databases()
             except RtolapError as error:
                 if self._failure is None:
@@ -57,8 +57,8 @@ class Listing:
                 return self._tables
             self._failure = None
             self._next_s = self._clock.monotonic_s() + CACHE_S
-            if found != self._tables:
-                self._tables = found
+            if tables != self._tables:
+                self._tables = tables
             return self._tables
 
     def forget(self) -> None:

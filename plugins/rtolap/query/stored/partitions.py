@@ -29,10 +29,10 @@ def instants(predicate: Predicate | None, column: str) -> TimeRange:
 
 
 def _united(parts: list[TimeRange]) -> TimeRange:
-    found = parts[0]
+    united = parts[0]
     for part in parts[1:]:
-        found = found.union(part)
-    return found
+        united = united.union(part)
+    return united
 
 
 def _compared(op: str, value: object) -> TimeRange:

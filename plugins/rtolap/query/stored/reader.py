@@ -115,11 +115,11 @@ class StoredReader:
             raise failed[0]
         batches: dict[str, list[pa.RecordBatch]] = {read.relation: [] for read in reads}
         for scan, work in zip(scans, running, strict=True):
-            node, found = work.result()
-            batches[scan.relation] += found
+            node, read_tables = work.result()
+            batches[scan.relation] += read_tables
             done = stats[scan.relation]
             done.nodes[node] = done.nodes.get(node, 0) + 1
-            done.rows_read += sum(batch.num_rows for batch in found)
+            done.rows_read += sum(batch.num_rows for batch in read_tables)
         rows = {read.relation: _named_as_read(read, batches[read.relation]) for read in reads}
         return rows, list(stats.values())
 
@@ -146,13 +146,13 @@ class StoredReader:
         try:
             node, batches = self._nodes.ask(scan.nodes, read, ending, _ELSEWHERE)
         except PeersFailed as error:
-            stale = [said for _, said in error.failures if isinstance(said, StaleSnapshot)]
+            stale = [failure for _, failure in error.failures if isinstance(failure, StaleSnapshot)]
             if stale:
                 raise stale[0] from error
             raise Unavailable(
                 f"nobody gives tablet {scan.request.tablet} at version {scan.request.version}",
                 expected="one of its replicas",
-                found="; ".join(str(said) for _, said in error.failures) or "none that lives",
+                found="; ".join(str(failure) for _, failure in error.failures) or "none that lives",
                 action="ask again later",
             ) from error
         return node.name, batches

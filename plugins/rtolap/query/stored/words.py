@@ -42,8 +42,8 @@ class Words:
         """Return True if these words come next, in any case."""
         coming = self._words[self._next : self._next + len(words)]
         return len(coming) == len(words) and all(
-            found.kind in ("word", "mark") and found.text.upper() == word
-            for found, word in zip(coming, words, strict=True)
+            coming_word.kind in ("word", "mark") and coming_word.text.upper() == word
+            for coming_word, word in zip(coming, words, strict=True)
         )
 
     def accept(self, *words: str) -> bool:
@@ -57,48 +57,48 @@ class Words:
         if not self.accept(*words):
             raise self.wrong(" ".join(words))
 
-    def name(self, what: str) -> str:
+    def name(self, expected: str) -> str:
         """As it is written; in lower case where it is not in backticks."""
-        found = self._words[self._next]
-        if found.kind not in ("word", "name"):
-            raise self.wrong(what)
+        word = self._words[self._next]
+        if word.kind not in ("word", "name"):
+            raise self.wrong(expected)
         self._next += 1
-        return found.text if found.kind == "name" else found.text.lower()
+        return word.text if word.kind == "name" else word.text.lower()
 
-    def word(self, what: str) -> str:
+    def word(self, expected: str) -> str:
         """In upper case."""
-        found = self._words[self._next]
-        if found.kind != "word":
-            raise self.wrong(what)
+        word = self._words[self._next]
+        if word.kind != "word":
+            raise self.wrong(expected)
         self._next += 1
-        return found.text.upper()
+        return word.text.upper()
 
-    def text(self, what: str) -> str:
-        return self._of("text", what)
+    def text(self, expected: str) -> str:
+        return self._of("text", expected)
 
-    def number(self, what: str) -> int:
-        digits = self._of("number", what)
+    def number(self, expected: str) -> int:
+        digits = self._of("number", expected)
         if not digits.isdigit():
-            raise SqlSyntaxError(f"bad SQL: {what}", expected="a whole number", found=digits)
+            raise SqlSyntaxError(f"bad SQL: {expected}", expected="a whole number", found=digits)
         return int(digits)
 
-    def literal(self, what: str) -> str:
+    def literal(self, expected: str) -> str:
         """A text or a number, with its sign, as it is written."""
         sign = "-" if self.accept("-") else ""
         found = self._words[self._next]
         if found.kind not in ("text", "number") or (sign and found.kind == "text"):
             raise self.wrong(what)
         self._next += 1
-        return sign + found.text
+        return sign + word.text
 
-    def names(self, what: str) -> tuple[str, ...]:
+    def names(self, expected: str) -> tuple[str, ...]:
         """`(a, b, …)`"""
         self.expect("(")
         found = [self.name(what)]
         while self.accept(","):
             found.append(self.name(what))
         self.expect(")")
-        return tuple(found)
+        return tuple(names)
 
     def ended(self) -> bool:
         """Return True if nothing but a semicolon comes."""
@@ -115,16 +115,16 @@ class Words:
     def unsupported(self, expected: str | None = None) -> QueryError:
         return UnsupportedSql(f"unsupported SQL: {self._coming()}", expected=expected)
 
-    def _of(self, kind: Kind, what: str) -> str:
-        found = self._words[self._next]
-        if found.kind != kind:
-            raise self.wrong(what)
+    def _of(self, kind: Kind, expected: str) -> str:
+        word = self._words[self._next]
+        if word.kind != kind:
+            raise self.wrong(expected)
         self._next += 1
-        return found.text
+        return word.text
 
     def _coming(self) -> str:
-        found = self._words[self._next]
-        return "the end" if found.kind == "end" else repr(self._sql[found.at : found.at + _SHOWN])
+        word = self._words[self._next]
+        return "the end" if word.kind == "end" else repr(self._sql[word.at : word.at + _SHOWN])
 
 
 def _split(sql: str) -> list[Word]:
@@ -132,13 +132,13 @@ def _split(sql: str) -> list[Word]:
         tokens = sqlglot.tokenize(sql, dialect="doris")
     except SqlglotError as error:
         raise SqlSyntaxError(f"bad SQL: {str(error).splitlines()[0]}") from error
-    found: list[Word] = []
+    words: list[Word] = []
     for token in tokens:
         kind = _KINDS.get(token.token_type)
         if kind is not None:
-            found.append(Word(kind, token.text, token.start))
+            words.append(Word(kind, token.text, token.start))
             continue
         for part in token.text.split():  # some keywords are two words in one token
             is_word = part.replace("_", "a").isalnum()
-            found.append(Word("word" if is_word else "mark", part, token.start))
-    return [*found, Word("end", "", len(sql))]
+            words.append(Word("word" if is_word else "mark", part, token.start))
+    return [*words, Word("end", "", len(sql))]

@@ -110,9 +110,9 @@ def _reap(workers: set[int], service: socket.socket) -> None:
         ended, status = os.waitpid(pid, os.WNOHANG)
         if ended:
             workers.discard(pid)
-            said = msgspec.json.encode(Ended(pid, os.waitstatus_to_exitcode(status)))
+            message = msgspec.json.encode(Ended(pid, os.waitstatus_to_exitcode(status)))
             with suppress(BlockingIOError, ConnectionError):  # it is reported for the log alone
-                service.send(said, socket.MSG_DONTWAIT)
+                service.send(message, socket.MSG_DONTWAIT)
 
 
 if __name__ == "__main__":

@@ -135,8 +135,8 @@ class WorkerPool(Sessions):
                     self._changed.notify_all()  # a thread looks at their memory
                 return worker
         finally:
-            for one in grown:
-                self._give_back(one, GROWN)
+            for grown_worker in grown:
+                self._give_back(grown_worker, GROWN)
 
     def _start(self) -> Worker:
         worker = Worker(*self._starter.start())

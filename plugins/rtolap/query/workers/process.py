@@ -102,9 +102,9 @@ class _Worker:
 
     def hear(self, control: socket.socket) -> None:
         """Interrupts: 8 bytes each, the number of the session that they are for."""
-        while len(said := control.recv(8, socket.MSG_WAITALL)) == 8:
+        while len(number := control.recv(8, socket.MSG_WAITALL)) == 8:
             with self._lock:
-                if self._session is not None and self._number == int.from_bytes(said, "little"):
+                if self._session is not None and self._number == int.from_bytes(number, "little"):
                     self._session.interrupt()
         os._exit(0)  # the service is gone, whatever the engine does
 
@@ -146,21 +146,21 @@ class _Worker:
             error = Unavailable("the query needs more memory than it may have", action="group by less")
         if isinstance(error, RtolapError):
             return Failed(error.to_dict(), isinstance(error, Unavailable | Corrupted)), b""
-        found = f"{type(error).__name__}: {error}"[:1000]
-        return Failed(Corrupted("the embedded engine failed", found=found).to_dict(), True), b""
+        message = f"{type(error).__name__}: {error}"[:1000]
+        return Failed(Corrupted("the embedded engine failed", found=message).to_dict(), True), b""
 
     def _answered(self, request: Value | Run | Next | Drain) -> tuple[messages.Answer, Any]:
         session = self._session
         assert session is not None, "a statement begins its session first"
         if isinstance(request, Value):
-            found = session.value(request.sql, _unpacked(request.values))
-            if messages.value_size(found) > VALUE_BYTES_MAX:
+            value = session.value(request.sql, _unpacked(request.values))
+            if messages.value_size(value) > VALUE_BYTES_MAX:
                 raise QueryError(
                     "a constant is too large",
                     expected=f"at most {VALUE_BYTES_MAX >> 20} MiB",
                     action="ask for less",
                 )
-            return Found(messages.packed(found)), b""
+            return Found(messages.packed(value)), b""
         if isinstance(request, Run):
             self._rows = iter(())  # of the result before, whose memory is free now
             self._result = result = session.run(request.sql, _unpacked(request.values))

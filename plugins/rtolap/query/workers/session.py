@@ -181,9 +181,9 @@ class WorkerSession(Session):
                 expected=f"at most {self._bound_bytes >> 20} MiB",
                 action="group by less",
             )
-        found = self._doubt if status is None else _told(status)
+        cause = self._doubt if status is None else _told(status)
         action = "ask again; if it ends again, ask for less"
-        return Unavailable("the worker of the query ended", found=found, action=action)
+        return Unavailable("the worker of the query ended", found=cause, action=action)
 
     def interrupt(self) -> None:
         with self._changed:

@@ -129,15 +129,15 @@ class Starter(Closeable):
             return False
         self._socket.settimeout(timeout_s)
         try:
-            said = self._socket.recv(4096)
+            message = self._socket.recv(4096)
         except OSError:
             return False
         finally:
             self._socket.settimeout(None)
-        if not said:
+        if not message:
             return False
-        told = msgspec.json.decode(said, type=Ended)
-        self._ended[told.pid] = told.status
+        ended = msgspec.json.decode(message, type=Ended)
+        self._ended[ended.pid] = ended.status
         while len(self._ended) > _ENDED_KEPT:
             del self._ended[next(iter(self._ended))]
         return True

@@ -79,13 +79,13 @@ class ProducerLeases:
     def turn(self) -> float:
         """Send what is due; returns the seconds until the next turn. Raises what a request raises."""
         with self._lock:
-            heard, ending = set(self._heard), dict(self._ending)
-        if heard:
+            renewed, ending = set(self._heard), dict(self._ending)
+        if renewed:
             asked_s = time.monotonic()
-            self._lease_s = (self._ask("register", sorted(heard)).lease_ms or 0) / 1000
+            self._lease_s = (self._ask("register", sorted(renewed)).lease_ms or 0) / 1000
             with self._lock:
-                self._renewed_s.update(dict.fromkeys(heard, asked_s))
-                self._heard -= heard
+                self._renewed_s.update(dict.fromkeys(renewed, asked_s))
+                self._heard -= renewed
         for producer, end_ms in sorted(ending.items()):
             try:
                 self._ask("drain", [producer], end_ms)

@@ -74,7 +74,7 @@ class WatermarkReader:
         """Call when the batch's records are in the state, and their oldest work has been reported."""
         self.unreadable += statements.unreadable
         before = frozenset(self._chain.producers)
-        heard: dict[int, set[str]] = {}
+        hosts: dict[int, set[str]] = {}
         ended: set[str] = set()
         rows = zip(
             statements.producers,
@@ -89,15 +89,15 @@ class WatermarkReader:
                 continue  # given away meanwhile
             told_ms = None if watermark_ms == UNKNOWN_MS else watermark_ms
             self._chain.observe(producer, partition, told_ms, generation, ended=end)
-            heard.setdefault(partition, set()).add(producer)
+            hosts.setdefault(partition, set()).add(producer)
             ended |= {producer} if end else set()
         joined = frozenset(self._chain.producers) - before
-        for partition in self._spoken | heard.keys():
+        for partition in self._spoken | hosts.keys():
             silent = joined if partition in self._spoken else before | joined
-            self._report(partition, sorted(heard.get(partition, set()) | silent))
-        self._spoken |= heard.keys()
+            self._report(partition, sorted(hosts.get(partition, set()) | silent))
+        self._spoken |= hosts.keys()
         if self._leases is not None:
-            self._leases.heard(set().union(*heard.values()) - ended)
+            self._leases.heard(set().union(*hosts.values()) - ended)
             self._leases.ended({name: end for name, end in self._chain.ended().items() if name in ended})
 
     def waits_for(self) -> Mapping[str, tuple[int, ...]]:
@@ -107,8 +107,8 @@ class WatermarkReader:
     def _report(self, partition: int, producers: Sequence[str]) -> None:
         if not producers:
             return
-        told = [self._chain.told(producer, partition) for producer in producers]
-        known = [UNKNOWN_MS if one is None else one.watermark_ms for one in told]
+        statements = [self._chain.told(producer, partition) for producer in producers]
+        known = [UNKNOWN_MS if statement is None else statement.watermark_ms for statement in statements]
         self._reports.report_progress(
             self._level,
             partition,

@@ -52,16 +52,16 @@ class Statement(NamedTuple):
 def decode(text: bytes | str) -> Statement:
     """Corrupted: it is none, or of a version that is not known here."""
     shown = text.decode("utf-8", "replace") if isinstance(text, bytes) else text
-    found = _TEXT.fullmatch(shown)
-    numbers = [] if found is None else [int(one) for one in found.group(2, 3) if one != "-"]
-    if found is None or max(numbers) > INT64_MAX:
+    match = _TEXT.fullmatch(shown)
+    numbers = [] if match is None else [int(number) for number in match.group(2, 3) if number != "-"]
+    if match is None or max(numbers) > INT64_MAX:
         raise Corrupted(
             "no statement of a watermark",
             expected="1 data|control|end GENERATION WATERMARK_MS PRODUCER",
             found=repr(shown[:_SHOWN_CHARS_MAX]),
         )
-    kind: Kind = _KINDS[found[1]]
-    return Statement(kind, numbers[0], None if found[3] == "-" else numbers[1], found[4])
+    kind: Kind = _KINDS[match[1]]
+    return Statement(kind, numbers[0], None if match[3] == "-" else numbers[1], match[4])
 
 
 def check_producer(name: str, generation: int) -> None:
@@ -85,20 +85,24 @@ def stating(records: Sequence[OutRecord], text: bytes, field: str | None) -> lis
     if field is not None:
         return [
             OutRecord(
-                _with_field(one.value, field, text), one.key, one.partition, one.headers, one.timestamp_ms
+                _with_field(record.value, field, text),
+                record.key,
+                record.partition,
+                record.headers,
+                record.timestamp_ms,
             )
-            for one in records
+            for record in records
         ]
     alone = {WATERMARK_HEADER: text}
     return [
         OutRecord(
-            one.value,
-            one.key,
-            one.partition,
-            {**one.headers, WATERMARK_HEADER: text} if one.headers else alone,
-            one.timestamp_ms,
+            record.value,
+            record.key,
+            record.partition,
+            {**record.headers, WATERMARK_HEADER: text} if record.headers else alone,
+            record.timestamp_ms,
         )
-        for one in records
+        for record in records
     ]
 
 

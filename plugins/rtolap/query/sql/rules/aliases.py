@@ -48,13 +48,13 @@ def _group_by_columns(scope: Scope, select: exp.Select, context: Context) -> Non
 
 def _source_columns(scope: Scope, context: Context) -> dict[str, set[str]]:
     """The columns, in lower case, of each source of a SELECT by its alias."""
-    found: dict[str, set[str]] = {}
+    columns_by_source: dict[str, set[str]] = {}
     for alias, (_, source) in scope.selected_sources.items():
         if isinstance(source, exp.Table):
-            found[alias] = {name.lower() for name in _relation_columns(source.name, context)}
+            columns_by_source[alias] = {name.lower() for name in _relation_columns(source.name, context)}
         elif isinstance(source.expression, exp.Query):
-            found[alias] = {name.lower() for name in source.expression.named_selects}
-    return found
+            columns_by_source[alias] = {name.lower() for name in source.expression.named_selects}
+    return columns_by_source
 
 
 def _relation_columns(relation: str, context: Context) -> Collection[str]:
@@ -67,7 +67,7 @@ def _relation_columns(relation: str, context: Context) -> Collection[str]:
 def _has_plain_rows(scope: Scope, select: exp.Select, context: Context) -> bool:
     """Neither groups nor aggregates; a cube's rows are always groups."""
     sources = [source for _, source in scope.selected_sources.values()]
-    if any(isinstance(one, exp.Table) and one.name in context.catalogue.cubes for one in sources):
+    if any(isinstance(each, exp.Table) and each.name in context.catalogue.cubes for each in sources):
         return False
     return select.args.get("group") is None and not any(scope.find_all(exp.AggFunc, exp.Window))
 
@@ -86,7 +86,11 @@ def _with_aliases(condition: exp.Expr, select: exp.Select) -> exp.Expr:
 
 def _aliased(select: exp.Select) -> dict[str, exp.Expr]:
     """Alias in lower case → what it stands for."""
-    return {one.alias.lower(): one.this for one in select.expressions if isinstance(one, exp.Alias)}
+    return {
+        expression.alias.lower(): expression.this
+        for expression in select.expressions
+        if isinstance(expression, exp.Alias)
+    }
 
 
 def _is_column(meant: exp.Expr, name: str) -> bool:

@@ -40,8 +40,8 @@ def compare_pair(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | N
 
 def equals(left: exp.Expr, right: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
     """`left = right` over copies of them."""
-    found = _compared(exp.EQ, left, right, typed, context)
-    return found if found is not None else _pair(exp.EQ, left.copy(), right.copy())
+    compared = _compared(exp.EQ, left, right, typed, context)
+    return compared if compared is not None else _pair(exp.EQ, left.copy(), right.copy())
 
 
 def compare_range(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
@@ -49,12 +49,12 @@ def compare_range(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | 
     if node.args.get("symmetric"):
         return None
     bounds = [(exp.GTE, node.args["low"]), (exp.LTE, node.args["high"])]
-    found = [_compared(kind, node.this, bound, typed, context) for kind, bound in bounds]
-    if all(each is None for each in found):
+    compared = [_compared(kind, node.this, bound, typed, context) for kind, bound in bounds]
+    if all(each is None for each in compared):
         return None
     sides = [
         each if each is not None else kind(this=node.this.copy(), expression=bound.copy())
-        for each, (kind, bound) in zip(found, bounds, strict=True)
+        for each, (kind, bound) in zip(compared, bounds, strict=True)
     ]
     return exp.paren(exp.and_(*sides, copy=False), copy=False)
 
@@ -66,12 +66,12 @@ def compare_in(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | Non
         return None
     if isinstance(node.this, exp.Tuple):
         return _tuples_in(node, node.this, typed, context)
-    found = [_compared(exp.EQ, node.this, item, typed, context) for item in node.expressions]
-    if all(each is None for each in found):
+    compared = [_compared(exp.EQ, node.this, item, typed, context) for item in node.expressions]
+    if all(each is None for each in compared):
         return None
     items: list[exp.Expr] = []  # that the same operand can be asked for at once
     others: list[exp.Expr] = []
-    for item, each in zip(node.expressions, found, strict=True):
+    for item, each in zip(node.expressions, compared, strict=True):
         if each is None:
             items.append(item.copy())
         elif isinstance(each, exp.EQ) and each.this == node.this:
@@ -92,12 +92,12 @@ def compare_case(node: exp.Case, typed: Typed, context: Context) -> None:
     """`CASE a WHEN b` becomes `CASE WHEN a = b`, where that compares unlike operands."""
     if node.this is None:
         return
-    found = [_compared(exp.EQ, node.this, each.this, typed, context) for each in node.args["ifs"]]
-    if all(each is None for each in found):
+    compared = [_compared(exp.EQ, node.this, each.this, typed, context) for each in node.args["ifs"]]
+    if all(each is None for each in compared):
         return
     subject = node.this.copy()
     node.set("this", None)
-    for branch, equal in zip(node.args["ifs"], found, strict=True):
+    for branch, equal in zip(node.args["ifs"], compared, strict=True):
         if equal is None:
             equal = exp.EQ(this=subject.copy(), expression=branch.this.copy())
         branch.set("this", equal)
@@ -108,8 +108,8 @@ def _tuples(
 ) -> exp.Expr | None:
     """(a, b) = (c, d) member by member, where one pair is of unlike operands."""
     pairs = list(zip(left.expressions, right.expressions, strict=False))
-    found = [_compared(exp.EQ, one, other, typed, context) for one, other in pairs]
-    if all(each is None for each in found):
+    compared = [_compared(exp.EQ, left_item, right_item, typed, context) for left_item, right_item in pairs]
+    if all(each is None for each in compared):
         return None
     if kind is not exp.EQ or len(left.expressions) != len(right.expressions):
         raise UnsupportedSql(
@@ -117,28 +117,28 @@ def _tuples(
             expected="operands of like types, or = between as many members",
         )
     equal = [
-        each if each is not None else exp.EQ(this=one.copy(), expression=other.copy())
-        for each, (one, other) in zip(found, pairs, strict=True)
+        each if each is not None else exp.EQ(this=left_item.copy(), expression=right_item.copy())
+        for each, (left_item, right_item) in zip(compared, pairs, strict=True)
     ]
     return exp.paren(exp.and_(*equal, copy=False), copy=False)
 
 
 def _tuples_in(node: exp.Expr, left: exp.Expr, typed: Typed, context: Context) -> exp.Expr | None:
-    found = [_tuples(exp.EQ, left, item, typed, context) for item in node.expressions]
-    if all(each is None for each in found):
+    compared = [_tuples(exp.EQ, left, item, typed, context) for item in node.expressions]
+    if all(each is None for each in compared):
         return None
     either = [
         each if each is not None else exp.EQ(this=left.copy(), expression=item.copy())
-        for each, item in zip(found, node.expressions, strict=True)
+        for each, item in zip(compared, node.expressions, strict=True)
     ]
     return exp.paren(exp.or_(*either, copy=False), copy=False)
 
 
-def _check_alike(node: exp.Expr, one: SqlType | None, other: SqlType | None) -> None:
+def _check_alike(node: exp.Expr, left: SqlType | None, right: SqlType | None) -> None:
     """Check the types of IN over a query, which the engine would bring to one type its own way."""
-    if one in (None, NULL) or other in (None, NULL):
+    if left in (None, NULL) or right in (None, NULL):
         return
-    if (one == STRING) != (other == STRING):
+    if (left == STRING) != (right == STRING):
         raise UnsupportedSql(
             f"unsupported SQL: {user_sql(node)[:200]} looks for one type among another",
             expected="operands of like types",
@@ -150,26 +150,26 @@ def _compared(
     kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, typed: Typed, context: Context
 ) -> exp.Expr | None:
     """The comparison written anew; None where the engine compares as MySQL does."""
-    one, other = typed.of(left), typed.of(right)
-    if one is None or other is None or one.kind == other.kind:
+    left_type, right_type = typed.of(left), typed.of(right)
+    if left_type is None or right_type is None or left_type.kind == right_type.kind:
         return None
-    if _ranks(other, one):
+    if _ranks(right_type, left_type):
         return _compared(_FLIPPED.get(kind, kind), right, left, typed, context)
-    if one == DATE and other.kind == "string":
+    if left_type == DATE and right_type.kind == "string":
         return _with_date(kind, left, right, context)
-    if one.is_number and other.kind == "string":
+    if left_type.is_number and right_type.kind == "string":
         return _with_number(kind, left, right, context)
-    if one == BOOLEAN and (other.is_number or other.kind == "string"):
-        return _with_boolean(kind, left, right, other, context)
+    if left_type == BOOLEAN and (right_type.is_number or right_type.kind == "string"):
+        return _with_boolean(kind, left, right, right_type, context)
     return None
 
 
-def _ranks(one: SqlType, other: SqlType) -> bool:
-    """Return True if the comparison is written about `one`: its type comes before that of `other`."""
+def _ranks(left: SqlType, right: SqlType) -> bool:
+    """Return True if the comparison is written about `left`: its type comes before that of `right`."""
     order = ("boolean", "date", "int", "bigint", "hugeint", "decimal", "double", "string")
     return (
-        one.kind in order and other.kind in order and order.index(one.kind) < order.index(other.kind)
-    ) and not (one.is_number and other.is_number)
+        left.kind in order and right.kind in order and order.index(left.kind) < order.index(right.kind)
+    ) and not (left.is_number and right.is_number)
 
 
 def _with_date(kind: type[exp.Expr], day: exp.Expr, moment: exp.Expr, context: Context) -> exp.Expr:

@@ -86,32 +86,32 @@ def cube_scopes(tree: exp.Expr, context: Context) -> Iterator[CubeScope]:
     for scope in traverse_scope(tree):
         if not isinstance(scope.expression, exp.Select):
             continue
-        found = [
+        sources = [
             (alias, source)
             for alias, (_, source) in scope.selected_sources.items()
             if isinstance(source, exp.Table) and not source.db and source.name in context.catalogue.cubes
         ]
-        if len(found) > 1:
+        if len(sources) > 1:
             raise QueryError(
-                f"one SELECT reads {' and '.join(table.name for _, table in found)}",
+                f"one SELECT reads {' and '.join(table.name for _, table in sources)}",
                 expected="one cube in a FROM",
                 action="aggregate each cube in a subquery of its own and join the results",
             )
-        for alias, table in found:
+        for alias, table in sources:
             schema = context.catalogue.cubes[table.name]
             yield CubeScope(scope, alias, table, schema, is_nullable(scope.expression, alias))
 
 
 def own_aggregates(cube: CubeScope) -> list[exp.Expr]:
     """Aggregates of this SELECT over rows, outermost first; not the function of a window."""
-    found: list[exp.Expr] = []
+    aggregates: list[exp.Expr] = []
     for node in cube.scope.find_all(exp.AggFunc):
         wrapper = node.parent
         while isinstance(wrapper, exp.Filter | exp.IgnoreNulls | exp.RespectNulls | exp.WithinGroup):
             wrapper = wrapper.parent
         if not isinstance(wrapper, exp.Window):
-            found.append(node)
-    return found
+            aggregates.append(node)
+    return aggregates
 
 
 def is_aggregated(cube: CubeScope) -> bool:

@@ -184,9 +184,9 @@ def _shift_weeks(function: exp.Expr, cube: CubeScope) -> None:
     days = cube.schema.cube.days_to_first_weekday
     if days:
         width = exp.Interval(this=exp.Literal.string(str(days)), unit=exp.var("DAY"))
-        found = function.copy()
-        found.set("this", exp.paren(exp.Sub(this=function.this.copy(), expression=width)))
-        function.replace(exp.paren(exp.Add(this=found, expression=width.copy())))
+        shifted = function.copy()
+        shifted.set("this", exp.paren(exp.Sub(this=function.this.copy(), expression=width)))
+        function.replace(exp.paren(exp.Add(this=shifted, expression=width.copy())))
 
 
 def _unit_of(function: exp.Expr | None) -> TimeUnit | None:
@@ -214,10 +214,10 @@ def _named_unit(node: exp.Expr) -> TimeUnit | None:
 
 
 def _column_for(unit: TimeUnit, function: exp.Expr, cube: CubeScope) -> str:
-    found = coarsest_for(unit, cube.schema.cube.time_dimensions)
-    if found is None:
+    column = coarsest_for(unit, cube.schema.cube.time_dimensions)
+    if column is None:
         raise _unanswerable(function, cube, needed=unit)
-    return f"{found}_start"
+    return f"{column}_start"
 
 
 def _unanswerable(node: exp.Expr, cube: CubeScope, needed: TimeUnit | None = None) -> QueryError:

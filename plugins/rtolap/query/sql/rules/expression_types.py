@@ -268,9 +268,9 @@ def branches(node: exp.Expr) -> list[exp.Expr]:
     """The expressions that a choice gives one of."""
     match node:
         case exp.Case():
-            found = [each.args["true"] for each in node.args["ifs"]]
+            branches = [each.args["true"] for each in node.args["ifs"]]
             default = node.args.get("default")
-            return found if default is None else [*found, default]
+            return branches if default is None else [*branches, default]
         case exp.If():
             other = node.args.get("false")
             return [node.args["true"]] if other is None else [node.args["true"], other]

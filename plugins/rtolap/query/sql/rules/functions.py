@@ -62,9 +62,9 @@ def functions(tree: exp.Expr, context: Context) -> exp.Expr:
     for node in reversed(list(tree.find_all(exp.Func))):  # what stands inside first
         rewrite = _ANONYMOUS.get(str(node.this).lower()) if isinstance(node, exp.Anonymous) else None
         rewrite = rewrite or _KNOWN.get(type(node))
-        found = None if rewrite is None else rewrite(node)
-        if found is not None:
-            node.replace(found)
+        rewritten = None if rewrite is None else rewrite(node)
+        if rewritten is not None:
+            node.replace(rewritten)
     return tree
 
 
@@ -124,12 +124,12 @@ def _difference(node: exp.Expr) -> exp.Expr:
             expected=f"one of {', '.join((*sorted(_WHOLE_UNITS), *_MONTHS))}",
         )
     months = exp.Anonymous(this="DATE_DIFF", expressions=[exp.Literal.string("month"), start, end])
-    one, none = exp.Literal.number(1), exp.Literal.number(0)
+    one, zero = exp.Literal.number(1), exp.Literal.number(0)
     too_far = (
         exp.case()
-        .when(exp.and_(months.copy() > none, _into_month(end) < _into_month(start)), one)
-        .when(exp.and_(months.copy() < none, _into_month(end) > _into_month(start)), exp.Neg(this=one.copy()))
-        .else_(none.copy())
+        .when(exp.and_(months.copy() > zero, _into_month(end) < _into_month(start)), one)
+        .when(exp.and_(months.copy() < zero, _into_month(end) > _into_month(start)), exp.Neg(this=one.copy()))
+        .else_(zero.copy())
     )
     whole = exp.paren(exp.Sub(this=months, expression=too_far), copy=False)
     return exp.paren(exp.IntDiv(this=whole, expression=exp.Literal.number(_MONTHS[unit])), copy=False)
@@ -147,10 +147,10 @@ def _days(node: exp.Expr) -> exp.Expr | None:
     day = base.this if isinstance(base, exp.TsOrDsToDate) else base
     if not (isinstance(day, exp.Literal) and day.name == _YEAR_ZERO and isinstance(node.parent, exp.Add)):
         return None
-    found = node.copy()
-    found.expression.replace(exp.TsOrDsToDate(this=exp.Literal.string(_EPOCH)))
+    rewritten = node.copy()
+    rewritten.expression.replace(exp.TsOrDsToDate(this=exp.Literal.string(_EPOCH)))
     node.parent.set("expression", exp.Literal.number(_EPOCH_DAYS))
-    return found
+    return rewritten
 
 
 def _length(node: exp.Expr) -> exp.Expr | None:
@@ -169,9 +169,9 @@ def _of_text(node: exp.Expr) -> exp.Expr | None:
     """UPPER and LOWER, which take numbers and times as the texts that they read as."""
     if node.this.is_string or isinstance(node.this, exp.Cast):
         return None
-    found = node.copy()
-    found.set("this", exp.cast(found.this, exp.DataType.Type.TEXT))
-    return found
+    rewritten = node.copy()
+    rewritten.set("this", exp.cast(rewritten.this, exp.DataType.Type.TEXT))
+    return rewritten
 
 
 def _from_unixtime(node: exp.Expr) -> exp.Expr:
@@ -201,11 +201,11 @@ def _date_format(node: exp.Expr) -> exp.Expr:
             runs.append("")
         else:
             runs[-1] += piece.replace("%v", "%V")
-    found = _formatted(node, runs[0])
+    text = _formatted(node, runs[0])
     for run in runs[1:]:
-        found = exp.DPipe(this=found, expression=macro("ORDINAL", exp.Day(this=node.this.copy())))
-        found = exp.DPipe(this=found, expression=_formatted(node, run)) if run else found
-    return found if len(runs) == 1 else exp.paren(found, copy=False)
+        text = exp.DPipe(this=text, expression=macro("ORDINAL", exp.Day(this=node.this.copy())))
+        text = exp.DPipe(this=text, expression=_formatted(node, run)) if run else text
+    return text if len(runs) == 1 else exp.paren(text, copy=False)
 
 
 def _formatted(node: exp.Expr, pattern: str) -> exp.Expr:
@@ -262,9 +262,9 @@ def _format(node: exp.Expr) -> exp.Expr | None:
         )
     if len(str(written.this)) < 3 and int(written.this) <= _FORMAT_DIGITS_MAX:
         return None
-    found = node.copy()
-    found.set("format", exp.Literal.number(_FORMAT_DIGITS_MAX))
-    return found
+    rewritten = node.copy()
+    rewritten.set("format", exp.Literal.number(_FORMAT_DIGITS_MAX))
+    return rewritten
 
 
 def _macro_of(name: str) -> _Rewrite:

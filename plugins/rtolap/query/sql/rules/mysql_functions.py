@@ -115,10 +115,10 @@ def _field(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:
         raise UnsupportedSql(
             "unsupported SQL: FIELD compares text with something else", action="cast one of them"
         )
-    found = exp.case()
+    case = exp.case()
     for position, other in enumerate(others, start=1):
-        found = found.when(equals(asked, other, typed, context), exp.Literal.number(position))
-    return found.else_(exp.Literal.number(0))
+        case = case.when(equals(asked, other, typed, context), exp.Literal.number(position))
+    return case.else_(exp.Literal.number(0))
 
 
 def _unix_timestamp(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr:

@@ -47,12 +47,12 @@ def operators(tree: exp.Expr, context: Context) -> exp.Expr:
     for node in typed.walk(tree):
         texts(node, typed)
         rewrite = _REWRITES.get(type(node))
-        found = None if rewrite is None else rewrite(node, typed, context)
+        rewritten = None if rewrite is None else rewrite(node, typed, context)
         kind = typed.infer(node)
         typed.note(node, kind)
-        if found is not None:
-            node.replace(found)
-            typed.note(found, kind or typed.infer(found))
+        if rewritten is not None:
+            node.replace(rewritten)
+            typed.note(rewritten, kind or typed.infer(rewritten))
     return tree
 
 

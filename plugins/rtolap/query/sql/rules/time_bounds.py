@@ -93,16 +93,16 @@ def _refused(instant: datetime, asked: exp.Expr, cube: CubeScope) -> QueryError:
     definition = cube.schema.cube
     finest = definition.finest_unit
     kept = "segment only" if finest is None else _name(finest)
-    told = f"cube {definition.name} keeps time by the {kept}: {user_sql(asked)} cannot be answered exactly"
+    message = f"cube {definition.name} keeps time by the {kept}: {user_sql(asked)} cannot be answered exactly"
     if finest is None:
         return QueryError(
-            told,
+            message,
             expected="no condition on the event time",
             found=text(instant),
             action="add a time dimension to the cube",
         )
     return QueryError(
-        told,
+        message,
         expected=f">= or < the start of a {_name(finest)}",
         found=text(instant),
         action="align the instant, add a finer time dimension to the cube, or declare time_filters: align, "
