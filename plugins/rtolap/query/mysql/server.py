@@ -118,7 +118,7 @@ class MySqlServer:
             return len(self._open)
 
     def sessions(self) -> list[Session]:
-        """Of those who are logged in."""
+        """Return the sessions of connections that are logged in."""
         with self._lock:
             return [connection.session for connection, _, _ in self._open.values() if connection is not None]
 

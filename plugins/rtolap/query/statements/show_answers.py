@@ -190,13 +190,13 @@ class Shows:
         ]
 
     def _warnings(self, show: Show, session: Session) -> Rows:
-        found: list[tuple[object, ...]] = [*session.warnings]
+        rows: list[tuple[object, ...]] = [*session.warnings]
         if show.kind == "errors":
-            found = [row for row in found if row[0] == "Error"]
+            rows = [row for row in rows if row[0] == "Error"]
         if show.is_count:
             name = f"@@session.{show.kind.removesuffix('s')}_count"
-            return (name,), [(len(found),)]
-        return ("Level", "Code", "Message"), found
+            return (name,), [(len(rows),)]
+        return ("Level", "Code", "Message"), rows
 
     def _processlist(self, show: Show, session: Session) -> Rows:
         rows: list[tuple[object, ...]] = [

@@ -100,7 +100,7 @@ def _columns(words: Words) -> tuple[tuple[StoredColumn, ...], tuple[str, ...]]:
     while True:
         if words.at("INDEX") or words.at("PRIMARY") or words.at("CONSTRAINT"):
             raise words.unsupported("columns")
-        found.append(column(words))
+        columns.append(column(words))
         if not words.accept(","):
             break
     words.expect(")")
@@ -175,7 +175,7 @@ def properties(words: Words) -> dict[str, str]:
     while True:
         key = words.text("the name of a property").strip().lower()
         words.expect("=")
-        found[key] = words.text(f"the value of {key}").strip()
+        properties_by_name[key] = words.text(f"the value of {key}").strip()
         if not words.accept(","):
             break
     words.expect(")")

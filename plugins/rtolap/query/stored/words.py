@@ -85,18 +85,18 @@ class Words:
     def literal(self, expected: str) -> str:
         """A text or a number, with its sign, as it is written."""
         sign = "-" if self.accept("-") else ""
-        found = self._words[self._next]
-        if found.kind not in ("text", "number") or (sign and found.kind == "text"):
-            raise self.wrong(what)
+        word = self._words[self._next]
+        if word.kind not in ("text", "number") or (sign and word.kind == "text"):
+            raise self.wrong(expected)
         self._next += 1
         return sign + word.text
 
     def names(self, expected: str) -> tuple[str, ...]:
         """`(a, b, …)`"""
         self.expect("(")
-        found = [self.name(what)]
+        names = [self.name(expected)]
         while self.accept(","):
-            found.append(self.name(what))
+            names.append(self.name(expected))
         self.expect(")")
         return tuple(names)
 
