@@ -12,7 +12,7 @@ import pytest
 import typer
 from PIL import Image
 from rtolap.base.errors import DefinitionError, NotFound, RtolapError
-from rtolap.cli import watermark as commands
+from rtolap.cli.watermark import commands
 from rtolap.cli.watermark import history as watermark_history
 from rtolap.cli.watermark import words as watermark_words
 from rtolap.watermark_client.client import WatermarkClient
