@@ -23,6 +23,7 @@ from rtolap.base.users import Users, password_hash
 from tests.support.hostile.exhausted_listener import ExhaustedListener
 from tests.support.hostile.unhandled import unhandled_errors
 from tests.support.scrape import Scrape
+from tests.support.waiting import until
 
 TOKEN, USER, PASSWORD = "a token", "ann", "s3cret"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
@@ -123,10 +124,7 @@ def endpoint() -> Iterator[Endpoint]:
 
 
 def eventually(holds: Callable[[], object], what: str) -> None:
-    until_s = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < until_s, f"never: {what}"
-        time.sleep(0.01)
+    until(holds, what, timeout_s=DEADLINE_S)
 
 
 def head(path: str, *lines: str, method: str = "POST") -> bytes:

@@ -22,6 +22,7 @@ from tests.support.hostile.exhausted_listener import ExhaustedListener
 from tests.support.query.query_endpoints import OTHER_USER, PASSWORD, USER, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld
 from tests.support.scrape import Scrape
+from tests.support.waiting import until
 
 DEADLINE_S = 60.0
 # Some 100 MB: 3 rows each.
@@ -38,10 +39,7 @@ def opened(world: QueryWorld, query_limits: Limits = Limits(), **limits: Any) ->
 
 
 def eventually(holds: Callable[[], object], what: str) -> None:
-    until_s = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < until_s, f"never: {what}"
-        time.sleep(0.01)
+    until(holds, what, timeout_s=DEADLINE_S)
 
 
 def counted(endpoints: Endpoints, name: str, **labels: str) -> float:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from rtolap.query.service import QueryService
 from rtolap.query.workers.memory import memory_of
 from rtolap.query.workers.pool import WorkerPool
+
+from tests.support.waiting import until
 
 WAIT_S = 60.0
 
@@ -46,7 +47,4 @@ def private_bytes(pid: int | str = "self") -> int:
 
 
 def wait_until(condition: Callable[[], object]) -> None:
-    deadline_s = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not come about in time"
-        time.sleep(0.01)
+    until(condition, timeout_s=WAIT_S)
