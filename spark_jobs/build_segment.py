@@ -10,8 +10,8 @@ One batch, and what a crash after each step leaves behind:
 
 1. inputs are verified (ranges join, manifests, checksums)     nothing
 2. leftovers of an earlier try are deleted                     nothing
-3. base cuboid, then every cuboid from its smallest parent     files in a scratch folder, read by nobody
-4. each segment's files move to its `location`                 folders without a manifest, read by nobody
+3. base cuboid, then every cuboid from its smallest parent     files in a scratch folder, never read
+4. each segment's files move to its `location`                 folders without a manifest, never read
 5. events are counted again from the files                     the same
 6. the manifests are written, each atomically, in order        versions that can be promoted
 

@@ -153,6 +153,6 @@ SCENARIOS: dict[str, Callable[[int, int], Fleet]] = {
     "new host of 30 %, lagging": large_newcomer,
 }
 
-# By how many times more than stated may be missing. Who changes as he falls silent has told nobody: he may
-# owe as many times more as his rate has grown.
+# By how many times more than stated may be missing. A host's change as it falls silent is not seen: it may
+# miss as many times more as its rate has grown.
 TIMES_STATED = {"ten-fold jump at the stall": 10.0}

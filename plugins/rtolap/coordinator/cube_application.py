@@ -1,4 +1,4 @@
-"""May a cube close by the application that it names?"""
+"""The check that a cube may close by the application that it names."""
 
 from __future__ import annotations
 

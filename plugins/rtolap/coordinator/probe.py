@@ -10,7 +10,7 @@ PROBE_S = 0.5
 
 
 class LeaderProbe:
-    """Does the leader's port answer? Asked before a request is sent there; remembered for a second."""
+    """A probe of the leader's port, made before a request is sent there; remembered for a second."""
 
     def __init__(self) -> None:
         self._last: tuple[str, bool, float] = ("", False, 0.0)

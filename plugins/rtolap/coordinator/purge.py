@@ -141,7 +141,7 @@ class Purge:
         return self._aged(record) if superseded else True
 
     def _aged(self, record: SegmentRecord) -> bool:
-        """Is the last promotion or purge so long ago that no query reads what was before it?"""
+        """Return True if no query reads any more what was before the last promotion or purge."""
         ended = (SegmentEvent.PROMOTE.value, SegmentEvent.PURGE.value)
         at_ms = max((line.at_ms for line in record.state_history if line.event in ended), default=0)
         return self._metadata.clock.now_ms() - at_ms >= self._grace_ms

@@ -60,7 +60,7 @@ class Watermarks:
 
     def tick(self, cube: str) -> None:
         """Every cube for itself: what is wrong with one becomes its problem. Raises NotFound where it is
-        gone, and what is nobody's own: SessionLost, Unavailable, NotLeader."""
+        gone, and what is of no cube: SessionLost, Unavailable, NotLeader."""
         try:
             self._note(cube, self._tick(cube))
         except (NotFound, SessionLost, Unavailable):

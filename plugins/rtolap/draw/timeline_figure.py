@@ -56,7 +56,7 @@ def draw_timeline(timeline: Timeline, form: Format, *, lag: bool = False) -> byt
 
 
 def held_by(panel: Panel) -> str:
-    """Describe in words who held it most; empty where nobody did."""
+    """Describe in words who held it most; empty where none did."""
     hosts, units = _noteworthy(panel)
     names = [f"{_short(trace.name)} ({_behind(trace)})" for trace in (*hosts, *units)]
     more = panel.holding - len(hosts)

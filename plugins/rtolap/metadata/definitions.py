@@ -119,7 +119,7 @@ class Definitions:
         return definition
 
     def _same(self, path: str, record: S, subject: str) -> bool:
-        """Is it there already? Raises Refused if it is there and different."""
+        """Return True if it is there already. Raises Refused if it is there and different."""
         present = read(self.store, path, type(record))
         if present is not None and present != record:
             raise Refused(

@@ -120,7 +120,7 @@ def _overlaps(piece: PartRange, other: PartRange) -> bool:
 
 
 def joined(record: SegmentRecord, *, partitions: Iterable[int], first: Offsets) -> bool:
-    """Do the parts hold every offset between what they are built on and the target, once?"""
+    """Return True if the parts hold every offset between what they are built on and the target, once."""
     by_partition: dict[int, list[PartRange]] = {}
     for part in record.parts:
         for piece in part.ranges:

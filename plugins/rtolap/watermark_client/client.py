@@ -77,8 +77,8 @@ class WatermarkClient(WatermarkSession, Closeable):
     # -- waiting -----------------------------------------------------------------------------------------
 
     def may_close(self, window_end_ms: int, timeout_s: float = 0.0) -> bool:
-        """Is the global low watermark at the window's end, or has a person approved it? Waits so long for
-        it."""
+        """Return True if the global low watermark is at the window's end, or a person approved it. Waits so
+        long for it."""
         deadline_s = time.monotonic() + timeout_s
         with self._answered:
             while not self._closable(window_end_ms):

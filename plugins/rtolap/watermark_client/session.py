@@ -125,7 +125,7 @@ class WatermarkSession:
         return None if answer is None else answer.approved_until_ms
 
     def has_taken(self, level: str, partition: int, generation: int) -> bool:
-        """Has the server taken what was first reported of the partition's consumer of that generation? It
+        """Return True if the server took the first report of the partition's consumer of that generation. It
         then counts on no earlier one, and `input_watermark` is of that moment or later."""
         with self._lock:
             said_in = self._pending.said_in(level, partition, generation)

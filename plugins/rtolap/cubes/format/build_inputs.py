@@ -1,4 +1,4 @@
-"""May this build start? A BuildSpec against the manifests and files of its inputs. No Spark in here.
+"""The check before a build starts: its BuildSpec against the manifests and files of its inputs. No Spark.
 
 The checks repeat what the coordinator checked before, because a build decides what history says for good.
 """

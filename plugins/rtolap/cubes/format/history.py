@@ -1,7 +1,7 @@
 """History versions at rest: folders, checksums, reading, verifying, dumping. No Spark in here.
 
 A version is `history/<cube>/<segment>/v<version>-<build id>/`, with one folder per cuboid and a manifest that
-is written last: a folder without one is an attempt that did not finish, and nobody reads it.
+is written last: a folder without one is an attempt that did not finish, and is never read.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def write_staged_part(
     """Plain tables of all physical columns → Parquet files, then the manifest.
 
     `version` is the history version that the part becomes; `ranges`, `events` and `begins` say what it
-    holds. A crash before the manifest leaves a folder that nobody reads.
+    holds. A crash before the manifest leaves a folder that is never read.
     """
     folder = staged_folder(cube, segment, version, replica_set, unique)
     expected = physical_schema(schema, plain=True)

@@ -72,7 +72,7 @@ def answer(
 
 
 def check(schema: Schema, state: LocalState, query: PartialQuery, owned: Collection[int]) -> None:
-    """May this state answer this query?"""
+    """Check that this state may answer this query."""
     behind = {p: state.positions.get(p) for p in owned if p not in state.positions}
     if behind:
         raise NotReady("the receiver has not started all its partitions", found=sorted(behind))

@@ -36,7 +36,7 @@ EPOCH = datetime(1970, 1, 1)
 
 
 def refines(fine: TimeUnit, coarse: TimeUnit) -> bool:
-    """Does the start of the fine unit determine the start of the coarse one?"""
+    """Return True if the start of the fine unit determines the start of the coarse one."""
     return coarse in _COARSER[fine]
 
 

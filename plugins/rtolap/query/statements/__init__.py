@@ -5,7 +5,7 @@
 `show_answers` and `stored_shows` for SHOW, the query service for queries, its definitions for DDL, `session`
 and `assignments` for SET.
 
-Invariants: classifying is pure and linear in the text; the rights that a statement wants are asked for in the
+Invariants: classifying is pure and linear in the text; the rights that a statement needs are checked in the
 executor and nowhere else; a server adds only how it writes answers down. Never: a statement that one server
 takes and another does not, but for SET and USE, which want a session that is kept.
 """

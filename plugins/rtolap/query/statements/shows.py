@@ -83,7 +83,7 @@ _PATTERNS = tuple((re.compile(form, re.IGNORECASE | re.DOTALL), kind) for form, 
 
 
 def show_of(text: str) -> Show | None:
-    """Return None for a statement of another kind. Raises QueryError for a SHOW that nobody answers."""
+    """Return None for a statement of another kind. Raises QueryError for a SHOW that is not supported."""
     text = text.strip().rstrip(";").strip()
     if not re.match(r"(show|describe|desc|explain)\b", text, re.IGNORECASE):
         return None

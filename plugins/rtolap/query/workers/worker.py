@@ -92,7 +92,7 @@ class Worker:
             self._control.send(number.to_bytes(8, "little"), socket.MSG_DONTWAIT)
 
     def kill(self, reason: str) -> None:
-        """Kill the worker; whoever waits for its answer gets WorkerGone. The first reason stays."""
+        """Kill the worker; the caller that waits for its answer gets WorkerGone. The first reason stays."""
         with self._lock:
             self.killed = self.killed or reason
             if self._process is not None:

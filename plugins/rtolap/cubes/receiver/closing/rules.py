@@ -227,7 +227,7 @@ class Takeover:
     ends: Offsets | None = None
 
     def caught_up(self, positions: Mapping[int, int]) -> bool:
-        """Does it hold everything that a former reader may have reported?"""
+        """Return True if it holds everything that a former reader may have reported."""
         if self.ends is None or not positions.keys() <= self.partitions:
             return False
         return all(position >= self.ends.get(p, position + 1) for p, position in positions.items())

@@ -61,7 +61,7 @@ class HostProgress:
     def took(self, batch: HostProgressBatch) -> dict[int, int]:
         """Add what was read of a batch, once its state is the one that a closing would use.
 
-        Returns partition → events that move nobody: their host is null, has no usable name, or is one too
+        Returns partition → events that move no host: their host is null, has no usable name, or is one too
         many.
         """
         at = self._indices(batch)

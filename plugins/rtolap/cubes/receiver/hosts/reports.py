@@ -130,7 +130,7 @@ class WatermarkReports:
             return  # deposed between the two looks
         for partition, progress in taken.progress.items():
             if not progress.hosts and self._core.schema.table.watermark_records is not None:
-                continue  # producers state it in every partition: where nobody has yet, they are awaited
+                continue  # producers state it in every partition: where none has yet, they are awaited
             client.report_progress(
                 self._mark.source,
                 partition,

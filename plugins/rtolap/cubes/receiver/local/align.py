@@ -116,7 +116,7 @@ class Split:
 
     ranks: npt.NDArray[np.int8] | None
     late: Int64s  # rows by partition that came after their segment's first closing, kept or dropped
-    dropped: Int64s  # rows by partition that nobody will count: purged, or late under the drop policy
+    dropped: Int64s  # rows by partition that will not be counted: purged, or late under the drop policy
 
     def rows(self, rank: int) -> npt.NDArray[np.bool_] | None:
         """Mask of a rank's rows; None when these are all rows."""

@@ -69,7 +69,7 @@ def compare_in(node: exp.Expr, typed: Typed, context: Context) -> exp.Expr | Non
     compared = [_compared(exp.EQ, node.this, item, typed, context) for item in node.expressions]
     if all(each is None for each in compared):
         return None
-    items: list[exp.Expr] = []  # that the same operand can be asked for at once
+    items: list[exp.Expr] = []  # that the same operand is compared with at once
     others: list[exp.Expr] = []
     for item, each in zip(node.expressions, compared, strict=True):
         if each is None:
