@@ -162,9 +162,15 @@ def main() -> None:
         for _ in range(arguments.rounds):
             for name in workers:
                 runs[name].append(run(name, bootstrap, total))
-    rate = {name: statistics.median(one["events_per_s"] for one in found) for name, found in runs.items()}
-    cpu = {name: statistics.median(one["events_per_cpu_s"] for one in found) for name, found in runs.items()}
-    peak = {name: max(one["peak_bytes"] for one in found) for name, found in runs.items()}
+    rate = {
+        name: statistics.median(figures["events_per_s"] for figures in measured)
+        for name, measured in runs.items()
+    }
+    cpu = {
+        name: statistics.median(figures["events_per_cpu_s"] for figures in measured)
+        for name, measured in runs.items()
+    }
+    peak = {name: max(figures["peak_bytes"] for figures in measured) for name, measured in runs.items()}
     ratio = cpu["rtolap"] / cpu["bare"]
     print(
         f"{total} events of {sum(map(len, values)) / len(values):.0f} bytes, one core, "

@@ -103,7 +103,7 @@ def timeline(
             if not levels or level in levels
         ),
         closings=() if window_ms is None else tuple(closings(history, window_ms)),
-        approvals=tuple(one for one in history.approvals if first <= one.at_ms <= last),
+        approvals=tuple(approval for approval in history.approvals if first <= approval.at_ms <= last),
     )
 
 
@@ -120,10 +120,10 @@ def _check(history: ApplicationHistory) -> None:
                 f"{what} does not fit the history", expected=f"{samples} entries", found=length
             )
     for name, level in history.levels.items():
-        traces = [(one.at, one.latest_ms) for one in level.hosts]
-        traces += [(one.at, one.oldest_work_ms) for one in level.units]
+        traces = [(holder.at, holder.latest_ms) for holder in level.hosts]
+        traces += [(holder.at, holder.oldest_work_ms) for holder in level.units]
         for at, line_ms in traces:
-            if len(at) != len(line_ms) or not all(0 <= one < samples for one in at):
+            if len(at) != len(line_ms) or not all(0 <= place < samples for place in at):
                 raise DefinitionError(
                     f"a host or unit of {name} does not fit the history",
                     expected=f"as many positions as instants, from 0 to {samples - 1}",

@@ -104,16 +104,18 @@ def _draw_global(place: Axes, timeline: Timeline, lag: bool) -> None:
     y.now()
     y.line(timeline.global_ms, _GLOBAL, width=1.8)
     y.limits(timeline.global_ms)
-    complete = [one for one in timeline.closings if one.by is None]
-    let_go = [one for one in timeline.closings if one.by is not None]
+    complete = [closing for closing in timeline.closings if closing.by is None]
+    let_go = [closing for closing in timeline.closings if closing.by is not None]
     for closings, colour, shape in ((complete, _MARK, "o"), (let_go, _HOST, "v")):
-        y.points([one.at_ms for one in closings], [one.end_ms for one in closings], colour, shape)
-    for one in timeline.approvals:
-        place.axvline(one.at_ms / DAY_MS, color=_HOST, linewidth=0.8, linestyle=":")
+        y.points(
+            [closing.at_ms for closing in closings], [closing.end_ms for closing in closings], colour, shape
+        )
+    for approval in timeline.approvals:
+        place.axvline(approval.at_ms / DAY_MS, color=_HOST, linewidth=0.8, linestyle=":")
         place.text(
-            one.at_ms / DAY_MS,
+            approval.at_ms / DAY_MS,
             0.02,
-            f" let go by {_short(one.by)}",
+            f" let go by {_short(approval.by)}",
             transform=place.get_xaxis_transform(),
             color=_HOST,
             fontsize=7,

@@ -13,8 +13,10 @@ COMMIT_BYTES_MAX = 1_000_000  # a server takes 1 048 575 of a request, which als
 
 def check_size(operations: Sequence[Operation]) -> None:
     """Raises Refused."""
-    sizes = {one.path: len(one.data) for one in operations if isinstance(one, Create | Put)}
-    total = sum(sizes.values()) + sum(len(one.path.encode()) for one in operations)
+    sizes = {
+        operation.path: len(operation.data) for operation in operations if isinstance(operation, Create | Put)
+    }
+    total = sum(sizes.values()) + sum(len(operation.path.encode()) for operation in operations)
     if total <= COMMIT_BYTES_MAX:
         return
     largest = max(sizes, key=sizes.__getitem__, default=operations[0].path)

@@ -63,16 +63,19 @@ def analyzed(
             ("fetch ms", f"{done.fetch_ms:.1f}"),
             ("positions", json.dumps({str(p): o for p, o in sorted(done.positions.items())})),
         ]
-    for table, said in zip(rewritten.tables, tables, strict=True):
+    for table, table_stats in zip(rewritten.tables, tables, strict=True):
         rows += _of_table(table)
         rows += [
-            ("partitions", ", ".join(said.partitions) or "none"),
-            ("pruned partitions", ", ".join(said.pruned_partitions) or "none"),
-            ("tablets", str(said.tablets)),
-            ("nodes", ", ".join(f"{node}: {count}" for node, count in sorted(said.nodes.items())) or "none"),
-            ("rows read", str(said.rows_read)),
-            ("read views", str(said.views)),
-            ("fetch ms", f"{said.fetch_ms:.1f}"),
+            ("partitions", ", ".join(table_stats.partitions) or "none"),
+            ("pruned partitions", ", ".join(table_stats.pruned_partitions) or "none"),
+            ("tablets", str(table_stats.tablets)),
+            (
+                "nodes",
+                ", ".join(f"{node}: {count}" for node, count in sorted(table_stats.nodes.items())) or "none",
+            ),
+            ("rows read", str(table_stats.rows_read)),
+            ("read views", str(table_stats.views)),
+            ("fetch ms", f"{table_stats.fetch_ms:.1f}"),
         ]
     rows += _of_statement(rewritten, warnings)
     rows += [

@@ -60,8 +60,8 @@ def units(running: RunningApplication, level: str | None, now_ms: int, limit: in
             counts[name] = len(work.get(name, ()))
             output_ms = marks.levels[name].output_ms if name in marks.levels else None
             infos += (
-                _info(name, one, (one.processor, one.key_group) in awaited, output_ms, now_ms)
-                for one in work.get(name, ())
+                _info(name, unit, (unit.processor, unit.key_group) in awaited, output_ms, now_ms)
+                for unit in work.get(name, ())
             )
     return wire.UnitsInfo(
         application=running.application.name,

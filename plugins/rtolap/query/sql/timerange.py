@@ -25,15 +25,15 @@ def time_range(predicate: Predicate | None, schema: Schema) -> TimeRange:
                 ends += [] if part.end_ms is None else [part.end_ms]
             return TimeRange(max(starts, default=None), min(ends, default=None))
         case Or(terms=terms) if terms:
-            found = time_range(terms[0], schema)
+            united = time_range(terms[0], schema)
             for term in terms[1:]:
-                found = found.union(time_range(term, schema))
-            return found
+                united = united.union(time_range(term, schema))
+            return united
         case In(column=column, values=values, negated=False) if values:
-            found = _compared(column, "eq", values[0], schema)
+            united = _compared(column, "eq", values[0], schema)
             for value in values[1:]:
-                found = found.union(_compared(column, "eq", value, schema))
-            return found
+                united = united.union(_compared(column, "eq", value, schema))
+            return united
         case Compare(column=column, op=op, value=value):
             return _compared(column, op, value, schema)
     return TimeRange()

@@ -120,12 +120,12 @@ def of_declared(kind: exp.DataType) -> SqlType | None:
 
 def common(types: Iterable[SqlType | None]) -> SqlType | None:
     """Return the type that CASE, COALESCE and UNION make of their branches."""
-    found: SqlType | None = NULL
+    common_type: SqlType | None = NULL
     for each in types:
-        if found is None or each is None:
+        if common_type is None or each is None:
             return None
-        found = _pair(found, each)
-    return found
+        common_type = _pair(common_type, each)
+    return common_type
 
 
 def _pair(left: SqlType, right: SqlType) -> SqlType | None:

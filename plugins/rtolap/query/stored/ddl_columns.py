@@ -46,25 +46,25 @@ class DefinedColumn(NamedTuple):
 def column(words: Words) -> DefinedColumn:
     """`name type [KEY] [function] [[NOT] NULL] [DEFAULT value] [COMMENT 'text']`. Raises QueryError."""
     name = words.name("the name of a column")
-    found = StoredColumn(name, _type(words, name))
+    stored_column = StoredColumn(name, _type(words, name))
     is_key = False
     while True:
         if words.accept("NOT", "NULL"):
-            found = msgspec.structs.replace(found, nullable=False)
+            stored_column = msgspec.structs.replace(stored_column, nullable=False)
         elif words.accept("NULL"):
-            found = msgspec.structs.replace(found, nullable=True)
+            stored_column = msgspec.structs.replace(stored_column, nullable=True)
         elif words.accept("KEY"):
             is_key = True
         elif words.accept("COMMENT"):
             words.text("a comment")
         elif words.accept("DEFAULT"):
             default = None if words.accept("NULL") else words.literal(f"a constant default of {name}")
-            found = msgspec.structs.replace(found, default=default)
+            stored_column = msgspec.structs.replace(stored_column, default=default)
         else:
             function = next((each for each in _FUNCTIONS if words.accept(each)), None)
             if function is None:
-                return DefinedColumn(found, is_key)
-            found = msgspec.structs.replace(found, aggregate=function)
+                return DefinedColumn(stored_column, is_key)
+            stored_column = msgspec.structs.replace(stored_column, aggregate=function)
 
 
 def _type(words: Words, name: str) -> str:

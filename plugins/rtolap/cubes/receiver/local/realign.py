@@ -80,7 +80,7 @@ class RangeReader:
         for piece in kept:
             ends[piece.partition] = max(ends.get(piece.partition, 0), piece.end)
             begins[piece.partition] = min(begins.get(piece.partition, piece.start), piece.start)
-        found: dict[int, list[LocalTable]] = {}
+        tables_by_version: dict[int, list[LocalTable]] = {}
         consumer = self._open()
         try:
             consumer.assign({part: behind_losses(losses, part, begin) for part, begin in begins.items()})
@@ -98,7 +98,7 @@ class RangeReader:
                         statements=batch.statements,
                     )
                     for table in self._cut(start_ms, kept, decoded.table):
-                        found.setdefault(table.version, []).append(table)
+                        tables_by_version.setdefault(table.version, []).append(table)
                 elif self._clock.monotonic_s() > deadline_s:
                     raise Unavailable(
                         f"{consumer.topic} gave no record of a range to be read again",
@@ -111,7 +111,7 @@ class RangeReader:
         finally:
             consumer.close()
         self._confirm_topic()
-        return tuple(self._one(tables) for _, tables in sorted(found.items()))
+        return tuple(self._one(tables) for _, tables in sorted(tables_by_version.items()))
 
     def _cut(self, start_ms: int, kept: Sequence[Piece], events: pa.Table) -> list[LocalTable]:
         if not events.num_rows:

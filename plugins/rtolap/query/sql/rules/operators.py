@@ -98,13 +98,13 @@ def _as_number(operand: exp.Expr, typed: Typed) -> SqlType | None:
     kind = typed.of(operand)
     if kind is None or kind.kind not in ("string", "boolean"):
         return kind
-    target, found = (
+    target, number_type = (
         (_T.DOUBLE, SqlType("double")) if kind.kind == "string" else (_T.BIGINT, SqlType("bigint"))
     )
     number = exp.cast(operand.copy(), target)
     operand.replace(number)
-    typed.note(number, found)
-    return found
+    typed.note(number, number_type)
+    return number_type
 
 
 def _is_total(operand: exp.Expr) -> bool:
