@@ -113,7 +113,7 @@ class Commands:
 
 
 def _job_position(argv: Sequence[str]) -> int:
-    """Where the job stands, behind options with a value each; beyond the end where there is none."""
+    """Return the job's position, behind options with a value each; beyond the end where there is none."""
     position = 1
     while position < len(argv) and argv[position].startswith("-"):
         position += 2

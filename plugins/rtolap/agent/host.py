@@ -1,4 +1,4 @@
-"""What of this host a request may touch: the agent's own settings, never the caller's."""
+"""The parts of this host that a request may touch: the agent's own settings, never the caller's."""
 
 from __future__ import annotations
 

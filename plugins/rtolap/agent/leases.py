@@ -1,4 +1,4 @@
-"""How long each process may still run without anybody asking after it."""
+"""The leases of processes: how long each may still run without a renewal."""
 
 from __future__ import annotations
 

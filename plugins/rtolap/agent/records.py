@@ -1,4 +1,4 @@
-"""What the agent keeps on disk: one JSON file, replaced atomically, readable by its owner only."""
+"""The agent's records on disk: one JSON file, replaced atomically, readable by its owner only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What callers ask for: ensure, renew, stop, acknowledge; one key at a time.
+"""The operations that callers request: ensure, renew, stop, acknowledge; one key at a time.
 
 Everything runs on one event loop. A lock per key orders PUT, DELETE and the regular look at a process,
 so that an old generation is gone before the next one starts. Each transition is on disk before it is

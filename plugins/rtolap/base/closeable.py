@@ -1,4 +1,4 @@
-"""What holds something until it is closed, and is used in a `with` statement."""
+"""A base class of objects that hold something until they are closed, for use in a `with` statement."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many connections a server has open: in all, and from one address.
+"""Limits on a server's open connections: in all, and from one address.
 
 A connection is idle while nothing has been asked on it, or nothing any more. Where a limit is reached, the
 one that has been idle for longest is closed for the new one: silent connections, however many, keep nobody

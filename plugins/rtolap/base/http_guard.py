@@ -180,7 +180,7 @@ class HttpGuard:
 
 
 class _Body:
-    """What comes of a body. `error`: why it was cut off."""
+    """The received part of a body. `error`: why it was cut off."""
 
     def __init__(self, receive: Receive, bytes_max: int | None, limits: HttpLimits) -> None:
         self.error: RtolapError | None = None

@@ -1,4 +1,4 @@
-"""What one HTTP server takes. Where each limit holds: `http_guard`, `http_protocol`, `http_server`."""
+"""The limits of one HTTP server. Where each one holds: `http_guard`, `http_protocol`, `http_server`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class HttpLimits:
-    """Of one server process. `requests_per_user_max`: of `requests_max`, for one user or for the token.
+    """The limits of one server process. `requests_per_user_max`: of `requests_max`, for one user or for the
+    token.
 
     `body_bytes_per_s_min` is what a body has to come with on average, after `body_grace_s`; time during which
     the server itself does not take more does not count.

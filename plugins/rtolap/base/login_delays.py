@@ -62,5 +62,5 @@ class LoginDelays:
 
 
 def _key(user: str, address: str) -> bytes:
-    """Of one size, whatever names callers make up."""
+    """Return a key of one size, whatever names callers make up."""
     return hashlib.blake2b(f"{address} {user}".encode("utf-8", "surrogateescape"), digest_size=16).digest()

@@ -1,4 +1,4 @@
-"""What a service says of itself to Prometheus: one `Metrics` for each service, made where it is put together.
+"""The Prometheus metrics of a service: one `Metrics` for each service, made where it is put together.
 
     metrics = Metrics("storage")
     rows = metrics.counter("rows", "Rows taken in.", ["table"])        rtolap_storage_rows_total{table=}

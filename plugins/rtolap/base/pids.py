@@ -1,4 +1,4 @@
-"""Whether a process lives."""
+"""A check that a process lives."""
 
 from __future__ import annotations
 

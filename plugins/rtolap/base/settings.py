@@ -14,7 +14,7 @@ from rtolap.base.shipped import shipped
 
 
 class Settings(BaseSettings):
-    """What every service needs to find the others. One variable a field: `RTOLAP_ZOOKEEPER`, …
+    """The settings with which every service finds the others. One variable a field: `RTOLAP_ZOOKEEPER`, …
 
     Secrets are files, never values on a command line: `token_file` holds the cluster's bearer token,
     `users_file` users (`name:sha256(sha256(password))[:rights]` in hex, one a line).
@@ -103,7 +103,7 @@ class Settings(BaseSettings):
     log_level: str = "INFO"
 
     def coordinator_urls(self) -> tuple[str, ...]:
-        """Where clients look for the leader."""
+        """Return the URLs where clients look for the leader."""
         named = tuple(url.strip().rstrip("/") for url in self.coordinators.split(",") if url.strip())
         return named or (f"http://{self.host}:{self.coordinator_port}",)
 
@@ -132,7 +132,7 @@ class Settings(BaseSettings):
         return f"{scheme}://{self.host}:{self.query_http_port}"
 
     def stream_load_urls(self) -> tuple[str, ...]:
-        """Where tables are created and loads are asked for; any of the endpoints will do."""
+        """Return the URLs of the endpoints that create tables and take loads; any of them will do."""
         named = tuple(url.strip().rstrip("/") for url in self.stream_load_endpoints.split(",") if url.strip())
         scheme = "http" if self.stream_load_tls_certificate is None else "https"
         return named or (f"{scheme}://{self.host}:{self.stream_load_port}",)

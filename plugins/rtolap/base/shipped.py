@@ -19,5 +19,5 @@ def checkout() -> Path | None:
 
 
 def shipped(name: Literal["spark_jobs", "dags"]) -> Path:
-    """Where these files are on this machine."""
+    """Return the folder of these files on this machine."""
     return (checkout() or _PACKAGE / "shipped") / name

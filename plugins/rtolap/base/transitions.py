@@ -16,7 +16,7 @@ T = TypeVar("T")
 def step(
     table: Mapping[tuple[S, E], T], state: S, event: E, *, subject: str, history: object | None = None
 ) -> T:
-    """What the table says of an event in a state; IllegalTransition names what is legal, and the
+    """Return the table's entry for an event in a state; IllegalTransition names what is legal, and the
     state_history.
     """
     try:

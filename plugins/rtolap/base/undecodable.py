@@ -1,4 +1,4 @@
-"""What msgspec raises for bytes that are not what was expected: its own errors, and those of deep nesting."""
+"""The errors that msgspec raises for unexpected bytes: its own, and those of deep nesting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may ask: users with a password. The cluster's own bearer token is checked by each endpoint."""
+"""The users, each with a password. The cluster's own bearer token is checked by each endpoint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RIGHTS: tuple[Right, ...] = ("define", "load")
 
 
 def password_hash(password: str) -> str:
-    """What the users file holds: sha256(sha256(password)) in hex."""
+    """Return the hash that the users file holds: sha256(sha256(password)) in hex."""
     return hashlib.sha256(hashlib.sha256(password.encode()).digest()).hexdigest()
 
 

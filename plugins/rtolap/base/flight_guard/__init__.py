@@ -1,4 +1,4 @@
-"""What stands before every Flight server: see `relay`.
+"""The guard before every Flight server: see `relay`.
 
 limits → frames → calls, answers → connection → relay
 """

@@ -21,7 +21,7 @@ class Answers:
         self.waiting += own
 
     def feed(self, data: memoryview) -> list[bytes | memoryview]:
-        """What goes on to the client; also of no data, where `insert` has left some."""
+        """Return the bytes to send on to the client; `data` may be empty, where `insert` has left some."""
         boundary = 0 if self._at_boundary() else -1
         at, size = 0, len(data)
         while at < size:

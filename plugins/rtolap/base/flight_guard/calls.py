@@ -36,7 +36,9 @@ class BrokenConnection(Exception):
 
 
 class Refusal(NamedTuple):
-    """Of a call; `status` is gRPC's, `reason` counts it, `begun`: the head of its answer is sent already."""
+    """The refusal of a call; `status` is gRPC's, `reason` counts it, `begun`: the head of its answer is sent
+    already.
+    """
 
     stream: int
     status: int
@@ -53,7 +55,7 @@ class _Refuse(Exception):
 
 @dataclass
 class _Messages:
-    """Where the messages of one call are."""
+    """The positions of the messages of one call."""
 
     bytes_max: int
     answer_begun: bool = False
@@ -93,7 +95,7 @@ class _Messages:
 
 
 class Calls:
-    """Of one connection. `authorized` from the first call that had the token."""
+    """The calls of one connection. `authorized` from the first call that had the token."""
 
     def __init__(self, token: str, limits: FlightLimits, now_s: Callable[[], float]) -> None:
         self.authorized = False
@@ -122,7 +124,8 @@ class Calls:
         self._restless_at_s = now_s()
 
     def feed(self, data: memoryview) -> list[bytes | memoryview]:
-        """What goes on to the server, in order; parts of `data` among it. Raises BrokenConnection.
+        """Return the bytes to send on to the server, in order; parts of `data` among them. Raises
+        BrokenConnection.
 
         `refusals` and `thrown_away_bytes` are the caller's to clear.
         """

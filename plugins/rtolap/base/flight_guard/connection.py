@@ -70,7 +70,7 @@ class Side:
 
 
 class Surroundings(Protocol):
-    """What a connection needs of the relay it belongs to."""
+    """The parts of the relay that its connections need."""
 
     watcher: selectors.BaseSelector
     buffer: memoryview  # one for all, as they run one after the other

@@ -71,7 +71,7 @@ def goaway(last_stream: int, code: int, text: str = "") -> bytes:
 
 
 def window_update(added_bytes: int) -> bytes:
-    """Of the connection."""
+    """Return a WINDOW_UPDATE frame of the connection."""
     return frame(WINDOW_UPDATE, 0, 0, _UNSIGNED.pack(added_bytes))
 
 

@@ -1,4 +1,4 @@
-"""What one Flight endpoint takes."""
+"""The limits of one Flight endpoint."""
 
 from __future__ import annotations
 
