@@ -11,9 +11,8 @@ import msgspec
 import pytest
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import StaleSnapshot, Unavailable
-from rtolap.cubes.receiver import limits
+from rtolap.cubes.receiver import intake, limits
 from rtolap.cubes.receiver.ingest import CubeReceiver
-from rtolap.cubes.receiver.local import batch as intake
 from rtolap.cubes.receiver.local.checkpoint import NAME
 from rtolap.cubes.receiver.local.realign import RangeReader, realign_job
 from rtolap.cubes.receiver.query_service import NotReady, answer
