@@ -44,7 +44,7 @@ format: setup ## Format the code and mend what the linter can
 	$(BIN)/ruff format .
 
 lock: setup ## Resolve the dependencies anew into requirements.lock
-	$(BIN)/uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-annotate --no-header \
+	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --no-annotate --no-header \
 	    -o requirements.lock
 
 bench: setup ## Ingest and freshness

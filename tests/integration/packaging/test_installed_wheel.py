@@ -111,6 +111,24 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return made
 
 
+_UNFIT = """
+import importlib.metadata, json
+from packaging.requirements import Requirement
+unfit, roles = [], ("airflow", "spark")
+for text in importlib.metadata.requires("rtolap"):
+    requirement = Requirement(text)
+    if requirement.marker is None or any(requirement.marker.evaluate({"extra": role}) for role in roles):
+        version = importlib.metadata.version(requirement.name)
+        if version not in requirement.specifier:
+            unfit.append([text, version])
+print(json.dumps(unfit))
+"""
+
+
+def test_the_airflow_and_the_spark_that_are_there_are_what_the_package_asks_for(installed: Installed) -> None:
+    assert json.loads(installed.run("python", "-c", _UNFIT)) == []
+
+
 def test_nothing_of_the_checkout_is_seen(installed: Installed) -> None:
     code = "import json, sys, rtolap; print(json.dumps([rtolap.__file__, *sys.path]))"
     module, *paths = json.loads(installed.run("python", "-c", code))
