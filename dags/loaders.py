@@ -17,7 +17,7 @@ from rtolap.airflow.operators.services import LoaderOperator
 from rtolap.base.settings import Settings
 
 # For about a day, ever more slowly, before a human is needed.
-PATIENCE = {
+RETRIES = {
     "retries": 100,
     "retry_delay": timedelta(seconds=20),
     "retry_exponential_backoff": True,
@@ -30,7 +30,7 @@ with DAG(
     start_date=pendulum.datetime(2024, 1, 1, tz="UTC"),
     max_active_runs=1,
     catchup=False,
-    default_args=PATIENCE,  # of `declared` too: without an entry the DAG would run again and again
+    default_args=RETRIES,  # of `declared` too: without an entry the DAG would run again and again
     tags=["rtolap"],
     doc_md=__doc__,
 ):

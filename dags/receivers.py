@@ -17,7 +17,7 @@ from rtolap.airflow.receivers import RECEIVERS
 from rtolap.base.settings import Settings
 
 # For about a day, ever more slowly, before a human is needed.
-PATIENCE = {
+RETRIES = {
     "retries": 100,
     "retry_delay": timedelta(seconds=20),
     "retry_exponential_backoff": True,
@@ -40,6 +40,6 @@ with DAG(
         return RECEIVERS.declared(variable, Settings().include_dir)
 
     # As `kafka_default` reaches them: a receiver without its topic would only wait.
-    topics = CheckTopicsOperator(task_id="topics", **PATIENCE)
+    topics = CheckTopicsOperator(task_id="topics", **RETRIES)
     # After the agent has given up on a crashing receiver, too.
-    topics >> ReceiverOperator.partial(task_id="receiver", **PATIENCE).expand_kwargs(declared())
+    topics >> ReceiverOperator.partial(task_id="receiver", **RETRIES).expand_kwargs(declared())

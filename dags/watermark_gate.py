@@ -18,7 +18,7 @@ from airflow.sdk import DAG, Param, Variable, task
 from rtolap.airflow.hooks.rtolap import RtolapHook
 from rtolap.airflow.incomplete import POLICY_VARIABLE
 from rtolap.airflow.operators.window_approval import ApproveWindowOperator, WindowApprovalOperator
-from rtolap.airflow.overdue import PATIENCE, PATIENCE_VARIABLE, windows_to_ask_about
+from rtolap.airflow.overdue import OVERDUE_AFTER, OVERDUE_AFTER_VARIABLE, windows_to_ask_about
 from rtolap.airflow.sensors.cubes import WindowCompleteSensor
 
 START = pendulum.datetime(2024, 1, 1, tz="UTC")
@@ -33,10 +33,10 @@ with DAG(
     max_active_runs=1,
     catchup=False,
     params={
-        "patience": Param(
+        "overdue_after": Param(
             None,
             type=["string", "null"],
-            description=f"Of windows that ended so long ago, as 30m; else the Variable {PATIENCE_VARIABLE}.",
+            description=f"Windows that ended so long ago, as 30m; else Variable {OVERDUE_AFTER_VARIABLE}.",
         ),
         "windows_max": Param(12, type="integer", minimum=1, description="Of each application, the oldest."),
     },
@@ -46,10 +46,10 @@ with DAG(
 
     @task(retries=2, retry_delay=timedelta(seconds=10))
     def overdue(params: Any = None) -> list[dict[str, Any]]:
-        patience = params["patience"] or Variable.get(PATIENCE_VARIABLE, default=PATIENCE)
+        overdue_after = params["overdue_after"] or Variable.get(OVERDUE_AFTER_VARIABLE, default=OVERDUE_AFTER)
         policy = Variable.get(POLICY_VARIABLE, default="build")
         with RtolapHook().coordinator() as coordinator:
-            windows = windows_to_ask_about(coordinator, patience, params["windows_max"], policy)
+            windows = windows_to_ask_about(coordinator, overdue_after, params["windows_max"], policy)
         return [{"trigger_run_id": window.run_id, "conf": window.conf()} for window in windows]
 
     TriggerDagRunOperator.partial(

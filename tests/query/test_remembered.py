@@ -45,7 +45,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def remembered(place: Place, clock: ManualClock) -> Iterator[Remembered[int]]:
-    with Remembered("places", place.look, clock, max_age_s=1.0, retry_budget_s=0.05) as made:
+    with Remembered("places", place.look, clock, max_age_s=1.0, wait_s_max=0.05) as made:
         yield made
         place.answers.set()
 
@@ -79,7 +79,7 @@ def test_nobody_waits_for_a_place_that_stands_still(
 def test_what_must_be_fresh_is_of_a_look_that_began_after_it_was_asked_for(
     place: Place, clock: ManualClock
 ) -> None:
-    with Remembered("places", place.look, clock, max_age_s=1.0, retry_budget_s=DEADLINE_S) as remembered:
+    with Remembered("places", place.look, clock, max_age_s=1.0, wait_s_max=DEADLINE_S) as remembered:
         assert remembered.get() == 1
         place.answers.clear()
         clock.advance_ms(1500)

@@ -10,21 +10,21 @@ from rtolap.model.durations import parse_duration_ms
 from rtolap.model.segment import SegmentRange
 from rtolap.protocols.coordinator.client import CoordinatorClient
 
-PATIENCE_VARIABLE = "rtolap_watermark_patience"
-PATIENCE = "30m"
+OVERDUE_AFTER_VARIABLE = "rtolap_watermark_overdue_after"
+OVERDUE_AFTER = "30m"
 _ACTIVE = "ACTIVE"
 
 
 def windows_to_ask_about(
-    coordinator: CoordinatorClient, patience: str, windows_max: int, policy: str
+    coordinator: CoordinatorClient, overdue_after: str, windows_max: int, policy: str
 ) -> list[Window]:
     """Those overdue by the coordinator's clock that may not close by now.
 
     A cube whose application does not exist is passed over: its status says so, and nobody could let it go.
     `policy`: with `approve`, segments that were closed by force and wait for their build count too. Raises
-    DefinitionError for a patience that is no duration, or an unknown policy.
+    DefinitionError for an `overdue_after` that is no duration, or an unknown policy.
     """
-    patience_ms = parse_duration_ms(patience)
+    overdue_after_ms = parse_duration_ms(overdue_after)
     waiting = windows_of_open_segments(coordinator)
     if incomplete_builds(policy) == "approve":
         waiting |= set(forced(coordinator.queue().entries).values())
@@ -37,7 +37,7 @@ def windows_to_ask_about(
         window
         for window in waiting
         if window.application in now_ms
-        and window.due_ms + patience_ms <= now_ms[window.application]
+        and window.due_ms + overdue_after_ms <= now_ms[window.application]
         and not explain(coordinator, window).may_close
     ]
     return oldest(still, windows_max)

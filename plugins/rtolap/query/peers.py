@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from rtolap.base.clock import Clock
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import RtolapError, Unavailable
-from rtolap.protocols.flight.pings import PATIENCE_S, PING_AGAIN_S, silence
+from rtolap.protocols.flight.pings import PING_AFTER_S, PING_AGAIN_S, silence
 from rtolap.query.cancel import Cancellation
 
 log = logging.getLogger(__name__)
@@ -112,8 +112,8 @@ class Peers(Closeable):
                     running[self._calls.submit(call, peer, attempt)] = (peer, attempt)
                 if not running:
                     raise PeersFailed(failures)
-                patience_s = PATIENCE_S if left else None
-                ended, _ = wait((*running, ended_early), patience_s, FIRST_COMPLETED)
+                ping_after_s = PING_AFTER_S if left else None
+                ended, _ = wait((*running, ended_early), ping_after_s, FIRST_COMPLETED)
                 ending.check()
                 for work in ended:
                     peer, _ = running.pop(work)

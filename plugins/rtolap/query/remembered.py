@@ -16,13 +16,13 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-PATIENCE_S = 0.5  # what one statement waits for a newer value while an older one is at hand
+WAIT_S_MAX = 0.5  # what one statement waits for a newer value while an older one is at hand
 
 
 class Remembered(Closeable, Generic[T]):
     """Thread-safe. `look` runs on a thread of its own, once at a time however many ask.
 
-    A value older than `max_age_s` is looked up again. Who asks waits for it at most `patience_s`, and not at
+    A value older than `max_age_s` is looked up again. Who asks waits for it at most `wait_s_max`, and not at
     all for a look that a caller has already waited so long for: until it ends, the value known last is given.
     """
 
@@ -33,13 +33,13 @@ class Remembered(Closeable, Generic[T]):
         clock: Clock,
         *,
         max_age_s: float,
-        patience_s: float = PATIENCE_S,
+        wait_s_max: float = WAIT_S_MAX,
     ) -> None:
         self._name = name
         self._look = look
         self._clock = clock
         self._max_age_s = max_age_s
-        self._patience_s = patience_s
+        self._wait_s_max = wait_s_max
         self._lock = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"look-{name}")
         self._known: tuple[float, T] | None = None  # (when its look began, monotonic seconds; the value)
@@ -61,13 +61,13 @@ class Remembered(Closeable, Generic[T]):
             if known is not None and not fresh and look is self._slow:
                 return known[1]
         try:
-            return look.result(None if known is None else self._patience_s)
+            return look.result(None if known is None else self._wait_s_max)
         except TimeoutError:
             if known is None:
                 raise
             with self._lock:
                 if self._slow is not look:
-                    log.warning("%s: no answer within %g s, the last one stays", self._name, self._patience_s)
+                    log.warning("%s: no answer within %g s, the last one stays", self._name, self._wait_s_max)
                 self._slow = look
             return known[1]
         except Unavailable as error:

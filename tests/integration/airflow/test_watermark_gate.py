@@ -144,7 +144,7 @@ def fleet(airflow: Any, receiver: None, kafka: str) -> Iterator[Fleet]:
         lambda: True if airflow.coordinator.cube(made.name).segments["ACTIVE"] == 3 else None,
     )
     airflow.unpause(APPROVAL)
-    airflow.run_dag(GATE, patience="1m")
+    airflow.run_dag(GATE, overdue_after="1m")
     airflow.pause(GATE)
     yield made
     airflow.pause(APPROVAL)
@@ -154,7 +154,7 @@ def fleet(airflow: Any, receiver: None, kafka: str) -> Iterator[Fleet]:
 def test_the_gate_asks_once_about_each_window_that_is_overdue(airflow: Any, fleet: Fleet) -> None:
     days = {fleet.run_id(day) for day in (1, 2, 3)}
     assert fleet.asked() == days
-    again = airflow.run_dag(GATE, patience="1m")
+    again = airflow.run_dag(GATE, overdue_after="1m")
     airflow.pause(GATE)
     assert {task["state"] for task in airflow.tasks(GATE, again, "ask_once")} == {"skipped"}
     assert fleet.asked() == days

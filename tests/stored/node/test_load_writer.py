@@ -145,7 +145,7 @@ def test_a_node_that_takes_nothing_does_not_hold_the_others_for_ever(nodes: InPr
 
 def test_a_node_that_stands_still_is_left_behind_before_its_stall_is_over(nodes: InProcessNodes) -> None:
     released = threading.Event()
-    patient = replace(SMALL, stall_s=600.0, finish_s=600.0, retry_budget_s=0.01)
+    patient = replace(SMALL, stall_s=600.0, finish_s=600.0, ping_after_s=0.01)
     writer = LoadWriter(Between(nodes, {"c": until(released.wait)}), 7, 1, SCHEMA, REPLICAS, patient)
     nodes.still.add("c")
     try:
@@ -160,7 +160,7 @@ def test_no_node_is_left_behind_in_the_end_before_a_majority_has_all(nodes: InPr
     """However silent they are: on a machine that is short of time all may be."""
     passing = threading.Semaphore(0)
     slow = Between(nodes, {name: until(passing.acquire) for name in "bc"})
-    writer = LoadWriter(slow, 7, 1, SCHEMA, REPLICAS, replace(SMALL, stall_s=600.0, retry_budget_s=0.01))
+    writer = LoadWriter(slow, 7, 1, SCHEMA, REPLICAS, replace(SMALL, stall_s=600.0, ping_after_s=0.01))
     nodes.still.update("bc")
     write(writer, 100)
     ended: list[object] = []

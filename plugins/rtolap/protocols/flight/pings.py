@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from rtolap.base.errors import RtolapError, Unavailable
 
-PATIENCE_S = 0.25  # without an answer, before a peer is pinged and after each ping that it has answered
+PING_AFTER_S = 0.25  # without an answer, before a peer is pinged and after each ping that it has answered
 PING_S = 0.5  # within which a peer answers one
 PING_AGAIN_S = 1.0  # between pings of a peer that did not answer the last
 

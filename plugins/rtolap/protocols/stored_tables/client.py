@@ -97,7 +97,7 @@ class StoredTablesClient(Closeable):
         return self._send("GET", _path(name), TableInfo)
 
     def databases(self) -> tuple[str, ...]:
-        """Asked with the tables: without patience."""
+        """Requested with the tables, without a retry."""
         return self._send("GET", "/stored-databases", tuple[str, ...], retry=False)
 
     def create_database(self, name: str, *, if_not_exists: bool = False) -> None:

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
-from rtolap.protocols.flight.pings import PATIENCE_S, PING_AGAIN_S, silence
+from rtolap.protocols.flight.pings import PING_AFTER_S, PING_AGAIN_S, silence
 from rtolap.protocols.storage.client import RowStream, StorageNode
 from rtolap.protocols.storage.messages import (
     Heartbeat,
@@ -133,7 +133,7 @@ class StorageNodes(Closeable):
         out to stand still: it may do what it was asked when it goes on."""
         node = self.client(name)
         answer = self._calls.submit(call, node)
-        while not wait((answer,), PATIENCE_S).done:
+        while not wait((answer,), PING_AFTER_S).done:
             if self._stands_still(name, answer):
                 raise _still(name)
         return answer.result()

@@ -43,7 +43,7 @@ R = TypeVar("R")
 
 Connection = sa.Connection  # within a read or a write; its users need no more of SQLAlchemy than this
 
-PATIENCE_S = 30.0
+RETRY_BUDGET_S = 30.0
 # A repetition comes within the retry_budget of its caller; keys older than this are of no more use.
 KEY_KEPT_MS = 3_600_000
 _KEYS_FORGOTTEN_MAX = 10_000  # at a time, to hold few locks
@@ -58,7 +58,7 @@ class Ledger(Closeable):
         engine: sa.Engine,
         dialect: Dialect,
         *,
-        retry_budget_s: float = PATIENCE_S,
+        retry_budget_s: float = RETRY_BUDGET_S,
         sleep: Callable[[float], None] = time.sleep,
         new_key: Callable[[], str] = lambda: uuid.uuid4().hex,
     ) -> None:
@@ -77,7 +77,7 @@ class Ledger(Closeable):
         password_file: Path | None = None,
         clock: Clock | None = None,
         revisions: Revisions = SHIPPED,
-        retry_budget_s: float = PATIENCE_S,
+        retry_budget_s: float = RETRY_BUDGET_S,
         sleep: Callable[[float], None] = time.sleep,
     ) -> Self:
         """`mysql://user@host:port/database` (its password from the file) or `sqlite:///path`, brought to the

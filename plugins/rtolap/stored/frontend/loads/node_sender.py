@@ -46,10 +46,10 @@ class NodeSender:
         *,
         bytes_max: int,
         stall_s: float,
-        retry_budget_s: float,
+        ping_after_s: float,
     ) -> None:
         self._nodes, self._node, self._head, self._columns = nodes, node, head, columns
-        self._bytes_max, self._stall_s, self._retry_budget_s = bytes_max, stall_s, retry_budget_s
+        self._bytes_max, self._stall_s, self._ping_after_s = bytes_max, stall_s, ping_after_s
         self._changed = Condition()
         self._queue: deque[_Part | PutEnd] = deque()
         self._bytes = 0
@@ -78,7 +78,7 @@ class NodeSender:
                     self._bytes += batch.nbytes
                     self._changed.notify_all()
                     return True
-                self._changed.wait(self._retry_budget_s)
+                self._changed.wait(self._ping_after_s)
                 moved = self._bytes != before
             if moved:
                 took_s = time.monotonic()

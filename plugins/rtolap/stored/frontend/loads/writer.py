@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from rtolap.base.errors import DefinitionError, Refused
 from rtolap.model.stored.schema import StoredSchema
-from rtolap.protocols.flight.pings import PATIENCE_S
+from rtolap.protocols.flight.pings import PING_AFTER_S
 from rtolap.protocols.storage.messages import PutEnd, PutHead, TabletId, TabletRows
 from rtolap.stored.frontend.loads import messages
 from rtolap.stored.frontend.loads.node_sender import NodeSender, RowNodes
@@ -37,7 +37,7 @@ class WriterSettings:
     queue_bytes_max     what one node has not taken yet
     stall_s             a node that takes nothing for so long is left behind
     finish_s            the longest that making everything durable may take
-    retry_budget_s          without any progress, before it is asked whether a node stands still, and again
+    ping_after_s          without any progress, before it is asked whether a node stands still, and again
     """
 
     part_bytes: int = 1 << 20
@@ -45,7 +45,7 @@ class WriterSettings:
     queue_bytes_max: int = 32 << 20
     stall_s: float = 20.0
     finish_s: float = 300.0
-    retry_budget_s: float = PATIENCE_S
+    ping_after_s: float = PING_AFTER_S
 
 
 class LoadWriter:
@@ -124,7 +124,7 @@ class LoadWriter:
             if now_s - began_s > self._settings.finish_s:
                 break
             if (
-                now_s - asked_s > self._settings.retry_budget_s
+                now_s - asked_s > self._settings.ping_after_s
                 and shortfall(replicas, self._prepared()) is None
             ):
                 if now_s - began_s > self._settings.stall_s or self._stand_still(ends):
@@ -194,7 +194,7 @@ class LoadWriter:
                 self._columns or pa.schema([]),
                 bytes_max=self._settings.queue_bytes_max,
                 stall_s=self._settings.stall_s,
-                retry_budget_s=self._settings.retry_budget_s,
+                ping_after_s=self._settings.ping_after_s,
             )
         return self._senders[node]
 
