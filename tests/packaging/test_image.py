@@ -29,6 +29,9 @@ from rtolap.stack.names import DEFAULT_PORTS
 from rtolap.stack.probes import AIRFLOW_HEALTH
 from rtolap.stack.secrets import password_hash
 from rtolap.stack.servers.airflow import EXECUTION_API
+from rtolap.stored.frontend.http.app import OPEN_PATHS
+from rtolap.stored.frontend.service import here
+from rtolap.stored.metastore.address import checked_address
 
 _PROJECT = Path(__file__).resolve().parents[2]
 _DOCKER = _PROJECT / "docker"
@@ -93,9 +96,9 @@ def test_every_command_is_understood_with_its_options(services: dict[str, dict[s
             elif program == "airflow":
                 get_parser().parse_args(arguments)
             else:
-                assert [program, *arguments] == ["sleep", "infinity"]
+                assert [program, *arguments] in (["sleep", "infinity"], ["--bind-address=127.0.0.1"])
             understood.add((program, *arguments[:3]))
-    assert len(understood) == 11
+    assert len(understood) == 14
     with pytest.raises(Exception, match="No such option"):
         load("agent").commands["serve"].make_context("serve", ["--job-dir", "x"])
 
@@ -112,6 +115,28 @@ def test_every_airflow_variable_is_an_option_of_airflow(
         assert option.lower() in conf.configuration_description[section.lower()]["options"], name
 
 
+def test_the_front_end_of_the_deployment_sends_loads_where_the_host_reaches_its_ports(
+    services: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in services["stream-load"]["environment"].items():
+        monkeypatch.setenv(name, str(value))
+    published = {port.rpartition(":")[0] for port in services["net"]["ports"]}
+    endpoint = here(Settings())
+    assert {urlsplit(url).netloc for url in (endpoint.url, endpoint.body_url)} <= published
+
+
+def test_storage_nodes_and_the_query_service_find_that_front_end_and_its_ledger_has_one_password(
+    services: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in services["storage"]["environment"].items():
+        monkeypatch.setenv(name, str(value))
+    settings = Settings()
+    assert settings.stream_load_urls() == ("http://127.0.0.1:7030",)
+    address, maria = checked_address(settings.ledger), services["mariadb"]["environment"]
+    assert (address.username, address.database) == (maria["MARIADB_USER"], maria["MARIADB_DATABASE"])
+    assert str(settings.ledger_password_file) == maria["MARIADB_PASSWORD_FILE"]
+
+
 def test_every_health_check_asks_a_route_that_exists_on_the_port_that_is_served(
     services: dict[str, dict[str, Any]],
 ) -> None:
@@ -121,11 +146,12 @@ def test_every_health_check_asks_a_route_that_exists_on_the_port_that_is_served(
         "coordinator": (settings.coordinator_port, _paths(build_app(nothing, "t"))),
         "agent": (settings.agent_port, _paths(create_app(nothing, "t", lambda: None))),
         "query": (settings.query_http_port, _paths(make_app(nothing, nothing, "t"))),
+        "stream-load": (settings.stream_load_port, set(OPEN_PATHS)),
         "airflow-api": (conf.getint("api", "port"), {AIRFLOW_HEALTH}),
         "airflow-execution-api": (DEFAULT_PORTS["airflow-execution"], {EXECUTION_API.health}),
     }
     checked = {name for name, service in services.items() if "healthcheck" in service}
-    assert checked == set(served)
+    assert checked == {*served, "mariadb"}  # whose image brings a check of its own
     for name, (port, paths) in served.items():
         url = urlsplit(services[name]["healthcheck"]["test"][-1])
         assert (url.hostname, url.port) == ("127.0.0.1", port), name

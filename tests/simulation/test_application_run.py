@@ -23,12 +23,12 @@ def test_a_segment_closed_by_the_watermark_holds_every_event_of_its_window(seed:
     assert run_seed(seed)["closed"] >= CLOSED_MIN
 
 
-@pytest.mark.parametrize("seed", range(300, 301))
+@pytest.mark.parametrize("seed", range(300, 300 + so_many(1)))
 def test_where_hosts_are_forgotten_all_the_time_no_event_is_left_behind(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Six hosts, room for the names of two, and who is silent for a second may be forgotten."""
-    for module in ("receiver.host_progress", "wire.watermark_pending"):
+    for module in ("cubes.receiver.hosts.host_progress", "watermark_client.pending"):
         monkeypatch.setattr(f"rtolap.{module}.HOSTS_MAX", 2)
     monkeypatch.setattr("rtolap.cubes.receiver.hosts.host_progress._LOOK_EVERY_MS", 1)
     monkeypatch.setattr("rtolap.watermark.forgetting.SILENT_MS", 1_000)

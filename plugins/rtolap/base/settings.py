@@ -34,6 +34,10 @@ class Settings(BaseSettings):
     )
     data_dir: Path = Path("/var/lib/rtolap")
     host: str = Field(default="127.0.0.1", description="address to bind to and to announce")
+    announced_host: str = Field(
+        default="",
+        description="where coordinators and front ends say they are reached; empty: host",
+    )
     coordinator_port: int = 7070
     coordinators: str = Field(
         default="",
@@ -136,6 +140,10 @@ class Settings(BaseSettings):
         named = tuple(url.strip().rstrip("/") for url in self.stream_load_endpoints.split(",") if url.strip())
         scheme = "http" if self.stream_load_tls_certificate is None else "https"
         return named or (f"{scheme}://{self.host}:{self.stream_load_port}",)
+
+    def reached_at(self) -> str:
+        """Return the host that coordinators and front ends announce: a redirect must not lead to 0.0.0.0."""
+        return self.announced_host or self.host
 
     def token(self) -> str:
         """The cluster's bearer token."""

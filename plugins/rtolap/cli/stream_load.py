@@ -42,7 +42,7 @@ def serve(
         int, typer.Option(min=0, help="Of those, at most so many a database; 0: no limit.")
     ] = 0,
 ) -> None:
-    """Run an endpoint until SIGTERM; start several, one of them is master."""
+    """Run a front end until SIGTERM; start several, one of them is master."""
     settings = service_settings()
     options = FrontendOptions(
         lease_ms=round(lease_s * 1000),

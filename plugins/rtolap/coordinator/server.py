@@ -39,7 +39,7 @@ def run(settings: Settings, topics: TopicsOf) -> None:
             topics,
             object_store_uri=settings.object_store,
             list_places=ListPlaces.of(settings),
-            url=f"http://{settings.host}:{settings.coordinator_port}",
+            url=f"http://{settings.reached_at()}:{settings.coordinator_port}",
         )
         try:
             limits = settings.http_limits()

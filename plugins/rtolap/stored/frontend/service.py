@@ -43,8 +43,8 @@ def here(settings: Settings) -> Endpoint:
     """As others reach it, and as it stands in its lease."""
     scheme = "http" if settings.stream_load_tls_certificate is None else "https"
     return Endpoint(
-        f"{scheme}://{settings.host}:{settings.stream_load_port}",
-        f"{scheme}://{settings.host}:{settings.stream_load_body_port}",
+        f"{scheme}://{settings.reached_at()}:{settings.stream_load_port}",
+        f"{scheme}://{settings.reached_at()}:{settings.stream_load_body_port}",
     )
 
 
