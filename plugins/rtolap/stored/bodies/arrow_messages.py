@@ -55,7 +55,9 @@ class Chunks(io.RawIOBase):
 
 
 class Messages(io.RawIOBase):
-    """The messages of `chunks` as a file. `expect` is told what each unpacks to, before it does."""
+    """The messages of `chunks` as a file. `expect` is called with the unpacked size of each before it is
+    unpacked.
+    """
 
     def __init__(self, chunks: Chunks, message_bytes_max: int, expect: Callable[[int], None]) -> None:
         self._chunks, self._bytes_max, self._expect = chunks, message_bytes_max, expect
@@ -70,7 +72,9 @@ class Messages(io.RawIOBase):
         return bytes(self.read_buffer(size).to_pybytes())
 
     def read_buffer(self, size: int = -1) -> pa.Buffer:
-        """What Arrow asks for where there is such a method: nothing is copied then."""
+        """Return the next `size` bytes as a buffer. Arrow calls it in place of `read`: nothing is copied
+        then.
+        """
         while not self._ended and (size < 0 or sum(len(part) for part in self._held) < size):
             self._take()
         parts: list[pa.Buffer] = []
@@ -102,7 +106,9 @@ class Messages(io.RawIOBase):
 
 
 def unpacked_bytes(metadata: pa.Buffer, body: pa.Buffer | None) -> int:
-    """Of a message's packed buffers, as large as they say; 0 where it has none. Raises Corrupted."""
+    """Return the unpacked size of a message's buffers, as they state it; 0 where it has none. Raises
+    Corrupted.
+    """
     head = metadata.to_pybytes()
     try:
         return _Flat(head).unpacked(memoryview(body) if body is not None else memoryview(b""))
@@ -141,7 +147,7 @@ class _Flat:
         return int(struct.unpack_from(layout, self._data, at)[0])
 
     def _field(self, table: int, index: int) -> int | None:
-        """Where it stands; None for the default."""
+        """Return the position of a field; None for the default."""
         fields = table - self._number("<i", table)
         at = 4 + 2 * index
         if at >= self._number("<H", fields):
@@ -150,7 +156,7 @@ class _Flat:
         return table + place if place else None
 
     def _table(self, table: int, index: int) -> int | None:
-        """Where the field points to: a table, or the length of a vector."""
+        """Return the position that the field points to: a table, or the length of a vector."""
         at = self._field(table, index)
         return None if at is None else at + self._number("<I", at)
 

@@ -1,4 +1,4 @@
-"""What a body becomes: rows to load, rows that are refused with a reason, and how many of each."""
+"""The results of decoding a body: rows to load, rows that are refused with a reason, and the counts of each."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Refusals:
 
     @property
     def room(self) -> int:
-        """How many more rows are kept."""
+        """Return how many more rows are kept."""
         return max(self._rows_max - len(self._kept), 0)
 
     def add(self, numbers: Longs, texts: Callable[[Longs], list[str]], at: Longs, reasons: list[str]) -> None:
@@ -93,7 +93,7 @@ class DecodedBatch:
 
 @dataclass(slots=True)
 class RowCounts:
-    """Of a load so far. `filtered` may also grow by what finds no partition."""
+    """Row counts of a load so far. `filtered` may also grow by rows that find no partition."""
 
     total: int = 0
     loaded: int = 0

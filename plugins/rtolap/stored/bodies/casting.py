@@ -52,7 +52,7 @@ def convert(values: pa.Array, kind: ColumnType, *, zone: str, rounds: bool) -> C
 
 
 def convertible(source: pa.DataType, kind: ColumnType) -> bool:
-    """Whether a column of a file may hold values of the table's type at all."""
+    """Return True if a column of a file may hold values of the table's type at all."""
     try:
         convert(pa.nulls(0, source), kind, zone="UTC", rounds=True)
     except (DefinitionError, pa.ArrowException):

@@ -72,7 +72,7 @@ def _typed(body: FileBody, plan: LoadPlan, target: Target) -> Iterator[DecodedBa
 
 
 def _types(plan: LoadPlan, schema: pa.Schema) -> dict[str, pa.DataType]:
-    """Of the plan's source columns. DefinitionError for what the file has not."""
+    """Return the types of the plan's source columns. DefinitionError for columns that the file lacks."""
     own = {name.lower(): schema.field(name).type for name in schema.names}
     absent = [name for name in plan.used if name.lower() not in own]
     if absent:
@@ -83,7 +83,7 @@ def _types(plan: LoadPlan, schema: pa.Schema) -> dict[str, pa.DataType]:
 
 
 def _paths(plan: LoadPlan, options: LoadOptions) -> dict[str, tuple[Step, ...]]:
-    """Where columns stand in a record: `jsonpaths` in order, else by their names."""
+    """Return the paths of columns in a record: `jsonpaths` in order, else by their names."""
     written = options.json.paths
     if not written:
         return {name: (name,) for name in plan.sources}

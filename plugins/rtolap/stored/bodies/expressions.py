@@ -49,7 +49,7 @@ atexit.register(_database.cache_clear)
 
 
 class Engine:
-    """Of one load and thread; `close` when done."""
+    """The expression engine of one load and thread; `close` when done."""
 
     def __init__(self, memory_bytes_max: int, zone: str) -> None:
         """`zone`: whose clocks instants are shown by."""

@@ -1,4 +1,4 @@
-"""How large columns of files become, told before they do: few bytes may stand for very many."""
+"""Unpacked sizes of columns of files, computed before they are unpacked: few bytes may stand for very many."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Longs = NDArray[np.int64]
 
 
 class Allowance:
-    """What a body may unpack to, by its size as far as it has come. Raises Refused beyond it."""
+    """Limit of the unpacked size of a body, by the size received so far. Raises Refused beyond it."""
 
     def __init__(self, settings: BodySettings, size_bytes: Callable[[], int]) -> None:
         self._settings, self._size_bytes = settings, size_bytes
@@ -55,7 +55,7 @@ def buffer_bytes(batch: pa.RecordBatch) -> int:
 
 
 def shared_text_bytes(batch: pa.RecordBatch) -> Longs | None:
-    """Of each row, what its values will take that share their bytes with others so far; None when none do."""
+    """Return for each row the bytes of its values that share storage with others so far; None when none do."""
     found: Longs | None = None
     for column in batch.columns:
         sizes = _shared(column)
@@ -88,7 +88,9 @@ def _lengths(values: pa.Array) -> Longs:
 
 
 def slices(batch: pa.RecordBatch, sizes: Longs | None, bytes_max: int) -> Iterator[pa.RecordBatch]:
-    """Of at most ROWS_AT_ONCE rows, and of no more `sizes` than that unless it is a single row."""
+    """Yield slices of at most ROWS_AT_ONCE rows, and of at most `bytes_max` by `sizes` unless of a single
+    row.
+    """
     ends = None if sizes is None else np.cumsum(sizes)
     start = 0
     while start < batch.num_rows:
@@ -102,7 +104,9 @@ def slices(batch: pa.RecordBatch, sizes: Longs | None, bytes_max: int) -> Iterat
 
 
 def parquet_bytes(metadata: pa.parquet.FileMetaData, names: Collection[str]) -> int:
-    """What the pages of some columns unpack to, as the file states it. Texts in dictionaries count once."""
+    """Return the unpacked size of the pages of some columns, as the file states it. Texts in dictionaries
+    count once.
+    """
     paths = [metadata.schema.column(place).path for place in range(metadata.num_columns)]
     wanted = [place for place, path in enumerate(paths) if any(_belongs(path, name) for name in names)]
     groups = (metadata.row_group(number) for number in range(metadata.num_row_groups))
@@ -131,7 +135,9 @@ def parquet_dictionaries(file: pa.parquet.ParquetFile) -> list[str]:
 
 
 def parquet_rows(file: pa.parquet.ParquetFile, names: Collection[str], bytes_max: int) -> int:
-    """How many to read at once: about `bytes_max`, also of a dictionary with long values of one length."""
+    """Return how many rows to read at once: about `bytes_max`, also of a dictionary with long values of one
+    length.
+    """
     kinds = [file.schema_arrow.field(name).type for name in names]
     width = sum(int(kind.byte_width) for kind in kinds if pa.types.is_fixed_size_binary(kind))
     width += parquet_bytes(file.metadata, names) // max(file.metadata.num_rows, 1)

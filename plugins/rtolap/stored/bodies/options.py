@@ -1,4 +1,4 @@
-"""What a load's headers say of its body, parsed and checked.
+"""Options of a load's body from its headers, parsed and checked.
 
 | header | default | |
 |---|---|---|

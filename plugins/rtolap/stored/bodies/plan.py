@@ -1,4 +1,4 @@
-"""Where each column of the table comes from, by the headers of a load and the table's definition. Pure."""
+"""The source of each column of the table, by the headers of a load and the table's definition. Pure."""
 
 from __future__ import annotations
 

@@ -26,7 +26,9 @@ _WHERE, _DELETE = "where", "delete"
 
 
 class Target:
-    """Of one load. `types`: of the body's columns. Raises DefinitionError when they cannot be the table's."""
+    """The target rows of one load. `types`: those of the body's columns. Raises DefinitionError when they
+    cannot be the table's.
+    """
 
     def __init__(
         self,
@@ -133,7 +135,7 @@ class _Rows:
         return found
 
     def signs(self, name: str) -> pa.BooleanArray:
-        """What a hidden column says of deletes; null is no."""
+        """Return a hidden column's delete signs; null is no."""
         raw = self._source.columns[name]
         found, lost = convert(raw, BOOLEAN, zone=self._options.timezone, rounds=False)
         if lost is not None:
@@ -143,7 +145,7 @@ class _Rows:
         return found.fill_null(False)
 
     def refuse_deletes(self, name: str) -> None:
-        """Of a table without deletes: a row that asks for one is refused rather than added."""
+        """Refuse the rows with a delete sign, for a table without deletes, rather than add them."""
         asked = np.asarray(self.signs(name).to_numpy(zero_copy_only=False))
         self._refuse(asked, lambda _: f"column({name}) asks for a delete, which the table does not allow")
 

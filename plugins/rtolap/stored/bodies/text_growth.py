@@ -1,4 +1,4 @@
-"""How long the text of an expression can become, told from its tree: the engine does not bound text.
+"""Bounds of the text length of an expression, from its tree: the engine does not bound text.
 
 A value is at most `factors[column] · length of that column`, summed over columns, and `constant` bytes more.
 Texts of one row are read once, so the largest factor bounds what comes of a row.

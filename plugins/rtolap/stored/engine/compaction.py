@@ -58,7 +58,7 @@ def plan(
 
 
 class Moved(NamedTuple):
-    """Where a file's rows are now: `old` ascends, and so does `new`."""
+    """Mapping from a file's old row numbers to the new ones: `old` ascends, and so does `new`."""
 
     old: NDArray[np.int64]
     new: NDArray[np.int64]

@@ -62,7 +62,9 @@ class Chunk(NamedTuple):
 
 
 class Export:
-    """What a replica at version `after` lacks. A context manager: it pins what it names."""
+    """The versions that a replica at version `after` lacks. A context manager: it pins the files that it
+    names.
+    """
 
     def __init__(self, core: Core, after: int) -> None:
         self._core = core

@@ -1,4 +1,4 @@
-"""What a tablet consists of while it is open, and the few ways to change it. `tablet` is its face.
+"""The parts of an open tablet, and the few ways to change it. `tablet` is its face.
 
 Records are written one at a time, under `writing`; readers wait for none of that: what they see is swapped in
 at once, under `seeing`. One compaction at a time, under `compacting`.
@@ -70,7 +70,7 @@ class Core:
         return DeletesFile(name, len(data))
 
     def move(self, source: Path, target: Path) -> None:
-        """What the log has decided: when it fails, the tablet stops, and recovery does it."""
+        """Carry out a move that the log has recorded: when it fails, the tablet stops, and recovery does it."""
         try:
             self.disk.rename(source, target)
             self.disk.sync_folder(source.parent)
@@ -80,7 +80,9 @@ class Core:
             self.check_running(f"moving {source}")
 
     def remove(self, path: Path) -> None:
-        """Of no use to anybody any more; what the disk does not let go is left to recovery."""
+        """Remove a file or folder that nothing uses any more; one that the disk fails to remove is left to
+        recovery.
+        """
         self.files.remove(path)
 
     def shorten_log(self) -> None:

@@ -46,7 +46,7 @@ class Deletes:
         return FrozenBitMap.union(_NONE, *(rows for made, rows in known if made <= version))
 
     def since(self, file: FileId, version: int) -> list[tuple[int, FrozenBitMap]]:
-        """What was deleted after a version, by version."""
+        """Return the rows that were deleted after a version, by version."""
         return [(made, rows) for made, rows in self._by_file.get(file, []) if made > version]
 
     def without(self, rowsets: Iterable[str], floor: int) -> Deletes:

@@ -1,4 +1,4 @@
-"""What a tablet does to its disk, operation by operation: the seam at which tests end the world.
+"""The disk operations of a tablet, one by one: the seam at which tests inject a crash.
 
 Reading goes past it: what is read was made durable before.
 """
@@ -116,7 +116,7 @@ def write_file(disk: Disk, path: Path, data: bytes) -> None:
 
 
 def disk_error(error: OSError, attempted: str) -> RtolapError:
-    """What a caller is told: nothing visible has changed."""
+    """Return the error for a caller, which states that nothing visible has changed."""
     full = error.errno in (errno.ENOSPC, errno.EDQUOT)
     return Unavailable(
         f"{attempted}: {'the disk is full' if full else 'the disk failed'}",

@@ -106,7 +106,7 @@ class FileLoader:
         return tuple(self._files)
 
     def flush(self) -> None:
-        """What is in memory goes into a file."""
+        """Write the rows in memory to a file."""
         table = self._memtable.take()
         if table is None:
             return

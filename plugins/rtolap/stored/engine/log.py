@@ -135,7 +135,7 @@ def _replay(path: Path, data: bytes) -> tuple[TabletState, int, int]:
 
 
 def _frame_end(path: Path, data: bytes, at: int) -> int | None:
-    """Where the frame ends; None for the rest of an append that was interrupted."""
+    """Return the end of the frame; None for the rest of an append that was interrupted."""
     if len(data) - at < _FRAME.size:
         return None
     length, length_xxh3, xxh3 = _FRAME.unpack_from(data, at)

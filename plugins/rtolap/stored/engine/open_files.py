@@ -57,14 +57,14 @@ class RowsetFiles:
         self.sweep()
 
     def remove(self, path: Path) -> None:
-        """Something that nobody reads. What the disk does not let go is left to recovery."""
+        """Remove a path that nobody reads. One that the disk fails to remove is left to recovery."""
         try:
             self._disk.remove(path)
         except OSError as error:
             log.warning("%s cannot be removed yet: %s", path, error)
 
     def sweep(self) -> None:
-        """Step 14. What the disk does not let go is left to recovery."""
+        """Step 14. A path that the disk fails to remove is left to recovery."""
         with self._lock:
             idle = [rowset for rowset in self._retired if not self._pins[rowset]]
             self._retired.difference_update(idle)

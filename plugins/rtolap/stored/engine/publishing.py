@@ -31,7 +31,7 @@ def decide_prepared(core: Core, prepared: PreparedTxn) -> None:
 
 
 class _Made(NamedTuple):
-    """What a publish has written, and where, before it is decided."""
+    """Files that a publish has written, before it is decided."""
 
     folder: Path
     metas: tuple[FileMeta, ...]

@@ -1,4 +1,4 @@
-"""What a tablet remembers, and the records that change it."""
+"""The state of a tablet, and the records that change it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DeletesFile(msgspec.Struct, frozen=True):
 
 
 class Rowset(msgspec.Struct, frozen=True):
-    """What the transactions of the versions `first` to `last` left; read at versions from `last` on."""
+    """Rows of the transactions of the versions `first` to `last`; read at versions from `last` on."""
 
     id: str
     first: int

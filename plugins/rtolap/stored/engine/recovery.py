@@ -1,4 +1,4 @@
-"""What opening a tablet does with what a crash left: decided things are finished, all others thrown away."""
+"""Recovery when a tablet is opened after a crash: decided steps are finished, all others are discarded."""
 
 from __future__ import annotations
 

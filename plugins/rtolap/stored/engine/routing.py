@@ -45,7 +45,7 @@ class RoutedBatch(NamedTuple):
 
 
 class Routing:
-    """Of one table, as it is at one moment. For several threads."""
+    """Routing of one table's rows, as it is at one moment. For several threads."""
 
     def __init__(
         self, definition: StoredTable, schema: StoredSchema, partitions: Sequence[PartitionRange]
@@ -143,7 +143,7 @@ def _values(batch: pa.RecordBatch, column: SchemaColumn) -> pa.Array:
 
 
 def _instants_ms(column: pa.Array) -> Longs:
-    """Of dates and timestamps, rounded down; 0 where they are null."""
+    """Return dates and timestamps in milliseconds, rounded down; 0 where they are null."""
     if pa.types.is_date32(column.type):
         days: Longs = column.cast(pa.int32()).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
         return days * _DAY_MS

@@ -1,4 +1,4 @@
-"""How records change what a tablet remembers. Pure: recovery applies the same functions as running does.
+"""Changes of a tablet's state by its records. Pure: recovery applies the same functions as running does.
 
 begin ──prepare──▶ PREPARED ──publish──▶ VISIBLE        a transaction, in one tablet
                       │

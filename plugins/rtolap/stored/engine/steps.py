@@ -1,4 +1,4 @@
-"""What a tablet makes durable in which order, and what a crash after each step leaves behind.
+"""The durable steps of a tablet in their order, and the state that a crash after each step leaves.
 
 prepare   1. make pending/<txn>, write and sync its files     nobody knows of it: recovery removes it
           2. sync the folders pending/<txn> and pending       as before

@@ -134,7 +134,7 @@ class Tablet:
         return txn in state.prepared or version_of(state, txn) is not None
 
     def txn_of(self, version: int) -> int | None:
-        """Whose version it is, as long as it is remembered."""
+        """Return the transaction of a version, as long as it is remembered."""
         return dict(self._core.state.history).get(version)
 
     def status(self) -> TabletStatus:
@@ -188,7 +188,7 @@ class Tablet:
             yield from snapshot.read(columns, predicate)
 
     def export(self, after: int) -> Export:
-        """What a replica at version `after` lacks; pinned until it is closed."""
+        """Return the versions that a replica at version `after` lacks; pinned until it is closed."""
         return Export(self._core, after)
 
     # What changes it

@@ -55,11 +55,11 @@ class Transaction:
 
     @property
     def memory_bytes(self) -> int:
-        """Of rows that are in no file yet."""
+        """Return the size of rows that are in no file yet."""
         return self._loader.memory_bytes if self._open else 0
 
     def flush(self) -> None:
-        """What is in memory goes into a file. Unavailable, Refused: as `add`."""
+        """Write the rows in memory to a file. Unavailable, Refused: as `add`."""
         self._write(self._loader.flush)
 
     def prepare(self) -> None:

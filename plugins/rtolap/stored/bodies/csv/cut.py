@@ -43,7 +43,7 @@ class Fields:
 
 
 def cut(data: bytes, options: CsvOptions, final: bool) -> Fields:
-    """Of all lines that are whole; a final one may lack its delimiter."""
+    """Cut all lines that are whole; a final one may lack its delimiter."""
     text = np.frombuffer(data, np.uint8)
     if options.enclose and options.enclose in data:
         found = _cut_enclosed(data, text, options, final)
@@ -118,7 +118,7 @@ def _cut_enclosed(data: bytes, text: Bytes, options: CsvOptions, final: bool) ->
 
 
 def _open_at_edges(text: Bytes, opening: Longs, options: CsvOptions) -> bool:
-    """Of a line that is not whole: whether it may be because an enclosed field is not."""
+    """Return True if a line may be incomplete because an enclosed field of it is."""
     before = text[opening[opening > 0] - 1]
     edges = (options.column_separator[-1], options.line_delimiter[-1], options.enclose[0])
     return bool(np.isin(before, edges).all())
@@ -134,7 +134,7 @@ def escaped(text: Bytes, escape: int, places: Longs) -> Mask:
 
 
 def _separators(text: Bytes, options: CsvOptions) -> tuple[Longs, Longs | int, Mask]:
-    """Where separators and delimiters begin, how long they are, and which are delimiters."""
+    """Return where separators and delimiters begin, their lengths, and a mask of those that are delimiters."""
     column, line = options.column_separator, options.line_delimiter
     if len(column) == 1 and len(line) == 1:
         places = np.flatnonzero((text == column[0]) | (text == line[0]))
@@ -148,7 +148,7 @@ def _separators(text: Bytes, options: CsvOptions) -> tuple[Longs, Longs | int, M
 
 
 def occurrences(text: Bytes, pattern: bytes, taken: Longs | None = None, taken_length: int = 0) -> Longs:
-    """Where `pattern` is found, from the left, without overlaps, outside what is `taken`."""
+    """Return where `pattern` is found, from the left, without overlaps, outside what is `taken`."""
     places = np.flatnonzero(text[: max(len(text) - len(pattern) + 1, 0)] == pattern[0])
     for at in range(1, len(pattern)):
         places = places[text[places + at] == pattern[at]]

@@ -16,7 +16,7 @@ from rtolap.stored.bodies.options import CsvOptions
 
 
 def cut_irregular(data: bytes, options: CsvOptions, final: bool) -> tuple[Any, ...]:
-    """What `csv_cut.Fields` holds, in its order."""
+    """Return the fields of `cut.Fields`, in its order."""
     line, column = re.escape(options.line_delimiter), re.escape(options.column_separator)
     mark, escape = re.escape(options.enclose), re.escape(options.escape)
     inner = rb"[^%b]|%b%b" % (mark, mark, mark)

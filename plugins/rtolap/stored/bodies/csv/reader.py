@@ -25,7 +25,7 @@ _BOM = b"\xef\xbb\xbf"
 
 
 class CsvReader:
-    """Of one body, whose columns have `names`, in order."""
+    """Reader of one CSV body, whose columns have `names`, in order."""
 
     def __init__(self, names: tuple[str, ...], layout: Format, options: CsvOptions, settings: BodySettings):
         self._names, self._options, self._settings = names, options, settings

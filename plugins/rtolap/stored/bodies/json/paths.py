@@ -41,7 +41,9 @@ def pointer(steps: Sequence[Step]) -> str:
 
 
 def raw_at(document: bytes, steps: Sequence[Step]) -> bytes | None:
-    """What stands there, as it is written; None when there is nothing. msgspec.DecodeError: it is no JSON."""
+    """Return the value at `steps` as it is written; None when there is none. msgspec.DecodeError: it is no
+    JSON.
+    """
     found = document
     for step in steps:
         try:

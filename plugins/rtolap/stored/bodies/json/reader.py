@@ -36,7 +36,7 @@ _IN_NUMBER[list(b"0123456789.")] = True
 
 
 class JsonReader:
-    """Of one body. `paths`: of its columns, by name."""
+    """Reader of one JSON body. `paths`: those of its columns, by name."""
 
     def __init__(
         self,

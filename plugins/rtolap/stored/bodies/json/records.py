@@ -87,7 +87,7 @@ def _inside(document: bytes, root: tuple[str | int, ...], strip: bool) -> tuple[
 
 
 class _Elements:
-    """Of one array, cut at the commas that stand directly in it."""
+    """Elements of one array, cut at the commas that stand directly in it."""
 
     def __init__(self) -> None:
         self._begun = self._ended = False

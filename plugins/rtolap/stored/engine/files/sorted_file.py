@@ -24,14 +24,14 @@ _BLOCKS_AT_ONCE = 16  # in memory, of those that rows are taken from
 
 
 class Matches(NamedTuple):
-    """Rows with equal keys: `theirs` are places in what was asked for, `mine` rows of the file."""
+    """Rows with equal keys: `theirs` are places in the requested keys, `mine` rows of the file."""
 
     theirs: Longs
     mine: Longs
 
 
 class RowReader:
-    """Slices of some columns of one file, in the order asked for."""
+    """Slices of some columns of one file, in the requested order."""
 
     def __init__(self, data: pa.Buffer, footer: Footer, columns: Sequence[str]) -> None:
         self._columns, self._footer = list(columns), footer
@@ -99,7 +99,7 @@ class SortedFile:
         return [column.slice(0, self.blocks) for column in self._sparse_columns()]
 
     def rows_below(self, key: Sequence[pa.Scalar], *, inclusive: bool = False) -> int:
-        """How many rows have a smaller (or an equal) key."""
+        """Return the number of rows with a smaller (or an equal) key."""
         blocks = rows_below(self.sparse_keys(), key, inclusive=inclusive) if self.rows else 0
         if blocks == 0:
             return 0
@@ -109,7 +109,7 @@ class SortedFile:
         return start + rows_below(keys, key, inclusive=inclusive)
 
     def last_key(self) -> list[pa.Scalar]:
-        """Of a file with rows."""
+        """Return the last key of a file that has rows."""
         return [column[-1] for column in self._sparse_columns()]
 
     def may_contain(self, wanted: Hashes) -> NDArray[np.bool_]:
@@ -136,7 +136,7 @@ class SortedFile:
         return Matches(theirs[same], mine[same])
 
     def take(self, rows: Longs, columns: Sequence[str]) -> pa.Table:
-        """Some rows, in the order asked for; only their blocks are read, not too many at once."""
+        """Return some rows, in the requested order; only their blocks are read, not too many at once."""
         reader = self.reader(columns)
         if not len(rows):
             return reader.slice(0, 0)

@@ -43,7 +43,7 @@ class Footer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Sink:
-    """What pyarrow writes to: counts, hashes, passes on."""
+    """The file object that pyarrow writes to: counts, hashes, passes on."""
 
     def __init__(self, disk: Disk, path: Path) -> None:
         self._file = disk.create(path)

@@ -30,7 +30,7 @@ def stored_type(column: SchemaColumn) -> pa.DataType:
 
 
 def read_schema(schema: StoredSchema, names: Iterable[str] | None = None) -> pa.Schema:
-    """What reading gives, by name."""
+    """Return the schema of the rows that are read, by name."""
     wanted = schema.columns if names is None else [schema.named(name) for name in names]
     return pa.schema([pa.field(column.name, stored_type(column)) for column in wanted])
 

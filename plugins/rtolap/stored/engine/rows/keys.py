@@ -51,7 +51,7 @@ def sort(keys: Sequence[pa.Array], ties: Sequence[pa.Array] = ()) -> Order:
 
 
 def rows_below(keys: Sequence[pa.Array], bound: Sequence[pa.Scalar], *, inclusive: bool = False) -> int:
-    """How many of the sorted rows have a key smaller than (or equal to) the bound."""
+    """Return how many of the sorted rows have a key smaller than (or equal to) the bound."""
     rows = len(keys[0])
     below = pa.repeat(pa.scalar(inclusive), rows)
     for column, value in zip(reversed(keys), reversed(bound), strict=True):

@@ -77,7 +77,7 @@ def _among(rows: Longs, deleted: BitMap | FrozenBitMap) -> NDArray[np.bool_]:
 def _stays(
     file: SortedFile, rows: Longs, other: SortedFile, other_rows: Longs, schema: StoredSchema
 ) -> NDArray[np.bool_]:
-    """Where the older row has the larger sequence."""
+    """Return a mask of the pairs in which the older row has the larger sequence."""
     if schema.sequence is None or not len(rows):
         return np.zeros(len(rows), np.bool_)
     name = file_column(schema.sequence)

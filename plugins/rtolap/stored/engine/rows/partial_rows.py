@@ -102,7 +102,7 @@ def _cleared(partial: pa.Table, former: Former, schema: StoredSchema) -> Mask:
 
 
 def _counts(table: pa.Table, schema: StoredSchema, rows: Longs, starts: Longs) -> Mask:
-    """Of sorted rows those that no earlier one of their key has a larger sequence than."""
+    """Return a mask of the sorted rows that no earlier row of their key exceeds in its sequence."""
     sequence = _sequence(table, schema)
     if sequence is None:
         return np.ones(len(rows), np.bool_)
@@ -143,6 +143,6 @@ def _among(former: Former, flags: Mask, rows: int) -> Mask:
 
 
 def whole_columns(schema: StoredSchema, *, signed: bool) -> pa.Schema:
-    """Of a file of completed rows."""
+    """Return the schema of a file of completed rows."""
     fields = [pa.field(file_column(column.id), stored_type(column)) for column in schema.columns]
     return pa.schema(fields + [pa.field(DELETE_SIGN, pa.bool_())] * signed)

@@ -1,4 +1,4 @@
-"""How many rows are merged at once: not too many, and not too many bytes of them.
+"""The number of rows that are merged at once: bounded in rows and in their bytes.
 
 Arrow's texts of one array end at 2 GiB, and a row of some kilobytes gets there with the usual number of rows.
 """
@@ -12,7 +12,9 @@ from rtolap.stored.engine.settings import TabletSettings
 
 
 def piece_rows(files: Iterable[tuple[SortedFile, Sequence[str]]], settings: TabletSettings) -> int:
-    """Of these files, each with the columns that are read; never less than a block."""
+    """Return how many rows of these files, each with the columns that are read, to merge at once; never less
+    than a block.
+    """
     widest = max((_row_bytes(file, columns) for file, columns in files), default=1)
     fitting = max(settings.block_rows, settings.memtable_bytes_max // widest)
     return min(settings.merge_rows_max, fitting)
