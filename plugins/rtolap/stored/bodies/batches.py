@@ -1,4 +1,4 @@
-"""The results of decoding a body: rows to load, rows that are refused with a reason, and the counts of each."""
+"""Results of decoding a body: rows to load, rows that are refused with a reason, and the counts of each."""
 
 from __future__ import annotations
 

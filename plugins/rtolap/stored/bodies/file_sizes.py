@@ -1,4 +1,4 @@
-"""Unpacked sizes of columns of files, computed before they are unpacked: few bytes may stand for very many."""
+"""Unpacked sizes of columns of files, computed before unpacking: few bytes may stand for very many."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def buffer_bytes(batch: pa.RecordBatch) -> int:
 
 
 def shared_text_bytes(batch: pa.RecordBatch) -> Longs | None:
-    """Return for each row the bytes of its values that share storage with others so far; None when none do."""
+    """Return for each row the bytes of its values that share storage with others so far; None if none do."""
     found: Longs | None = None
     for column in batch.columns:
         sizes = _shared(column)

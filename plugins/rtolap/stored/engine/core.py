@@ -70,7 +70,7 @@ class Core:
         return DeletesFile(name, len(data))
 
     def move(self, source: Path, target: Path) -> None:
-        """Carry out a move that the log has recorded: when it fails, the tablet stops, and recovery does it."""
+        """Carry out a move that the log has recorded: if it fails, the tablet stops; recovery does it."""
         try:
             self.disk.rename(source, target)
             self.disk.sync_folder(source.parent)

@@ -6,7 +6,7 @@ storage node, which prepares what it was sent, publishes it as a version, or dro
 
 In `transactions`, `states` is the life of a transaction, `labels` the rules of labels, `quorum` those of
 majorities: all pure. `participants` is the seam towards the nodes, `memory_participants` its twin in memory.
-`requests` begins, commits and aborts (`preparation` asks the nodes first), `publishing` finishes what is
+`requests` begins, commits and aborts (`preparation` prepares the nodes first), `publishing` finishes what is
 committed; `upkeep` does what falls due, and all that a new master has to do.
 
 A **front end** is a process that takes loads over HTTP: `service` is the process, `assembly` puts it

@@ -1,4 +1,4 @@
-"""What an endpoint does, over a ledger and storage nodes: transactions, tables, loads, routes, periodic
+"""The endpoint put together over a ledger and storage nodes: transactions, tables, loads, routes, periodic
 tasks.
 """
 
@@ -75,8 +75,9 @@ class FrontendOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Storage:
-    """The side of the storage nodes. `names` (those that new tablets may go to), `addresses` (where those are
-    that live) and `lately` (those that were heard lately) are read with the given connection."""
+    """The interface to the storage nodes. `names` (those that may get new tablets), `addresses` (those of
+    live nodes) and `lately` (those with a recent heartbeat) are read with the given connection.
+    """
 
     participants: Participants
     hosts: TabletHosts

@@ -14,7 +14,7 @@ from rtolap.stored.metastore.leases import Lease, Leases
 
 @dataclass(frozen=True)
 class Endpoint:
-    """`url`: where loads are asked for; `body_url`: where their bodies go. Neither ends in a slash."""
+    """`url`: where loads are requested; `body_url`: where their bodies go. Neither ends in a slash."""
 
     url: str
     body_url: str

@@ -1,4 +1,4 @@
-"""Who is master of the transactions: one lease of the ledger, whose epoch each of its writes requires."""
+"""Mastership of the transactions: one lease of the ledger, whose epoch each of its writes requires."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Nodes are asked, one or many, and one that does not do it hinders nobody: the majority decides, or a later
-round. That holds for one that is away, for one that refuses our token, and for an error of its program."""
+"""Calls to one node or many, in which one that fails hinders nobody: the majority decides, or a later round.
+That holds for one that is away, for one that refuses our token, and for an error of its program.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ log = logging.getLogger(__name__)
 
 
 class NodeCalls:
-    """One round of questions. Who did not answer one is asked no more in it: each would be waited for."""
+    """One round of calls. A node that did not answer one gets no more in it: each would be waited for."""
 
     def __init__(self) -> None:
         self._silent: set[str] = set()

@@ -1,6 +1,4 @@
-"""Threads for an endpoint's standing work: each calls one function again and again until it is told to
-stop.
-"""
+"""Threads for an endpoint's standing work: each calls one function again and again until it is stopped."""
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ class PeriodicTask:
 
     What the tree of errors names (a node or the ledger is away, another endpoint is master) is reported and
     tried again with the next round. Anything else is a fault of the program: the thread ends, and `broken`
-    is told.
+    is called.
     """
 
     def __init__(

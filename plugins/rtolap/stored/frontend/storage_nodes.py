@@ -1,13 +1,14 @@
 """The storage nodes as the endpoints see them: by name, at the address that their last heartbeat gave.
 
-A node whose lease has run out is not asked: one that stands still, as a paused machine does, would take every
-call and answer none. Unless no node has a lease: then it was the endpoints or the ledger that were away.
+A node whose lease has run out is not called: one that stands still, as a paused machine does, would take
+every call and answer none. Unless no node has a lease: then it was the endpoints or the ledger that were
+away.
 
 Within its lease, a node that leaves a call unanswered is pinged. One that works for long answers pings, and
-is waited for; one that answers none, while most of the living nodes do, stands still. It is not asked until
+is waited for; one that answers none, while most of the living nodes do, stands still. It is not called until
 it answers a ping again and every call that was given up has ended, at the latest by its own time-out: so no
 call overtakes an earlier one. Where most nodes are silent the fault is more likely here, or the machine is
-short of time, and who is asked is waited for.
+short of time, and who is called is waited for.
 """
 
 from __future__ import annotations
@@ -129,8 +130,9 @@ class StorageNodes(Closeable):
         return self._clients.at(self.address(name))
 
     def ask(self, name: str, call: Callable[[StorageNode], R]) -> R:
-        """What `call` answers, which runs on another thread. Raises Unavailable also for a node that turns
-        out to stand still: it may do what it was asked when it goes on."""
+        """Return what `call` returns, which runs on another thread. Raises Unavailable also for a node that
+        turns out to stand still: it may carry out the request when it goes on.
+        """
         node = self.client(name)
         answer = self._calls.submit(call, node)
         while not wait((answer,), PING_AFTER_S).done:
@@ -139,7 +141,9 @@ class StorageNodes(Closeable):
         return answer.result()
 
     def stands_still(self, name: str) -> bool:
-        """Whether it answers no ping while most of the living nodes do. Takes two times `PING_S` at most."""
+        """Return True if it answers no ping while most of the living nodes do. Takes two times `PING_S` at
+        most.
+        """
         return self._stands_still(name, None)
 
     def put(self, node: str, head: PutHead, columns: pa.Schema) -> RowStream:
@@ -186,7 +190,9 @@ class StorageNodes(Closeable):
             self._given_up[name] -= 1
 
     def _asked(self, name: str) -> bool:
-        """One that stood still is pinged again beside it, not by who asks."""
+        """Return True if a node may be called. One that stood still is pinged again in the background, not by
+        the caller.
+        """
         with self._lock:
             if name not in self._still:
                 return True

@@ -1,5 +1,6 @@
-"""What falls due, in one round. A new master has nothing else to do: it finds in the ledger what the one
-before has left, finishes what is committed and aborts what has timed out."""
+"""Work that falls due, in one round. A new master has nothing else to do: it finds in the ledger what the one
+before has left, finishes what is committed and aborts what has timed out.
+"""
 
 from __future__ import annotations
 

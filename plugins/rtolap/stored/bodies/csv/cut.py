@@ -134,7 +134,7 @@ def escaped(text: Bytes, escape: int, places: Longs) -> Mask:
 
 
 def _separators(text: Bytes, options: CsvOptions) -> tuple[Longs, Longs | int, Mask]:
-    """Return where separators and delimiters begin, their lengths, and a mask of those that are delimiters."""
+    """Return where separators and delimiters begin, their lengths, and a mask of the delimiters."""
     column, line = options.column_separator, options.line_delimiter
     if len(column) == 1 and len(line) == 1:
         places = np.flatnonzero((text == column[0]) | (text == line[0]))

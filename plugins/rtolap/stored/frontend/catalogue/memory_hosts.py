@@ -1,4 +1,4 @@
-"""Tablets of storage nodes in memory: each node does what `TabletHosts` asks of it."""
+"""Tablets of storage nodes in memory: each node carries out the requests of `TabletHosts`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A partition as somebody asks for it, and the one that the table would make there itself. Pure."""
+"""A partition as a request gives it, and the one that the table would make there itself. Pure."""
 
 from __future__ import annotations
 

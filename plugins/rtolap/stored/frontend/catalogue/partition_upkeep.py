@@ -17,7 +17,9 @@ class PartitionUpkeep:
         self._catalogue = catalogue
 
     def run_once(self) -> tuple[int, int]:
-        """(partitions made, partitions dropped); nodes are told what they have missed. Raises NotLeader."""
+        """Return (partitions made, partitions dropped) and send the nodes their pending tasks. Raises
+        NotLeader.
+        """
         made = dropped = 0
         for table in self._catalogue.tables():
             if table.definition.partitions is None:

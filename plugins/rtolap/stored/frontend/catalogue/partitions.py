@@ -1,6 +1,6 @@
-"""Partitions of stored tables: made ahead, on demand and when asked for; dropped behind, and when asked for.
+"""Partitions of stored tables: made ahead, on demand and on request; dropped behind, and on request.
 
-Of the catalogue, which says what is there: each change is one write of the ledger, then nodes are told.
+Of the catalogue, which says what is there: each change is one write of the ledger, then nodes get tasks.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Wanted = Callable[[StoredTableRow, int, Sequence[PartitionRange]], Sequence[Part
 class Partitions:
     """All calls are thread-safe, and raise NotLeader where somebody else is master.
 
-    `nodes`: the names of the storage nodes that new tablets may go to; `lately`: those that were heard
-    lately, living or not. Both are read with the given connection.
+    `nodes`: the names of the storage nodes that new tablets may go to; `lately`: those with a
+    recent heartbeat, living or not. Both are read with the given connection.
     """
 
     def __init__(
@@ -80,7 +80,7 @@ class Partitions:
     def add(
         self, connection: Connection, now_ms: int, db: str, name: str, asked: AddPartition
     ) -> StoredTableRow:
-        """Within a write of the caller's, who tells the nodes: the table that it was added to.
+        """Add a partition within a write of the caller's, who sends the nodes their tasks; return its table.
 
         Raises as `asked_partition` and `ensure`; Refused where it is there already and may not be."""
 
@@ -101,7 +101,8 @@ class Partitions:
     def drop(
         self, connection: Connection, db: str, name: str, partition: str, if_exists: bool
     ) -> StoredTableRow:
-        """With its rows, within a write of the caller's, who tells the nodes: the table that it was of.
+        """Drop a partition with its rows, within a write of the caller's, who sends the nodes their tasks;
+        return its table.
 
         Raises NotFound and DefinitionError; NotYet while a load that wrote to it runs."""
         table = rows.get(connection, db, name)

@@ -2,7 +2,7 @@
 
 Rendezvous hashing: every node has a weight for a bucket, the heaviest ones keep it. Buckets spread evenly,
 and each of a bucket's replicas is on another node. Replicas do not move: where too few nodes are up, those
-that are away for a while get some as well, and are told of them when they are back.
+that are away for a while get some as well, and their tasks when they are back.
 """
 
 from __future__ import annotations

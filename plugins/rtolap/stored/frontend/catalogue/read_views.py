@@ -1,4 +1,5 @@
-"""What may be read at one moment: the visible version of every partition of some tables, and who has it.
+"""Read views at one moment: the visible version of every partition of some tables, and the nodes that have
+it.
 
 Every endpoint answers, master or not. Who has a version is read after the versions; a replica's never falls.
 """

@@ -2,13 +2,12 @@
 
 Numbered by what a crash after each step leaves behind:
 
-    1. one write of the ledger: the change, what each node is to be told of it (`pending_tablet_tasks`), and,
-    where
-       the request has an id, how it is answered
-    2. the nodes are told, those that answer        the rest is owed, and the upkeep tells them
-    3. the answer
+    1. one write of the ledger: the change, the tasks of each node for it (`pending_tablet_tasks`), and, where
+       the request has an id, its response
+    2. the tasks are sent to the nodes that answer  the rest stay pending, and the upkeep sends them
+    3. the response
 
-A repeat of the request begins at step 2: it is given the first answer, by a successor too, whatever has been
+A repeat of the request begins at step 2: it gets the first response, by a successor too, whatever has been
 loaded or made since. A refusal is an answer as well. It is noted after its write was rolled back; a crash
 before that leaves a request that has done nothing and was never answered, so its repeat is the first.
 """
@@ -36,8 +35,9 @@ _REFUSALS = (DefinitionError, NotFound, Refused)
 
 
 class Made(msgspec.Struct, frozen=True):
-    """How a change ended. `owing`: the tables of which nodes are to be told; `table`: as it is afterwards,
-    None where there is none; `refused`: the error, as `RtolapError.to_dict`."""
+    """The result of a change. `owing`: the tables whose pending tasks are to be sent; `table`: as it is
+    afterwards, None where there is none; `refused`: the error, as `RtolapError.to_dict`.
+    """
 
     owing: tuple[int, ...] = ()
     table: TableInfo | None = None
@@ -45,7 +45,7 @@ class Made(msgspec.Struct, frozen=True):
 
 
 class ChangeRequest(msgspec.Struct, frozen=True):
-    """`fingerprint`: of all that was asked for."""
+    """`fingerprint`: that of the whole request."""
 
     request_id: str
     fingerprint: str

@@ -1,4 +1,4 @@
-"""What a change of a table writes: partitions with their replicas, and what nodes are owed for it.
+"""Writes of a change of a table: partitions with their replicas, and the pending tasks of nodes for it.
 
 Statements within a write of their caller: the change and the tasks stand together, or neither does.
 """

@@ -70,8 +70,8 @@ class Catalogue:
     `request_id`: a change that comes again under the id of its first time is not made again, and is answered
     as it was then; Refused where the id was another change's.
 
-    `nodes`: the names of the storage nodes that new tablets may go to; `lately`: those that were heard
-    lately, which get replicas where too few are up. Both are read with the given connection.
+    `nodes`: the names of the storage nodes that new tablets may go to; `lately`: those with a recent
+    heartbeat, which get replicas where too few are up. Both are read with the given connection.
     """
 
     def __init__(
@@ -96,8 +96,9 @@ class Catalogue:
         return self._ledger.read("read a table", lambda connection: _entry(connection, db, name))
 
     def table_to_load(self, db: str, name: str) -> TableEntry:
-        """Raises NotFound. Its rows may be sent: where somebody else has made a table or partition and nodes
-        are still being told of it, this waits until they were."""
+        """Raises NotFound. Its rows may be sent: where another request has made a table or partition and
+        tasks for it are still being sent to nodes, this waits until they were.
+        """
 
         def work(connection: Connection) -> tuple[TableEntry, tuple[PendingTabletTask, ...]]:
             entry = _entry(connection, db, name)
@@ -109,8 +110,9 @@ class Catalogue:
         return entry
 
     def can_take(self, entry: TableEntry, partitions: Collection[str]) -> bool:
-        """Whether of each tablet of these a majority of the replicas is on nodes that live and have been told
-        of it. Where not, those that are owed something are told once more."""
+        """Return True if each tablet of these partitions has a majority of its replicas on live nodes without
+        a pending task to create it. Where not, the table's pending tasks are sent once more.
+        """
 
         def work(connection: Connection) -> tuple[tuple[PendingTabletTask, ...], Collection[str]]:
             return tasks.of_table(connection, entry.table_id), self._nodes(connection)
@@ -177,8 +179,9 @@ class Catalogue:
     def create_table(
         self, definition: StoredTable, *, if_not_exists: bool = False, request_id: str | None = None
     ) -> TableInfo:
-        """Of the same definition once more: nothing changes. Raises DefinitionError; Refused where a table of
-        that name has another definition; Unavailable without a storage node."""
+        """Create a table; one of the same definition that exists is left as it is. Raises DefinitionError;
+        Refused where a table of that name has another definition; Unavailable without a storage node.
+        """
         validate_stored_table(definition)
         what = f"table {definition.name} cannot be in database {definition.database}"
         _check_database(definition.database, what)
@@ -286,7 +289,7 @@ class Catalogue:
         return _present(self._changes.make(f"drop partition {partition} of {db}.{name}", request, work))
 
     def settle(self) -> int:
-        """Tell nodes what they have missed; how much of it was told."""
+        """Send nodes their pending tasks; return how many were completed."""
         return self._dispatcher.everything()
 
 
@@ -309,7 +312,7 @@ def _entry(connection: Connection, db: str, name: str) -> TableEntry:
 
 
 def _made(connection: Connection, table: StoredTableRow, *, also_owing: int | None = None) -> Made:
-    """`also_owing`: a table whose place this one has taken; its nodes are told first."""
+    """`also_owing`: a table whose place this one has taken; its pending tasks are sent first."""
     before = () if also_owing is None else (also_owing,)
     return Made((*before, table.table_id), _info(table, rows.ranges(connection, table)))
 

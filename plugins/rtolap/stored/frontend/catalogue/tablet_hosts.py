@@ -1,7 +1,8 @@
-"""The seam towards the storage nodes: what a table's creation, change and end asks of each of them.
+"""The seam towards the storage nodes: requests of a table's creation, change and end to each of them.
 
-A node is told by its name. Every call may be repeated, come late, or come twice; table ids only grow, so that
-a node knows which of two tables of one name is the later. All calls raise Unavailable when no answer came.
+A node is known by its name. Every call may be repeated, come late, or come twice; table ids only grow, so
+that a node knows which of two tables of one name is the later. All calls raise Unavailable when no answer
+came.
 """
 
 from __future__ import annotations

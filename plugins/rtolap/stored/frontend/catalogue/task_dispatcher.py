@@ -1,10 +1,10 @@
-"""Nodes are told what they are owed: tablets to make, to drop, or a schema to take.
+"""Pending tasks sent to the nodes: tablets to make, to drop, or a schema to take.
 
-A task is completed when the node has done it. One that does not answer is told with a later round.
+A task is completed when the node has done it. One that does not answer gets it again with a later round.
 
-A request and the upkeep tell at the same time, each what it has read some time ago. So one task is told at
-a time, and only while it still stands: a partition that was dropped and made anew has the same name and the
-same table, and a drop that came late would take the new one.
+A request and the upkeep send at the same time, each the tasks that it has read some time ago. So one task is
+sent at a time, and only while it is still pending: a partition that was dropped and made anew has the same
+name and the same table, and a drop that came late would take the new one.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class TaskDispatcher:
         self._one_at_a_time = Lock()
 
     def of_table(self, table_id: int) -> int:
-        """Tell what one change of a table has brought; how much of it was told."""
+        """Send the pending tasks of one table; return how many were completed."""
         return self._tell(
             self._ledger.read("read what nodes are owed", lambda it: tasks.of_table(it, table_id))
         )
 
     def everything(self) -> int:
-        """Tell whatever is owed; how much of it was told."""
+        """Send all pending tasks; return how many were completed."""
         return self._tell(self._ledger.read("read what nodes are owed", tasks.all_tasks))
 
     def _tell(self, owed: Sequence[PendingTabletTask]) -> int:
@@ -63,7 +63,9 @@ class TaskDispatcher:
         return told
 
     def _tell_one(self, task: PendingTabletTask) -> bool:
-        """The present schema, whatever it was when the task was made. False: it is owed no more."""
+        """Send one task, with the present schema, whatever it was when the task was made. False: it is
+        pending no more.
+        """
         with self._one_at_a_time:
             if not self._ledger.read("read what a node is owed", lambda it: tasks.stands(it, task)):
                 return False
@@ -99,7 +101,9 @@ def _schema_of(connection: Connection, task: PendingTabletTask) -> StoredSchema 
 
 
 def without_majority(replicas: Collection[Replica], owed: Collection[PendingTabletTask]) -> bool:
-    """Whether less than a majority of the replicas of some tablet have been told to make it. Pure."""
+    """Return True if some tablet has less than a majority of replicas without a pending task to create it.
+    Pure.
+    """
     parts = {task.part for task in owed if task.kind == "create"}
     asked = [replica for replica in replicas if replica.tablet.partition.name in parts]
     return not on_majority(asked, owed, {replica.node for replica in asked})
@@ -108,8 +112,9 @@ def without_majority(replicas: Collection[Replica], owed: Collection[PendingTabl
 def on_majority(
     replicas: Collection[Replica], owed: Collection[PendingTabletTask], living: Collection[str]
 ) -> bool:
-    """Whether of each of these tablets a majority of the replicas is on nodes of `living` that have been told
-    to make it. Pure."""
+    """Return True if each of these tablets has a majority of its replicas on nodes of `living` without a
+    pending task to create it. Pure.
+    """
     to_make = {(task.node, task.part) for task in owed if task.kind == "create"}
     told: dict[str, set[Tablet]] = defaultdict(set)
     for replica in replicas:

@@ -1,4 +1,4 @@
-"""Who may ask what of an endpoint: users on the public paths, the cluster's token on its own.
+"""Authorization of an endpoint's requests: users on the public paths, the cluster's token on its own.
 
 Whether credentials are right, `base.http_guard` has seen by then.
 """

@@ -1,9 +1,9 @@
 """`PUT /api/{db}/{table}/_stream_load`: the request and its body around `loads`.
 
-An endpoint takes the body where it is master and was asked on its port for bodies. Otherwise it answers 307
-to the master's, before it has taken any of the body: a client that sends `Expect: 100-continue` gets the
-redirect instead of the 100. Credentials come first, then redirect, headers, a free place; then the 100 and
-the body.
+An endpoint takes the body where it is master and the request came on its port for bodies. Otherwise it
+answers 307 to the master's, before it has taken any of the body: a client that sends `Expect: 100-continue`
+gets the redirect instead of the 100. Credentials come first, then redirect, headers, a free place; then the
+100 and the body.
 
 The answer is JSON with HTTP 200 also for a failed load. 401: wrong credentials. 403: a user without the right
 to load. 429: too many loads run. 503: no endpoint is master at the moment.
@@ -115,7 +115,7 @@ def _text(value: bytes) -> str:
 
 
 def _joins(request: Request, wanted: LoadRequest) -> bool:
-    """Whether it shares a transaction with others: it wants to, and is known to be small."""
+    """Return True if a load shares a transaction with others: it wants to, and is known to be small."""
     length = request.headers.get("content-length", "")
     small = length.isascii() and length.isdecimal() and len(length) < 10 and int(length) <= LOAD_BYTES_MAX
     return wanted.group_commit != "off_mode" and small
@@ -161,8 +161,10 @@ def _too_many(request: Request, message: str) -> Response:
 
 
 def expects(request: Request) -> bool:
-    """Whether the client waits for a 100. If it gets something else, it may send the body or not: nobody can
-    tell what comes next on the connection. Who does not wait sends it, and the server throws it away."""
+    """Return True if the client waits for a 100. If it gets something else, it may send the body or not: it
+    cannot be known what comes next on the connection. A client that does not wait sends it, and the server
+    throws it away.
+    """
     return "expect" in request.headers
 
 

@@ -1,4 +1,4 @@
-"""Storage nodes on an endpoint: they say that they live, others ask which there are. The cluster's token."""
+"""Routes of storage nodes on an endpoint: heartbeats, and the list of nodes. The cluster's token."""
 
 from __future__ import annotations
 

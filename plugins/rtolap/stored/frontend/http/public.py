@@ -1,7 +1,7 @@
-"""What clients of Doris ask beside loads: columns, backends, who is there; and the rejected rows of a load.
+"""Requests of Doris' clients beside loads: columns, backends, health; and the rejected rows of a load.
 
-Everything wants Basic credentials, except `/` and `/health`, which tell nothing, and error files, whose names
-nobody can guess.
+Everything wants Basic credentials, except `/` and `/health`, which reveal nothing, and error files, whose
+names nobody can guess.
 """
 
 from __future__ import annotations

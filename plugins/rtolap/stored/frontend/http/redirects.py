@@ -1,6 +1,6 @@
-"""Where an endpoint that is not master sends a request, and whether its credentials go along in the address.
+"""The address to which an endpoint that is not master redirects, and whether it carries the credentials.
 
-A client of HTTP/1.1 sends its credentials to the other address again, or is told to (`--location-trusted`
+A client of HTTP/1.1 sends its credentials to the other address again, or is set to (`--location-trusted`
 of curl). One of HTTP/1.0 cannot be. Doris' front end writes user and password into the address of every
 redirect; here that is done for HTTP/1.0 only, because addresses are written into logs.
 """

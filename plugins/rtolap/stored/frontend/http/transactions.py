@@ -1,6 +1,6 @@
-"""What is asked about transactions: the second phase, the state of a label, its acknowledgement.
+"""Requests about transactions: the second phase, the state of a label, its acknowledgement.
 
-An endpoint that is not master sends what changes something on to the master, by 307; what only asks is
+An endpoint that is not master sends what changes something on to the master, by 307; what only reads is
 answered from the ledger by any endpoint.
 """
 

@@ -1,4 +1,4 @@
-"""The transaction around a load: begun, committed or given up, and what of it is told."""
+"""The transaction around a load: begun, committed or aborted, and the response about it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ class Committing:
     def commit(
         self, transaction: Transaction, written: Collection[Partition], progress: Progress
     ) -> LoadAnswer:
-        """Its answer. What goes wrong is asked about: it may have been committed all the same."""
+        """Commit a load and return its answer. After a failure the state is read: it may have been committed
+        all the same.
+        """
         db, txn_id = transaction.db, transaction.txn_id
         with progress.measured(Phase.COMMIT):
             try:
@@ -80,7 +82,7 @@ class Committing:
                 log.warning("transaction %d is not aborted yet: %s", transaction.txn_id, further)
 
     def _visible(self, db: str, txn_id: int) -> bool:
-        """Of one that is committed."""
+        """Return True if a committed transaction becomes visible in time."""
         try:
             return self._visibility.wait(db, txn_id, self._publish_timeout_s)
         except NotFound:
@@ -90,7 +92,7 @@ class Committing:
             return False
 
     def _stands(self, transaction: Transaction, error: RtolapError) -> bool:
-        """Whether it was committed all the same. It is aborted if it can be."""
+        """Return True if a transaction was committed in spite of the error. It is aborted if it can be."""
         try:
             self._manager.abort(transaction.db, transaction.txn_id, str(error))
         except IllegalTransition:

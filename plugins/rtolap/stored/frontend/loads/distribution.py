@@ -1,8 +1,8 @@
 """Rows of one load to their tablets; partitions that they need are made on the way, inside retention.
 
 Rows that are on their way cannot be called back. So before the first ones of a partition go, the load waits
-until nodes can take them: one that has just been started is heard within seconds, and a tablet that could not
-be made at once is made a moment later.
+until nodes can take them: one that has just been started sends its heartbeat within seconds, and a tablet
+that could not be made at once is made a moment later.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ OpenWriter = Callable[[int, TableEntry, bool], Writer]  # (transaction, table, w
 
 @dataclass(frozen=True)
 class Tables:
-    """What loads need of tables."""
+    """Table access of loads."""
 
     catalogue: Catalogue
     open_writer: OpenWriter
@@ -81,7 +81,7 @@ class Distributed:
 
 
 class Distribution:
-    """Of one load, with the columns that the table had when it began."""
+    """Distribution of one load's rows, with the columns that the table had when it began."""
 
     def __init__(
         self, catalogue: Catalogue, table: TableEntry, options: LoadOptions, deadline_s: float
@@ -104,11 +104,11 @@ class Distribution:
 
     @property
     def replicas(self) -> tuple[Replica, ...]:
-        """Of all partitions, those that were made on the way among them."""
+        """Return the replicas of all partitions, those made during the load among them."""
         return self._table.replicas
 
     def split(self, rows: pa.RecordBatch) -> Distributed:
-        """Where they belong; partitions that are not there yet are made."""
+        """Split rows by their tablets; partitions that are not there yet are made."""
         if not rows.num_rows:
             return Distributed((), None)
         routed = self._split(rows)
@@ -142,7 +142,9 @@ class Distribution:
         return self._routing.split(rows)
 
     def _wait_for_nodes(self, partitions: Collection[str]) -> None:
-        """Where they do not come, writing says what is missing."""
+        """Wait until nodes can take these partitions. Where they cannot in time, writing says what is
+        missing.
+        """
         fresh = set(partitions) - self._waited_for
         if not fresh:
             return

@@ -28,7 +28,9 @@ _NAME = re.compile(r"[A-Za-z0-9_-]{32}\Z")
 
 
 class ErrorFile:
-    """Of one load; made with its first row. Not thread-safe. Raises Unavailable when it cannot be written."""
+    """The error file of one load; made with its first row. Not thread-safe. Raises Unavailable when it cannot
+    be written.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -4,8 +4,8 @@ Each is read, checked and distributed by itself, so that what is wrong with one 
 join those that wait. The first of a group waits for the interval, or until the group is large, and carries
 out the transaction for all of them; every one is answered what became of it: when it is visible, or will be.
 
-    a crash before the commit     none of the group is there, and none was told that it is
-    a crash after it              all of it is; who was not told cannot ask, because there is no label
+    a crash before the commit     none of the group is there, and none was answered that it is
+    a crash after it              all of it is; who got no answer cannot look it up: there is no label
 
 So group commit is for who does not need to know: exactly once takes labels. `async_mode` is answered at the
 same moment as `sync_mode`: there is no log from which rows that were promised before could be taken up.

@@ -7,7 +7,7 @@
     5. one phase: wait until it is visible             or say that it will be
 
 Whatever goes wrong before 4 aborts the transaction; where that cannot be done either (the endpoint is master
-no more, the ledger is away), its deadline does. What goes wrong in 4 is asked about: it may have been
+no more, the ledger is away), its deadline does. After a failure in 4 the state is read: it may have been
 committed.
 """
 

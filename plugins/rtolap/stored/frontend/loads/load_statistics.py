@@ -1,4 +1,4 @@
-"""How a load is doing: what its answer tells of rows and times, filled in while it runs."""
+"""Statistics of a load: the rows and times of its response, filled in while it runs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Phase(StrEnum):
 
 @dataclass
 class Progress:
-    """Of one load; its thread's own. `spent_s`: phase -> seconds."""
+    """Progress of one load; its thread's own. `spent_s`: phase -> seconds."""
 
     label: str
     comment: str = ""

@@ -1,4 +1,4 @@
-"""What an endpoint tells Prometheus of its loads."""
+"""Prometheus metrics of an endpoint's loads."""
 
 from __future__ import annotations
 

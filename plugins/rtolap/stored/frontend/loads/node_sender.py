@@ -20,14 +20,14 @@ _Part = tuple[TabletId, pa.RecordBatch]
 
 
 class RowNodes(Protocol):
-    """Where rows go, by the names of nodes; thread-safe."""
+    """Storage nodes as receivers of rows, by their names; thread-safe."""
 
     def put(self, node: str, head: PutHead, columns: pa.Schema) -> RowStream:
         """Raises Unavailable for a node that nobody knows, or that does not answer."""
         ...
 
     def stands_still(self, node: str) -> bool:
-        """Whether it answers nothing at all, while most others do."""
+        """Return True if it answers nothing at all, while most others do."""
         ...
 
 
@@ -88,7 +88,7 @@ class NodeSender:
                 self.cancel("it stands still")
 
     def end(self, end: PutEnd) -> None:
-        """That was all: have the node make it durable."""
+        """End the stream: the node makes its rows durable."""
         with self._changed:
             self._queue.append(end)
             self._changed.notify_all()

@@ -1,4 +1,4 @@
-"""A load's bytes to rows of their tablets, with everything noted that its answer tells of them."""
+"""A load's bytes to rows of their tablets, with everything noted that its response reports of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rtolap.stored.frontend.loads.request import LoadRequest
 
 
 class Reading:
-    """Of one load; for one thread. Raises what reading and decoding the body do."""
+    """Reader of one load; for one thread. Raises what reading and decoding the body do."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Reading:
             yield distributed.parts
 
     def close(self) -> None:
-        """Nothing more is read; what there is to be told stands in the progress."""
+        """Stop reading, and put the final figures into the progress."""
         self._pipe.close()
         self._errors.close()
         self._progress.load_bytes = self._pipe.received_bytes

@@ -1,4 +1,4 @@
-"""What a load asks for, from its path and headers. What concerns the body: `rtolap.stored.bodies.options`."""
+"""The request of a load, from its path and headers. Options of the body: `rtolap.stored.bodies.options`."""
 
 from __future__ import annotations
 

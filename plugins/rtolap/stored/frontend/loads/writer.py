@@ -1,7 +1,7 @@
 """Rows of one transaction on their way to all replicas of their tablets.
 
     write     rows are collected by tablet, so that nodes get few large batches, and queued to each replica
-    finish    each node is told how many rows each of its tablets has, and makes them durable: prepared
+    finish    each node gets the row count of each of its tablets, and makes them durable: prepared
     abort     the streams are given up, and nodes forget what has come
 
 Memory: `waiting_bytes_max` of collected rows, and `queue_bytes_max` that a node has not taken yet (the queues
@@ -138,7 +138,9 @@ class LoadWriter:
         return written
 
     def abort(self) -> None:
-        """Nodes forget what has come, unless they had finished: then the transaction's abort tells them."""
+        """Make nodes forget the rows received, unless they had finished: then the transaction's abort does
+        it.
+        """
         for sender in self._senders.values():
             sender.cancel("the load was given up")
 
@@ -224,7 +226,7 @@ class LoadWriter:
             raise Refused(reason, found="; ".join(each for each in failures if not each.endswith("None")))
 
     def _raise_refusals(self) -> None:
-        """What every replica would say of these rows is said at once."""
+        """Raise a refusal of any node at once: every replica would refuse these rows."""
         for sender in self._senders.values():
             if isinstance(sender.failure, Refused | DefinitionError):
                 raise sender.failure

@@ -1,4 +1,4 @@
-"""Labels: how they look, what is told of a used one, how long they are kept."""
+"""Labels: how they look, the response for a used one, how long they are kept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _JOB_STATUS = {
 
 @dataclass(frozen=True)
 class LabelPolicy:
-    """How long the labels of finished transactions stay that nobody acknowledges; None: for ever.
+    """Retention of the labels of finished transactions that nobody acknowledges; None: for ever.
 
     Those that were begun with `keep_until_acknowledged` stay until they are, whatever this says.
     """

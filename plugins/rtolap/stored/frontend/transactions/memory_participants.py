@@ -1,4 +1,4 @@
-"""Storage nodes in memory: each does what `Participants` asks of it, and is no safer than that."""
+"""Storage nodes in memory: each carries out the requests of `Participants`, and is no safer than that."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The seam towards the storage nodes: what a transaction asks of each of them.
+"""The seam towards the storage nodes: a transaction's requests to each of them.
 
-A node is told by its name. Every call may be repeated, come late, or come twice; a node makes it idempotent:
+A node is known by its name. Every call may be repeated, come late, or come twice; a node makes it idempotent:
 
     prepare    what it was sent for these tablets is on disk and survives the node
     publish    the prepared rows are the partition's version; strictly in order, a node that lacks the version
@@ -31,13 +31,13 @@ class MissedVersion(msgspec.Struct, frozen=True, order=True):
 
 class Participants(Protocol):
     def prepare(self, node: str, txn_id: int, tablets: Collection[Tablet]) -> frozenset[Tablet]:
-        """Of these tablets, those of which the node holds the transaction's rows, durably."""
+        """Return those of these tablets whose rows of the transaction the node holds, durably."""
         ...
 
     def publish(
         self, node: str, txn_id: int, versions: Mapping[Partition, int], tablets: Collection[Tablet]
     ) -> frozenset[Tablet]:
-        """Of these tablets, those that now have the version of their partition, or a later one."""
+        """Return those of these tablets that now have the version of their partition, or a later one."""
         ...
 
     def catch_up(

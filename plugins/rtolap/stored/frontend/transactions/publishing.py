@@ -1,12 +1,13 @@
-"""What was decided is carried out on the nodes: versions published in order, laggards caught up, aborts told.
+"""Decided transactions carried out on the nodes: versions published in order, laggards caught up, aborts
+sent.
 
 Publishing one transaction, numbered by what a crash after each step leaves behind:
 
     1. its turn has come: each of its partitions is visible up to the version before
-    2. the nodes make their prepared rows the version   some have it, and nobody reads it: readers ask for
+    2. the nodes make their prepared rows the version   some have it, and nobody reads it: readers request
                                                         what the ledger calls visible
-    3. a majority of each tablet has it: one write of   a node that had it all the same, unheard, is asked
-       the ledger, visible versions and VISIBLE         again and says so
+    3. a majority of each tablet has it: one write of   a node whose response was lost gets the request
+       the ledger, visible versions and VISIBLE         again and confirms it
     4. nodes that do not have it are caught up          the ledger knows up to where each of them is
 """
 

@@ -1,4 +1,4 @@
-"""`Participants` and `TabletHosts` over the wire: what is asked of a node goes to its Flight endpoint."""
+"""`Participants` and `TabletHosts` over the wire: requests to a node go to its Flight endpoint."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Transactions as they are asked for: begin, precommit, commit, abort, look up, acknowledge.
+"""Requests of transactions: begin, precommit, commit, abort, look up, acknowledge.
 
 A commit, numbered by what a crash after each step leaves behind:
 
     1. one write of the ledger: its partitions    they stay until it is committed, aborted or times out
     2. every replica says what it has prepared    the same
-    3. too few of one tablet: it is aborted       ABORTED, of which the nodes are told by the upkeep
+    3. too few of one tablet: it is aborted       ABORTED, which the upkeep sends to the nodes
     4. one write of the ledger: the next version  COMMITTED: whoever is master publishes it
        of each partition, and COMMITTED
-    5. the answer                                 who has lost it asks for the label's state
+    5. the answer                                 who has lost it requests the label's state
 
 Nothing is remembered beside the ledger, so that any number of threads, and the next master, go on from there.
 """
@@ -145,7 +145,8 @@ class TransactionManager:
         return self._commit(db, txn_id, TransactionEvent.COMMIT)
 
     def commit_precommitted(self, db: str, txn_id: int) -> Transaction:
-        """The second phase, as `commit`: the first has named the partitions and asked their nodes.
+        """Commit the second phase, as `commit`: the first has named the partitions and prepared them on their
+        nodes.
 
         In any other state, also where it was done before, IllegalTransition says which.
         """
@@ -154,7 +155,7 @@ class TransactionManager:
     def abort(self, db: str, txn_id: int, reason: str) -> Transaction:
         """ABORTED: its label is free again. Harmless when it is already; IllegalTransition from COMMITTED on.
 
-        The nodes are told by the upkeep, as often as it takes.
+        The upkeep sends it to the nodes, as often as it takes.
         """
         self._abort(db, txn_id, reason, lambda present, now_ms: True)
         return self.get(db, txn_id)
@@ -201,7 +202,9 @@ class TransactionManager:
         return self._ledger.read("look labels up", lambda it: rows.find_like(it, db, pattern))
 
     def _abort(self, db: str, txn_id: int, reason: str, wanted: Callable[[Transaction, int], bool]) -> bool:
-        """`wanted` is asked in the write, of the present state and time: what was read before may be over."""
+        """`wanted` is called in the write, with the present state and time: what was read before may be
+        over.
+        """
 
         def work(connection: Connection) -> bool:
             now_ms = self._mastership.fence(connection)

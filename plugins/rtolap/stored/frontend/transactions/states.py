@@ -12,9 +12,9 @@
 
 COMMIT is a load's own, COMMIT_PRECOMMITTED a client's second phase: one that came while a load of one phase
 is still under way would commit that without its rows. COMMITTED never becomes ABORTED: it has its versions,
-and somebody may have been told. A step that was done before is no error for who repeats it: it leads to where
-the transaction is already (`done_before`). But a client that commits the second phase again is told which
-state it found, because clients match that text.
+and a client may have its response. A step that was done before is no error for who repeats it: it leads to
+where the transaction is already (`done_before`). But a client that commits the second phase again gets a
+response with the state it found, because clients match that text.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def transition(transaction: Transaction, event: TransactionEvent) -> Transaction
 
 
 def done_before(transaction: Transaction, event: TransactionEvent) -> bool:
-    """Whether who repeats the event changes nothing."""
+    """Return True if the event changes nothing, as a repeat of one that was done."""
     return _table(transaction).get((transaction.state, event)) is transaction.state
 
 

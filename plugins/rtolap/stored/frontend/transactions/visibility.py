@@ -29,7 +29,7 @@ class Visibility:
                 self._published.notify_all()
 
     def wait(self, db: str, txn_id: int, timeout_s: float) -> bool:
-        """Whether it is VISIBLE; False after the time, when it will be later."""
+        """Wait until a transaction is VISIBLE; return False after the time, when it will be later."""
         deadline_s = time.monotonic() + timeout_s
         self.wake()
         with self._published:  # what is published from now on is noticed, and what was before is asked for
