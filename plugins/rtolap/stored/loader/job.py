@@ -11,7 +11,7 @@ from rtolap.stored.metastore.load_jobs import LoadJob
 
 
 class LeftLabels(msgspec.Struct, frozen=True):
-    """Of batches `first` to `last` of an incarnation that was ended, which it has not given back."""
+    """Labels of the batches `first` to `last` of an ended incarnation, not given back yet."""
 
     incarnation: int
     first: int

@@ -1,4 +1,4 @@
-"""What a loader has done and what troubles it, for people and for metrics."""
+"""Progress and troubles of a loader, for people and for metrics."""
 
 from __future__ import annotations
 

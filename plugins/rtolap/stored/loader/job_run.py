@@ -4,7 +4,7 @@
 2. the table's columns
 3. no record yet: the origin is recorded, an empty batch 0 that is loaded at once, so that where the job
    began is known before anything is read
-4. records that are not loaded go to the send role, which asks for each, the oldest first; nothing is read
+4. records that are not loaded go to the send role, which looks each up, the oldest first; nothing is read
    before they are settled
 5. the next label must be unknown to the sink, or somebody else uses this job's labels
 6. reading goes on where the last record ends; a partition that is new is read from its beginning
@@ -139,7 +139,7 @@ class LoadJobRun:
         return self._jobs.get(self.job.job_id).state
 
     def change_state(self, event: LoadJobEvent, reason: str) -> None:
-        """What is wanted of the job from now on. Raises IllegalTransition."""
+        """Set the desired state of the job. Raises IllegalTransition."""
         self._jobs.change_state(self.job.job_id, event, reason)
 
     def fail(self, reason: Stopped) -> None:
@@ -152,7 +152,7 @@ class LoadJobRun:
         return self.source.log_ends()
 
     def loaded_offsets(self) -> Offsets:
-        """Where the longest row of loaded batches ends."""
+        """Return the end of the longest row of loaded batches."""
         found: Offsets = {}
         for record in self._records.all(self.job.job_id):
             if not record.loaded:
@@ -227,7 +227,7 @@ def begin(
     clock: Clock,
     check_rights: Callable[[Loader], None] = lambda loader: None,
 ) -> LoadJobRun:
-    """`check_rights`: raises where Kafka would not let the loader do what it has to; asked before it begins.
+    """`check_rights`: raises where Kafka would not let the loader do what it has to; called before it begins.
 
     Raises NotYet while another process owns the job; Unavailable, CommitUnknown and NotLeader as they are;
     else Stopped, which is reported to the job first."""
@@ -251,7 +251,9 @@ def begin(
 
 
 def _of_kafka(call: Callable[[], None]) -> None:
-    """What neither waiting nor another try mends: a right, a password, a setting of this host."""
+    """Run a call to Kafka; raise Stopped where no retry helps: a missing right, a password, a setting of this
+    host.
+    """
     try:
         call()
     except (Forbidden, Unauthorized, DefinitionError) as error:
@@ -261,7 +263,9 @@ def _of_kafka(call: Callable[[], None]) -> None:
 
 
 def _of_sink(call: Callable[[], T]) -> T:
-    """What a sink refuses before anything is sent, such as a wrong password, has a name too."""
+    """Run a call to the sink; raise Stopped where it refuses before anything is sent, such as for a wrong
+    password.
+    """
     try:
         return call()
     except (Stopped, Unavailable):

@@ -1,4 +1,4 @@
-"""What Prometheus is told of a loader."""
+"""Prometheus metrics of a loader."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rtolap.stored.loader.process import LoaderProcess
 
 
 def measure(metrics: Metrics, process: LoaderProcess, status: Callable[[], LoaderStatus]) -> None:
-    """Asked at every scrape; the lag is left out while the topic does not tell its ends."""
+    """Called at every scrape; the lag is left out while the topic does not give its ends."""
 
     def sample() -> Iterable[Family]:
         work = process.work

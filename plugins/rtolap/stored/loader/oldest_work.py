@@ -1,4 +1,4 @@
-"""What a loader's unit says is its oldest work: a promise about what the table shows, pure.
+"""The oldest work that a loader's unit reports: a promise about what the table shows, pure.
 
 The application says that all events before an instant (its level's *input*) are in the topic. So:
 
@@ -26,7 +26,7 @@ class OldestWorkTracker:
         self._looks: list[tuple[int, Offsets]] = []
 
     def look(self, input_ms: int | None, ends: Offsets | None) -> None:
-        """`ends` were asked for after `input_ms` was known. Either may be unknown: then nothing follows."""
+        """`ends` were requested after `input_ms` was known. Either may be unknown: then nothing follows."""
         newest_ms = self._looks[-1][0] if self._looks else self.oldest_ms
         if input_ms is None or ends is None or input_ms <= newest_ms:
             return  # of equal inputs the first has the smaller ends

@@ -20,7 +20,9 @@ from rtolap.watermark_client.session import WatermarkSession
 
 
 class Operator:
-    """Of one thread. Reporting waits for no coordinator: `client` says it when it can."""
+    """Watermark operator of one thread. Reporting waits for no coordinator: `client` sends the report when it
+    can.
+    """
 
     def __init__(
         self,
@@ -44,7 +46,7 @@ class Operator:
 
     @property
     def trouble(self) -> str:
-        """Why the coordinator does not take what is said; nothing if it does."""
+        """Return why the coordinator does not take the reports; "" if it does."""
         return self._trouble()
 
     def run_once(self) -> None:

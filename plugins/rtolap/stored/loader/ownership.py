@@ -1,4 +1,4 @@
-"""Whose the job is: the lease that all writes of this process stand on."""
+"""Ownership of the job: the lease that all writes of this process stand on."""
 
 from __future__ import annotations
 

@@ -126,7 +126,9 @@ class PartitionKeeper:
         return not trouble
 
     def _make_missing(self) -> str:
-        """What is wrong with those that could not be made; nothing if all are there. The others are made."""
+        """Make the missing partitions; return what is wrong with those that could not be made, "" if all are
+        there. A failure hinders no other.
+        """
         wanted = near(self._wanted.unit, self._clock.now_ms(), self._wanted.behind, self._wanted.ahead)
         has_time = self._has_time()
         db, table = self._loader.database, self._loader.table
@@ -154,7 +156,7 @@ class PartitionKeeper:
             self._made_count += 1
 
     def _has_time(self) -> bool:
-        """Whether the partition column is of times, not dates."""
+        """Return True if the partition column is of times, not dates."""
         name, unit = self._wanted.column, self._wanted.unit
         column = next((column for column in self._target().columns if column.name == name), None)
         kind = None if column is None else column.type.kind
@@ -179,7 +181,7 @@ def near(unit: PartitionUnit, now_ms: int, behind: int, ahead: int) -> list[Part
 
 
 def is_covered(part: PartitionRange, known: Iterable[KnownPartition]) -> bool:
-    """Whether one of its name is there, or others take all of its time."""
+    """Return True if a partition of its name is there, or others cover all of its time."""
     at_ms = part.start_ms
     bounds: list[tuple[int, int]] = []
     for each in known:
@@ -194,7 +196,7 @@ def is_covered(part: PartitionRange, known: Iterable[KnownPartition]) -> bool:
 
 
 def end_of_row(parts: Iterable[PartitionRange], now_ms: int) -> int | None:
-    """Where the row without a hole ends that begins with the present one; None without it."""
+    """Return the end of the row without a hole that begins with the present partition; None without it."""
     end_ms: int | None = None
     for part in parts:
         if part.start_ms <= now_ms < part.end_ms or part.start_ms == end_ms:

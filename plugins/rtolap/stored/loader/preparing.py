@@ -26,7 +26,9 @@ FILTERED_BY_SINK, FILTERED_UNKNOWN = "filtered_by_sink", "filtered_unknown"
 
 
 class Preparer:
-    """Of one thread, because the decoder is. Raises Stopped, and SinkError where another attempt may do."""
+    """Preparer of batches; of one thread, because the decoder is. Raises Stopped, and SinkError where another
+    attempt may do.
+    """
 
     def __init__(
         self,
@@ -74,11 +76,11 @@ class Preparer:
         return decoded
 
     def keep_filtered(self, pending: Pending, url: str, text: str) -> None:
-        """What the sink rejected, as one letter of the batch."""
+        """Keep the rows that the sink rejected, as one letter of the batch."""
         self._keep_of_batch(pending, FILTERED_BY_SINK, f"label {pending.record.label}: {url}", text)
 
     def keep_unknown(self, pending: Pending) -> str:
-        """The answer that would have told of rejected rows is lost: a letter says so. Its words."""
+        """Keep a letter that says that the response about rejected rows was lost; return its text."""
         detail = f"label {pending.record.label}: whether the sink has filtered rows of it is not known"
         self._keep_of_batch(pending, FILTERED_UNKNOWN, detail, "")
         return detail
@@ -88,7 +90,7 @@ class Preparer:
         self._keep(batch, Rejects(np.array([0], np.int64), [reason], [detail]))
 
     def _decoder_now(self) -> RecordDecoder:
-        """Of the table's columns as they are by now."""
+        """Return the decoder for the table's present columns."""
         target = self._columns.target
         if self._decoder is None or target != self._target:
             self._decoder = RecordDecoder(

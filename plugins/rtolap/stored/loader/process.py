@@ -45,7 +45,9 @@ _PAUSE_S, _PAUSE_MAX_S = 0.1, 10.0
 
 
 def is_passing(error: BaseException) -> bool:
-    """Whether it may mend itself: a peer that is away, a write that is in doubt. Not a lost lease."""
+    """Return True if an error may pass by itself: a peer that is away, a write that is in doubt. Not a lost
+    lease.
+    """
     return isinstance(error, (Unavailable, CommitUnknown)) and not isinstance(error, NotLeader)
 
 
@@ -91,7 +93,7 @@ class LoaderProcess:
 
     @property
     def phase(self) -> str:
-        """What a running loader does now, for people."""
+        """Return the phase of a running loader, for people."""
         if self._stopping.is_set():
             return "stopping"
         if self.work.window.is_recovering:
@@ -136,7 +138,9 @@ class LoaderProcess:
         return self._code
 
     def _last_words(self) -> None:
-        """What is settled is committed, and the next owner need not wait. Neither is needed for exactness."""
+        """Commit the settled batches and release the lease, so that the next owner need not wait. Neither is
+        needed for exactness.
+        """
         if self._code == EXIT_OWNED:
             return
         for act in (self._commit_once, self.work.ownership.release):
@@ -192,7 +196,7 @@ class LoaderProcess:
                 return
 
     def _look_at_columns(self) -> None:
-        """Whether a sink that refuses does so for good is judged where batches are sent."""
+        """Refresh the columns. Whether a sink's refusal is final is judged where batches are sent."""
         try:
             if self.work.columns.refresh():
                 log.info("the columns of %s have changed", self.work.loader.table)
@@ -214,7 +218,7 @@ class LoaderProcess:
                 self._end(EXIT_FAILED)
 
     def _passing(self, act: Callable[[], object]) -> object:
-        """What may pass comes again with the next round."""
+        """Run `act`; report an error that may pass, as it is retried with the next round."""
         try:
             return act()
         except (RtolapError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Where a job that is defined anew begins: pure.
+"""The offsets at which a job that is defined anew begins: pure.
 
 --at       the offsets that are given, of every partition and of no other
 --go-on    behind what is loaded, or where the log begins by now; what retention took between is lost

@@ -1,4 +1,4 @@
-"""How long a batch is tried before its loader stops: for a sink that is silent, refuses, or does not end."""
+"""Retry budget of a batch before its loader stops: for a sink that is silent, refuses, or does not end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class RetryBudget:
             )
 
     def failed(self, pending: Pending, words: str) -> None:
-        """The next attempt asks what became of this one."""
+        """Count a failure: the next attempt looks up what became of this one."""
         pending.fails += 1
         pending.last_fail = words
         if pending.failing_since_s is None:

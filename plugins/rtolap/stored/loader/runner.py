@@ -126,7 +126,7 @@ def _partitions(
 
 
 def _taken(stopping: threading.Event, take: Callable[[], LoadJobRun]) -> LoadJobRun | None:
-    """The job, as soon as it is free and sink, topic and ledger answer; None when asked to end before."""
+    """Return the job, as soon as it is free and sink, topic and ledger answer; None when stopped before."""
     deadline_s = time.monotonic() + TAKE_S
     again = retrying(stopping)
     while not stopping.is_set():

@@ -1,12 +1,12 @@
 """The send role: brings one batch into the table, one attempt at a time.
 
-1. ask what the label's state is; `states.ACTIONS` says what follows
+1. request the label's state; `states.ACTIONS` says what follows
 2. read the range again, if it is not at hand; it must read as it did
 3. decode; keep what is refused          crash: kept twice, under one key
-4. note the request (`mark_sent`)        crash: recovery takes it for made, and asks
+4. note the request (`mark_sent`)        crash: recovery takes it for made, and does 1
 5. the request                           crash, no answer, failure: the label's state decides
 6. commit the second phase, if there is one
-7. note that it is loaded                crash: recovery asks, and notes it then
+7. note that it is loaded                crash: recovery does 1, and notes it then
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ class Outcome(StrEnum):
 
 
 class Settler:
-    """Of one thread, because the decoder is. Raises Stopped; NotLeader and the ledger's errors as they are:
-    after those the same attempt is due again."""
+    """Settler of batches; of one thread, because the decoder is. Raises Stopped; NotLeader and the ledger's
+    errors as they are: after those the same attempt is due again.
+    """
 
     def __init__(
         self,
@@ -182,7 +183,9 @@ class Settler:
             ) from error
 
     def _options(self, decoded: Decoded) -> SendOptions:
-        """What is left of the tolerance is the sink's: of all records, as a share of the rows it gets."""
+        """Return the options of a request. The sink gets what is left of the tolerance: of all records, as a
+        share of the rows it gets.
+        """
         allowed = decoded.events * self._loader.rejects.tolerance_percent / 100 - len(decoded.rejects)
         sink = self._loader.sink
         return SendOptions(
@@ -229,8 +232,9 @@ class Settler:
 
 
 def _told(answer: LoadAnswer, refused: int, sent: int | None) -> Loaded:
-    """As it is kept. A label that was taken before tells no numbers: all rows that were `sent` are in, unless
-    the sink was free to filter some (None)."""
+    """Return a response as it is recorded. For a label that was taken before it has no numbers: all rows that
+    were `sent` are in, unless the sink was free to filter some (None).
+    """
     txn_id = answer.txn_id if answer.txn_id >= 0 else None
     url = answer.error_url if isinstance(answer.error_url, str) else None
     if not answer.is_durable:

@@ -1,6 +1,6 @@
-"""What is done next with a batch, and why a loader stops: pure tables.
+"""Next actions for a batch, and the causes for which a loader stops: pure tables.
 
-A recorded batch is asked for by its label:
+A recorded batch is looked up by its label:
 
     label is        never sent     sent            sent, and the label may be forgotten by now
     UNKNOWN         SEND           SEND            STOP label_forgotten
@@ -11,7 +11,7 @@ A recorded batch is asked for by its label:
     ABORTED         STOP foreign   SEND            SEND
 
 "Never sent" is certain: each request is noted durably before it goes out. Somebody else then uses our labels.
-So a label is asked for before its first request too: once that is noted, a load of somebody else under it
+So a label is looked up before its first request too: once that is noted, a load of somebody else under it
 would pass for ours. SEND is always under the same label, after the range has been read again where it is not
 at hand.
 """
@@ -26,7 +26,7 @@ from rtolap.protocols.stream_load.messages import LoadAnswer, LoadState
 
 
 class Sent(StrEnum):
-    """What is known of a record's requests."""
+    """The state of a record's requests, as far as it is known."""
 
     NEVER = "NEVER"
     LATELY = "LATELY"  # the sink surely remembers its label
@@ -72,7 +72,7 @@ def sent_when(attempts: int, first_sent_at_ms: int | None, now_ms: int, kept_ms:
 
 
 class Verdict(StrEnum):
-    """What an answer to a load means. ASK: nothing is certain before the label's state has been asked."""
+    """The meaning of a load's response. ASK: nothing is certain before the label's state is requested."""
 
     LOADED = "LOADED"
     COMMIT = "COMMIT"
@@ -89,7 +89,8 @@ def verdict(answer: LoadAnswer, *, two_phase: bool) -> Verdict:
 
 
 class StopCause(StrEnum):
-    """Why a job is FAILED. Each wants a person: going on by itself would lose rows, double them or never end.
+    """The cause of a FAILED job. Each needs a person: going on by itself would lose rows, double them or
+    never end.
 
     offsets_gone        the position is below what the topic still holds: retention was faster
     offsets_beyond      the position is beyond the topic's end: it was deleted and created anew

@@ -1,4 +1,4 @@
-"""How a job stands: by the ledger, by the topic, and by the process that owns it."""
+"""Status of a job: by the ledger, by the topic, and by the process that owns it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def status_of(
     process: LoaderProcess | None,
     asked_ms: int = 0,
 ) -> LoaderStatus:
-    """`log`, as it was at `asked_ms` or later, is None where the topic cannot be asked; `process` where it is
+    """`log`, as it was at `asked_ms` or later, is None where the topic does not answer; `process` where it is
     not this one.
 
     What was loaded of a topic that was deleted is nothing of the one that is there under its name now."""

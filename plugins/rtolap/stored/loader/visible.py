@@ -1,7 +1,7 @@
-"""Up to where the table can be read: a batch that is loaded is committed, and visible a while later.
+"""The end of what can be read in the table: a batch that is loaded is committed, and visible a while later.
 
 An answer `Success` says both. Any other way to learn that a batch is loaded says the first only: then its
-label is asked for until it is visible.
+label is looked up until it is visible.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ class Visible:
             self._told.add(sequence)
 
     def look(self) -> Offsets:
-        """Where the longest row of visible batches ends. Raises the ledger's errors, and Unavailable where
-        the sink does not say."""
+        """Return the end of the longest row of visible batches. Raises the ledger's errors, and Unavailable
+        where the sink does not give it.
+        """
         with self._looking:
             for record in self._records.all(self._job):
                 if record.sequence_id <= self.sequence:

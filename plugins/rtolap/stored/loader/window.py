@@ -58,7 +58,9 @@ class Window:
             self._changed.notify_all()
 
     def wait_for_room(self, timeout_s: float) -> bool:
-        """Whether a batch may be added: nothing of an earlier process is left, and there is room."""
+        """Wait for room; return True if a batch may be added: nothing of an earlier process is left, and
+        there is room.
+        """
         with self._changed:
             return self._changed.wait_for(self._has_room, timeout_s)
 

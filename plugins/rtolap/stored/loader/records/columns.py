@@ -27,7 +27,7 @@ class Columns:
             return self._target
 
     def refresh(self) -> bool:
-        """Whether anything has changed."""
+        """Read the columns again; return True if anything has changed."""
         loader = self._loader
         try:
             schema = self._sink.schema(loader.database, loader.table)

@@ -1,4 +1,4 @@
-"""What a batch holds: the records of a range, in an order that does not depend on how they arrived."""
+"""The content of a batch: the records of a range, in an order that does not depend on how they arrived."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Content:
 
 
 def content_of(batches: Sequence[Batch], end: Offsets | None = None) -> Content:
-    """What was polled, in order. With `end`, without what lies at or beyond it."""
+    """Return the polled records, in order. With `end`, without those at or beyond it."""
     values = [value for batch in batches for value in batch.values]
     partitions = np.concatenate([np.zeros(0, np.int32), *(batch.partitions for batch in batches)])
     offsets = np.concatenate([np.zeros(0, np.int64), *(batch.offsets for batch in batches)])

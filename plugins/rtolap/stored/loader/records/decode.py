@@ -39,7 +39,9 @@ class Decoded(NamedTuple):
 
 
 class RecordDecoder:
-    """Of one thread, for one state of the table's columns. Raises DefinitionError for paths that collide."""
+    """Decoder of one thread, for one state of the table's columns. Raises DefinitionError for paths that
+    collide.
+    """
 
     def __init__(
         self,
@@ -49,7 +51,7 @@ class RecordDecoder:
         unknown_columns: str = "ignore",
         watermark_field: str | None = None,
     ) -> None:
-        """`watermark_field`: of the records' values, where control records are told by it."""
+        """`watermark_field`: the field of the records' values that marks control records."""
         self._columns = target.columns
         self._bytes_max = record_bytes_max
         formats = {column.source.format for column in self._columns}

@@ -71,7 +71,7 @@ def read_range(
 
 
 def _check_topic(consumer: StreamConsumer, topic_id: str | None) -> None:
-    """Whether what was read is of the topic that the range was recorded in."""
+    """Raise Stopped unless what was read is of the topic that the range was recorded in."""
     if topic_id is None:
         return
     try:

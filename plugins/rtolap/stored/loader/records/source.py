@@ -2,7 +2,7 @@
 
     1. poll until the batch is full or its time is over
     2. seal: the range ends at the consumer's position in every partition
-    3. confirm the topic: its id, asked now, is the one in which the records before count
+    3. confirm the topic: its id, requested now, is the one in which the records before count
     4. record it                    crash before: the range is read and sealed anew, perhaps elsewhere
     5. hand it to the send role     crash before: recovery finds a record that was never sent
 
@@ -39,8 +39,9 @@ class _Sealed:
 
 
 class Source:
-    """Of one thread. `positions`: where the last record ends, of all partitions that were known then, in the
-    topic of `topic_id` (None: in the one that is there)."""
+    """Source of batches, of one thread. `positions`: where the last record ends, of all partitions that were
+    known then, in the topic of `topic_id` (None: in the one that is there).
+    """
 
     def __init__(
         self,
@@ -95,7 +96,7 @@ class Source:
         return self._first_s is not None
 
     def log(self) -> TopicLog | None:
-        """All partitions that the topic has now; None where the broker does not tell. For any thread."""
+        """All partitions that the topic has now; None where the broker does not give them. For any thread."""
         try:
             ranges = {each: self._consumer.log_range(each) for each in self._consumer.partitions()}
             return TopicLog(self._consumer.topic_id(), ranges)
@@ -103,7 +104,7 @@ class Source:
             return None  # who asks is told by the consumer's errors what is wrong
 
     def log_ends(self) -> Offsets | None:
-        """Of the topic that is loaded; None too where another one is there."""
+        """Return the ends of the topic that is loaded; None too where another one is there."""
         log = self.log()
         if log is None or (log.topic_id and self._identity.known not in (None, log.topic_id)):
             return None
@@ -164,8 +165,9 @@ class Source:
         return True
 
     def _confirm_topic(self) -> str | None:
-        """Its id, asked now; None of a broker that gives none. Stopped where another topic is there by now,
-        or none for long; Unavailable while that is not known."""
+        """Return the topic's id, requested now; None of a broker that gives none. Stopped where another topic
+        is there by now, or none for long; Unavailable while that is not known.
+        """
         try:
             topic_id = self._identity.confirm()
         except TopicRecreated as error:

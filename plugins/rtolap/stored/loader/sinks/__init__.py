@@ -1,1 +1,1 @@
-"""Where a loader brings rows: the seam, and its deterministic twin."""
+"""The sinks of a loader: the seam, and its deterministic twin."""

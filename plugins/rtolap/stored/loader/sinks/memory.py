@@ -178,7 +178,7 @@ class MemorySink:
             return self._answer(begun, "Publish Timeout" if late else "Success", "OK")
 
     def abort_running(self) -> None:
-        """What a restart of the endpoint does to loads that are under way."""
+        """Abort the loads under way, as a restart of the endpoint does."""
         with self._lock:
             for each in self._labels.values():
                 if each.state is LoadState.PREPARE:
@@ -191,7 +191,7 @@ class MemorySink:
                     each.state = LoadState.VISIBLE
 
     def forget_labels(self) -> None:
-        """What time does to those that nobody asked to keep."""
+        """Forget the finished labels that no request asked to keep, as they do with time."""
         with self._lock:
             final = (LoadState.VISIBLE, LoadState.ABORTED)
             self._labels = {
@@ -203,7 +203,7 @@ class MemorySink:
             return {label: each.state for (at, label), each in self._labels.items() if at == db}
 
     def rows(self, db: str, table: str) -> list[Row]:
-        """Of all committed transactions, in their order."""
+        """Return the rows of all committed transactions, in their order."""
         with self._lock:
             return [
                 row for each in self.committed if (each.db, each.table) == (db, table) for row in each.rows
