@@ -6,7 +6,7 @@ that is pinned: while it is, nothing that it reads is deleted. **Deletes** are t
 later ones have overwritten, by file and version.
 
 `tablet` is the whole. `state` and `records` are what it remembers, `log` and `deletes` where. `loading` (on
-`reduce`, `keys`, `file_writer`) makes files out of Arrow batches, `sorted_file` opens them; `overwrites`
+`reduce`, `keys`, `files.writer`) makes files out of Arrow batches, `sorted_file` opens them; `overwrites`
 finds what a publish deletes; `scan` (on `zones`, `points`, `key_ranges`) answers; `compaction` makes few
 files of many. `steps` numbers what is made durable in which order, and what a crash after each step leaves.
 

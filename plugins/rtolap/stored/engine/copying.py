@@ -62,9 +62,7 @@ class Chunk(NamedTuple):
 
 
 class Export:
-    """The versions that a replica at version `after` lacks. A context manager: it pins the files that it
-    names.
-    """
+    """Export of what a replica at version `after` lacks. A context manager: it pins what it names."""
 
     def __init__(self, core: Core, after: int) -> None:
         self._core = core

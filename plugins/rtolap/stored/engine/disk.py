@@ -1,6 +1,6 @@
 """The disk operations of a tablet, one by one: the seam at which tests inject a crash.
 
-Reading goes past it: what is read was made durable before.
+Reads bypass it: what is read was made durable before.
 """
 
 from __future__ import annotations

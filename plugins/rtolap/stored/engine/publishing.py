@@ -31,7 +31,7 @@ def decide_prepared(core: Core, prepared: PreparedTxn) -> None:
 
 
 class _Made(NamedTuple):
-    """Files that a publish has written, before it is decided."""
+    """Files that a publish has written, and their folder, before it is decided."""
 
     folder: Path
     metas: tuple[FileMeta, ...]

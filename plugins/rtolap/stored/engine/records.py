@@ -19,7 +19,7 @@ class DeletesFile(msgspec.Struct, frozen=True):
 
 
 class Rowset(msgspec.Struct, frozen=True):
-    """Rows of the transactions of the versions `first` to `last`; read at versions from `last` on."""
+    """Rows left by the transactions of the versions `first` to `last`; read at versions from `last` on."""
 
     id: str
     first: int

@@ -188,7 +188,7 @@ class Tablet:
             yield from snapshot.read(columns, predicate)
 
     def export(self, after: int) -> Export:
-        """Return the versions that a replica at version `after` lacks; pinned until it is closed."""
+        """Return an export of what a replica at version `after` lacks; pinned until it is closed."""
         return Export(self._core, after)
 
     # What changes it

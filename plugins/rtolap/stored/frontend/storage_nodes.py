@@ -48,7 +48,7 @@ CALLS_MAX = 64  # at once; more wait. Each commit, publication and change asks i
 
 
 class Clients(Protocol):
-    """`wire.storage_client.StorageClients`, or nodes in the same process."""
+    """`protocols.storage.client.StorageClients`, or nodes in the same process."""
 
     def at(self, address: str) -> StorageNode: ...
 

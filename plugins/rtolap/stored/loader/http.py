@@ -1,4 +1,4 @@
-"""The loader's REST endpoint, on loopback by default; see `wire.loader`."""
+"""The loader's REST endpoint, on loopback by default; see `protocols.loader`."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ def run(
     process back: a stop since then stands. One that is paused stays so.
     `open_watermarks` connects to the application that the definition names, if it does; `partition_session`
     says how to reach the endpoint where its partitions are made, if they are; `check_rights`: see
-    `work.begin`.
+    `job_run.begin`.
     """
     stopping = stop_event()
     if (ended := _ENDED.get(jobs.get(job_id).state)) is not None:

@@ -1,4 +1,4 @@
-"""Where a ledger is, and the password for it."""
+"""The address of a ledger, and the password for it."""
 
 from __future__ import annotations
 

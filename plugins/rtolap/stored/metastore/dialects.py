@@ -1,4 +1,4 @@
-"""How the two kinds of server differ: connecting, types, the clock, and what their errors mean.
+"""Differences between the two kinds of server: connecting, types, the clock, and the meaning of their errors.
 
 |                    | MySQL, MariaDB                        | SQLite                                   |
 |--------------------|---------------------------------------|------------------------------------------|
@@ -47,7 +47,7 @@ _MYSQL_DENIED = frozenset({ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR})
 
 
 class Dialect(Protocol):
-    """What `database` and `upgrade` need to know of a kind of server."""
+    """Dialect of a kind of server, as `database` and `upgrade` need it."""
 
     def create_engine(self, url: sa.URL) -> sa.Engine: ...
 

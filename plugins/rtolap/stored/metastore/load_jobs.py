@@ -84,7 +84,8 @@ class LoadJobs:
         return self._ledger.read("read the jobs", work)
 
     def change_state(self, job_id: str, event: LoadJobEvent, reason: str) -> LoadJob:
-        """What is wanted of it, by whoever manages it: not fenced; its owner sees it when it reads next.
+        """Set the desired state of a job, by whoever manages it: not fenced; its owner sees it when it reads
+        next.
 
         Raises IllegalTransition, which names the legal steps; CommitConflict where others change it all the
         time.
@@ -97,7 +98,7 @@ class LoadJobs:
         return self._change_once(job_id, event, reason)
 
     def fail(self, lease: Lease, reason: str) -> None:
-        """Why it cannot go on, by its owner. Raises NotLeader once somebody else owns it."""
+        """Fail the job with a reason, by its owner. Raises NotLeader once somebody else owns it."""
 
         def work(connection: sa.Connection) -> None:
             self.leases.fence(connection, lease)  # its row is locked from here on

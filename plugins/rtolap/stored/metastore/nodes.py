@@ -47,7 +47,7 @@ def alive(connection: sa.Connection, now_ms: int) -> tuple[StorageNode, ...]:
 
 
 def tablet_counts(connection: sa.Connection, names: Collection[str]) -> Mapping[str, int]:
-    """How many tablets each of these nodes is to keep."""
+    """Return how many tablets each of these nodes is to keep."""
     counted = sa.select(_r.c.node, sa.func.count()).where(_r.c.node.in_(tuple(names)))
     found = {row[0]: int(row[1]) for row in connection.execute(counted.group_by(_r.c.node))}
     return {name: found.get(name, 0) for name in names}

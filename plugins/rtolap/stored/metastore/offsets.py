@@ -1,4 +1,4 @@
-"""What a job has sent: one record per batch, its label tied to the offsets of all partitions.
+"""Batches that a job has sent: one record per batch, its label tied to the offsets of all partitions.
 
 A batch, numbered by what a crash after each step leaves behind:
 
@@ -52,7 +52,7 @@ class OffsetsRecord(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """What the answer to a request says; None where only the label's state has told that it is loaded."""
+    """Figures of the response to a request; None where only the label's state shows that it is loaded."""
 
     txn_id: int | None
     row_count: int | None

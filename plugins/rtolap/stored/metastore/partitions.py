@@ -75,7 +75,7 @@ def replicas(connection: sa.Connection, partitions: Iterable[Partition]) -> tupl
 
 
 def replicas_of(connection: sa.Connection, db: str, table: str) -> tuple[Replica, ...]:
-    """Of all of a table's partitions, in one statement."""
+    """Return the replicas of all of a table's partitions, in one statement."""
     rows = connection.execute(sa.select(_r).where(_r.c.db == db, _r.c.tbl == table))
     return tuple(sorted(_replica(row) for row in rows))
 
@@ -87,7 +87,7 @@ def on_nodes(connection: sa.Connection, nodes: Collection[str]) -> tuple[Replica
 
 
 def versions_of(connection: sa.Connection, db: str, table: str) -> dict[str, PartitionVersions]:
-    """Of all of a table's partitions, by name, in one statement."""
+    """Return the versions of all of a table's partitions, by name, in one statement."""
     rows = connection.execute(sa.select(_p).where(_p.c.db == db, _p.c.tbl == table))
     return {row.part: PartitionVersions(row.committed_version, row.visible_version) for row in rows}
 

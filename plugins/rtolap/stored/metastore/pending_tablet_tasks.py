@@ -1,4 +1,4 @@
-"""What storage nodes have yet to be told of tables: statements, within a read or a write of their caller.
+"""Pending tasks of storage nodes for tables: statements, within a read or a write of their caller.
 
 A task goes in with the change that it follows from, in one write, and goes out when the node has done it.
 A node that is away, or a master that dies in between, changes nothing about that.
@@ -36,7 +36,7 @@ def of_table(connection: sa.Connection, table_id: int) -> tuple[PendingTabletTas
 
 
 def stands(connection: sa.Connection, task: PendingTabletTask) -> bool:
-    """Whether it is still owed, just as it was read."""
+    """Return True if the task is still pending, just as it was read."""
     row = connection.execute(sa.select(_d).where(_is(task))).one_or_none()
     return row is not None and _task(row) == task
 

@@ -1,4 +1,4 @@
-"""What the ledger says of transactions and partitions, as values."""
+"""Records of the ledger on transactions and partitions, as values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rtolap.model.stored.table import StoredTable
 
 
 class TransactionState(StrEnum):
-    """As it is kept and as clients are told. What may follow what: `stored.frontend.transactions.states`."""
+    """As it is kept and as responses give it. Legal transitions: `stored.frontend.transactions.states`."""
 
     PREPARE = "PREPARE"
     PRECOMMITTED = "PRECOMMITTED"
@@ -104,8 +104,9 @@ class StoredTableRow(msgspec.Struct, frozen=True):
 
 
 class PendingTabletTask(msgspec.Struct, frozen=True):
-    """What a node has yet to be told: to create or drop buckets of a partition, or, where `part` and
-    `buckets` are empty, to take the table's present schema."""
+    """A pending task of a node: to create or drop buckets of a partition, or, where `part` and `buckets` are
+    empty, to take the table's present schema.
+    """
 
     table_id: int
     db: str
@@ -117,7 +118,7 @@ class PendingTabletTask(msgspec.Struct, frozen=True):
 
 
 class StorageNode(msgspec.Struct, frozen=True):
-    """A storage node as its last heartbeat told. `node_id` is that of its data, `address` its Flight
+    """A storage node as of its last heartbeat. `node_id`: that of its data; `address`: its Flight
     endpoint.
     """
 

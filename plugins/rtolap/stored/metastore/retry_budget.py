@@ -27,7 +27,7 @@ class Transient(Exception):
 
 
 class RetryBudget:
-    """How long a ledger tries, and what it takes for passing. Thread-safe."""
+    """Retry budget of a ledger, and the errors that it takes for passing. Thread-safe."""
 
     def __init__(self, dialect: Dialect, retry_budget_s: float, sleep: Callable[[float], None]) -> None:
         self._dialect = dialect

@@ -11,10 +11,10 @@ load_job              a loader's job, with its owner
 offsets_record        what a job has sent: a label, tied to the offsets of all partitions
 stored_table          a table's definition, and its columns as they are now
 stored_partition      which time a partition of a table stands for
-pending_tablet_task           what a node has yet to be told of a table
+pending_tablet_task   a task of a node for a table that it has not done yet
 storage_node          where a storage node answers, and until when it is believed to
 stored_database       a database that was created by itself, with tables or without
-table_change          how a change of a stored table was answered, by the request's id
+table_change          the response to a change of a stored table, by the request's id
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How changes of stored tables were answered: statements, each within a read or a write of its caller.
+"""Recorded responses to changes of stored tables: statements, each within a read or a write of its caller.
 
 The note goes in with the change itself, in one write. Who sends a change again, because its answer was lost,
 is answered by the note, and nothing is changed a second time.

@@ -115,7 +115,7 @@ def ranges(connection: sa.Connection, table: StoredTableRow) -> tuple[PartitionR
 
 
 def ranges_of(connection: sa.Connection, table_ids: Iterable[int]) -> dict[int, tuple[PartitionRange, ...]]:
-    """Of several tables, each in the order of time."""
+    """Return the partition ranges of several tables, each in the order of time."""
     found: dict[int, list[PartitionRange]] = {}
     rows = sa.select(_p).where(_p.c.table_id.in_(tuple(table_ids))).order_by(_p.c.start_ms)
     for row in connection.execute(rows):

@@ -119,7 +119,9 @@ def move(
 
 
 def committed(connection: sa.Connection) -> tuple[Transaction, ...]:
-    """Of all databases. All of them: there are no more than the limits of running ones allow."""
+    """Return the committed transactions of all databases. All of them: there are no more than the limits of
+    running ones allow.
+    """
     found = sa.select(*_KEPT).where(_t.c.state == TransactionState.COMMITTED.value)
     return _many(connection, found.order_by(_t.c.committed_at_ms, _t.c.txn_id))
 
@@ -141,7 +143,7 @@ def abort_is_told(connection: sa.Connection, txn_id: int) -> None:
 
 
 def acknowledge(connection: sa.Connection, db: str, label: str) -> None:
-    """Of all transactions of the label, so that what was aborted goes with what became visible."""
+    """Acknowledge all transactions of the label, so that what was aborted goes with what became visible."""
     of_label = sa.update(_t).where(_t.c.db == db, _t.c.label == label)
     connection.execute(of_label.values(acknowledged=1))
 
@@ -210,7 +212,9 @@ def of_versions(connection: sa.Connection, partition: Partition, after: int, unt
 
 
 def _finished(*, kept: int) -> sa.Select[Any]:
-    """Final ones of which no node lacks anything: one that has missed a version is told whose it was."""
+    """Final ones of which no node lacks anything: a node that has missed a version still needs its
+    transaction.
+    """
     same = (_r.c.db == _parts.c.db) & (_r.c.tbl == _parts.c.tbl) & (_r.c.part == _parts.c.part)
     behind = sa.select(_r.c.node).join(_parts, same)
     behind = behind.where(_parts.c.txn_id == _t.c.txn_id, _r.c.version < _parts.c.version)

@@ -1,11 +1,11 @@
-"""How a tablet comes to versions that it has missed.
+"""Catching up of a tablet to versions that it has missed.
 
-Of each, what this node has prepared itself is published. Where it has nothing, another replica is asked: it
-sends the files of single versions, or, once it has compacted them, its whole tablet, which takes the place of
-ours. What is prepared here and not among those versions stays prepared.
+Of each, what this node has prepared itself is published. Where it has nothing, it requests them of another
+replica: that sends the files of single versions, or, once it has compacted them, its whole tablet, which
+takes the place of ours. What is prepared here and not among those versions stays prepared.
 
-A copy may take long: it goes on in the background, and who asks again is told how far it is. A source that
-stands still is left: see `copy_stream`.
+A copy may take long: it goes on in the background, and a repeated request is answered with how far it is. A
+source that stands still is left: see `copy_stream`.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class CatchingUp:
         self._pool.shutdown(cancel_futures=True)
 
     def catch_up(self, request: CatchUp) -> Reached:
-        """How far the tablet is now. One that is gone is made anew. NotFound: a later table's is here."""
+        """Catch a tablet up; return how far it is now. One that is gone is made anew. NotFound: a later
+        table's is here.
+        """
         slot = self._slots.create(request.tablet, request.schema)
         if slot is None:
             raise NotFound(f"tablet {request.tablet} is not here", found="that of a later table")

@@ -1,7 +1,7 @@
 """The stream of a copy from another node: one that stands still is left, one that works long is waited for.
 
 A copy has no time limit, for a tablet may be large. Where nothing comes for a while its source is pinged; one
-that answers no ping, several times in a row, gives no more: the next source is asked, or the next round. What
+that answers no ping, several times in a row, gives no more: the next source is tried, or the next round. What
 is read runs on a thread of its own, for a call to a node that stands still may answer to nothing.
 """
 

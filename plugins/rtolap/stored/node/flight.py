@@ -1,4 +1,4 @@
-"""The endpoint of a storage node: Arrow Flight with a bearer token. See `wire.storage` for the protocol."""
+"""The endpoint of a storage node: Arrow Flight with a bearer token. The protocol: `protocols.storage`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BATCH_OVERHEAD_BYTES_MAX = 16 << 20  # of a batch on its way; one that is a litt
 
 
 class StorageFlightServer(GuardedFlightServer):
-    """Serves as soon as it is made; `port` tells which one it got."""
+    """Serves as soon as it is made; `port` is the one that it got."""
 
     def __init__(
         self,

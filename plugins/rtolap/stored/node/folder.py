@@ -74,11 +74,13 @@ class DataFolder:
                 shutil.rmtree(path)
 
     def places(self) -> list[Path]:
-        """Of all tablets that are there."""
+        """Return the folders of all tablets that are there."""
         return sorted(self.tablets.iterdir())
 
     def place(self, tablet: TabletId) -> Path:
-        """Where a tablet is or will be. Raises DefinitionError for a name that no folder can have."""
+        """Return the folder of a tablet, whether it exists or not. Raises DefinitionError for a name that no
+        folder can have.
+        """
         name = f"{tablet.table_id}.{quote(tablet.partition, safe='')}.{tablet.bucket}"
         if len(name) > _NAME_CHARS_MAX:
             raise DefinitionError(
@@ -143,7 +145,7 @@ def tidy_generations(place: Path) -> Path | None:
 
 
 def about(place: Path) -> TabletId:
-    """Whose tablet is there. Raises Corrupted."""
+    """Return the id of the tablet in a folder. Raises Corrupted."""
     try:
         return msgspec.json.decode((place / _ABOUT).read_bytes(), type=TabletId)
     except (OSError, msgspec.MsgspecError) as error:

@@ -1,4 +1,4 @@
-"""The thread that tells the endpoints that this node lives, and where."""
+"""The thread that sends the endpoints heartbeats: that this node lives, and where."""
 
 from __future__ import annotations
 

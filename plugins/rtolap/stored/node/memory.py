@@ -21,7 +21,7 @@ class LoadMemory:
         return self._total
 
     def note(self, load: object, used_bytes: int) -> None:
-        """What a load has in memory now; 0 when it has ended."""
+        """Note the memory that a load uses now; 0 when it has ended."""
         with self._lock:
             self._total += used_bytes - self._used.pop(load, 0)
             if used_bytes:

@@ -1,4 +1,4 @@
-"""What a storage node says of itself to Prometheus."""
+"""Prometheus metrics of a storage node."""
 
 from __future__ import annotations
 

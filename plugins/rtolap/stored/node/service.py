@@ -28,9 +28,11 @@ log = logging.getLogger(__name__)
 
 
 class StorageService:
-    """Serves from `start` to `stop`; a context manager that does both. `address` is what endpoints are told.
+    """Serves from `start` to `stop`; a context manager that does both. `address` is the one given to
+    endpoints.
 
-    `drained`: whether no call was open any more when it had stopped; see `wire.flight_endpoint.shut_down`.
+    `drained`: whether no call was open any more when it had stopped; see
+    `protocols.flight.endpoint.shut_down`.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from rtolap.stored.engine.settings import TabletSettings
 class StorageSettings:
     """
     load_memory_bytes_max   rows of all loads that are in no file yet; beyond, loads write files early
-    loads_max               streams at once; one more is told to come back. Each may keep its share of the
+    loads_max               streams at once; one more is to retry later. Each may keep its share of the
                             memory, so that there are at most twice `load_memory_bytes_max` in memory
     batch_bytes_max         one batch of a stream; a larger one is refused
     load_idle_s             a stream that brings nothing for so long is given up, and its memory with it
@@ -20,7 +20,7 @@ class StorageSettings:
     disk_free_bytes_min     below it no stream is begun: publishing and compacting need room too
     compact_every_s         how often all tablets are looked at; those published to are looked at at once
     heartbeat_every_s       well within the lease that endpoints give
-    drain_s                 how long a node that is told to stop waits for open streams
+    drain_s                 how long a node that is to stop waits for open streams
     """
 
     load_memory_bytes_max: int = 512 << 20

@@ -1,4 +1,4 @@
-"""All tablets of a node, by the names of their tables. Table ids tell a table from an earlier one."""
+"""All tablets of a node, by the names of their tables. Table ids distinguish a table from an earlier one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ class TabletReplicas:
         return slot if slot is not None and slot.id == id else None
 
     def get(self, id: TabletId) -> TabletReplica:
-        """Raises NotFound; Unavailable for one that is here and cannot be opened: ask another replica."""
+        """Raises NotFound; Unavailable for one that is here and cannot be opened: the caller tries another
+        replica.
+        """
         slot = self.find(id)
         if slot is None:
             reason = self.broken.get(self._folder.place(id).name)

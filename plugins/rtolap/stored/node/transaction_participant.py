@@ -1,4 +1,4 @@
-"""What the master of transactions asks: what is prepared here, make it a version, forget it."""
+"""Requests of the master of transactions: report what is prepared here, make it a version, forget it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class TransactionParticipant:
         )
 
     def advance(self, id: TabletId, txn_id: int, version: int) -> bool:
-        """Whether the tablet has that version now, by this transaction."""
+        """Make a transaction's rows a version; return True if the tablet has that version now, by this
+        transaction.
+        """
         slot = self._slots.find(id)
         if slot is None:
             return False

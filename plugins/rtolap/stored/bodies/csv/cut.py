@@ -3,7 +3,7 @@
 Within an enclosed field (one that begins and ends with the enclosing character) neither counts; there the
 enclosing character is doubled, or escaped. This is done over whole blocks, by the parity of enclosing
 characters before each separator, which holds where all of them stand at a field's edges. A block in which one
-does not goes through `csv_odd`, field by field.
+does not goes through `irregular_records`, field by field.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ORC bodies, unpacked in a process of their own that the system bounds: `orc_worker`."""
+"""ORC bodies, unpacked in a process of their own that the system bounds: `worker`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process that unpacks one ORC body; `orc_stripes` starts it.
+"""The process that unpacks one ORC body; `stripes` starts it.
 
 A stripe is unpacked as a whole, and few bytes may stand for very many: the library bounds neither, so the
 system does, for this process alone.

@@ -102,7 +102,7 @@ def _cleared(partial: pa.Table, former: Former, schema: StoredSchema) -> Mask:
 
 
 def _counts(table: pa.Table, schema: StoredSchema, rows: Longs, starts: Longs) -> Mask:
-    """Return a mask of the sorted rows that no earlier row of their key exceeds in its sequence."""
+    """Return a mask of the sorted rows that no earlier row of their key exceeds in sequence."""
     sequence = _sequence(table, schema)
     if sequence is None:
         return np.ones(len(rows), np.bool_)

@@ -1,4 +1,4 @@
-"""The catalogue over REST; see `wire.stored_tables`.
+"""The catalogue over REST; see `protocols.stored_tables`.
 
 The app that mounts it checks the bearer token and turns errors into answers: NotLeader into a redirect to the
 master.

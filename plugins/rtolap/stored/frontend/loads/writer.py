@@ -37,7 +37,7 @@ class WriterSettings:
     queue_bytes_max     what one node has not taken yet
     stall_s             a node that takes nothing for so long is left behind
     finish_s            the longest that making everything durable may take
-    ping_after_s          without any progress, before it is asked whether a node stands still, and again
+    ping_after_s        without any progress, before it is checked whether a node stands still, and again
     """
 
     part_bytes: int = 1 << 20

@@ -1,4 +1,4 @@
-"""The seam to the server that takes rows. Implementations: `wire.stream_load_client` and `memory_sink`.
+"""The seam to the server that takes rows. Implementations: `protocols.stream_load.client` and `memory`.
 
 One contract suite runs on both. A call that raises Unavailable may have been carried out.
 """

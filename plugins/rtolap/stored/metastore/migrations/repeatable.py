@@ -2,7 +2,7 @@
 
 MySQL commits each definition by itself. A revision that was cut short has left some of its definitions and no
 note; it is run again from its first. MySQL itself, other than MariaDB, has no `IF NOT EXISTS` for indexes and
-columns, so the catalogue is asked.
+columns, so the catalogue is read.
 """
 
 from __future__ import annotations
