@@ -1,4 +1,4 @@
-"""What one Spark build has to do: `spark_jobs/build_segment.py` reads it.
+"""The work of one Spark build: `spark_jobs/build_segment.py` reads it.
 
 The coordinator's answer to a started build (`wire.coordinator.BuildSpec`) is this same JSON. A build makes
 version *n + 1* of one segment out of the staged parts of that version and, if there is one, the base cuboid
@@ -68,7 +68,7 @@ class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
     base_lost: bool = False
 
     def late_events(self, events: int) -> int | None:
-        """How many of these came after the first version; None where nobody knows."""
+        """Return the number of these that came after the first version; None where nobody knows."""
         first_events = events if self.version == 1 else self.first_events
         return None if first_events is None else events - first_events
 

@@ -53,7 +53,7 @@ def losses_between(
     covered: Offsets,
     target: Offsets,
 ) -> tuple[EventLoss, ...]:
-    """What a segment's version from one vector to the next may lack, each loss cut to its own offsets."""
+    """Return what a segment's version from one vector to the next may lack, each loss cut to its offsets."""
     found = []
     for loss in losses:
         if segment in loss.whole or not loss.overlaps(start_ms, end_ms):

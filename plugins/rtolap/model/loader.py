@@ -69,7 +69,7 @@ class SinkPartitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def host_port(self) -> tuple[str, int] | None:
-        """Of `sql`; None where that is no address."""
+        """Return host and port of `sql`; None where that is no address."""
         found = SQL_ADDRESS.fullmatch(self.sql)
         if found is None or not 0 < int(found[3]) < 1 << 16:
             return None

@@ -95,5 +95,5 @@ class Lookup(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tr
 
     @property
     def source(self) -> str:
-        """Where the rows are."""
+        """Return where the rows are."""
         return self.file if self.file is not None else f"stored table {self.stored_table}"

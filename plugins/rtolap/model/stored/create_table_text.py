@@ -11,7 +11,7 @@ _TYPES = {"string": "varchar(65535)", "timestamp": "datetime(6)"}
 
 
 def create_table_text(definition: StoredTable, schema: StoredSchema) -> str:
-    """What the MySQL endpoint reads."""
+    """Return the CREATE TABLE statement, as the MySQL endpoint reads it."""
     lines = [f"  {_column(column.definition)}" for column in schema.columns]
     text = (
         f"CREATE TABLE `{definition.database}`.`{definition.name}` (\n"

@@ -16,7 +16,7 @@ _QUALIFIED = re.compile(r"[a-z_][a-z0-9_]*\.[a-z_][a-z0-9_]*")
 
 
 def source_problems(lookup: Lookup) -> Iterator[Problem]:
-    """Of a lookup by itself: exactly one source, and keys that are among its columns."""
+    """Check a lookup by itself: exactly one source, and keys that are among its columns."""
     if (lookup.file is None) == (lookup.stored_table is None):
         yield Problem(
             ("file",) if lookup.file is not None else (),
@@ -39,7 +39,7 @@ def source_problems(lookup: Lookup) -> Iterator[Problem]:
 
 
 def stored_lookup_problems(lookup: Lookup, schema: StoredSchema) -> tuple[Problem, ...]:
-    """Of a sound lookup against the columns that its stored table has now."""
+    """Check a sound lookup against the columns that its stored table has now."""
     found: list[Problem] = []
     for position, column in enumerate(lookup.columns):
         if column.name not in schema.names:
