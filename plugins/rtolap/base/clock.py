@@ -23,7 +23,7 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until it is told to move."""
+    """A clock that stands still until it is advanced."""
 
     def __init__(self, now_ms: int = 0) -> None:
         self._now_ms = now_ms

@@ -10,7 +10,7 @@ from typing import Self
 class Closeable(ABC):
     @abstractmethod
     def close(self) -> None:
-        """Let go of what it holds; harmless when that is done."""
+        """Release what it holds; harmless when that is done."""
 
     def __enter__(self) -> Self:
         return self

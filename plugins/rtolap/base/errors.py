@@ -6,7 +6,7 @@ RtolapError
 │   └── PartitionNotFound  nor does a partition of a table that does
 ├── Refused                a legal request that the present state forbids (HTTP 409)
 │   ├── IllegalTransition  a lifecycle has no such step
-│   ├── NotYet             it will be allowed later: wait and ask again
+│   ├── NotYet             it will be allowed later: wait and retry
 │   ├── AlreadyExists      another thing has the name
 │   │   └── PartitionExists
 │   ├── LabelUsed          a load with this label is there: `existing_job_status` says how far it is
@@ -19,8 +19,8 @@ RtolapError
 ├── CommitUnknown          the connection broke during a commit: read back before acting
 ├── SessionLost            the ZooKeeper session is gone: leadership and ephemerals with it
 ├── Unavailable            a peer did not answer in time: try another, or later
-│   ├── NotLeader          ask the leader that `leader_url` names
-│   └── TooManyAtOnce      others are at work, as many as the service or the user may: ask again
+│   ├── NotLeader          send the request to `leader_url`
+│   └── TooManyAtOnce      others are at work, as many as the service or the user may: retry later
 ├── StaleSnapshot          the receiver no longer holds what the snapshot asks for: take a new one
 ├── Corrupted              bytes fail their checksum or structure
 ├── QueryError             SQL that is wrong, or that a cube cannot answer

@@ -1,4 +1,4 @@
-"""What stands before every HTTP application: credentials, sizes and turns, before a byte of a body is read.
+"""The guard before every HTTP application: credentials, sizes and turns, before a byte of a body is read.
 
     1. the path is among the open ones, or the head has right credentials            else 401
     2. there is a turn: `requests_max` in all, `requests_per_user_max` for one       else 503

@@ -4,7 +4,7 @@ the head of a request      at most `head_bytes_max`, trailers and chunks' extens
                            `head_timeout_s` of the connection's beginning or of its first byte: 408
 a body that nobody reads   thrown away for at most `linger_s` after the answer
 an answer                  PROGRESS_BYTES of it are taken within each `write_timeout_s`, or it is cut off
-a client that goes away    the request that is worked on hears of it, and those behind it are not begun
+a client that goes away    the request that is worked on is notified, and those behind it are not begun
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class HeadTooLong(Exception):
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """`note` is told why a connection was ended."""
+    """`note` is called with the reason why a connection was ended."""
 
     def __init__(
         self,

@@ -24,8 +24,8 @@ class LoginDelays:
     """Thread-safe. After FREE_FAILURES the next try waits FIRST_DELAY_S, then twice as long each time, at
     most DELAY_MAX_S; a right password ends that, and so does FORGET_S without a wrong one.
 
-    The wait comes before the password is looked at, right ones too: an answer that comes at once would tell
-    that it was right. REMEMBERED_MAX pairs are kept, those that failed last.
+    The wait comes before the password is looked at, right ones too: a response that comes at once would
+    reveal that it was right. REMEMBERED_MAX pairs are kept, those that failed last.
     """
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:

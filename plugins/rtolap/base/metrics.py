@@ -5,7 +5,7 @@
     rows.labels("hits").inc(batch.num_rows)                            once a batch, never once a row
     took = metrics.histogram("flush_seconds", "A flush, to the disk.") rtolap_storage_flush_seconds
     with took.time(): ...
-    metrics.sampled(sample)                                            asked at every scrape
+    metrics.sampled(sample)                                            called at every scrape
 
 A service with an HTTP endpoint shows them by `serve_metrics(app, metrics, authorize)` (`base.metrics_http`),
 any other by a `MetricsServer` (`base.metrics_server`). Both want the credentials of the service.

@@ -17,7 +17,7 @@ def step(
     table: Mapping[tuple[S, E], T], state: S, event: E, *, subject: str, history: object | None = None
 ) -> T:
     """Return the table's entry for an event in a state; IllegalTransition names what is legal, and the
-    state_history.
+    state history.
     """
     try:
         return table[state, event]

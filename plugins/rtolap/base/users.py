@@ -28,8 +28,8 @@ class Users:
     """Names and double hashes, read once. A line is `name:hex` or `name:hex:right,right`; empty lines and
     `#` are passed over.
 
-    Everybody here may ask; a right is for what changes something: `load` for rows of stored tables, `define`
-    for the tables themselves. Who may define may load: truncating a table takes more.
+    Everybody here may query; a right is for what changes something: `load` for rows of stored tables,
+    `define` for the tables themselves. Who may define may load: truncating a table takes more.
     """
 
     def __init__(self, hashes: dict[str, bytes], rights: Mapping[str, Collection[str]] | None = None) -> None:

@@ -118,7 +118,9 @@ def _entries(
 
 
 def _connection(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """What is empty in the file is left out, so that Airflow's own defaults hold."""
+    """Return the fields of a connection; those that are empty in the file are omitted, so that Airflow's own
+    defaults hold.
+    """
     fields = {
         target: entry[source]
         for source, target in _CONNECTION.items()

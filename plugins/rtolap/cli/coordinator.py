@@ -1,4 +1,4 @@
-"""`rtolap coordinator`: run one, and ask who leads."""
+"""`rtolap coordinator`: run one, and show who leads."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def serve() -> None:
 
 @app.command()
 def status(as_json: JsonOption = False) -> None:
-    """Who leads, and what the cluster holds."""
+    """Show which coordinator leads, and what the cluster holds."""
     with coordinator_client() as client:
         rows: list[tuple[object, ...]] = []
         for url in Settings().coordinator_urls():

@@ -198,7 +198,7 @@ def _standing(status: CubeStatus) -> dict[str, object]:
 
 
 def _describe_standing(status: CubeStatus) -> None:
-    """What an answer of the cube does not hold, and why."""
+    """Warn of what the cube's answers do not hold, and why."""
     if not status.enabled:
         begun = status.assignment_epoch > 0
         warn(f"{status.name} is disabled" if begun else f"{status.name} was never enabled: it has no events")

@@ -1,4 +1,4 @@
-"""How the command line reaches Kafka: clusters by name, as this host is set up."""
+"""Access of the command line to Kafka: clusters by name, as this host is set up."""
 
 from __future__ import annotations
 

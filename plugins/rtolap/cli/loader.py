@@ -1,7 +1,7 @@
 """`rtolap loader`: loaders of topics into tables.
 
-Exit codes: 0 done; 1 an error, told on stderr; `run` ends with those of `rtolap.protocols.loader.messages`;
-`status` and `lag` with 3 when a job has failed.
+Exit codes: 0 done; 1 an error, reported on stderr; `run` ends with those of
+`rtolap.protocols.loader.messages`; `status` and `lag` with 3 when a job has failed.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ def reset(
 ) -> None:
     """Forget what it has loaded: the next incarnation, with labels of its own. Rows in the table stay.
 
-    It begins as its definition says, and loads again what it has loaded, unless it is told where."""
+    It begins as its definition says, and loads again what it has loaded, unless --at or --go-on is given."""
     if at and go_on:
         raise DefinitionError("begin where?", expected="--at or --go-on", found="both")
     start_at = _offsets(at) if at else None
@@ -189,7 +189,7 @@ def status(
     job: Annotated[str | None, typer.Argument(help="Name of the loader; all without it.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """How loaders stand: liveness, lag, throughput, the last error, why one has stopped."""
+    """Show the state of loaders: liveness, lag, throughput, the last error, why one has stopped."""
     with job_access(Settings()) as access:
         jobs = (access.jobs.get(job),) if job else access.jobs.all()
         found = tuple(access.status(each) for each in jobs)
@@ -219,7 +219,7 @@ def status(
 
 @app.command()
 def lag(job: JobArgument, as_json: JsonOption = False) -> None:
-    """What of the topic is not in the table, by partition."""
+    """Show how many records of the topic are not in the table yet, by partition."""
     with job_access(Settings()) as access:
         found = access.status(access.jobs.get(job))
     if found.lag_records is None:
@@ -236,7 +236,7 @@ def lag(job: JobArgument, as_json: JsonOption = False) -> None:
 
 
 def _troubles(status: LoaderStatus) -> Iterator[str]:
-    """What a row of the table has no room for."""
+    """Yield the troubles that a row of the table has no space for."""
     if status.reason:
         yield status.reason
     if status.state == LoadJobState.RUNNING and not status.alive:

@@ -1,4 +1,4 @@
-"""How the command line reaches loaders: the ledger, the processes' endpoints, the topic, the agent."""
+"""Access of the command line to loaders: the ledger, the processes' endpoints, the topic, the agent."""
 
 from __future__ import annotations
 
@@ -157,7 +157,9 @@ def job_access(settings: Settings) -> Iterator[JobAccess]:
 
 
 def sink_of(loader: Loader, settings: Settings) -> StreamLoadClient:
-    """Of the endpoints that the loader names; else of this cluster's, and whom they are trusted by."""
+    """Return a client of the endpoints that the loader names, else of this cluster's, with the CA that they
+    are trusted by.
+    """
     sink = loader.sink
     password = _password(sink.password_file)
     urls, ca_file = sink.urls or settings.stream_load_urls(), None if sink.urls else settings.stream_load_ca

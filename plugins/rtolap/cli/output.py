@@ -25,7 +25,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 
 
 class Message(Protocol):
-    """What the wire's clients answer with."""
+    """A response of one of the protocols' clients."""
 
     def model_dump(self, *, mode: str) -> dict[str, Any]: ...
 
@@ -82,7 +82,7 @@ def success(message: str) -> None:
 
 
 def report(result: Message, message: str, *, as_json: bool) -> None:
-    """What was done: the service's answer as JSON, or one line."""
+    """Print what was done: the service's response as JSON, or one line."""
     if as_json:
         print_json(result.model_dump(mode="json"))
     else:

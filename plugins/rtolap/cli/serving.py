@@ -1,4 +1,4 @@
-"""What the commands that run a service have in common: settings, logging, the end."""
+"""Common parts of the commands that run a service: settings, logging, the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rtolap tables`: stored tables, asked of a front end."""
+"""`rtolap tables`: stored tables, by way of a front end."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class HostPrecise(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Deficit(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Of a window of `window_ms` that ends at the watermark, at most this share of events is missing."""
+    """The largest share of events that may be missing of a window of `window_ms` ending at the watermark."""
 
     missing_events_ppm: int
     window_ms: int
@@ -61,7 +61,7 @@ class Registry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class HostList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the names of a source's hosts come from: exactly one is set.
+    """The source of the names of a source's hosts: exactly one is set.
 
     `file` and `url` hold a name a line, `zookeeper` is a node whose children are the names. These three are
     read anew every `refresh_ms`; a host that is no longer in them counts until `grace_ms` later.
@@ -82,7 +82,7 @@ class HostList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Source(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where events come in.
+    """A source of an application, by which events come in.
 
     `heartbeat_ms`: an idle host sends a heartbeat so often, on the way of its events. `future_max_ms`:
     progress further ahead of the server's clock is refused. `unit_lease_ms`: a unit that is silent for longer
@@ -103,7 +103,7 @@ class Operator(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Sink(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where windows close, and where the global low watermark is asked for."""
+    """A sink of an application, in which windows close, and to which the global low watermark is returned."""
 
     name: str
     unit_lease_ms: int = 30_000

@@ -28,7 +28,9 @@ def refuse_unsafe_change(before: Application, after: Application) -> None:
 
 
 def _refuse_other_progress(application: str, before: Source, after: Source) -> None:
-    """Who reports a source without hosts names none, and who reports one with hosts names all."""
+    """Raise Refused for a change between hosts and none: reporters of a source without hosts name none, those
+    of one with hosts name all.
+    """
     if before.rule.needs_hosts != after.rule.needs_hosts:
         raise Refused(
             f"application {application}: source {after.name} cannot change between partitions and hosts",

@@ -1,6 +1,6 @@
 """The work of one Spark build: `spark_jobs/build_segment.py` reads it.
 
-The coordinator's answer to a started build (`wire.coordinator.BuildSpec`) is this same JSON. A build makes
+The coordinator's response to a started build (`messages.segments.BuildSpec`) is this same JSON. A build makes
 version *n + 1* of one segment out of the staged parts of that version and, if there is one, the base cuboid
 of version *n*. Everything that decides the result stands in the spec, so that a repeated build of the same
 spec gives the same rows. Paths are relative to the object store's root.
@@ -82,7 +82,7 @@ class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BuildResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a finished build reports: some numbers for people."""
+    """The report of a finished build: some numbers for people."""
 
     build_id: str
     cube: str

@@ -1,4 +1,4 @@
-"""How complete a segment was when it was closed, and how complete it turned out to have been."""
+"""The completeness of a segment: as known when it was closed, and as it turned out to have been."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ _ASSURANCE: tuple[ClosedBy, ...] = ("watermark", "approval", "forced")  # the st
 
 
 class Completeness(msgspec.Struct, frozen=True, kw_only=True):
-    """What was known of a window's events at the moment its closing was decided.
+    """The completeness of a window's events as known at the moment its closing was decided.
 
     application            whose watermark the cube closes by
     window_end_ms          the window this was computed for; a segment that ends earlier misses no more
     watermark_ms           input watermark of the cube's sink, None if there was none yet
     expected_missing_ppm   share of the window's events that were still to come, by the hosts' estimated
-                           rates; None where nobody could tell
+                           rates; None where it is unknown
     bound_ppm              its upper bound, the estimate's own error included
-    approved_by            who let the window go before the watermark did
+    approved_by            who approved the window before the watermark passed it
     """
 
     application: str
@@ -34,7 +34,7 @@ class Completeness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def weaker(one: Completeness | None, other: Completeness | None) -> Completeness | None:
-    """What holds of a segment whose partitions were closed by both: the lesser assurance."""
+    """Return what holds of a segment whose partitions were closed by both: the lesser assurance."""
     if one is None or other is None:
         return one or other
     return max(one, other, key=lambda known: (_ASSURANCE.index(known.closed_by), _bound(known)))

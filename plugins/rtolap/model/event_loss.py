@@ -34,7 +34,7 @@ class EventLoss(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def behind_losses(losses: Iterable[EventLoss], partition: int, offset: int) -> int:
-    """Where a partition is read on instead of at `offset`: behind what is lost."""
+    """Return the offset at which a partition is read on instead of at `offset`: behind what is lost."""
     ranges = sorted(
         (piece.start, piece.end) for loss in losses for piece in loss.ranges if piece.partition == partition
     )

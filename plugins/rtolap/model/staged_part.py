@@ -1,4 +1,4 @@
-"""What a replica set uploaded: the noun that the format writes and the segment record keeps."""
+"""The upload of a replica set, as the format writes it and the segment record keeps it."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class Column(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class TimeColumn(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Where the event time stands and how it is written.
+    """The column of the event time, and how the time is written.
 
     `zone` applies to formats that carry none; formats with an offset win over it.
     """

@@ -116,7 +116,7 @@ def definition_files(path: Path) -> tuple[Path, ...]:
 
 
 def _of_broken(document: _Document, problem: Problem, broken: set[str]) -> bool:
-    """Whether it is that a table is missing which is there, but cannot be read: that was said already."""
+    """Return True if the problem is a table that is there but cannot be read: that was reported already."""
     return isinstance(document.value, Cube) and problem.key == ("table",) and document.value.table in broken
 
 

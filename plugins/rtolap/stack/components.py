@@ -36,7 +36,7 @@ from rtolap.stack.spec import ProcessSpec
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a spec is made from."""
+    """The layout, ports and settings that a spec is made from."""
 
     layout: StackLayout
     ports: Mapping[str, int]

@@ -114,7 +114,7 @@ def airflow_url(ports: Mapping[str, int]) -> str:
 
 
 def airflow_execution_url(ports: Mapping[str, int]) -> str:
-    """Where tasks tell what they do; a server of its own: see docs/decisions/0014."""
+    """Return the URL at which tasks report what they do; a server of its own: see docs/decisions/0014."""
     return f"http://{HOST}:{ports['airflow-execution']}"
 
 
@@ -141,7 +141,9 @@ def mysql_line(layout: StackLayout, ports: Mapping[str, int]) -> str:
 
 
 def airflow_line(layout: StackLayout, ports: Mapping[str, int]) -> str:
-    """Where Airflow's page is, and who its administrator is: a browser reads no file of passwords."""
+    """Return the line with the URL of Airflow's page and its administrator: a browser reads no file of
+    passwords.
+    """
     password = read_secret(layout, AIRFLOW_PASSWORD)
     return f"{airflow_url(ports)}  user {AIRFLOW_USER}, password {password}"
 

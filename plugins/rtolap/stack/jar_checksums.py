@@ -1,4 +1,4 @@
-"""What the jars of the stack's own set-up are: SHA-256 of each, in the format of `sha256sum`.
+"""Checksums of the jars of the stack's own set-up: SHA-256 of each, in the format of `sha256sum`.
 
 Whoever stands between this machine and Maven Central could serve others. After a change of
 `artifacts._DEPENDENCIES`, `python -m rtolap.stack.jar_checksums FOLDER` prints those of a fetched folder.

@@ -150,7 +150,7 @@ class Stack:
         return [(part, self.layout.run(part) / f"{part}.log") for part in names]
 
     def _runs(self, state: StackState) -> bool:
-        """Whether anything of the stack runs, known parts or whatever else carries its mark."""
+        """Return True if anything of the stack runs, known parts or whatever else carries its mark."""
         parts = self._processes(state, state.components).values()
         return any(part.pid() for part in parts) or bool(marked_processes(self.layout))
 
@@ -225,7 +225,9 @@ class Stack:
 
 
 def _check_ledger(old: StackState | None, settings: Mapping[str, str]) -> None:
-    """What is loaded stands in its ledger: a stack does not change from one database to another by itself."""
+    """Raise Refused for another kind of ledger: loaded rows are in the old one, and no stack changes its
+    database by itself.
+    """
     if old is None or "stream-load" not in old.components:
         return
     before, after = old.settings.get("RTOLAP_LEDGER", ""), settings["RTOLAP_LEDGER"]

@@ -1,4 +1,4 @@
-"""Who listens on a port: an answer counts only when it is our own process that gave it."""
+"""The processes that listen on a port: a response counts only when it is our own process that gave it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def require_free(ports: Collection[int], name: str) -> None:
 
 
 def holder(port: int) -> str:
-    """Who listens there, as far as this user may see it."""
+    """Return who listens on the port, as far as this user may see it."""
     for connection in psutil.net_connections("tcp"):
         if _listening_port(connection) == port:
             if connection.pid is None:

@@ -14,7 +14,7 @@ _PUMP = Path(__file__).with_name("log_pump.py")
 
 
 def start_pump(path: Path, bytes_max: int = LOG_BYTES_MAX, kept: int = LOGS_KEPT) -> subprocess.Popen[bytes]:
-    """What is written into its stdin goes into the log. It ends with the last holder of that end.
+    """Start the process that copies its stdin to the log. It ends with the last holder of that end.
 
     Its environment is empty: without the stack's mark nobody ends it before it has written everything.
     """
@@ -47,7 +47,7 @@ class Follower:
         self._file.seek(0, os.SEEK_END)
 
     def new_lines(self) -> list[str]:
-        """What has come since the last call; a renamed log is read to its end first."""
+        """Return the lines since the last call; a renamed log is read to its end first."""
         lines = self._file.readlines()
         if self._renamed():
             lines += self._file.readlines()  # what came between the two

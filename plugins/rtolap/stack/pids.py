@@ -35,7 +35,7 @@ class PidRecord(msgspec.Struct, frozen=True):
 
 
 def identify(pid: int) -> ProcessId:
-    """Of a child that has not been waited for, so that its pid cannot be another's yet."""
+    """Return the id of a child that has not been waited for, so that its pid cannot be another's yet."""
     return ProcessId(pid, psutil.Process(pid).create_time())
 
 
@@ -47,7 +47,7 @@ def read_record(path: Path) -> PidRecord | None:
 
 
 def is_same_process(pid: int, started_s: float) -> bool:
-    """Whether the process that was started then still lives; a zombie does not."""
+    """Return True if the process that was started then still lives; a zombie does not."""
     try:
         process = psutil.Process(pid)
         return abs(process.create_time() - started_s) < _SAME_START_S and lives(process)

@@ -1,4 +1,4 @@
-"""Whether a service answers: a word of its own protocol, not just an open port."""
+"""Probes of whether a service responds: by a message of its own protocol, not just an open port."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def airflow_missing(api_url: str, part: str, started_s: float) -> str | None:
     """None when the part has sent a heartbeat since its start.
 
     Airflow calls a part healthy for half a minute after its last heartbeat, so a status left by the process
-    before is told from this one's by time.
+    before is distinguished from this one's by time.
     """
     url = f"{api_url}{AIRFLOW_HEALTH}"
     try:

@@ -39,7 +39,7 @@ def read_secret(layout: StackLayout, name: str) -> str:
 
 
 def password_hash(password: str) -> str:
-    """What the MySQL endpoint checks `caching_sha2_password` against."""
+    """Return the hash that the MySQL endpoint checks `caching_sha2_password` against."""
     return hashlib.sha256(hashlib.sha256(password.encode()).digest()).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""What to run, where, and how to see that it answers."""
+"""The spec of a process: what to run, where, and how to see that it is ready."""
 
 from __future__ import annotations
 

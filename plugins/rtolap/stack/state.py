@@ -1,4 +1,4 @@
-"""What a stack remembers between commands: `stack.json`."""
+"""The state of a stack that is kept between commands: `stack.json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of each part right now."""
+"""The present status of each part."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def sweep(layout: StackLayout, spare: Collection[int], timeout_s: float = 20.0) 
 
 
 def _all_gone(processes: list[psutil.Process], timeout_s: float) -> bool:
-    """Whether all ended in time. Zombies count as ended: whoever started them may never collect them."""
+    """Return True if all ended in time. Zombies count as ended: their parents may never collect them."""
     deadline = time.monotonic() + timeout_s
     while any(is_same_process(process.pid, process.create_time()) for process in processes):
         if time.monotonic() > deadline:

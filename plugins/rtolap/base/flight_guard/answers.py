@@ -1,4 +1,4 @@
-"""What the server sends on one connection: it goes on as it comes, and the guard's own frames between."""
+"""The server's side of one connection: its frames pass as they come, with the guard's own between them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from rtolap.base.flight_guard.calls import Calls
 
 
 class Answers:
-    """Follows the frames of one connection, whose `calls` are told how far their answers are."""
+    """Follows the frames of one connection, and informs its `calls` how far their responses are."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls

@@ -1,4 +1,4 @@
-"""What a client sends on one connection, looked through frame by frame before it goes on to the server.
+"""The client's side of one connection, checked frame by frame before it goes on to the server.
 
 Nothing goes on before the head of a call has the token. Frames that are not DATA go on whole, DATA as it
 comes, once the length of its message is known and within bounds. Without sockets and without a clock of its

@@ -120,7 +120,7 @@ class Connection:
         self._relay.closed(self)
 
     def end(self, reason: str, code: int, text: str) -> None:
-        """Tell the client why, and end the connection when it has had time to read that."""
+        """Send the client the reason, and end the connection when it has had time to read that."""
         self._relay.note(reason)
         self._guarded(lambda: self._tell_end(frames.goaway(self._calls.last_stream, code, text)))
 

@@ -112,7 +112,7 @@ class FlightRelay(Closeable):
         self._wake()
 
     def close(self) -> None:
-        """Hand on what the server, which has ended, has said, and end. From any other thread."""
+        """Hand on what the server, which has ended, has sent, and end. From any other thread."""
         self._take_no_more.set()
         self._closing.set()
         self._wake()

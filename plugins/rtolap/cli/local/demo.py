@@ -49,7 +49,7 @@ def demo(
     dir: Annotated[Path, typer.Option("--dir", help="Folder of the stack.")] = Path(DEFAULT_DIR),
     as_json: JsonOption = False,
 ) -> None:
-    """Start the stack, replay the flights of 2013, ask SQL all the time.
+    """Start the stack, replay the flights of 2013, query it by SQL all the time.
 
     Exit code 0 only if all answers were equal, at every moment, and every malformed record was kept.
     """

@@ -1,4 +1,4 @@
-"""What a demonstration has shown, for people."""
+"""The report of a demonstration, for people."""
 
 from __future__ import annotations
 

@@ -13,7 +13,9 @@ from rtolap.stack.versions import adapt, refuse_other_version
 
 
 def no_stack_note(environ: MutableMapping[str, str] = os.environ) -> str | None:
-    """Where a stack was looked for, if none was found; None where settings are given, or were adopted."""
+    """Return a note on where a stack was looked for, if none was found; None where settings are given, or
+    were adopted.
+    """
     if _is_set(environ):
         return None
     return (

@@ -89,7 +89,7 @@ def _ports(items: list[str]) -> dict[str, int]:
 
 
 def started_ports(state: StackState) -> dict[str, int]:
-    """Of parts that were started; the others' are kept for them only."""
+    """Return the ports of parts that were started; the others' are kept for them only."""
     return {
         name: number
         for name, number in state.ports.items()

@@ -34,7 +34,7 @@ def history(
     limit: Annotated[int, typer.Option(min=1, help="Name so many hosts and units per level.")] = 10,
     as_json: JsonOption = False,
 ) -> None:
-    """Who held the watermarks, from when to when, and how far behind they were.
+    """Show who held the watermarks, from when to when, and how far behind they were.
 
     With --json the samples themselves, for `plot --from`. The leader remembers a day, and takes it along.
     """

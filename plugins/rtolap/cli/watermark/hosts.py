@@ -117,7 +117,7 @@ def remove(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Hosts that are gone for good leave at once: nothing waits for what they have not said.
+    """Hosts that are gone for good leave at once: nothing waits for what they have not reported.
 
     A file, address or node that still names them lists them again.
     """

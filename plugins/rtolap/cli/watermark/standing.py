@@ -1,4 +1,4 @@
-"""Where an application stands: its levels, the global low watermark, and its units if they are asked for."""
+"""The state of an application: its levels, the global low watermark, and its units if they are requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rtolap watermark explain` and `approve`: whether a window may close, and letting it go."""
+"""`rtolap watermark explain` and `approve`: whether a window may close, and approving that."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is declared of a stored table: its columns, keys, partitions, and how its schema may change."""
+"""The declaration of a stored table: its columns, keys, partitions, and how its schema may change."""

@@ -1,4 +1,4 @@
-"""Where the rows of a lookup come from: is it said once, and does the stored table behind one fit? Pure."""
+"""Checks of the source of a lookup's rows: there is exactly one, and a stored table behind it fits. Pure."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _uniqueness_problems(lookup: Lookup, schema: StoredSchema) -> Iterator[Probl
 
 
 def _type(written: str) -> object:
-    """None for what is no type: that is told where the lookup is checked by itself."""
+    """Return None for what is no type: that is reported where the lookup is checked by itself."""
     try:
         return parse_type(written)
     except DefinitionError:

@@ -1,4 +1,4 @@
-"""What the two Java servers share."""
+"""Common parts of the two Java servers."""
 
 from __future__ import annotations
 
