@@ -21,10 +21,10 @@
     links, routes, plugin, provider             what the web page shows
 
 Invariants
-    - A process belongs to an agent, never to a task: tasks ask for a generation and wait. A lost worker,
+    - A process belongs to an agent, never to a task: tasks request a generation and wait. A lost worker,
       triggerer or scheduler stops nothing; a lease ends what nobody waits for any more.
     - An asset event says "look at the queue", never "build this": the queue is the coordinator's.
     - Every operator may be retried, cleared or run twice.
-    - Nothing incomplete is let go but by a person whom Airflow has signed in; silence lets nothing go.
+    - Nothing incomplete is approved but by a person whom Airflow has signed in; silence approves nothing.
 It never decides when a segment closes or what a build contains: that is the coordinator's part.
 """

@@ -3,7 +3,7 @@
 An application says up to where windows may close: their events are in the topic then. What was in the topic
 at that moment has to be in the table too. So, each time the application allows another partition's end:
 
-    1. ask the loader where its topic ends now, in every partition (it asks the broker for each answer),
+    1. request where the loader's topic ends now, in every partition (it queries the broker each time),
     2. the table's partition is complete once all up to there can be read in the table.
 """
 
@@ -22,7 +22,7 @@ ANNOUNCED_MAX = 1_000  # partitions in one step, the newest: an application that
 
 
 async def complete_until_ms(coordinator: AsyncCoordinatorClient, complete: Completeness) -> int | None:
-    """The latest end of a partition whose events are all in the topic, or that a person has let go.
+    """Return the latest end of a partition whose events are all in the topic, or that a person approved.
 
     None where the application does not know yet. Raises NotFound for an application that does not exist.
     """
@@ -65,7 +65,7 @@ def behind(status: LoaderStatus, ends: Mapping[int, int]) -> dict[int, int]:
 
 
 class TableProgress:
-    """Of one table, between two looks. Pure but for what it remembers."""
+    """The progress of one table, between two looks. Pure but for what it remembers."""
 
     def __init__(self) -> None:
         self._announced_ms: int | None = None
@@ -75,7 +75,7 @@ class TableProgress:
     def look(self, status: LoaderStatus, unit: PartitionUnit, until_ms: int | None) -> list[PartitionRange]:
         """Partitions that are complete and were not announced, in order; at first the last one only.
 
-        `until_ms`: see `complete_until_ms`; `status` was asked for after it was known.
+        `until_ms`: see `complete_until_ms`; `status` was requested after it was known.
         """
         if self._wanted_ms is None and until_ms is not None and until_ms != self._announced_ms:
             self._wanted_ms, self._topic = until_ms, CaughtUp()

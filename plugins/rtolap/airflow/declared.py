@@ -1,4 +1,4 @@
-"""What this deployment runs of a kind of process: a Variable, else a file in `include`, else a default.
+"""The processes of a kind that this deployment runs: a Variable, else a file in `include`, else a default.
 
 Each entry is a mapping, in JSON or YAML. `Kind` says where entries stand and how one is read; `receivers` and
 `loaders` are the kinds.

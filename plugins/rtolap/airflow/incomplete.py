@@ -39,7 +39,7 @@ def forced(entries: Iterable[QueueEntry]) -> dict[QueueEntry, Window]:
 
 
 def held(coordinator: CoordinatorClient, entries: Iterable[QueueEntry]) -> dict[QueueEntry, Explanation]:
-    """Of the forced ones, those whose window may not close even now."""
+    """Return those of the forced entries whose window may not close even now."""
     said: dict[Window, Explanation] = {}
     found: dict[QueueEntry, Explanation] = {}
     for entry, window in forced(entries).items():

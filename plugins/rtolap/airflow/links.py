@@ -1,4 +1,4 @@
-"""Buttons on a task's page. They lead to this plugin's own routes, which ask Airflow who is looking."""
+"""Buttons on a task's page. They lead to this plugin's own routes, which get from Airflow who is looking."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SegmentsLink(BaseOperatorLink):
 
 
 class WindowLink(BaseOperatorLink):
-    """Of tasks about a window: of an `application` and `window_end`, or of a `cube` and `segment`."""
+    """A link of tasks about a window: of an `application` and `window_end`, or of a `cube` and `segment`."""
 
     name = "What the window waits for"
 

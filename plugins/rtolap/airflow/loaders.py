@@ -46,7 +46,7 @@ class RunningLoader(msgspec.Struct, frozen=True):
 
 
 def labels(loader: RunningLoader) -> dict[str, str]:
-    """What goes with the process, so that whoever waits for the loader needs its name only."""
+    """Return the labels of the process, so that whoever waits for the loader needs its name only."""
     return {"kind": KIND, KIND: msgspec.json.encode(loader).decode()}
 
 
@@ -58,7 +58,7 @@ def loader_of(status: ProcessStatus) -> RunningLoader | None:
 
 
 def find_loader(agent: AgentClient, name: str) -> RunningLoader:
-    """Raises NotFound where the agent has never been asked to run it."""
+    """Raises NotFound where the agent never had a request to run it."""
     found = loader_of(agent.get(process_key(name)))
     if found is None:
         raise NotFound(f"process {process_key(name)} is no loader")

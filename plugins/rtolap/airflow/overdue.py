@@ -20,7 +20,7 @@ def windows_to_ask_about(
 ) -> list[Window]:
     """Those overdue by the coordinator's clock that may not close by now.
 
-    A cube whose application does not exist is passed over: its status says so, and nobody could let it go.
+    A cube whose application does not exist is passed over: its status says so, and nobody could approve it.
     `policy`: with `approve`, segments that were closed by force and wait for their build count too. Raises
     DefinitionError for an `overdue_after` that is no duration, or an unknown policy.
     """
@@ -44,7 +44,7 @@ def windows_to_ask_about(
 
 
 def windows_of_open_segments(coordinator: CoordinatorClient) -> set[Window]:
-    """Of the segments with events that were never closed, of all cubes that close by an application."""
+    """Return the windows of never closed segments with events, of all cubes that close by an application."""
     found: set[Window] = set()
     for cube in coordinator.cubes():
         for segment in coordinator.segments(cube.name, state=_ACTIVE):
@@ -55,9 +55,9 @@ def windows_of_open_segments(coordinator: CoordinatorClient) -> set[Window]:
 
 
 def oldest(windows: Iterable[Window], windows_max: int) -> list[Window]:
-    """Of each application so many, each end once, with the longest lateness.
+    """Return at most `windows_max` windows of each application, each end once, with the longest lateness.
 
-    One that a person keeps waiting holds the later ones back: letting a later one go would let go of it too.
+    One that a person keeps waiting holds the later ones back: approving a later one would approve it too.
     """
     chosen: list[Window] = []
     taken: dict[str, int] = {}

@@ -1,7 +1,7 @@
-"""What rtolap adds to Airflow's pages: links of its tasks, the routes they lead to, and a check of the host.
+"""The additions to Airflow's pages: links of tasks, the routes they lead to, and a check of the host.
 
-A page elsewhere can give its own name the address of this machine, and ask Airflow in the name of whoever is
-signed in here. Names in RTOLAP_AIRFLOW_HOSTS are answered and no others; without it, Airflow answers any.
+A page elsewhere can give its own name the address of this machine, and query Airflow in the name of whoever
+is signed in here. Names in RTOLAP_AIRFLOW_HOSTS are answered and no others; without it, Airflow answers any.
 """
 
 from __future__ import annotations

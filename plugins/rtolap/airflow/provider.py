@@ -1,4 +1,4 @@
-"""What the installed package tells Airflow: its connection type with the form's fields."""
+"""The provider's information for Airflow: rtolap's connection type with the form's fields."""
 
 from __future__ import annotations
 

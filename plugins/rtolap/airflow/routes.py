@@ -1,6 +1,6 @@
 """Pages behind the task links: a process's log, a cube's segments, why a window waits.
 
-Airflow mounts plugin applications without authentication: every route here asks for the right to read the
+Airflow mounts plugin applications without authentication: every route here requires the right to read the
 task logs of the DAG that it is reached from. The cluster's token stays on the server.
 """
 

@@ -34,7 +34,7 @@ class Window(NamedTuple):
 
     @property
     def run_id(self) -> str:
-        """One run of a DAG per window: the same window is never asked about twice."""
+        """One run of a DAG per window: the same window is never put to a person twice."""
         return f"{self.application}__{iso(self.end_ms)}"
 
     def conf(self) -> dict[str, Any]:
@@ -46,7 +46,7 @@ class Window(NamedTuple):
         }
 
     def judge(self, said: Explanation, approved_until_ms: int | None) -> Explanation:
-        """`said` of `due_ms`, and what people have let go: of this window."""
+        """Return the explanation of this window, from `said` of `due_ms` and what people have approved."""
         if said.may_close or approved_until_ms is None or approved_until_ms < self.end_ms:
             return said.model_copy(update={"window_end_ms": self.end_ms})
         let_go = f"let go up to {iso(approved_until_ms)}"
@@ -110,7 +110,7 @@ def named_window(
 
 
 def outcome(said: Explanation) -> dict[str, Any]:
-    """What a task returns of a window that may close; shares by source."""
+    """Return the result of a task for a window that may close; shares by source."""
     return {
         "application": said.application,
         "window_end": iso(said.window_end_ms),

@@ -25,8 +25,9 @@ Created = list[tuple[str, str]]  # (kind, name), in the order of creation
 
 @dataclass(frozen=True)
 class Takers:
-    """Who takes which kinds of definitions; None where nobody is there for them. `declare_loader` gives what
-    takes back what it has done."""
+    """The services that take the kinds of definitions; None where there is none for a kind. `declare_loader`
+    returns what takes back what it has done.
+    """
 
     coordinator: CoordinatorClient | None = None
     endpoints: StoredTablesClient | None = None
@@ -64,7 +65,7 @@ def create_all(takers: Takers, definitions: Definitions, *, enable: bool, change
 
 
 class _Fresh:
-    """What is made or changed by this call, with how it is taken back."""
+    """The definitions that are made or changed by this call, with how each is taken back."""
 
     def __init__(self, takers: Takers, definitions: Definitions) -> None:
         self._undo: list[tuple[str, Callable[[], object]]] = []

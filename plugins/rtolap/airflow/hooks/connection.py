@@ -1,4 +1,4 @@
-"""Where coordinator and agent are, and with which token: read from a connection, completed by Settings."""
+"""Addresses of coordinator and agent, and the token for them: from a connection, completed by Settings."""
 
 from __future__ import annotations
 

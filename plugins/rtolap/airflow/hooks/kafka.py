@@ -36,14 +36,14 @@ def connection_of(cluster: str) -> str:
 
 
 class KafkaClusterHook(KafkaBaseHook):
-    """How a cluster is reached from here: by its connection, `kafka_default` for the cluster `default` and
+    """A hook for one Kafka cluster, reached by its connection, `kafka_default` for the cluster `default` and
     `kafka_NAME` for others; where there is none, by the settings of this host (`RTOLAP_KAFKA`,
     `RTOLAP_KAFKA_CLUSTERS`).
 
     A connection's extra holds client settings, or the one key `cluster`: the name of a cluster in this host's
     file, whose secrets then stay on the host. A connection that names a cluster may say nothing else, or who
-    edits connections could have the host's passwords sent elsewhere. What only consumers and producers are
-    told (`group.id`, …) is for other operators that share the connection, and left out here.
+    edits connections could have the host's passwords sent elsewhere. What only consumers and producers
+    take (`group.id`, …) is for other operators that share the connection, and left out here.
     """
 
     def __init__(self, cluster: str = DEFAULT_KAFKA_CLUSTER, kafka_config_id: str | None = None) -> None:
@@ -77,7 +77,7 @@ class KafkaClusterHook(KafkaBaseHook):
         return found
 
     def _get_client(self, config: Mapping[str, Any]) -> KafkaCluster:
-        """Where the provider asks its hooks for a client of what it has composed."""
+        """Return the client that the provider requests, for the configuration it has composed."""
         where = f"connection {self.kafka_config_id}"
         kept = {name: it for name, it in config.items() if OWNED.get(name, LOADS_CODE) == LOADS_CODE}
         for name in kept.keys() & {name for name, it in kept.items() if callable(it)}:

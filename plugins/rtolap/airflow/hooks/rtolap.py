@@ -46,7 +46,7 @@ class RtolapHook(BaseHook):
         return from_connection(connection, Settings())
 
     async def load(self) -> None:
-        """Read the connection without blocking; triggers call it before they ask for a client."""
+        """Read the connection without blocking; triggers call it before they request a client."""
         try:
             connection = await self.aget_connection(self.rtolap_conn_id)
         except AirflowNotFoundException:
@@ -63,14 +63,14 @@ class RtolapHook(BaseHook):
         return AgentClient(self.endpoints.agent_url, self.endpoints.token)
 
     def loader(self, port: int) -> LoaderClient:
-        """Of the loader with that port on the agent's host."""
+        """Return a client of the loader with that port on the agent's host."""
         return LoaderClient(self.endpoints.loader_url(port), self.endpoints.token)
 
     def async_loader(self, port: int) -> AsyncLoaderClient:
         return AsyncLoaderClient(self.endpoints.loader_url(port), self.endpoints.token)
 
     def cube_names(self) -> list[str]:
-        """What tasks that go over all cubes are mapped over."""
+        """Return the names that tasks over all cubes are mapped over."""
         with self.coordinator() as coordinator:
             return [cube.name for cube in coordinator.cubes()]
 

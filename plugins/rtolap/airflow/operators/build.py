@@ -151,7 +151,7 @@ class SparkBuildOperator(ManagedProcessOperator):
     def _settle(
         self, agent: AgentClient, coordinator: CoordinatorClient, status: ProcessStatus
     ) -> tuple[list[str], list[str]]:
-        """Promote what was built, in order; report the rest; then let go of the process.
+        """Promote what was built, in order; report the rest; then release the process.
 
         Returns the promoted segments and the errors of the others.
         """
@@ -182,7 +182,7 @@ class SparkBuildOperator(ManagedProcessOperator):
     def _promote(self, coordinator: CoordinatorClient, build: Build) -> bool:
         """True once READY; False if a later attempt or a purge made this one void.
 
-        NotYet, an earlier segment comes first, is asked again until `promote_wait_s` and raised then.
+        NotYet, an earlier segment comes first, is retried until `promote_wait_s` and raised then.
         """
         deadline_s = time.monotonic() + self.promote_wait_s
         while True:

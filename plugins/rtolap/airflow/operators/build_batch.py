@@ -1,4 +1,4 @@
-"""What one spark-submit builds: chosen from the queue, noted with the process, read from its log. Pure."""
+"""The batch of one spark-submit: chosen from the queue, noted with the process, read from its log. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Build(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What the job said about one attempt. `error` None and `built` False: it did not get that far."""
+    """The job's result for one attempt. `error` None and `built` False: it did not get that far."""
 
     built: bool = False
     error: str | None = None

@@ -1,6 +1,6 @@
 """Long-running processes as deferred tasks.
 
-A task asks the agent for a generation of a process and waits in a trigger. The generation is in the task
+A task requests a generation of a process and waits in a trigger. The generation is in the task
 state store, which survives retry and clear: each execution raises it, and the agent ends the old process
 before it starts the new one. So a clear that overtakes its own stop request never leaves two processes.
 """
@@ -37,7 +37,7 @@ class ManagedProcessOperator(BaseOperator):
     one that lost fails without a retry. A long-running process that ends has failed: crashes are the agent's
     to restart, up to `restarts_max` and not after one of `final_codes`, and Airflow's `retries` come after
     that. A one-shot that is executed again while it runs (a clear, a lost worker) is adopted, not started
-    twice. `waits_when_done`: one that ends with code 0, as it was told to elsewhere, keeps the task waiting
+    twice. `waits_when_done`: one that ends with code 0, as was requested elsewhere, keeps the task waiting
     until it is cleared. `labels` go with the process, for whoever looks for it on the agent.
     """
 

@@ -1,10 +1,10 @@
-"""A window that waits for too long: a person is asked in Airflow whether it goes, and the answer is recorded.
+"""Approval, by a person in Airflow, of a window that waits for too long; the response is recorded.
 
     WindowApprovalOperator ── Approve ──▶ ApproveWindowOperator ──▶ the window may close
           │  └────────── Reject ───▶ the window keeps waiting
           └── complete meanwhile ──▶ the question is withdrawn (skipped)
 
-Who answered is told by Airflow, which has authenticated them. Nobody's silence lets anything go.
+Who responded is known from Airflow, which has authenticated them. Nobody's silence approves anything.
 """
 
 from __future__ import annotations
@@ -135,7 +135,8 @@ class ApproveWindowOperator(BaseOperator):
     """Records at the coordinator what a person has approved: windows up to `window_end` may close.
 
     `answer`: the result of an `WindowApprovalOperator`. Its responder is whom Airflow has signed in; without
-    one, or with another answer than Approve, nothing is let go and the task fails. Returns what was recorded.
+    one, or with another answer than Approve, nothing is approved and the task fails. Returns what was
+    recorded.
     """
 
     template_fields: Sequence[str] = ("application", "window_end", "answer")
@@ -176,13 +177,14 @@ class ApproveWindowOperator(BaseOperator):
 
 
 def is_retry(ti: Any, retries: int) -> bool:
-    """Whether an earlier try of this task was lost; not the first try after somebody has cleared it, who
-    allows `retries` more of them."""
+    """Return True if an earlier try of this task was lost; False for the first try after somebody has cleared
+    it, who allows `retries` more of them.
+    """
     return int(ti.try_number) > 1 + int(ti.max_tries) - retries
 
 
 def short(text: str, characters: int) -> str:
-    """The coordinator records no more; who wrote more still lets the window go."""
+    """The coordinator records no more; who wrote more still approves the window."""
     return text if len(text) <= characters else text[: characters - 1] + "…"
 
 

@@ -33,7 +33,7 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
 
     @abstractmethod
     def client(self, hook: RtolapHook) -> AbstractContextManager[Client]:
-        """Whom it asks."""
+        """Return the client of the service that it queries."""
 
     @abstractmethod
     def look(self, client: Client) -> Any:
@@ -45,7 +45,7 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
 
     @abstractmethod
     def trigger(self, client: Client) -> BaseTrigger:
-        """What waits in the triggerer."""
+        """Return the trigger that waits in the triggerer."""
 
     @abstractmethod
     def fired(self, context: Context, event: dict[str, Any]) -> Any:

@@ -1,4 +1,4 @@
-"""Sensors. Who waits in vain is told for what."""
+"""Sensors of cubes. One that waits in vain fails with what it waited for."""
 
 from __future__ import annotations
 

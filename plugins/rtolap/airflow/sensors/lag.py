@@ -18,7 +18,7 @@ from rtolap.protocols.coordinator.client import CoordinatorClient
 
 
 class Reader(NamedTuple):
-    """Who reads which topic of which cluster, and how far it is; `port` of a loader's process."""
+    """A reader of a topic of a cluster, and how far it is; `port` of a loader's process."""
 
     cluster: str
     topic: str
@@ -30,7 +30,7 @@ class LagSensor(DeferredSensor[Reader]):
     """Succeeds when no partition lags by more than `lag_max` records: of a `cube`'s topic behind its
     receivers, or of a `loader`'s topic behind what is in the table.
 
-    Where the log ends is asked of Kafka, as the topic's connection says: `kafka_default`, `kafka_NAME` for a
+    The log's ends are requested from Kafka, by the topic's connection: `kafka_default`, `kafka_NAME` for a
     topic of the cluster NAME, or `kafka_conn_id`. Result: {"lag": {partition: records}}.
     """
 

@@ -20,7 +20,7 @@ from rtolap.protocols.loader.client import LoaderClient
 
 
 class Loader(NamedTuple):
-    """The process of a loader, by its port, and who asks it."""
+    """The process of a loader, by its port, and the client of it."""
 
     port: int
     client: LoaderClient
@@ -54,7 +54,7 @@ class LoadedSensor(DeferredSensor[Loader]):
         return _asking(hook, self.loader)
 
     def look(self, client: Loader) -> dict[str, Any] | None:
-        """Of offsets only: the trigger waits for an instant, and for what was in the topic then."""
+        """Return a result for offsets only: the trigger waits for an instant and all in the topic then."""
         offsets = offsets_of(self._offsets())
         try:
             status = client.client.status()

@@ -1,4 +1,4 @@
-"""What another trigger waits for, told to whom it is meant for.
+"""Triggers whose events name what was waited for, and so whom they are meant for.
 
 Where Airflow's database gives a trigger the number of one that was just deleted, as SQLite does, a triggerer
 may still run the deleted one under that number: what it says then comes to the task of the new one.

@@ -22,9 +22,9 @@ TELL_S = 60.0  # how often the task's log is told how far it is
 class LagTrigger(BaseTrigger):
     """Fires {"lag": {partition: records}} once no partition of `topic` lags by more than `lag_max`.
 
-    Positions are those of the receivers of `cube`, or of `loader` at `port`; the log's ends are asked of
-    Kafka as its connection says when the wait begins. Who does not answer is waited for: the sensor's
-    time-out ends that.
+    Positions are those of the receivers of `cube`, or of `loader` at `port`; the log's ends are
+    requested from Kafka by its connection when the wait begins. Peers that do not respond are waited for:
+    the sensor's time-out ends that.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class LagTrigger(BaseTrigger):
 
 
 def lag(ends: Mapping[int, int], positions: Mapping[int, int]) -> dict[int, int | None]:
-    """Partition → records that are not read yet; None where nobody has told a position."""
+    """Partition → records that are not read yet; None where no position is known."""
     return {
         partition: max(0, end - positions[partition]) if partition in positions else None
         for partition, end in sorted(ends.items())
@@ -109,7 +109,7 @@ def reached(found: Mapping[int, int | None], lag_max: int) -> bool:
 
 
 def outcome(found: Mapping[int, int | None]) -> dict[str, Any]:
-    """What a task returns that has waited for a lag; partitions as JSON has them."""
+    """Return the result of a task that has waited for a lag; partitions as JSON has them."""
     return {"lag": {str(partition): records for partition, records in found.items()}}
 
 

@@ -88,12 +88,12 @@ def offsets_of(offsets: Mapping[str, int]) -> dict[int, int]:
 
 
 def outcome(status: LoaderStatus) -> dict[str, Any]:
-    """What a task returns that has waited for a loader; partitions as JSON has them."""
+    """Return the result of a task that has waited for a loader; partitions as JSON has them."""
     return {"loaded": {str(partition): offset for partition, offset in sorted(status.visible.items())}}
 
 
 def words(status: LoaderStatus, offsets: Mapping[int, int]) -> str:
-    """How far it is: to `offsets`, or to the end of its topic where none are given."""
+    """Describe how far the loader is: to `offsets`, or to the end of its topic where none are given."""
     ends = offsets or status.log_ends
     missing = ", ".join(
         f"partition {partition} can be read up to {at} of {ends[partition]}"

@@ -25,7 +25,7 @@ class PartitionsTrigger(BaseEventTrigger):
 
     Looks at all loaders that the agent runs and that say by what their tables are complete. When it begins,
     and after a change of triggerer, the last complete partition of each table is announced once more: an
-    event says that all is complete up to there. Who does not answer is asked again without end.
+    event says that all is complete up to there. Requests without a response are retried without end.
     """
 
     def __init__(self, *, poll_s: float = 10.0, rtolap_conn_id: str = DEFAULT_CONN_ID) -> None:

@@ -35,7 +35,7 @@ class ProcessTrigger(BaseTrigger):
 
     `dag_id`, `run_id`, `task_id`, `map_index` name the task that waits. `agent_silence_s`: how long the agent
     may be unreachable before the wait is given up; the process itself goes on meanwhile. `waits_when_done`:
-    a process that has ended as it was told to is no reason to fire; its task waits until somebody acts.
+    a process that has ended as was requested is no reason to fire; its task waits until somebody acts.
     """
 
     def __init__(

@@ -6,7 +6,7 @@
 `GET …/generation` → GenerationRef, the highest ever seen, 0 for none · `GET …/log?bytes=` (text) ·
 `POST /api/v1/shutdown` Shutdown. Every other answer is a ProcessStatus.
 
-A process is named by a key, and each start of it that somebody asked for by a generation. The same key and
+A process is named by a key, and each requested start of it by a generation. The same key and
 generation is the same process; a higher generation replaces it, after it is gone; a lower one is Refused.
 """
 
@@ -42,8 +42,8 @@ class RestartPolicy(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`max` restarts after crashes, then FAILED; the wait doubles from `backoff_s` up to `backoff_s_max`.
 
     A process that stayed up for `forget_after_s` has its earlier crashes forgiven. One-shot processes are
-    never restarted: whoever asked decides. Neither is one that ends with one of `final_codes`: it has done
-    what it was to do (0, SUCCEEDED), or says that another start would not help (FAILED).
+    never restarted: who made the request decides. Neither is one that ends with one of `final_codes`: it has
+    done what it was to do (0, SUCCEEDED), or says that another start would not help (FAILED).
     """
 
     max: int = 5

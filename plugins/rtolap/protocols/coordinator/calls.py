@@ -1,9 +1,9 @@
-"""Every request of the coordinator's protocol, once: method, path, body, and what the answer is.
+"""Every request of the coordinator's protocol, once: method, path, body, and type of the response.
 
-Both clients (`coordinator_client`) are made of these. Calls may be repeated: a second `create`
+Both clients (`client`, `async_client`) are made of these. Calls may be repeated: a second `create`
 of an equal definition, `promote` of a promoted build, a reassignment that stands, … change nothing, and a
 second `start_build` only takes the right of promotion from the first. A `drop` carries an id, by which its
-repetition is told from another one.
+repetition is distinguished from another one.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ def start_build(cube: str, segment: str) -> Call[wire.BuildSpec]:
 
 
 def promote(cube: str, segment: str, build_id: str) -> Call[wire.SegmentInfo]:
-    """Raises Refused where an earlier segment has to be promoted first: ask again later."""
+    """Raises Refused where an earlier segment has to be promoted first: retry later."""
     return post(_SEGMENT, "cubes", cube, "segments", segment, "builds", build_id, "promote")
 
 
@@ -204,5 +204,5 @@ def accept_loss(cube: str, segment: str, by: str, reason: str) -> Call[wire.Segm
 
 
 def close_segment(cube: str, segment: str) -> Call[wire.SegmentInfo]:
-    """Ask the leaders to close this segment and all before it, without waiting for the watermark."""
+    """Request that the leaders close this segment and all before it, without waiting for the watermark."""
     return post(_SEGMENT, "cubes", cube, "segments", segment, "close")

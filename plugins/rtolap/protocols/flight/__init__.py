@@ -1,1 +1,1 @@
-"""What the Flight protocols share: servers behind their guard, channels, clients, errors, metrics."""
+"""Common parts of the Flight protocols: servers behind their guard, channels, clients, errors, metrics."""

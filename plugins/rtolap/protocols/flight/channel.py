@@ -1,4 +1,4 @@
-"""How the services open a channel of Arrow Flight to each other."""
+"""Channels of Arrow Flight between the services."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One Flight client an address, made when first asked for."""
+"""One Flight client for each address, made on first use."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What every Flight endpoint of the product does: it wants the cluster's token, names its errors, and
-ends.
-"""
+"""Common behaviour of the product's Flight endpoints: the cluster's token, named errors, and the shutdown."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ _DECODER = json.JSONDecoder()
 
 
 def named(peer: str, operation: str, error: Exception) -> RtolapError:
-    """What the peer has named; else that it does not answer, or not to this token."""
+    """Return the error that the peer has named; else that it does not respond, or not to this token."""
     text = str(error)
     _, mark, rest = text.partition(ERROR_MARK)
     if mark:

@@ -1,6 +1,6 @@
-"""What every Flight endpoint shows to Prometheus: `rtolap_<service>_flight_call_seconds{method, outcome}`.
+"""The metric of every Flight endpoint: `rtolap_<service>_flight_call_seconds{method, outcome}`.
 
-`method` is do_get, do_put, do_action, …; `outcome` is ok, or the code of the error that the peer was told. A
+`method` is do_get, do_put, do_action, …; `outcome` is ok, or the code of the error that the peer received. A
 call ends with its last message, so that a stream's time holds its reader's.
 """
 

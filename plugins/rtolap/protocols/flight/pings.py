@@ -1,4 +1,4 @@
-"""When a peer counts as silent: one that works for long answers a ping, one that stands still does not."""
+"""The ping that shows whether a peer is silent: a busy one responds to it, one that stands still does not."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ _PATH_BYTES_MAX = 100  # of a Unix socket: the system takes 107
 
 
 class GuardedFlightServer(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no types
-    """Serves as soon as it is made; `port` tells which one it got. `metrics` counts what is refused.
+    """Serves as soon as it is made; `port` is the one that it got. `metrics` counts what is refused.
 
     Raises Unavailable where the port cannot be had.
     """

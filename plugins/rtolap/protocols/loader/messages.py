@@ -22,14 +22,15 @@ API = "/api/v1/loader"
 
 
 def process_key(job: str) -> str:
-    """Of its process on an agent."""
+    """Return the key of the loader's process on an agent."""
     return f"loader.{job}"
 
 
 class PartitionsStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Of the role that makes partitions in the sink. `state`: `starting`, `kept`, or `failing` because of
-    `last_error`. `made`: names of the last ones that this process has made, of `made_count`. `until_ms`: from
-    now on up to there, each instant has its partition. `checked_ms`: when all were there the last time."""
+    """Status of the role that makes partitions in the sink. `state`: `starting`, `kept`, or `failing` because
+    of `last_error`. `made`: names of the last ones that this process has made, of `made_count`. `until_ms`:
+    from now on up to there, each instant has its partition. `checked_ms`: when all were there the last time.
+    """
 
     state: str
     last_error: str = ""
@@ -42,13 +43,12 @@ class PartitionsStatus(msgspec.Struct, frozen=True, kw_only=True):
 class LoaderStatus(msgspec.Struct, frozen=True, kw_only=True):
     """`state`: RUNNING, PAUSED, STOPPED or FAILED; `phase`: what a running one does now; `reason`: why it is
     in its state. Offsets are next-to-read: `loaded` of what is in the table without a hole, `visible` of what
-    can be read there, as far as its process knows, `log_ends` of the topic, asked of the broker for this
-    answer (`lag_records` is None where it does not tell). `kafka_cluster` has the
-    topic. `topic_id`: of the topic that is loaded, as it is
-    recorded; `log_topic_id`: of the one that is there. Where these differ, nothing of the second is loaded.
-    Rates are of the last minute. Every record of the topic with a timestamp up to `event_ms_loaded` is in the
-    table; None where that is not known. `alive`: its process answered; else only the ledger speaks.
-    `partitions`: of a process that makes them.
+    can be read there, as far as its process knows, `log_ends` of the topic, requested from the broker for
+    this response (`lag_records` is None where they are unknown). `kafka_cluster` has the topic. `topic_id`:
+    of the topic that is loaded, as it is recorded; `log_topic_id`: of the one that is there. Where these
+    differ, nothing of the second is loaded. Rates are of the last minute. Every record of the topic with a
+    timestamp up to `event_ms_loaded` is in the table; None where that is not known. `alive`: its process
+    answered; else only the ledger speaks. `partitions`: of a process that makes them.
     """
 
     job: str

@@ -1,4 +1,4 @@
-"""Client of the query service over HTTP; `wire.dbapi` is the PEP 249 module over it."""
+"""Client of the query service over HTTP; `rtolap.dbapi` is the PEP 249 module over it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class QueryColumn(msgspec.Struct, frozen=True):
 class QueryAnswer(msgspec.Struct, frozen=True):
     """`positions`: cube → partition → next offset; the answer holds exactly the events below.
 
-    `warnings`: how the rows are meant, where that is not what was asked to the letter.
+    `warnings`: how the rows are meant, where that is not exactly what was requested.
     """
 
     columns: tuple[QueryColumn, ...]

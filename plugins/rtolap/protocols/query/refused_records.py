@@ -1,4 +1,4 @@
-"""Records that receivers refused, in words: the same at every place that tells of them."""
+"""Records that receivers refused, in words: the same at every place that reports them."""
 
 from __future__ import annotations
 

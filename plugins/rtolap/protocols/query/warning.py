@@ -1,4 +1,4 @@
-"""What a statement's answer does not show by itself, told beside it through every endpoint."""
+"""Warnings of what a statement's result does not show by itself, returned beside it by every endpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WarningCode = Literal[
 
 
 class QueryWarning(msgspec.Struct, frozen=True, order=True):
-    """`level` as MySQL's: a Note says how a number is meant, a Warning that it may not be what was asked."""
+    """`level` as MySQL's: a Note says how a number is meant, a Warning that it may not be as requested."""
 
     code: WarningCode
     level: Literal["Note", "Warning"]

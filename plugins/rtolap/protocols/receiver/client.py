@@ -1,4 +1,4 @@
-"""Arrow Flight client of a receiver: partial aggregates, stats and control. See `wire.receiver`.
+"""Arrow Flight client of a receiver: partial aggregates, stats and control. See `messages`.
 
 Imports pyarrow; DAGs never load it.
 """

@@ -20,12 +20,12 @@ ERROR_MARK = "rtolap-error:"
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """What history answers, so that the receiver answers for exactly the rest.
+    """The part of a cube that history returns, so that the receiver returns exactly the rest.
 
     versions    segment name → READY version; segments not named here have no history
     horizon_ms  segments ending at or below it are purged and answered by nobody
-    start_ms, end_ms   only segments that overlap this range are asked for (None: unbounded)
-    assignment_epoch   the assignment by which receivers are asked; None where a single one is looked at
+    start_ms, end_ms   only segments that overlap this range are requested (None: unbounded)
+    assignment_epoch   the assignment by which receivers are queried; None where a single one is
     """
 
     versions: dict[str, int] = {}

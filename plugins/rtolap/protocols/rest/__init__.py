@@ -1,1 +1,1 @@
-"""What the REST clients share: one request as a value, finding the leader, ids of repeated requests."""
+"""Common parts of the REST clients: one request as a value, finding the leader, ids of repeated requests."""

@@ -1,6 +1,6 @@
 """Which coordinator leads, learnt from the answers: 307 and 503 name the leader, silence unseats it.
 
-Only configured addresses are asked: requests carry the cluster's token, and who leads is told by whoever
+Only configured addresses get requests: they carry the cluster's token, and who leads is reported by whoever
 stands for election in ZooKeeper.
 """
 
@@ -33,7 +33,7 @@ class LeaderFinder:
         self._last_failure = "no answer yet"
 
     def attempts(self) -> Iterator[str]:
-        """The believed leader first, then the others; one named on the way is asked next. Each once."""
+        """The believed leader first, then the others; one named on the way is next. Each once."""
         asked: set[str] = set()
         while True:
             with self._lock:
@@ -68,7 +68,7 @@ class LeaderFinder:
         raise _error(response, payload)
 
     def _named(self, by: str, leader: str | None, failure: str) -> None:
-        """`leader` is asked next, if it is one of ours; `failure`: what is wrong when nobody answers."""
+        """`leader` is tried next, if it is one of ours; `failure`: what is wrong when nobody responds."""
         known = leader is None or leader in self._urls
         with self._lock:
             self._leader = leader if known else None

@@ -44,7 +44,7 @@ class Call(Generic[T]):
         return f"{self.method} {self.path}"
 
     def request_at(self, url: str) -> dict[str, Any]:
-        """What an httpx client's `request` is called with. `url`: of a coordinator."""
+        """Return the arguments of an httpx client's `request`. `url`: of a coordinator."""
         timeout = httpx.USE_CLIENT_DEFAULT if self.timeout_s is None else self.timeout_s
         return {
             "method": self.method,
@@ -79,7 +79,7 @@ def post(answer: TypeAdapter[T], *parts: str, body: Body = None) -> Call[T]:
 
 
 def delete(answer: TypeAdapter[T], *parts: str) -> Call[T]:
-    """Of something that may be made anew before the answer is known: it carries an id."""
+    """Return a call that deletes what may be made anew before the response is known: it carries an id."""
     return Call("DELETE", path(*parts), answer, request_id=new_request_id())
 
 

@@ -24,8 +24,9 @@ def new_request_id() -> str:
 
 
 def checked_request_id(value: str | None) -> str | None:
-    """What a request says its id is; None where it says nothing: each time it comes is a change of its own.
-    Raises DefinitionError."""
+    """Return the id that a request gives itself; None where it gives none: each time it comes is a change of
+    its own. Raises DefinitionError.
+    """
     if value is None or _ID.fullmatch(value):
         return value
     raise DefinitionError(

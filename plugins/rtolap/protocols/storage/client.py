@@ -1,4 +1,4 @@
-"""Arrow Flight client of a storage node. See `wire.storage`."""
+"""Arrow Flight client of a storage node. See `messages`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class RowStream(Protocol):
 
 
 class BatchStream(Protocol):
-    """What is read, with its schema. `cancel` from any thread."""
+    """A stream of the batches that are read, with their schema. `cancel` from any thread."""
 
     @property
     def schema(self) -> pa.Schema: ...

@@ -1,4 +1,4 @@
-"""A storage node tells a front end that it lives; any of them will do."""
+"""Heartbeats of a storage node to a front end; any of them will do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT_S = 5.0
 
 
 class HeartbeatClient:
-    """For one thread. `urls`: base URLs of endpoints; one that answered is asked first the next time. `ca`:
+    """For one thread. `urls`: base URLs of endpoints; one that responded is tried first the next time. `ca`:
     PEM whom to trust; None: the system's."""
 
     def __init__(self, urls: Sequence[str], token: str, *, ca: Path | None = None) -> None:

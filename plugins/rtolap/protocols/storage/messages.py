@@ -6,7 +6,7 @@ do_exchange  rows of one transaction. Descriptor: a PutHead. Each batch has a Ta
              ends in any other way leaves nothing.
 do_get       Ticket: a ScanRequest, answered by the named columns, rows in no order; or a CopyRequest of
              another node, answered by files (`COPY_NAME`, `COPY_DATA`; a file in several rows).
-do_action    `ACTIONS`: what is asked and what is answered, as JSON.
+do_action    `ACTIONS`: requests and their responses, as JSON.
 
 Tickets, descriptors and metadata are JSON. Errors travel as those of receivers do.
 """
@@ -77,8 +77,9 @@ class ScanRequest(msgspec.Struct, frozen=True, tag="scan"):
 
 
 class CopyRequest(msgspec.Struct, frozen=True, tag="copy"):
-    """What the node `after` that version lacks: the files of single versions where they are still there, or
-    the whole tablet."""
+    """A request for what the node `after` that version lacks: the files of single versions where they are
+    still there, or the whole tablet.
+    """
 
     tablet: TabletId
     after: int
@@ -131,7 +132,7 @@ class Publish(msgspec.Struct, frozen=True):
 
 
 class Held(msgspec.Struct, frozen=True):
-    """Those of the tablets asked for, of which the node has what it was asked for."""
+    """Those of the requested tablets of which the node has what was requested."""
 
     tablets: tuple[TabletId, ...]
 
@@ -161,11 +162,11 @@ class Abort(msgspec.Struct, frozen=True):
 
 
 class Done(msgspec.Struct, frozen=True):
-    """Nothing to say."""
+    """An empty response."""
 
 
 class AskStatus(msgspec.Struct, frozen=True):
-    """Nothing to ask for in particular."""
+    """A request of the status, without fields."""
 
 
 class TabletReport(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,1 +1,1 @@
-"""The catalogue of stored tables over REST: messages, client, and partitions asked for over MySQL."""
+"""The catalogue of stored tables over REST: messages, client, and partitions requested over MySQL."""

@@ -1,4 +1,4 @@
-"""The catalogue of stored tables, asked of any front end; changes find their way to the master.
+"""Client of the catalogue of stored tables, at any front end; changes find their way to the master.
 
 Raises the error that the endpoint raised (`base.errors`); Unavailable when no endpoint answered within
 `retry_s`, or CommitUnknown where an endpoint may have made the change and its answer was lost. A request
@@ -146,12 +146,12 @@ class StoredTablesClient(Closeable):
         return self._send("GET", path, TransactionInfo)
 
     def transactions(self, db: str, like: str) -> tuple[TransactionInfo, ...]:
-        """Of labels that are LIKE the pattern, the latest first, 1000 at most."""
+        """Return the transactions whose labels are LIKE the pattern, the latest first, 1000 at most."""
         path = f"/transactions/{quote(db, safe='')}?like={quote(like, safe='')}"
         return self._send("GET", path, tuple[TransactionInfo, ...])
 
     def _send(self, method: str, path: str, answer: type[T], body: object = None, *, retry: bool = True) -> T:
-        """What only reads."""
+        """Send a request that only reads."""
         request = _Request(method, path, _content(body), None)
         return self._repeat(request, answer) if retry else self._once(request, answer)
 

@@ -30,7 +30,7 @@ _CLIENT_CODES = range(2000, 3000)  # the connection, as the client sees it
 
 
 class KnownPartition(NamedTuple):
-    """`bounds`: [start, end) in ms since the epoch, UTC; None where the server does not tell any in time."""
+    """`bounds`: [start, end) in ms since the epoch, UTC; None where the server reports none in time."""
 
     name: str
     bounds: tuple[int, int] | None
@@ -66,7 +66,7 @@ class PartitionSession:
 
 
 class MysqlPartitions:
-    """`password`: asked for with each connection. `ca_file`: PEM whom to trust, and nothing but TLS then;
+    """`password`: called for each connection. `ca_file`: PEM whom to trust, and nothing but TLS then;
     else TLS is taken unchecked where the server offers it."""
 
     def __init__(
@@ -106,7 +106,9 @@ class MysqlPartitions:
 
 
 def bounds_of(text: str) -> tuple[int, int] | None:
-    """Of a range as servers write it: `[types: [DATEV2]; keys: [2026-11-21]; ..types: …; keys: […]; )`."""
+    """Return the bounds of a range as servers write it: `[types: [DATEV2]; keys: [2026-11-21]; ..types: …;
+    keys: […]; )`.
+    """
     found = [instant_ms for each in _BOUND.findall(text) if (instant_ms := _ms(each)) is not None]
     if len(found) == 1 and "MAXVALUE" in text.upper():
         found.append(WHOLE.end_ms)

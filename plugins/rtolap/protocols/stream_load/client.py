@@ -49,9 +49,9 @@ _ERROR_LOG_BYTES_MAX = 4 << 20
 
 
 class StreamLoadClient(Closeable):
-    """Thread-safe. `urls`: endpoints of one cluster; the next is asked where one does not answer.
+    """Thread-safe. `urls`: endpoints of one cluster; the next is tried where one does not respond.
 
-    Errors of all calls: Unavailable (it may have been carried out: ask the state), Unauthorized, Refused.
+    Errors of all calls: Unavailable (it may have been carried out: request the state), Unauthorized, Refused.
     """
 
     def __init__(self, urls: Iterable[str], user: str, password: str, *, ca_file: Path | None = None) -> None:
@@ -115,7 +115,7 @@ class StreamLoadClient(Closeable):
         return answer.data
 
     def keeps_labels(self) -> bool:
-        """Whether labels stay until they are acknowledged; then `acknowledge` is understood too."""
+        """Return True if labels stay until they are acknowledged; then `acknowledge` is understood too."""
         response = self._request("GET", "/")
         try:
             return msgspec.json.decode(response.content, type=ServerInfo).keeps_labels
@@ -272,7 +272,9 @@ def _unavailable(what: str, status: int, text: str) -> Unavailable:
 
 
 def _redirected(url: str, location: str) -> str:
-    """Where to go, without the credentials that some servers put there. Refused where TLS would be left."""
+    """Return the URL of a redirect, without the credentials that some servers put there. Raises Refused where
+    TLS would be left.
+    """
     target = urlsplit(urljoin(url, location))
     if not location or target.scheme not in ("http", "https") or not target.hostname:
         raise Refused("a redirect that leads nowhere", found=repr(location[:200]))

@@ -33,7 +33,7 @@ BodyFormat = Literal["arrow", "json", "csv", "csv_with_names", "csv_with_names_a
 
 
 class LoadState(StrEnum):
-    """What `get_load_state` says of a label. UNKNOWN: nobody has used it, or it has been forgotten."""
+    """State of a label, from `get_load_state`. UNKNOWN: nobody has used it, or it has been forgotten."""
 
     UNKNOWN = "UNKNOWN"
     PREPARE = "PREPARE"
@@ -72,7 +72,7 @@ class LoadAnswer(msgspec.Struct, frozen=True, kw_only=True, rename="pascal"):
 
     @property
     def is_durable(self) -> bool:
-        """Whether it says that the rows are, or will be, in the table."""
+        """Return True if it states that the rows are, or will be, in the table."""
         return self.status in ("Success", "Publish Timeout")
 
 
@@ -91,9 +91,9 @@ class StateAnswer(msgspec.Struct, frozen=True):
 
 
 class SchemaColumn(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A column as `_schema` tells it. `is_nullable` is Yes or No; numbers are strings, as in Doris.
+    """A column as `_schema` returns it. `is_nullable` is Yes or No; numbers are strings, as in Doris.
 
-    `default` is told by this product only; a column without one must be loaded unless it is nullable.
+    `default` is returned by this product only; a column without one must be loaded unless it is nullable.
     """
 
     name: str
@@ -137,8 +137,9 @@ class ServerInfo(msgspec.Struct, frozen=True):
 
 
 class SendOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What a client asks of one load. `headers`: further documented ones, lower case. `not_after_ms`: since
-    the epoch; a request that arrives later is refused, for its label may have been given back by then."""
+    """Options of a client's load. `headers`: further documented ones, lower case. `not_after_ms`: since the
+    epoch; a request that arrives later is refused, for its label may have been given back by then.
+    """
 
     format: BodyFormat = "arrow"
     columns: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What watermarks were and who held them, over REST: the messages. Conventions as in `wire.watermark`."""
+"""Messages of the watermarks' history over REST, and of who held them. Conventions as in `messages`."""
 
 from __future__ import annotations
 

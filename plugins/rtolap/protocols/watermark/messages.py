@@ -4,11 +4,12 @@ Reports are msgpack (`application/x-msgpack`) or JSON, everything else is JSON. 
 epoch, None is unknown. In columns every entry stands for one host: `index` int32, `latest_ms` and `events`
 int64, all little-endian (base64 in JSON).
 
-A **session** is what one client has told one leader: it begins with `begins`, which a client sets in its
-first batch and after an answer with `resend`, and in which it says everything it knows. `sequence` grows
-with every batch of a client, over sessions too; a batch is repeated unchanged until it is answered. A process
-that keeps the `client_id` of a former one goes on behind that one's `sequence`, else its batches count as
-repeated and are not taken: begin at the wall clock in ms, as the client here does, or take another id.
+A **session** is what one client has reported to one leader: it begins with `begins`, which a client sets in
+its first batch and after an answer with `resend`, and in which it reports everything it knows. `sequence`
+grows with every batch of a client, over sessions too; a batch is repeated unchanged until it is answered. A
+process that keeps the `client_id` of a former one goes on behind that one's `sequence`, else its batches
+count as repeated and are not taken: begin at the wall clock in ms, as the client here does, or take another
+id.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def check_host_names(names: Sequence[str], what: str) -> None:
 
 
 class SourceReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What the consumer of one partition has read, by host.
+    """Report of what the consumer of one partition has read, by host.
 
     `hosts` are names that are new in this session and level; they get the indices from `hosts_from` on.
     `events`, if given, counts what was read since the batch before. `partitions`: how many the source has,
@@ -64,8 +65,8 @@ class SourceReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 class UnitReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`oldest_work_ms`: of what this unit has taken in and not finished; None if there is none. `left`: it
-    ends. `generation`: of its owner, grows with each; what an older one says is void. A refusal names a unit
-    by `unit_path`."""
+    ends. `generation`: of its owner, grows with each; what an older one reports is void. A refusal names a
+    unit by `unit_path`."""
 
     level: str
     processor: str

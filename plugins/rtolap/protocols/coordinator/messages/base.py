@@ -1,4 +1,4 @@
-"""What all messages of the coordinator's protocol have in common."""
+"""Common parts of all messages of the coordinator's protocol."""
 
 from __future__ import annotations
 

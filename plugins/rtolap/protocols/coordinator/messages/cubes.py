@@ -62,7 +62,7 @@ class WatermarkInfo(Message):
 class ReassignRequest(Message):
     """Move partitions of a running cube between replica sets.
 
-    assignment     the whole assignment that is wanted; None asks for a level one
+    assignment     the whole assignment that is wanted; None requests a level one
     replica_sets   those that a level assignment uses; None: as many live ones as the cube's
                    `consumer_tasks_max` allows, those that hold partitions now first
     epoch          refuse if the assignment is not of this epoch any more

@@ -43,8 +43,9 @@ class HistoryEntry(Message):
 
 
 class CompletenessInfo(Message):
-    """What was known of a segment's events when its closing was decided: `model.completeness`, where each
-    field is explained."""
+    """Completeness of a segment's events as known when its closing was decided: `model.completeness`, where
+    each field is explained.
+    """
 
     application: str
     window_end_ms: int
