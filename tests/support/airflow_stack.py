@@ -58,7 +58,9 @@ def wait_for(what: str, look: Callable[[], T | None], deadline_s: float = DEADLI
 
 @dataclass
 class AirflowStack:
-    """What tests do with the running components. `environment` is that of Airflow's own processes."""
+    """The running components of a stack with Airflow, for tests. `environment` is that of Airflow's own
+    processes.
+    """
 
     around: Surroundings
     components: Mapping[str, ManagedProcess]
@@ -73,7 +75,7 @@ class AirflowStack:
 
     @cached_property
     def token(self) -> str:
-        """The cluster's, which agent, coordinator and query ask for."""
+        """Return the cluster's token, which agent, coordinator and query require."""
         return read_secret(self.around.layout, "token")
 
     @cached_property
@@ -166,8 +168,9 @@ class AirflowStack:
         return [(task["task_id"], task["state"]) for task in self.tasks(dag_id, run_id)]
 
     def asset_events(self, name: str) -> list[dict[str, Any]]:
-        """Of the asset of this name, the oldest first. Airflow's answer is an internal error as long as a run
-        that one of them has started waits for its start."""
+        """Return the events of the asset of this name, the oldest first. Airflow's response is an internal
+        error as long as a run that one of them has started waits for its start.
+        """
         assets = self.api.get("/api/v2/assets", params={"name_pattern": name}).raise_for_status().json()
         (asset_id,) = [asset["id"] for asset in assets["assets"] if asset["name"] == name]
         params = {"asset_id": asset_id, "order_by": "timestamp", "limit": 100}
@@ -207,14 +210,14 @@ class AirflowStack:
             raise AssertionError(f"{late}: it is {found['state']}; {said}") from late
 
     def result(self, task: Mapping[str, Any]) -> Any:
-        """What a task that has ended returned."""
+        """Return the result of a task that has ended."""
         where = "/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}/taskInstances/{task_id}".format(**task)
         params = {"map_index": task["map_index"], "deserialize": True}
         answer = self.api.get(f"{where}/xcomEntries/return_value", params=params).raise_for_status()
         return answer.json()["value"]
 
     def log(self, task: Mapping[str, Any]) -> str:
-        """What the newest try of a task has logged."""
+        """Return the log of the newest try of a task."""
         where = "/api/v2/dags/{dag_id}/dagRuns/{dag_run_id}/taskInstances/{task_id}".format(**task)
         params = {"map_index": task["map_index"], "full_content": True}
         answer = self.api.get(f"{where}/logs/{task['try_number']}", params=params).raise_for_status()
@@ -243,8 +246,9 @@ class AirflowStack:
         return wait_for(f"{key} generation {generation}", look)
 
     def started_for(self, key: str) -> list[int]:
-        """Of all processes on this host that this deployment's agent has started for the key, whatever their
-        generation: the ids of those that no other one of them has started."""
+        """Return the ids of the processes on this host that this deployment's agent has started for the key,
+        whatever their generation, without those that another one of them has started.
+        """
         mine = {KEY_VARIABLE: key, "RTOLAP_INCLUDE_DIR": self.around.settings["RTOLAP_INCLUDE_DIR"]}
         parents: dict[int, int] = {}
         for process in psutil.process_iter():

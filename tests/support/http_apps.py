@@ -1,4 +1,4 @@
-"""The HTTP applications of all services, in this process: to ask each of their pages."""
+"""The HTTP applications of all services, in this process: for requests of each of their pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the checkout is: for tests that start its processes and read its files."""
+"""The path of the checkout: for tests that start its processes and read its files."""
 
 from __future__ import annotations
 

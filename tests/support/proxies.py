@@ -47,14 +47,14 @@ class Proxy(Closeable):
 
 
 def copied(source: socket.socket, sink: socket.socket) -> threading.Thread:
-    """A thread that copies until the source ends, to its end also when nobody hears it, and ends the sink."""
+    """A thread that copies until the source ends, also when nobody reads it any more, and ends the sink."""
     thread = threading.Thread(target=_copy, args=(source, sink), daemon=True)
     thread.start()
     return thread
 
 
 def receive(source: socket.socket) -> bytes:
-    """What has come; nothing at the end, however that came."""
+    """Return the bytes that have come; nothing at the end, however that came."""
     try:
         return source.recv(65536)
     except OSError:

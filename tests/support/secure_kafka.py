@@ -100,7 +100,7 @@ class SecureKafka:
         mechanism: str = "SCRAM-SHA-512",
         changes: Mapping[str, object] | None = None,
     ) -> Path:
-        """What a host's operator writes, so that `cluster` is reached as `user`; None drops a setting."""
+        """Write the file by which a host's operator has `cluster` reached as `user`; None drops a setting."""
         settings = {
             "bootstrap.servers": self.server.address,
             "security.protocol": "SASL_SSL",

@@ -1,6 +1,6 @@
 """Seeded runs: how many there are, the command that replays them, and whether they notice a planted fault.
 
-RTOLAP_SEEDS=10 asks for ten times as many of all of them, as `make soak` does.
+RTOLAP_SEEDS=10 requests ten times as many of all of them, as `make soak` does.
 """
 
 from __future__ import annotations

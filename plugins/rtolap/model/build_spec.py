@@ -1,9 +1,9 @@
 """The work of one Spark build: `spark_jobs/build_segment.py` reads it.
 
-The coordinator's response to a started build (`messages.segments.BuildSpec`) is this same JSON. A build makes
-version *n + 1* of one segment out of the staged parts of that version and, if there is one, the base cuboid
-of version *n*. Everything that decides the result stands in the spec, so that a repeated build of the same
-spec gives the same rows. Paths are relative to the object store's root.
+The coordinator's response to a started build (`protocols.coordinator.messages.segments.BuildSpec`) is this
+same JSON. A build makes version *n + 1* of one segment out of the staged parts of that version and, if there
+is one, the base cuboid of version *n*. Everything that decides the result stands in the spec, so that a
+repeated build of the same spec gives the same rows. Paths are relative to the object store's root.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ class Cluster:
         return self.metadata.segments(self.cube)
 
     def build(self, spec: BuildSpec) -> None:
-        """What a Spark job does: read the version before and the staged parts, write the manifest last."""
+        """Do a Spark job's work: read the version before and the staged parts, write the manifest last."""
         tables: list[pa.Table] = []
         if spec.previous_location is not None:
             check_base(self.store, spec.previous_location, read_all=True)

@@ -160,7 +160,7 @@ class Cluster:
         return self.metadata.update_segment(NAME, window, persisted)
 
     def build(self, segment: str, **wrong: Any) -> str:
-        """What Spark does: start, write the manifest. Returns the build id."""
+        """Do the work of Spark: start, write the manifest. Returns the build id."""
         spec = self.client.start_build(NAME, segment)
         record = self.metadata.segment(NAME, segment)
         assert record is not None

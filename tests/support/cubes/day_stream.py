@@ -108,7 +108,7 @@ class DayStream:
         }
 
     def recount(self, without: frozenset[int] = frozenset()) -> Answer:
-        """Of everything sent, but for these days."""
+        """Recount everything sent, but for these days."""
         found: Answer = {}
         for day, shop, price in self._sent:
             if day in without:
@@ -119,7 +119,7 @@ class DayStream:
         return found
 
     def answer(self) -> Answer | None:
-        """What SQL says, once it holds everything that was sent; None before."""
+        """Return the result by SQL, once it holds everything that was sent; None before."""
         text = f"SELECT day_start, shop, COUNT(*), SUM(price) FROM {self.name} GROUP BY day_start, shop"
         try:
             found = self._ask(text)

@@ -1,7 +1,7 @@
 """Seeded runs of a whole cluster in one process, held against a plain recount at every answer.
 
 One scheduler owns all order: it produces, consumes, closes, uploads, builds, realigns, reassigns, purges,
-crashes, loses disks, moves leadership, kills coordinators and builds, breaks commits, and asks.
+crashes, loses disks, moves leadership, kills coordinators and builds, breaks commits, and queries.
 `python -m tests.support.cubes.harness --seed 7` replays a seed.
 """
 
@@ -131,7 +131,7 @@ class Run:
         return self.counts
 
     def _lose_history(self) -> None:
-        """When everything is history, much of it loses what builds start from, and late events arrive."""
+        """Lose much of what builds start from, once everything is history, and produce late events."""
         for _ in range(len(self.cluster.records())):
             self._passing(self.actions.lose_base)
         self.actions.produce()

@@ -1,4 +1,4 @@
-"""What may happen in a seeded run: everything that services, networks, operators and accidents do."""
+"""The actions of a seeded run: everything that services, networks, operators and accidents do."""
 
 from __future__ import annotations
 
@@ -104,8 +104,8 @@ class Actions:
     # -- requests to the coordinator --------------------------------------------------------------------
 
     def command(self, what: Callable[[MortalCoordinator], T]) -> T | None:
-        """The leader may be killed at any commit of a request, before or after it; the sender, who hears
-        nothing then, mostly asks the next leader again. None: it did not."""
+        """The leader may be killed at any commit of a request, before or after it; the sender, who gets
+        no response then, mostly retries at the next leader. None: it did not."""
         while True:
             if self.random.random() < self.kill_rate:
                 self.cluster.coordinator.session.die(
@@ -148,7 +148,7 @@ class Actions:
         return True
 
     def promote(self, spec: BuildSpec | None = None) -> None:
-        """Of any build there ever was, when none is given: a task that lived on, or was cleared."""
+        """Promote the build, else any that there ever was: a task lived on, or was cleared."""
         if spec is None and not self.specs:
             return
         chosen = spec or self.random.choice(self.specs)
@@ -161,7 +161,7 @@ class Actions:
             self.command(lambda leader: leader.builds.requeue(self.cluster.cube, name))
 
     def lose_part(self) -> None:
-        """A staged part goes missing, or a file of it is damaged; a person may ask for a build, or not."""
+        """A staged part goes missing, or a file of it is damaged; a person may request a build, or not."""
         staged = [record for record in self.cluster.records().values() if record.parts]
         if not staged:
             return
@@ -177,7 +177,7 @@ class Actions:
 
     def lose_base(self) -> None:
         """The base cuboid of a version goes missing, or is damaged with its length kept, which only a build
-        sees; a person may ask for a build, or not."""
+        sees; a person may request a build, or not."""
         built = [
             record
             for record in self.cluster.records().values()

@@ -1,4 +1,4 @@
-"""What every MetadataStore has to do. Subclass it and give it sessions on one ensemble."""
+"""The contract of every MetadataStore. Subclass it and give it sessions on one ensemble."""
 
 from __future__ import annotations
 

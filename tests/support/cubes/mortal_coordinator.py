@@ -18,7 +18,7 @@ from rtolap.object_store.store import open_store
 
 
 class Killed(Exception):
-    """The process is gone: whoever asked it hears nothing."""
+    """The process is gone: who sent the request gets no response."""
 
 
 class MortalStore(MemoryStore):

@@ -70,7 +70,7 @@ def new_keys() -> S3Keys:
 
 
 def spark_s3_jars() -> tuple[Path, ...]:
-    """What Spark needs to read and write s3a."""
+    """Return the jars that Spark needs to read and write s3a."""
     return _jars("s3a")
 
 

@@ -1,4 +1,4 @@
-"""What every object store has to do. Subclass it and give it the URI of an empty folder of one."""
+"""The contract of every object store. Subclass it and give it the URI of an empty folder of one."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class ObjectStoreContract:
     def test_a_file_is_seen_whole_or_not_at_all_while_its_writer_is_killed(
         self, store: ObjectStore, uri: str
     ) -> None:
-        """Of a process that does nothing but write, only whole files are ever listed or read."""
+        """Check that only whole files of a process that does nothing but write are listed or read."""
         seen: dict[str, int] = {}
 
         def look() -> None:

@@ -148,7 +148,7 @@ class ReceiverWorld:
         return from_table(table), said.positions
 
     def exact(self, receiver: str) -> bool:
-        """Whether the receiver's answer over everything produced so far equals its recount."""
+        """Return True if the receiver's result over everything produced so far equals its recount."""
         answer, positions = self.ask(receiver, self.ends())
         return positions == self.ends() and answer == self.expected(positions)
 

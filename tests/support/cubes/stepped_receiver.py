@@ -23,7 +23,7 @@ from rtolap.object_store.store import ObjectStore
 
 
 class Surroundings(Protocol):
-    """What a receiver needs of the cluster it is in."""
+    """The parts of its cluster that a receiver needs."""
 
     schema: Schema
     cube: str

@@ -1,4 +1,4 @@
-"""What every implementation of the stream seam must do: subclass, give a `world` fixture, run with pytest.
+"""The contract of every implementation of the stream seam: subclass, give a `world` fixture, run with pytest.
 
 Waits are on conditions with a deadline, because a real broker answers when it can.
 """

@@ -144,7 +144,7 @@ class HostileHttp:
 
 
 def json_body(table: str, *, bombs: bool = False) -> Body:
-    """Of the query service: SQL in JSON that is sometimes none. `bombs`: as `statement`."""
+    """Return bodies for the query service: SQL in JSON that is sometimes none. `bombs`: as `statement`."""
 
     def body(rng: random.Random) -> tuple[list[bytes], bytes]:
         sql = statement(rng, table, bombs=bombs)

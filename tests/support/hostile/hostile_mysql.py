@@ -217,7 +217,7 @@ def _login_attempt(rng: random.Random, nonce: bytes) -> bytes:
 
 
 def _execution(rng: random.Random) -> bytes:
-    """Of the first or the second statement: its parameters in any type, cut or whole, or none."""
+    """Return an execution of statement 1 or 2: its parameters in any type, cut or whole, or none."""
     identity = rng.choice((1, 2, 1, 2, 3, 2**32 - 1))
     head = struct.pack("<IBI", identity, rng.choice((0, 1, 255)), rng.choice((1, 0, 2**32 - 1)))
     count = rng.choice((0, 1, 2, 2, 2, 3))
@@ -256,14 +256,16 @@ def _parameter(rng: random.Random, code: int) -> bytes:
 
 
 def _changed_user(rng: random.Random, account: Account) -> bytes:
-    """What follows is taken for the answer to a switch of plugins, so this ends the connection in the end."""
+    """Return a change of user; what follows is taken for the response to a switch of plugins, so this ends
+    the connection in the end.
+    """
     user = f"{rng.getrandbits(64):x}" + rng.choice(("", "é" * 1_000))  # never twice: wrong passwords wait
     whole = user.encode() + b"\0" + bytes((rng.choice((0, 20, 32, 255)),)) + rng.randbytes(32) + b"rtolap\0"
     return whole[: rng.randrange(16, len(whole) + 1)]
 
 
 def _last(rng: random.Random) -> bytes:
-    """What ends a connection: QUIT, an empty frame, or one that is cut behind it."""
+    """Return what ends a connection: QUIT, an empty frame, or one that is cut behind it."""
     return rng.choice((_frame(b"\x01"), _frame(b""), _frame(b"\x01") + rng.randbytes(7)))
 
 

@@ -1,4 +1,4 @@
-"""What hostile clients of every protocol do with a socket: send all they have, and read until its end."""
+"""The socket of hostile clients of every protocol: they send all they have, and read until its end."""
 
 from __future__ import annotations
 

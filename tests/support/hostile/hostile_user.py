@@ -29,7 +29,7 @@ _LOWER_PRIORITY = 10  # it would have a machine of its own: here it takes the se
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """What is sent to one server: at least `inputs`.
+    """The inputs for one server: at least `inputs`.
 
     `user`, `password`: of MySQL; None: logins that are none. `credentials`: of HTTP; None: other ones each
     time. `pages`: of HTTP, with bodies of this kind. `bombs`: SQL that wants gigabytes among them; over

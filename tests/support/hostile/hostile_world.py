@@ -106,7 +106,7 @@ class HostileWorld(Closeable):
         return f"http://{HOST}:{self.services.environment['RTOLAP_QUERY_HTTP_PORT']}"
 
     def pids(self) -> dict[str, int]:
-        """Of every server, by name."""
+        """Return the process ids of every server, by name."""
         found = self.services.pids()
         for name, managed in self.stored.processes.items():
             pid = managed.pid()
@@ -119,7 +119,7 @@ class HostileWorld(Closeable):
         return {path.stem: path.read_text(errors="replace") for path in paths}
 
     def definitions(self) -> dict[str, object]:
-        """What nobody of the hostile may change."""
+        """Return the definitions that no hostile user may change."""
         client = self.services.coordinator
         with self.mysql(DEFINER) as connection, connection.cursor() as cursor:
             shown: list[object] = []
@@ -134,7 +134,7 @@ class HostileWorld(Closeable):
         return {"sql": shown, "tables": tables, "cubes": cubes, "lookups": client.lookups()}
 
     def greedy_workers(self) -> float:
-        """How many workers of the query service have ended because of their statements' memory."""
+        """Return how many workers of the query service have ended because of their statements' memory."""
         told = scrape(self.query_url, TOKEN)
         return sum(told("rtolap_query_workers_ended_total", reason=reason) for reason in (MEMORY, SUM, DIED))
 
@@ -248,7 +248,9 @@ class Attack:
         return any(process.poll() is None for process in self._processes.values())
 
     def taken(self) -> Counter[str]:
-        """When all are done: how many inputs each server took. Raises AssertionError for a user's failure."""
+        """Return how many inputs each server took, when all are done. Raises AssertionError for a user's
+        failure.
+        """
         found: Counter[str] = Counter()
         for name, process in self._processes.items():
             failed = (self._folder / f"{name}.err").read_text(errors="replace")

@@ -1,4 +1,4 @@
-"""A wire to an HTTP service that breaks when an answer comes: the service has done it, nobody hears of it."""
+"""A connection to an HTTP service that breaks when a response comes: the service has done the request."""
 
 from __future__ import annotations
 

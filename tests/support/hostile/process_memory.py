@@ -1,4 +1,4 @@
-"""How much memory a process took at its highest since a moment, by the operating system (Linux)."""
+"""The highest memory of a process since a moment, by the operating system (Linux)."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def _status(pid: int, field: str) -> int:
 
 
 def private_bytes_of_children(pid: int) -> int:
-    """Of all its children and theirs together, now: what they share with others left out."""
+    """Return the memory, in bytes, that all its children and theirs do not share with others, now."""
     total = 0
     try:
         for child in psutil.Process(pid).children(recursive=True):

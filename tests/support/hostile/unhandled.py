@@ -1,4 +1,4 @@
-"""What servers in this process did not expect: errors logged with their traceback, and threads that died."""
+"""Unhandled errors of servers in this process: those logged with their traceback, and threads that died."""
 
 from __future__ import annotations
 

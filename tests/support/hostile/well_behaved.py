@@ -1,4 +1,4 @@
-"""A client that asks what it knows the answer to, and loads a little, however busy its servers are."""
+"""A client that queries what it knows the result of, and loads a little, however busy its servers are."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TIMEOUT_S = 90.0
 
 
 class WellBehaved(Closeable):
-    """`step` asks over HTTP and over MySQL. Raises AssertionError for a wrong answer."""
+    """`step` queries over HTTP and over MySQL. Raises AssertionError for a wrong result."""
 
     def __init__(self, world: HostileWorld) -> None:
         self._world = world

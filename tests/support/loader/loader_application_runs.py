@@ -103,7 +103,9 @@ class ApplicationRun(Run):
         self.of_any(one)
 
     def say_progress(self) -> None:
-        """What lies before is in the topic. The source begins once the loader is known as a unit."""
+        """Report progress: what lies before is in the topic. The source begins once the loader is known as a
+        unit.
+        """
         if self.applications.info(NAME).units:
             self.said_ms = self.random.randrange(self.said_ms, self.world.clock.now_ms() + 1)
             self._renew()

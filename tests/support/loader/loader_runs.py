@@ -75,7 +75,7 @@ def table_schema(model: str, extra: int = 0) -> TableSchema:
 
 
 def answer_of(model: str, rows: Iterable[Row]) -> list[tuple[Any, ...]]:
-    """What a table of that model holds after these rows, by the obvious slow way."""
+    """Return the rows of a table of that model after these rows, by the obvious slow way."""
     if model == "duplicate":
         return sorted((row["k"], row["v"], row["n"], row["src"]) for row in rows)
     found: dict[int, tuple[Any, ...]] = {}
@@ -267,7 +267,7 @@ class Run:
         self.sink.publish()
 
     def found(self) -> list[tuple[Any, ...]]:
-        """What the table holds, as `answer_of` gives it."""
+        """Return the rows that the table holds, as `answer_of` gives them."""
         return answer_of(self.model, self.sink.rows("d", self.job))
 
     def labels(self) -> set[str]:
@@ -289,7 +289,7 @@ class Run:
         self.late.append((self.world.clock.now_ms() + self.random.randrange(late_ms), request))
 
     def advance_ms(self, by_ms: int) -> None:
-        """What is due meanwhile arrives, each at its moment."""
+        """Advance the clock; requests that are due meanwhile arrive, each at its moment."""
         clock = self.world.clock
         until_ms = clock.now_ms() + by_ms
         while self.late and min(due_ms for due_ms, _ in self.late) <= until_ms:
@@ -331,7 +331,7 @@ class Run:
         self.random.choices([act for act, _ in acts], [weight for _, weight in acts])[0]()
 
     def acts(self) -> tuple[tuple[Callable[[], object], int], ...]:
-        """What may happen next, and how often."""
+        """Return the actions that may come next, each with its weight."""
         return (
             (self.produce, 6),
             (self.consume, 10),

@@ -226,7 +226,7 @@ class StoredRun(Run, Closeable):
         self.counts["topic recreated"] += 1
 
     def _stopped(self, process: Process) -> Stopped | None:
-        """Why it stops by itself, if it does."""
+        """Return why the process stops by itself, if it does."""
         try:
             for _ in range(_STOP_ROUNDS_MAX):
                 process.work.source.step(0.0)

@@ -71,7 +71,7 @@ def stored_table(name: str, model: str) -> StoredTable:
 
 @dataclass(frozen=True)
 class Around:
-    """What a loader works with. `env` names the ledger to processes."""
+    """The servers that a loader works with. `env` names the ledger to processes."""
 
     kafka: ManagedProcess
     mariadb: ManagedProcess

@@ -38,7 +38,7 @@ TOKEN = "the cluster's"
 
 class Running:
     """A loader `j` of topic `t` into d.t, running in a thread. `open_session`: to where partitions are made,
-    if `changes` ask for that."""
+    if `changes` require that."""
 
     def __init__(self, folder: Path, *, open_session: OpenSession | None = None, **changes: Any) -> None:
         self.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}")

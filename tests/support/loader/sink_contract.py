@@ -1,4 +1,4 @@
-"""What a loader relies on in a sink. Subclass it, and say how one with a table is made."""
+"""The contract of a sink that a loader relies on. Subclass it, and say how one with a table is made."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Statements and who asks them: random SQL, oracles, clients of the MySQL protocol."""
+"""Statements and their clients: random SQL, oracles, clients of the MySQL protocol."""

@@ -51,7 +51,7 @@ _KEYS: dict[str, Callable[[Event], Any]] = {
 
 @dataclass(frozen=True)
 class Statement:
-    """The first `keys` columns tell rows apart, the others are numbers. `recount`: of these events."""
+    """The first `keys` columns identify a row, the others are numbers. `recount`: of these events."""
 
     kind: str
     sql: str
@@ -59,7 +59,7 @@ class Statement:
     recount: Callable[[Iterable[Event]], list[Cells]]
 
     def rows(self, found: Iterable[Sequence[Any]]) -> list[Cells]:
-        """What a server gave, in JSON or by the MySQL protocol, as `recount` says it."""
+        """Return a server's rows, in JSON or by the MySQL protocol, in the form of `recount`."""
         return in_order(
             (*(_key(cell) for cell in row[: self.keys]), *(number(cell) for cell in row[self.keys :]))
             for row in found

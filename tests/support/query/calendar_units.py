@@ -1,4 +1,4 @@
-"""Where units of time begin, the obvious way: calendars of format and query are held against it."""
+"""The starts of units of time, the obvious way: calendars of format and query are held against it."""
 
 from __future__ import annotations
 

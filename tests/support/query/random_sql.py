@@ -1,7 +1,7 @@
 """Random statements over the raw columns of `tests.support.cubes.flights`, in what MySQL and we both know.
 
 A seed gives the same statements for ever. Constants are `{}` in the template, so that the same statement can
-be asked as text and with its values bound.
+be sent as text and with its values bound.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class RandomStatement:
 
     @property
     def oracle(self) -> str:
-        """What asks an exact server the same question."""
+        """Return the same statement for an exact server."""
         return self.for_oracle or self.plain
 
     @property

@@ -22,7 +22,7 @@ _FRACTIONS = ("0.00001", "-1.12345", "2.5", "0.333333", "3", "-0.00005")
 
 def random_half_hour_statement(rng: random.Random) -> RandomStatement:
     """Some with a range of the event time between any two seconds: of the minutes, which are what the cube
-    keeps, all of the first and of the last count, and the oracle is asked so."""
+    keeps, all of the first and of the last count, and the oracle is queried so."""
     statement = HalfHourWriter(rng).statement()
     if rng.random() < 0.7:
         return statement

@@ -1,6 +1,6 @@
 """The real query service over the in-process cluster: SQL in, answers out, nothing by itself.
 
-What it knows of segments is as old as its last look: its store tells it of no change, so that queries run
+What it knows of segments is as old as its last look: its store notifies it of no change, so that queries run
 into receivers that have moved on. History is kept as Arrow tables; the engine that reads its files is
 `query.history`, whose own tests hold it.
 """
@@ -114,7 +114,7 @@ class _Receivers:
         return None
 
     def ping(self, receiver_id: str, address: str, within_s: float) -> None:
-        """Always answered: who is asked is waited for, however busy this machine is."""
+        """Always answered: every peer is waited for, however busy this machine is."""
 
     def _reached(self, receiver_id: str) -> Receiver:
         if receiver_id not in self.up:
@@ -148,7 +148,7 @@ class _Tables:
 
 
 class _SilentStore(MemoryStore):
-    """Whose watches tell nothing."""
+    """A store whose watches never fire."""
 
     def watch(self, path: str, changed: Callable[[], None]) -> Watch:  # type: ignore[override]
         return _Silence()

@@ -26,14 +26,14 @@ def worker_pids(service: QueryService, state: str | None = None) -> list[int]:
 
 
 def is_asked(service: QueryService) -> bool:
-    """Whether a statement waits for its worker."""
+    """Return True if a statement waits for its worker."""
     pool = pool_of(service)
     with pool._changed:
         return any(worker.busy_since_s is not None for worker in pool._working)
 
 
 def is_alive(pid: int) -> bool:
-    """Whether any of it runs: of one that nobody waited for nothing does."""
+    """Return True if any of the process runs; nothing does of one that ended and was not waited for."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         return state not in "ZX" or len(list(Path(f"/proc/{pid}/task").iterdir())) > 1
@@ -42,7 +42,7 @@ def is_alive(pid: int) -> bool:
 
 
 def private_bytes(pid: int | str = "self") -> int:
-    """Of memory that is the process's own."""
+    """Return the bytes of memory that is the process's own."""
     return memory_of([int(number) for number in Path(f"/proc/{pid}/statm").read_text().split()])[0]
 
 

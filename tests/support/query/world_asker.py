@@ -1,11 +1,11 @@
-"""Asks both servers of a query service, over and over, and holds every answer against a plain recount.
+"""Queries both servers of a query service, over and over, and holds every result against a plain recount.
 
 HTTP names the prefix that its answer holds. The MySQL protocol has no place for it: such an answer lies
 between the HTTP answers before and after it, because no answer goes backwards, and must be the recount of a
 prefix in between; where there are too many of them to try, it is counted as `unplaced` and proves nothing.
 Errors are kept by kind and server. Tolerated is the one kind that a fault explains, as often as it can come
-while the outage of one lasts. The servers that are asked are never killed: a connection that breaks, a status
-without a code of ours or a statement over its time is explained by nothing.
+while the outage of one lasts. The servers that are queried are never killed: a connection that breaks, a
+status without a code of ours or a statement over its time is explained by nothing.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Asker(threading.Thread):
         self._wait(f"{count} more answers", before + count)
 
     def wait_for_all(self) -> None:
-        """Until each statement has been asked at both servers once more."""
+        """Wait until each statement has been answered at both servers once more."""
         self._wait("each statement answered at both servers", len(self.answers) + 2 * len(self.statements))
 
     def _wait(self, what: str, count: int) -> None:

@@ -1,4 +1,4 @@
-"""What a body means, worked out row by row and value by value, and obviously so. Slow.
+"""The meaning of a body, worked out row by row and value by value, and obviously so. Slow.
 
 Nothing of `rtolap.stored.bodies` is used but its options.
 """
@@ -40,7 +40,7 @@ class Told:
 
 
 def told(batches: Iterator[DecodedBatch]) -> Told:
-    """What the decoder has said, in the same form."""
+    """Return the decoder's result in the same form."""
     found = Told()
     for batch in batches:
         found.rows += batch.rows.to_pylist()

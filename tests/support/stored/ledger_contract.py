@@ -1,4 +1,4 @@
-"""What a ledger has to do on every kind of database. Subclass it and say how a database is opened."""
+"""The contract of a ledger on every kind of database. Subclass it and say how a database is opened."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Databases:
 
 
 def schema_differences(connection: sa.Connection, metadata: sa.MetaData) -> list[Any]:
-    """What Alembic would have to change for the tables of `metadata`."""
+    """Return the changes that Alembic would make for the tables of `metadata`."""
     context = MigrationContext.configure(connection, opts={"version_table": schema.VERSION_TABLE})
     return list(compare_metadata(context, metadata))
 

@@ -67,7 +67,7 @@ class MemoryWriter:
 
 @dataclass
 class LoadEndpoint:
-    """A running endpoint. `url`: where loads are asked for, `body_url`: where their bodies go."""
+    """A running endpoint. `url`: where loads are requested, `body_url`: where their bodies go."""
 
     assembly: Assembly
     ledger: Ledger
@@ -76,7 +76,7 @@ class LoadEndpoint:
     body_url: str
 
     def rows(self, db: str, table: str) -> list[dict[str, Any]]:
-        """What is visible, of each tablet's first replica."""
+        """Return the visible rows, of each tablet's first replica."""
         found: list[dict[str, Any]] = []
         seen: set[Tablet] = set()
         for name in sorted(self.nodes.nodes):

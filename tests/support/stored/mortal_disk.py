@@ -101,7 +101,7 @@ class MortalDisk:
     # Its end
 
     def recover(self) -> None:
-        """What was not synced is there or not, each by chance."""
+        """Restore power: what was not synced is there or not, each by chance."""
         for _, undo in reversed(self._undo):
             if self._random.random() < 0.5:
                 undo()
@@ -114,7 +114,7 @@ class MortalDisk:
         self.operations = 0
 
     def _operate(self, name: str, path: Path, data: bytes = b"", target: Path | None = None) -> int:
-        """How much of `data` is to be written; dies or fails before anything else happens."""
+        """Return how much of `data` is to be written; dies or fails before anything else happens."""
         if self.dead:
             raise Crash("the disk has no power")
         step = _step(name, path, data, target)

@@ -23,7 +23,7 @@ _ACTIONS = ("create", "drop", "change_schema", "prepare", "publish", "catch_up",
 
 
 class StoppableNodes:
-    """What `StorageNodes` wants of its clients. Thread-safe, but for `go_on`."""
+    """Clients for `StorageNodes` whose nodes can be stopped. Thread-safe, but for `go_on`."""
 
     def __init__(self, nodes: InProcessNodes) -> None:
         self._nodes = nodes
@@ -34,7 +34,7 @@ class StoppableNodes:
         self._gates[name] = _Gate()
 
     def go_on(self, name: str) -> None:
-        """What waited is carried out on return."""
+        """Let the node go on: on return, the requests that waited are carried out."""
         self._gates[name].open()
         del self._gates[name]
 

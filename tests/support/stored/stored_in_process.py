@@ -4,7 +4,7 @@ The endpoints are whole (`Assembly`: routes, catalogue, transactions, publishing
 nodes (tablets in a folder); a client's requests go straight into the routes. An endpoint dies as a process
 does: from that moment nothing of it reaches the ledger or a node any more, whatever its threads still do.
 
-What goes astray between endpoint, ledger and nodes is asked of `chance`, always in one order: calls of an
+What goes astray between endpoint, ledger and nodes is drawn from `chance`, always in one order: calls of an
 endpoint to nodes come one after the other.
 """
 
@@ -354,7 +354,7 @@ class InProcessCluster(Closeable):
         endpoint.assembly.run_once()
 
     def heal(self) -> None:
-        """Everybody is up, and what had to be told or caught up is."""
+        """Bring everybody up, and have what was pending sent or caught up."""
         for name in NODES:
             if name not in self.nodes.nodes:
                 self.nodes.start(name)
@@ -390,7 +390,7 @@ class InProcessCluster(Closeable):
         return self._own_ledger.read("read labels", work)
 
     def rows(self, db: str, table: str) -> list[Row]:
-        """What is visible, read from every replica: all of one tablet must hold the same."""
+        """Return the visible rows, read from every replica: all of one tablet must hold the same."""
         entry = self._leading().assembly.catalogue.table(db, table)
         versions = self._own_ledger.read(
             "read versions", lambda connection: partition_rows.versions_of(connection, db, table)

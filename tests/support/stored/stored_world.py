@@ -107,7 +107,7 @@ class Batches:
 
 
 class LocalSource:
-    """A `StoredSource`. `scanned`: what was asked of whom; `before_scan` may raise in a node's place."""
+    """A `StoredSource`. `scanned`: what was requested of whom; `before_scan` may raise in a node's place."""
 
     def __init__(self, catalogue: Catalogue, views: ReadViews, nodes: LocalNodes) -> None:
         self._catalogue = catalogue

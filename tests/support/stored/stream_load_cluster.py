@@ -188,7 +188,7 @@ class StreamLoadCluster(Closeable):
         self.processes[name].start()
 
     def _url(self, port: int) -> str:
-        """Of an endpoint."""
+        """Return the URL of an endpoint."""
         return f"{self._scheme}://{HOST}:{port}"
 
     def _port(self) -> int:

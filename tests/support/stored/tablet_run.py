@@ -289,7 +289,7 @@ class TabletRun:
         assert plain(found, schema) == expected(rows, names, schema), (snapshot.version, predicate)
 
     def _predicate(self) -> Predicate | None:
-        """Of Python values: `_as_written` makes them what travels."""
+        """Return a predicate of Python values, or none: `_as_written` makes them what travels."""
         schema = self.tablet.schema
         candidates = [c for c in schema.columns if c.definition.type not in ("hll", "bitmap")]
         if not candidates or self.random.random() < 0.2:

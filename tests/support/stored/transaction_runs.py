@@ -2,8 +2,8 @@
 
     python -m tests.support.stored.transaction_runs --seed N
 
-The model is what clients know: who was told COMMITTED or VISIBLE finds each of his rows once, on every node,
-in the order of versions; who was told ABORTED finds none; who was told nothing finds all or none. Two masters
+The model is what clients know: who got COMMITTED or VISIBLE finds each of his rows once, on every node,
+in the order of versions; who got ABORTED finds none; who got no response finds all or none. Two masters
 take turns. A master dies at a write of the ledger, before or after it is durable, or at a call to a node; an
 acknowledgement of a commit is lost; a request comes twice, or late; nodes stop and start.
 """
@@ -41,7 +41,7 @@ class Crash(BaseException):
 
 
 class FaultyLedger(Ledger):
-    """`fault` is asked at each commit: crash before or after it, lose its acknowledgement, or nothing."""
+    """`fault` is called at each commit: crash before or after it, lose its acknowledgement, or nothing."""
 
     fault: Callable[[], str | None] = staticmethod(lambda: None)
 
@@ -303,7 +303,7 @@ class Run:
 
 
 def run_seed(seed: int, steps: int = 12, world: World | None = None) -> Counter[str]:
-    """What happened, counted. Raises AssertionError where the model is contradicted."""
+    """Run one seed and count what happened. Raises AssertionError where the model is contradicted."""
     run = Run(world or World(), seed)
     for _ in range(steps):
         run.step()

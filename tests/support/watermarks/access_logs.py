@@ -78,13 +78,13 @@ class AccessLogs:
         return self._coordinator.segment(CUBE, name) if found else None
 
     def closed_ms(self, window: Window) -> int | None:
-        """When its first closing was written down."""
+        """Return when the window's first closing was written down."""
         segment = self.segment(window)
         state_history = () if segment is None else segment.state_history
         return next((line.at_ms for line in state_history if line.event == "CLOSE"), None)
 
     def answer(self, ends: dict[int, int]) -> Counts | None:
-        """What SQL says, once it holds all up to these offsets; None before."""
+        """Return the result by SQL, once it holds all up to these offsets; None before."""
         try:
             found = self._ask(
                 f"SELECT host, status, COUNT(*), SUM(bytes_sent) FROM {CUBE} GROUP BY host, status"
@@ -99,7 +99,7 @@ class AccessLogs:
 
 
 def finished_manifests(store: Path, segment: SegmentInfo, version: int) -> list[HistoryManifest]:
-    """Of all attempts at that version that were finished; the files are read as they lie there."""
+    """Return the manifests of all finished attempts at that version; the files are read as they lie there."""
     folder = store / "history" / segment.cube / segment.segment
     found = sorted(path.parent for path in folder.glob(f"v{version}-*/{MANIFEST_NAME}"))
     history = open_store(store.as_uri())

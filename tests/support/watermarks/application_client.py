@@ -24,7 +24,7 @@ class SteppedClient(WatermarkSession):
         self._old: list[ReportBatch] = []
 
     def close(self, timeout_s: float) -> None:
-        """What was not sent is lost."""
+        """Close; what was not sent is lost."""
 
     def send(self) -> None:
         """One batch, which or whose answer may be lost; now and then an old one comes in again."""

@@ -27,7 +27,7 @@ ASKING = (
 
 
 def ask_this(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands ask this cluster until the test is over."""
+    """Have commands query this cluster until the test is over."""
     monkeypatch.setattr(cluster.client, "close", lambda: None)  # commands close what they open
     for module in ASKING:
         monkeypatch.setattr(module, "coordinator_client", lambda **_: cluster.client)

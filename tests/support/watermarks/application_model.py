@@ -1,4 +1,4 @@
-"""What a leader does with an application, the slow and obvious way.
+"""A leader's work for an application, the slow and obvious way.
 
 It knows no stores, indices or columns, only what each step means; `coordinator.applications` is held against
 it step by step.
@@ -20,7 +20,7 @@ UnitName = tuple[str, str, int]
 
 @dataclass(slots=True)
 class Kept:
-    """What outlives a leader."""
+    """The state that outlives a leader."""
 
     levels: dict[str, tuple[int | None, int | None]] = field(default_factory=dict)
     global_ms: int | None = None

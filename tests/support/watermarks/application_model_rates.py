@@ -1,4 +1,4 @@
-"""How many events hosts log and what a window may miss, the slow and obvious way: one number at a time.
+"""Rates of hosts' events and the deficit of a window, the slow and obvious way: one number at a time.
 
 What `watermark.weights` says in words, without its columns: fading counts over fading spans, an index by
 event time over who is near its front, errors of chance and of drift. Drift stays what it is before it is
@@ -58,7 +58,7 @@ class Count:
 
 @dataclass
 class SlowRates:
-    """Of one source. Hosts keep their counts when they leave."""
+    """The rates of one source. Hosts keep their counts when they leave."""
 
     dispersion: float = 1.0
     counts: dict[str, Count] = field(default_factory=dict)
@@ -94,7 +94,7 @@ class SlowRates:
             count.rate_at_tick = 0.0 if at in changed else count.rate_at_tick
 
     def _sample(self, count: Count, latest_ms: int) -> tuple[int, float]:
-        """How long it is, and the index of the instant that it stands for."""
+        """Return the span of the count, and the index of the instant that it stands for."""
         assert count.since_ms is not None
         span_ms = latest_ms - count.since_ms
         return span_ms, self._index_at(latest_ms - int(max(span_ms / 2 - MEMORY_MS, 0)))
@@ -208,7 +208,7 @@ def deficit_mark(hosts: Sequence[Weighed], missing_ppm: int, window_ms: int, dis
 
 
 def stated_ppm(hosts: Sequence[Weighed], mark_ms: int, window_ms: int, dispersion: float) -> tuple[int, int]:
-    """Of a window that closes at the mark: the share that is expected to be missing, and the bound of it."""
+    """Return the expected missing share of a window that closes at the mark, and its bound, both in ppm."""
     late = [one for one in hosts if one.latest_ms is None or one.latest_ms < mark_ms]
     if not late:
         return 0, 0
@@ -222,7 +222,7 @@ def stated_ppm(hosts: Sequence[Weighed], mark_ms: int, window_ms: int, dispersio
 
 
 def smallest_count(mean: float) -> int:
-    """That a Poisson count of this mean exceeds at most once in a thousand times."""
+    """Return the least count that a Poisson count of this mean exceeds at most once in a thousand times."""
     count, below = 0, _probability(0, mean)
     while 1 - below > BEYOND:
         count += 1
@@ -232,7 +232,9 @@ def smallest_count(mean: float) -> int:
 
 @cache
 def largest_mean(count: int) -> float:
-    """Of a Poisson count that is more than `count` at most once in a thousand times; by bisection."""
+    """Return the largest mean of which a Poisson count is more than `count` at most once in a thousand times;
+    by bisection.
+    """
     low, high = 0.0, float(count + 1)
     for _ in range(80):
         middle = (low + high) / 2

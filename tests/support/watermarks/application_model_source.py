@@ -33,7 +33,7 @@ class Host:
 
 @dataclass
 class SlowSource:
-    """`read`: partition → host → latest instant, None where a new reader has not said it. `furthest`: the
+    """`read`: partition → host → latest instant, None where a new reader has not reported it. `furthest`: the
     same, by whichever reader. `stated_ppm`: of what was decided last, the expected share and the bound."""
 
     source: Source
@@ -64,7 +64,7 @@ class SlowSource:
     # -- reports ----------------------------------------------------------------------------------------
 
     def take(self, report: SourceReport, names: Sequence[str], now_ms: int) -> int:
-        """How many kinds of entries were refused."""
+        """Take a report, and return how many kinds of its entries were refused."""
         generation = self.generations.get(report.partition, report.generation)
         if report.generation < generation:
             return 1

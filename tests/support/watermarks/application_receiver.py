@@ -60,7 +60,7 @@ class ApplicationReceiver(Receiver):
         )
 
     def change_habits(self) -> None:
-        """How likely it does each step of a round."""
+        """Choose how likely it does each step of a round."""
         choose = self.around.random.choice
         names = [action.__name__ for action in self.everything]
         self.diligence = {name: choose((0.1, 0.6, 1.0, 1.0)) for name in names}
@@ -82,12 +82,12 @@ class ApplicationReceiver(Receiver):
     # -- steps --------------------------------------------------------------------------------------------
 
     def notice(self) -> None:
-        """Who leads, as ZooKeeper knows it."""
+        """Read who leads, as ZooKeeper knows it."""
         name, term = self.around.leads[self.replica_set]
         self.belief = term if name == self.name else None
 
     def hear(self) -> None:
-        """A heartbeat's answer. What was heard before is not taken back."""
+        """Take a heartbeat's response. What was received before is not taken back."""
         windows = self.around.metadata.published_watermark(self.around.cube).windows
         last_ms = self.windows[-1].window_end_ms if self.windows else -1
         if windows and windows[-1].window_end_ms > last_ms:

@@ -1,4 +1,4 @@
-"""How long nobody got an answer, while processes die, stand still and come back."""
+"""Gaps without a response, while processes die, stand still and come back."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _JOIN_S = 90.0
 
 
 class Asking(Closeable):
-    """Asks again and again, one after the other, on a thread of its own.
+    """Sends queries again and again, one after the other, on a thread of its own.
 
-    `ask` raises one of `refusals` for a statement that is refused; an answer that is wrong, or any other
-    error, ends the asking and is raised by `close`.
+    `ask` raises one of `refusals` for a statement that is refused; a result that is wrong, or any other
+    error, ends the queries and is raised by `close`.
     """
 
     def __init__(self, ask: Callable[[], None], *refusals: type[Exception], pause_s: float = 0.01) -> None:

@@ -94,8 +94,9 @@ def random_night(seed: int, events: int) -> tuple[list[Sent], pa.Table]:
 
 
 def oracle_definitions(table: str) -> Sequence[str]:
-    """What a MySQL server lacks for the statements of `random_sql_times`: DATE_TRUNC, with weeks from Sunday,
-    and the derived time dimensions, by its own arithmetic."""
+    """Return what a MySQL server lacks for the statements of `random_sql_times`: DATE_TRUNC, with weeks from
+    Sunday, and the derived time dimensions, by its own arithmetic.
+    """
     units = ("minute", "thirty_minute", "hour", "day", "week")
     derived = ", ".join(f"date_trunc('{unit}', ts) AS {unit}_start" for unit in units)
     truncate = """

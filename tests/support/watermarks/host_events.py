@@ -1,7 +1,7 @@
 """A fleet of hosts that write access logs: who they are, and what each of them logs. Seeded and columnar.
 
 Rates are skewed (log-normal), and some hosts hardly have anything to do. A host's events are a Poisson
-process. Those of a window depend on the seed and on the window only, not on when they are asked for.
+process. Those of a window depend on the seed and on the window only, not on when they are requested.
 """
 
 from __future__ import annotations

@@ -40,8 +40,9 @@ Counts = dict[tuple[str, int], tuple[int, int]]  # (host, status) → (events, b
 
 
 class Delivery:
-    """What has left its host: of each one all events before its own `reached_ms`. Pure; windows begin at
-    `start_ms`."""
+    """The delivery of events from their hosts: of each one all events before its own `reached_ms` have left.
+    Pure; windows begin at `start_ms`.
+    """
 
     def __init__(self, of: Fleet, start_ms: int, window_ms: int) -> None:
         self._fleet = of
@@ -59,7 +60,7 @@ class Delivery:
         self._stalled_from_ms[hosts] = _NOT_STALLED
 
     def step(self, now_ms: int) -> Events:
-        """What leaves the hosts now, by event time."""
+        """Return the events that leave the hosts now, by event time."""
         while self._logged_ms < now_ms:
             more = window_events(self._fleet, self._logged_ms, self._window_ms)
             self.logged.append(len(more))
@@ -75,7 +76,7 @@ class Delivery:
 
 
 class Ledger:
-    """How much was sent, of which window and when. Windows are counted from `start_ms`."""
+    """Counts of what was sent, by window and time. Windows are counted from `start_ms`."""
 
     def __init__(self, of: Fleet, start_ms: int, window_ms: int) -> None:
         self._fleet = of
@@ -104,7 +105,7 @@ class Ledger:
         return sum(int(counts[window]) for counts in self._by_window[:upto] if len(counts) > window)
 
     def recount(self) -> Counts:
-        """Of everything that was sent."""
+        """Recount everything that was sent."""
         rows, columns = np.nonzero(self._events)
         return {
             (self._fleet.names[host], int(STATUSES[status])): (
@@ -116,7 +117,7 @@ class Ledger:
 
 
 class HostStream(threading.Thread):
-    """Sends in real time. `problem`: what ended it before it was asked to."""
+    """Sends in real time. `problem`: what ended it before `finish`."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A client of watermarks that keeps what it is told, as the coordinator would: for those who report."""
+"""A client of watermarks that keeps reports, as the coordinator would: for those who report."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Call(NamedTuple):
 
 
 class RecordedReports:
-    """`progress`: partition → host → the largest that was said, in the newest generation there. Every report
-    counts as taken at once. `input_ms`: what it answers to be the input watermark of every level."""
+    """`progress`: partition → host → the largest that was reported, in the newest generation there. Every
+    report counts as taken at once. `input_ms`: what it answers to be the input watermark of every level."""
 
     def __init__(self, input_ms: int | None = None) -> None:
         self.input_ms = input_ms
@@ -61,7 +61,7 @@ class RecordedReports:
     def close(self, timeout_s: float) -> None: ...
 
     def awaited(self) -> set[int]:
-        """Partitions, of all that the last report counted, of which nothing was said."""
+        """Partitions, of all that the last report counted, of which nothing was reported."""
         return set(range(self.calls[-1].partitions)) - self.progress.keys()
 
     def watermark_ms(self) -> int | None:
