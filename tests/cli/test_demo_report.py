@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rtolap.cli.local.demo_report import report
+from rtolap.cli.local.demo import report
 from rtolap.demo.journal import Journal
 from rtolap.demo.moments import Moment
 from rtolap.demo.outcome import outcome

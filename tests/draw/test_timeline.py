@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from rtolap.base.errors import DefinitionError
-from rtolap.draw.timeline import timeline
+from rtolap.draw.timeline import CLOSINGS_MAX, WindowClosing, timeline
 from rtolap.draw.timeline_figure import held_by
-from rtolap.draw.window_closings import CLOSINGS_MAX, WindowClosing
 from rtolap.protocols.watermark.history import ApplicationHistory, HostTrace
 
 from tests.support.watermarks.watermark_histories import (

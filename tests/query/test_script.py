@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from rtolap.cli.script import read_script
+from rtolap.cli.sql import read_script
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rtolap.base.errors import DefinitionError
 from rtolap.base.settings import Settings
-from rtolap.query.tls import server_context
+from rtolap.query.run import server_context
 
 from tests.support.certificates import make_certificates
 

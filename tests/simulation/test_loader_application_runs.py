@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 from rtolap.model.offsets import Offsets
-from rtolap.stored.loader.oldest_work import OldestWorkTracker
+from rtolap.stored.loader.operator import OldestWorkTracker
 from rtolap.stored.loader.visible import Visible
 from rtolap.stored.metastore.offsets import OffsetsRecord
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from rtolap.base.errors import ProcessFailed
+from rtolap.stack.lifecycle import part_status
 from rtolap.stack.log_files import Follower, last_lines, start_pump
 from rtolap.stack.log_pump import BoundedLog, pump
 from rtolap.stack.process import ManagedProcess, ProcessSpec
-from rtolap.stack.status import part_status
 
 _LINE_BYTES = 64
 

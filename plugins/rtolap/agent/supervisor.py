@@ -8,13 +8,14 @@ acted on; what a crash of the agent leaves behind is found again by `watch`.
 from __future__ import annotations
 
 import asyncio
+import fcntl
+import os
 from collections import defaultdict
 from pathlib import Path
 
 import msgspec
 
 from rtolap.agent.commands import Commands
-from rtolap.agent.folder import AgentFolder
 from rtolap.agent.leases import Leases
 from rtolap.agent.ledger import Ledger
 from rtolap.agent.lifecycle import Lifecycle
@@ -164,3 +165,25 @@ def _check_spec(spec: ProcessSpec) -> None:
             raise DefinitionError("process refused", expected=f"{name} above 0", found=value)
     if spec.restart.max < 0 or spec.restart.backoff_s < 0:
         raise DefinitionError("process refused", expected="restart values of 0 or more", found=spec.restart)
+
+
+class AgentFolder:
+    """Held from its making until `close`, or until the process ends. Raises Refused when another holds it."""
+
+    def __init__(self, root: Path) -> None:
+        self.logs = root / "logs"
+        self.state_file = root / "state.json"
+        self.logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock_fd = os.open(root / "agent.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        try:
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise Refused(
+                f"another agent holds {root}",
+                expected="one agent per host and folder",
+                action="stop the other one, or give this one another RTOLAP_DATA_DIR",
+            ) from None
+
+    def close(self) -> None:
+        os.close(self._lock_fd)

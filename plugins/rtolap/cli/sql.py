@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -11,12 +12,14 @@ import typer
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import WordCompleter
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from sqlglot.errors import TokenError
+from sqlglot.tokenizer_core import TokenType
 
 from rtolap.base.errors import RtolapError, SqlSyntaxError
 from rtolap.base.settings import Settings
 from rtolap.cli.output import JsonOption, console, print_json, print_table, warn
-from rtolap.cli.script import read_script
 from rtolap.protocols.query.client import QueryAnswer, QueryClient
+from rtolap.query.sql.dialect import RtolapSql
 
 _ENDS = ("exit", "quit", "\\q")
 
@@ -126,3 +129,31 @@ def _show(answer: QueryAnswer, as_json: bool) -> None:
         console.print("ok")
     for warning in answer.warnings:
         warn(warning.message)
+
+
+@dataclass(frozen=True)
+class Script:
+    """`is_complete`: the last one is ended by `;`. `unfinished`: the text, if a quote or comment is open."""
+
+    statements: tuple[str, ...]
+    is_complete: bool
+    unfinished: str | None = None
+
+
+def read_script(text: str) -> Script:
+    """Statements keep their comments; pieces of comments alone are none."""
+    try:
+        tokens = RtolapSql().tokenize(text)
+    except TokenError:
+        return Script((), False, text.strip())
+    statements, start, has_words = [], 0, False
+    for token in tokens:
+        if token.token_type is not TokenType.SEMICOLON:
+            has_words = True
+            continue
+        if has_words:
+            statements.append(text[start : token.start].strip())
+        start, has_words = token.end + 1, False
+    if has_words:
+        statements.append(text[start:].strip())
+    return Script(tuple(statements), not has_words)

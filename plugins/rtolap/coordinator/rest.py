@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import socket
+import time
 from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.responses import JSONResponse
@@ -13,7 +16,6 @@ from rtolap.base.errors import NotLeader, RtolapError
 from rtolap.base.http_guard import guard, json_answer
 from rtolap.base.http_limits import HttpLimits
 from rtolap.coordinator.applications.routes import add_application_routes
-from rtolap.coordinator.probe import LeaderProbe
 from rtolap.coordinator.routes import add_routes
 from rtolap.coordinator.service import Coordinator
 from rtolap.protocols.coordinator import messages as wire
@@ -88,3 +90,26 @@ def build_app(coordinator: Coordinator, token: str, limits: HttpLimits = HttpLim
 def _body_bytes_max(path: str) -> int | None:
     """Reports are bounded, and counted where they are larger, by their route."""
     return None if path.endswith("/reports") else _BODY_BYTES_MAX
+
+
+PROBE_S = 0.5
+
+
+class LeaderProbe:
+    """A probe of the leader's port, made before a request is sent there; remembered for a second."""
+
+    def __init__(self) -> None:
+        self._last: tuple[str, bool, float] = ("", False, 0.0)
+
+    def reachable(self, url: str) -> bool:
+        known, answer, until_s = self._last
+        if known == url and time.monotonic() < until_s:
+            return answer
+        parts = urlsplit(url)
+        try:
+            socket.create_connection((parts.hostname or "", parts.port or 80), timeout=PROBE_S).close()
+            answer = True
+        except OSError:
+            answer = False
+        self._last = (url, answer, time.monotonic() + 1.0)
+        return answer

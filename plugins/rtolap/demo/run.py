@@ -14,7 +14,11 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
-from rtolap.base.errors import Refused, RtolapError, Unavailable
+import httpx
+import msgspec
+import pyarrow as pa
+
+from rtolap.base.errors import Refused, RtolapError, Unavailable, from_dict
 from rtolap.base.settings import Settings
 from rtolap.demo.airflow_api import AirflowApi
 from rtolap.demo.flights import Replay, ReplayPlan
@@ -22,10 +26,9 @@ from rtolap.demo.journal import Journal
 from rtolap.demo.moments import Moment, Situation, situation
 from rtolap.demo.produce import Sender
 from rtolap.demo.queries import QUERIES
-from rtolap.demo.recount import Recount
+from rtolap.demo.recount import Recount, Rows, normal
 from rtolap.demo.refusals import compare
 from rtolap.demo.screen import Screen
-from rtolap.demo.sql_client import Answer, SqlClient
 from rtolap.kafka.clusters import KafkaClusters
 from rtolap.kafka.dead_letters import read_dead_letters
 from rtolap.kafka.producer import KafkaAdmin, KafkaProducer
@@ -223,3 +226,44 @@ def _wait_for(goal: str, timeout_s: float, holds: Callable[[], bool]) -> None:
                 f"waited {timeout_s:.0f} s for {goal}", action="`rtolap stack status` tells more"
             )
         time.sleep(_ROUND_S)
+
+
+_TIMEOUT_S = 60.0
+_ARROW = "application/vnd.apache.arrow.stream"
+_POSITIONS_KEY = b"rtolap.positions"
+
+
+class Answer(NamedTuple):
+    """`positions`: partition → next offset; the rows hold exactly the events below."""
+
+    rows: Rows
+    positions: dict[int, int]
+
+
+class SqlClient:
+    def __init__(self, url: str, token: str) -> None:
+        headers = {"Authorization": f"Bearer {token}", "Accept": _ARROW}
+        self._http = httpx.Client(base_url=url, headers=headers, timeout=_TIMEOUT_S)
+
+    def ask(self, sql: str, cube: str) -> Answer:
+        """Raises the error that the query service names, or Unavailable."""
+        try:
+            response = self._http.post("/api/v1/query", json={"sql": sql})
+        except httpx.TransportError as error:
+            raise Unavailable("the query service does not answer", found=str(error)) from error
+        if response.is_error:
+            raise _error(response)
+        table = pa.ipc.open_stream(response.content).read_all()
+        stated = (table.schema.metadata or {})[_POSITIONS_KEY]
+        positions = msgspec.json.decode(stated, type=dict[str, dict[int, int]])
+        return Answer(normal([tuple(row.values()) for row in table.to_pylist()]), positions.get(cube, {}))
+
+    def close(self) -> None:
+        self._http.close()
+
+
+def _error(response: httpx.Response) -> RtolapError:
+    try:
+        return from_dict(msgspec.json.decode(response.content))
+    except (msgspec.DecodeError, AttributeError):
+        return RtolapError("the query service refused", found=f"{response.status_code} {response.text[:300]}")

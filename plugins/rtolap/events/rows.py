@@ -4,11 +4,16 @@ A chunk goes through three readers, each for what it is good at: a strict one th
 JSON, an object, with known names?), the columnar one (see `json_reader`), and the screen for lost digits.
 A chunk with a bad record costs about twice what a good one does, whatever the others hold: the record is
 found by strict reading one by one, and the rest stays columnar.
+
+The type of a record for a strict reader: its names, or the kinds of its values. No value is kept.
+
+A shape only sorts out: whether a record is accepted is decided by the columnar reader and the classifier.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -16,11 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from rtolap.base.undecodable import UNDECODABLE
 from rtolap.events.classify import Classifier, Problem
 from rtolap.events.json_reader import JsonReader
 from rtolap.events.lossy import LossScreen
 from rtolap.events.plan import JsonPlan
-from rtolap.events.shapes import fits, known_names, misfits, typed
 
 Places = NDArray[np.int64]
 Problems = dict[int, Problem]
@@ -144,3 +149,59 @@ def at_path(rows: pa.StructArray, path: tuple[str, ...]) -> pa.Array:
         place = column.type.get_field_index(part)
         column = column.flatten()[place] if column.null_count else column.field(place)
     return column
+
+
+_NUMBER = Annotated[str, msgspec.Meta(pattern=r"^\s*[-+]?[0-9.]+([eE][-+]?[0-9]+)?\s*$")]
+_INT = {32: Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)], 64: int}
+
+
+def known_names(known: frozenset[str] | None) -> type[msgspec.Struct]:
+    """Strict JSON objects only, with names of `known` (None: any)."""
+    fields = [
+        (f"f{place}", msgspec.Raw, msgspec.field(name=name, default=msgspec.Raw()))
+        for place, name in enumerate(sorted(known or ()))
+    ]
+    return msgspec.defstruct("Known", fields, forbid_unknown_fields=known is not None)
+
+
+def typed(schema: pa.Schema, known: frozenset[str] | None = None) -> type[msgspec.Struct]:
+    """As `known_names`, with such values as the columnar reader takes for these columns, nulls included."""
+    kinds: dict[str, Any] = {column.name: _kind(column.type) | None for column in schema}
+    kinds |= dict.fromkeys((known or frozenset()).difference(kinds), msgspec.Raw)
+    fields = [
+        (f"f{place}", kind, msgspec.field(name=name, default=None))
+        for place, (name, kind) in enumerate(sorted(kinds.items(), key=lambda one: one[0]))
+    ]
+    return msgspec.defstruct("Typed", fields, forbid_unknown_fields=known is not None)
+
+
+def _kind(kind: pa.DataType) -> Any:
+    if pa.types.is_struct(kind):
+        return typed(pa.schema(list(kind)))
+    if pa.types.is_string(kind):
+        return str
+    if pa.types.is_boolean(kind):
+        return bool
+    if pa.types.is_integer(kind):
+        return _INT[kind.bit_width] | float | _NUMBER
+    return int | float | _NUMBER
+
+
+def fits(decoder: msgspec.json.Decoder[Any], text: bytes) -> bool:
+    try:
+        decoder.decode(text)
+    except UNDECODABLE:
+        return False
+    return True
+
+
+def misfits(decoder: msgspec.json.Decoder[Any], records: Sequence[bytes]) -> list[int]:
+    """Positions of records that do not fit, each tried alone. A loop: only for chunks with a bad record."""
+    places = []
+    decode = decoder.decode
+    for position, record in enumerate(records):
+        try:
+            decode(record)
+        except UNDECODABLE:
+            places.append(position)
+    return places

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from rtolap.base.errors import NotFound, NotLeader, Refused
 from rtolap.metadata import codec, paths
-from rtolap.metadata.application_approvals import with_approval
 from rtolap.metadata.application_hosts import KeptHosts, packed, unpacked
 from rtolap.metadata.records import ApplicationState, Approval, Approvals, LevelState, SourceHosts
 from rtolap.metadata.requests import Note
@@ -212,3 +211,29 @@ def never_smaller(before: ApplicationState, wanted: ApplicationState) -> Applica
 def _larger(one_ms: int | None, other_ms: int | None) -> int | None:
     known = [instant_ms for instant_ms in (one_ms, other_ms) if instant_ms is not None]
     return max(known, default=None)
+
+
+APPROVALS_KEPT = 500
+BYTES_MAX = 700_000  # a node holds 1 MB
+
+
+def with_approval(before: Sequence[Approval], approval: Approval) -> tuple[Approval, ...]:
+    """Add an approval. Repeating one changes nothing; the one that goes furthest stays: an approval is
+    final."""
+    if approval in before:
+        return tuple(before)
+    furthest = max(before, key=lambda earlier: earlier.until_ms, default=approval)
+    chosen = {furthest, approval}
+    room = BYTES_MAX - sum(map(_size, chosen))
+    for earlier in reversed(before):
+        if earlier in chosen:
+            continue
+        room -= _size(earlier)
+        if room < 0 or len(chosen) == APPROVALS_KEPT:
+            break
+        chosen.add(earlier)
+    return (*(earlier for earlier in before if earlier in chosen), approval)
+
+
+def _size(approval: Approval) -> int:
+    return len(codec.encode(approval)) + 1

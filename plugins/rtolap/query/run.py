@@ -5,11 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import ssl
 from types import FrameType
 
 from rtolap.base.clock import SystemClock
+from rtolap.base.errors import DefinitionError
 from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.settings import Settings
+from rtolap.base.tls import load_context
 from rtolap.base.users import Users
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import MetadataStore
@@ -25,7 +28,6 @@ from rtolap.query.mysql.server import MySqlLimits, MySqlServer
 from rtolap.query.service import Limits, QueryService
 from rtolap.query.stored.listing import Listing
 from rtolap.query.stored.source import RemoteSource
-from rtolap.query.tls import server_context
 
 log = logging.getLogger(__name__)
 
@@ -94,3 +96,19 @@ class QueryProcess:
         self.mysql.close()
         self.service.close()
         self._clients.close()
+
+
+def server_context(settings: Settings) -> ssl.SSLContext | None:
+    """None without a certificate. Raises DefinitionError for files that cannot be used together."""
+    certificate, key = settings.query_tls_certificate, settings.query_tls_key
+    if certificate is None and key is None:
+        if settings.query_require_tls:
+            raise DefinitionError(
+                "TLS is required, but there is no certificate",
+                action="set RTOLAP_QUERY_TLS_CERTIFICATE and RTOLAP_QUERY_TLS_KEY",
+            )
+        return None
+    if certificate is None or key is None:
+        missing = "RTOLAP_QUERY_TLS_KEY" if key is None else "RTOLAP_QUERY_TLS_CERTIFICATE"
+        raise DefinitionError("TLS needs a certificate and its key", action=f"set {missing}")
+    return load_context(certificate, key)

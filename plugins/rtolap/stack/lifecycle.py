@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from rtolap.base.errors import DefinitionError, NotFound, ProcessFailed, Refused, RtolapError
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.stack.claims import PortClaims
@@ -21,7 +23,6 @@ from rtolap.stack.ports import choose_ports
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.secrets import ensure_secrets, read_secret
 from rtolap.stack.state import StackState, load_state, save_state
-from rtolap.stack.status import PartStatus, part_status
 from rtolap.stack.sweep import marked_processes, sweep
 from rtolap.stack.together import Progress, start_all, stop_all
 from rtolap.stack.versions import adapt, refuse_other_version
@@ -245,3 +246,38 @@ def checked_names(names: Collection[str]) -> tuple[str, ...]:
         if name not in COMPONENTS:
             raise DefinitionError("unknown component", expected=" | ".join(COMPONENTS), found=repr(name))
     return tuple(name for name in COMPONENTS if name in names)
+
+
+_LOG_LINES = 8
+
+
+class PartStatus(msgspec.Struct, frozen=True):
+    """state: ready | starting (runs, does not answer) | crashed | stopped; `problem` says more."""
+
+    name: str
+    state: str
+    address: str
+    pid: int | None
+    uptime_s: float | None
+    log: str
+    problem: str = ""
+
+
+def part_status(process: ManagedProcess) -> PartStatus:
+    missing = process.missing()
+    started_s = process.started_s()
+    state = "ready" if missing is None else "starting" if started_s is not None else str(process.state())
+    problem = missing if missing and state == "starting" else ""
+    if started_s is not None and not problem and not process.log_is_written():
+        problem = "its log is lost: the process that writes it has ended; down and up begin it again"
+    if state == "crashed":
+        problem = f"ended by itself; its log ends with:\n{process.log_tail(_LOG_LINES)}"
+    return PartStatus(
+        name=process.name,
+        state=state,
+        address=process.address,
+        pid=process.pid(),
+        uptime_s=None if started_s is None else round(time.time() - started_s, 1),
+        log=str(process.log_path),
+        problem=problem,
+    )

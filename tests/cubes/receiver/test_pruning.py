@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from rtolap.cubes.receiver.local.batch import batch_tables
-from rtolap.cubes.receiver.local.statistics import TableStatistics
-from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState
+from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, TableStatistics
 from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.query_service import answer
 from rtolap.events.decode import EventDecoder

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rtolap.stored.loader.oldest_work import EVERYTHING_MS, LOOKS_MAX, OldestWorkTracker
+from rtolap.stored.loader.operator import EVERYTHING_MS, LOOKS_MAX, OldestWorkTracker
 
 
 def test_everything_is_held_until_a_first_look_is_readable() -> None:

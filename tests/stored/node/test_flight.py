@@ -20,8 +20,8 @@ from rtolap.base.errors import (
 from rtolap.protocols.storage import messages as wire
 from rtolap.protocols.storage.client import StorageClient
 from rtolap.stored.node.flight import StorageFlightServer
-from rtolap.stored.node.metrics import node_metrics
 from rtolap.stored.node.node import LocalNode
+from rtolap.stored.node.service import node_metrics
 from rtolap.stored.node.settings import StorageSettings
 
 from tests.support.cubes.services import wait_for

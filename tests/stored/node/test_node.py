@@ -13,8 +13,8 @@ from rtolap.model.stored.schema_changes import add_column, rename_column
 from rtolap.model.stored.table import StoredColumn
 from rtolap.protocols.storage import messages as wire
 from rtolap.stored.engine.settings import TabletSettings
-from rtolap.stored.node.metrics import node_metrics
 from rtolap.stored.node.node import LocalNode
+from rtolap.stored.node.service import node_metrics
 from rtolap.stored.node.settings import StorageSettings
 
 from tests.support.cubes.services import wait_for

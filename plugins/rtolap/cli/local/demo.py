@@ -12,14 +12,13 @@ from rich.console import Console
 
 from rtolap.base.errors import RtolapError
 from rtolap.base.settings import Settings
-from rtolap.cli.local.demo_report import report
 from rtolap.cli.local.stack import ProgressView
-from rtolap.cli.output import JsonOption, console, error_console, print_json
+from rtolap.cli.output import JsonOption, console, error_console, print_json, success, warn
 from rtolap.demo.airflow_api import AirflowApi
 from rtolap.demo.flights import DAYS_MAX, ReplayPlan
 from rtolap.demo.journal import Journal
 from rtolap.demo.moments import Moment
-from rtolap.demo.outcome import outcome
+from rtolap.demo.outcome import Outcome, outcome
 from rtolap.demo.run import Demo, DemoPlan
 from rtolap.demo.screen import Screen, answers_table
 from rtolap.stack.environment import airflow_line, airflow_url, mysql_line
@@ -108,3 +107,25 @@ def _what_next(stack: Stack, state: StackState) -> None:
     console.print(f"\nAirflow   {airflow_line(stack.layout, state.ports)}", highlight=False, soft_wrap=True)
     console.print(f"SQL       {mysql_line(stack.layout, state.ports)}", highlight=False, soft_wrap=True)
     console.print(f"Stop      rtolap stack down --dir {stack.layout.root}", highlight=False, soft_wrap=True)
+
+
+def report(found: Outcome) -> None:
+    """The answers, and what became of the malformed records, for people."""
+    console.print(answers_table(found.answers))
+    if found.missing_moments:
+        warn(f"not every query was asked at these moments: {', '.join(found.missing_moments)}")
+    for why, times in found.asked_again.items():
+        warn(f"asked again, {times} times: {why}")
+    if 0 < found.asked == found.equal:
+        success(f"{found.asked} answers, each equal to the recount of exactly its prefix")
+    else:
+        warn(f"{found.asked - found.equal} of {found.asked} answers differ from the recount")
+    refusals = found.refusals
+    if refusals is None:
+        return
+    if refusals.all_kept:
+        reasons = ", ".join(f"{count} {reason}" for reason, count in refusals.by_reason.items())
+        success(f"{refusals.sent} malformed records, each kept as a dead letter: {reasons}")
+    else:
+        lost, unexpected = sorted(refusals.lost), sorted(refusals.unexpected)
+        warn(f"malformed records lost: {lost}; good ones refused: {unexpected} (partition, offset)")

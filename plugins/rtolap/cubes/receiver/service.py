@@ -2,6 +2,11 @@
 
 Losing the ZooKeeper session costs leadership, not data: it goes on consuming and serving, closes and
 uploads nothing, and announces itself again in the new session.
+
+A receiver that has failed at a cube lets another one lead its replica set.
+
+Whoever leads closes and uploads for its replica set: one that no longer reads a cube holds up that cube's
+history, though a follower could go on with it.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ import shutil
 import threading
 import time
 import uuid
+from collections.abc import Collection
 
 import pyarrow as pa
 
@@ -19,7 +25,6 @@ from rtolap.base.flight_guard.limits import FlightLimits
 from rtolap.base.metrics_server import MetricsServer
 from rtolap.cubes.receiver.assembly import UNREACHABLE, CubeAssembly
 from rtolap.cubes.receiver.flight import ReceiverFlightServer
-from rtolap.cubes.receiver.giving_way import GivingWay
 from rtolap.cubes.receiver.heartbeats import Heartbeats
 from rtolap.cubes.receiver.metrics import ReceiverMetrics
 from rtolap.cubes.receiver.reports import cube_stats
@@ -27,6 +32,7 @@ from rtolap.cubes.receiver.runner import CubeRunner
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.metadata import paths
 from rtolap.metadata.records import ChangeLog, ReceiverRecord
+from rtolap.metadata.store import Election
 from rtolap.metadata.updates import read
 from rtolap.model.cube import Schema
 from rtolap.protocols.flight.endpoint import shut_down
@@ -242,3 +248,20 @@ class ReceiverService:
     def _served(self) -> dict[str, CubeRunner]:
         with self._lock:
             return dict(self._runners)
+
+
+class GivingWay:
+    """Once for each failure: where the next one has failed too, leadership comes back and stays."""
+
+    def __init__(self, election: Election) -> None:
+        self._election = election
+        self._given: frozenset[str] = frozenset()  # failed cubes for which it gave way
+
+    def look(self, failed: Collection[str]) -> None:
+        """`failed`: cubes that this receiver no longer reads."""
+        self._given = self._given.intersection(failed)
+        if not self._election.is_leader() or self._given.issuperset(failed):
+            return
+        if self._election.step_back():
+            log.warning("another receiver may lead: this one has failed at %s", ", ".join(sorted(failed)))
+            self._given = frozenset(failed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -12,7 +14,6 @@ from rtolap.base.errors import RtolapError, Unauthorized, UnsupportedSql
 from rtolap.query.cancel import Cancellation
 from rtolap.query.mysql import codes
 from rtolap.query.mysql.answers import Answers, Encode
-from rtolap.query.mysql.client_watch import ClientWatch
 from rtolap.query.mysql.handshake import Verify, change_user
 from rtolap.query.mysql.packets import Fields, PacketStream
 from rtolap.query.mysql.prepared import Prepared, PreparedStatements
@@ -230,3 +231,28 @@ class Connection:
 def _text(payload: bytes) -> str:
     """Return the text behind the command's byte."""
     return payload[1:].decode("utf-8", "replace")
+
+
+POLL_MS = 200  # how often a running query looks whether its client is still there
+_POLLRDHUP = getattr(select, "POLLRDHUP", 0x2000)
+
+
+class ClientWatch:
+    """Watches from its creation until `stop`, in a thread of its own."""
+
+    def __init__(self, sock: socket.socket, cancellation: Cancellation) -> None:
+        self._over = threading.Event()
+        self._poll = select.poll()
+        self._poll.register(sock.fileno(), _POLLRDHUP)
+        self._cancellation = cancellation
+        self._thread = threading.Thread(target=self._run, name="client-watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._over.set()
+
+    def _run(self) -> None:
+        while not self._over.is_set():
+            if self._poll.poll(POLL_MS) and not self._over.is_set():
+                self._cancellation.cancel("the client went away")
+                return

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from threading import Event, Thread
 from types import TracebackType
 
+from rtolap.base.errors import RtolapError
 from rtolap.base.flight_guard.limits import FlightLimits
+from rtolap.base.metrics import Family, Metrics
 from rtolap.base.metrics_server import MetricsServer
 from rtolap.protocols.flight.endpoint import shut_down
 from rtolap.protocols.storage.client import StorageClients
 from rtolap.protocols.storage.heartbeats import HeartbeatClient
-from rtolap.protocols.storage.messages import Heartbeat
+from rtolap.protocols.storage.messages import Heartbeat, HeartbeatAnswer
 from rtolap.stored.node.flight import StorageFlightServer
-from rtolap.stored.node.heartbeats import Heartbeats
-from rtolap.stored.node.metrics import node_metrics
 from rtolap.stored.node.node import LocalNode
 from rtolap.stored.node.settings import StorageSettings
 
@@ -96,3 +98,86 @@ class StorageService:
 
     def _beat(self) -> Heartbeat:
         return Heartbeat(self.node.folder.node_id, self.address, self.node.folder.free_bytes())
+
+
+class Heartbeats:
+    """An endpoint that does not answer is tried again with the next one: the lease is several of them
+    long.
+    """
+
+    def __init__(
+        self,
+        send: Callable[[Heartbeat], HeartbeatAnswer],
+        beat: Callable[[], Heartbeat],
+        every_s: float,
+    ) -> None:
+        self._send, self._beat, self._every_s = send, beat, every_s
+        self._stopping = Event()
+        self.failure: str | None = None
+        self._thread = Thread(target=self._run, name="heartbeats", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            self.run_once()
+            self._stopping.wait(self._every_s)
+
+    def run_once(self) -> None:
+        try:
+            self._send(self._beat())
+        except RtolapError as error:
+            if self.failure is None:
+                log.warning("no endpoint knows that this node lives: %s", error)
+            self.failure = str(error)
+            return
+        except Exception as error:  # of the program, or of the disk: a node that goes silent looks dead
+            log.exception("no endpoint is told that this node lives")
+            self.failure = str(error)
+            return
+        if self.failure is not None:
+            log.info("the endpoints know that this node lives")
+        self.failure = None
+
+
+def node_metrics(node: LocalNode) -> Metrics:
+    metrics = Metrics("storage")
+
+    def sample() -> Iterable[Family]:
+        status = node.status()
+        gauges = {
+            "tablets": ("Tablets that are kept here.", len(status.tablets)),
+            "tablets_broken": ("Tablets that cannot be opened.", len(status.broken)),
+            "rows": ("Rows in files, before merging.", sum(each.rows for each in status.tablets)),
+            "files": ("Files of published rows.", sum(each.files for each in status.tablets)),
+            "file_bytes": ("Bytes of these files.", sum(each.bytes for each in status.tablets)),
+            "prepared": (
+                "Transactions in tablets that wait for their end.",
+                sum(len(each.prepared) for each in status.tablets),
+            ),
+            "loads_running": ("Streams of rows that are coming in.", len(status.loading)),
+            "load_memory_bytes": ("Rows that are in no file yet.", status.load_memory_bytes),
+            "disk_free_bytes": ("Room on the disk.", status.free_bytes),
+        }
+        for what, (purpose, value) in gauges.items():
+            family = metrics.gauge_family(what, purpose)
+            family.add_metric([], value)
+            yield family
+        counters = {
+            "loaded_rows": ("Rows that have come in streams.", node.loaded_rows),
+            "compactions": ("Compactions that were done.", node.compactor.runs),
+            "compaction_failures": ("Compactions that came to nothing.", node.compactor.failures),
+        }
+        for what, (purpose, value) in counters.items():
+            counter = metrics.counter_family(what, purpose)
+            counter.add_metric([], value)
+            yield counter
+
+    metrics.sampled(sample)
+    return metrics

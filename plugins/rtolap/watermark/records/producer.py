@@ -23,12 +23,12 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from itertools import count
 
 from rtolap.base.errors import DefinitionError, Refused, RtolapError
 from rtolap.kafka.interfaces import Delivered, OutRecord, StreamProducer, TopicAdmin
 from rtolap.watermark.records.control import ControlRecords
 from rtolap.watermark.records.statement import Kind, Statement, check_producer, stating
-from rtolap.watermark.records.unacknowledged import Unacknowledged
 
 log = logging.getLogger(__name__)
 
@@ -205,3 +205,32 @@ class WatermarkedProducer:
             except Exception as error:  # a bug here must not look like a quiet stream
                 log.exception("the control records of %s failed", self.name)
                 self._control.met(error)
+
+
+class Unacknowledged:
+    """Thread-safe. Bounded by the producer's own queue: one entry per call with records in it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._numbers = count()
+        self._flights: dict[int, list[int]] = {}  # [oldest event time, records that have not landed]
+
+    def depart(self, event_ms: Sequence[int]) -> Callable[[int], None]:
+        """Add one or more records. Call the returned function with how many of them were acknowledged, as
+        they are."""
+        number = next(self._numbers)
+        with self._lock:
+            self._flights[number] = [min(event_ms), len(event_ms)]
+
+        def landed(records: int) -> None:
+            with self._lock:
+                flight = self._flights[number]
+                flight[1] -= records
+                if not flight[1]:
+                    del self._flights[number]
+
+        return landed
+
+    def oldest_ms(self) -> int | None:
+        with self._lock:
+            return min((oldest_ms for oldest_ms, _ in self._flights.values()), default=None)
