@@ -93,10 +93,16 @@ def test_a_cube_starts_when_the_last_right_is_there_and_counts_each_event_once(
         missing = f"misses rights on Kafka cluster guarded: Write on topic {dead_letters}"
         wait_for("Write is named once the topic is made", lambda: missing in log.read_text())
         world.produce(1500)
-        assert not [cube for receiver in services.coordinator.receivers() for cube in receiver.cubes]
+        wait_for(
+            "the cube says what is missing", lambda: missing in str(services.coordinator.cube(name).problem)
+        )
+        (receiver,) = services.coordinator.receivers()
+        assert (receiver.health, receiver.cubes[name].state) == ("WARN", "FAILED")
+        assert missing in receiver.reason
 
         broker.grant(user, dead_letters, "Write")
         wait_for("everything is counted", world.caught_up)
+        wait_for("nothing is missing", lambda: services.coordinator.cube(name).problem is None)
         positions, answer = world.ask()
         assert positions == world.ends()
         assert answer == world.expected(positions)

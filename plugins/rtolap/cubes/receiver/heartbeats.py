@@ -12,11 +12,12 @@ from rtolap.base.clock import Clock
 from rtolap.base.errors import RtolapError
 from rtolap.cubes.receiver.reports import cube_report
 from rtolap.cubes.receiver.runner import CubeRunner
+from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.store import Election
 from rtolap.model.completeness import Completeness
 from rtolap.protocols.coordinator.client import CoordinatorClient
-from rtolap.protocols.coordinator.messages import HeartbeatRequest
+from rtolap.protocols.coordinator.messages import CubeReport, HeartbeatRequest
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +25,8 @@ HEARTBEAT_EVERY_S = 1.0
 
 
 class Heartbeats:
-    """`run` on a thread of its own. `runners` gives the cubes that are served now, by name."""
+    """`run` on a thread of its own. `runners` gives the cubes that are served now, by name; `not_started`
+    those that Kafka does not let this receiver start, with the reason: they are reported as FAILED."""
 
     def __init__(
         self,
@@ -36,6 +38,7 @@ class Heartbeats:
         election: Election,
         clock: Clock,
         runners: Callable[[], Mapping[str, CubeRunner]],
+        not_started: Callable[[], Mapping[str, str]],
     ) -> None:
         self._receiver_id = receiver_id
         self._replica_set = replica_set
@@ -44,6 +47,7 @@ class Heartbeats:
         self._election = election
         self._clock = clock
         self._runners = runners
+        self._not_started = not_started
         self._coordinators: tuple[str, ...] = ()
         self._client: CoordinatorClient | None = None
 
@@ -68,7 +72,13 @@ class Heartbeats:
                 receiver_id=self._receiver_id,
                 replica_set=self._replica_set,
                 is_leader=self._election.is_leader(),
-                cubes={name: cube_report(runner.core, self._clock) for name, runner in runners.items()},
+                cubes={
+                    **{
+                        name: CubeReport(state=ConsumerState.FAILED, reason=reason)
+                        for name, reason in self._not_started().items()
+                    },
+                    **{name: cube_report(runner.core, self._clock) for name, runner in runners.items()},
+                },
             )
         )
         for name, low_watermark_ms in response.low_watermark_ms.items():

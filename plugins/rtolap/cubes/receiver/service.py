@@ -66,7 +66,8 @@ class ReceiverService:
         self._instance = uuid.uuid4().hex
         self._started_ms = clock.now_ms()
         self._runners: dict[str, CubeRunner] = {}
-        self._retry_s: dict[str, float] = {}  # cubes that Kafka did not let it start, by when to try again
+        self._refused: dict[str, str] = {}  # cubes that Kafka does not let it start, and why
+        self._retry_s: dict[str, float] = {}  # by when to try those again
         self._lock = threading.Lock()
         self._begun = threading.Condition(self._lock)
         self._wake = threading.Event()
@@ -90,6 +91,7 @@ class ReceiverService:
             election=self._election,
             clock=clock,
             runners=self._served,
+            not_started=self._not_started,
         )
         self._threads = [
             threading.Thread(target=self._run_control, name="control", daemon=True),
@@ -232,6 +234,10 @@ class ReceiverService:
                 # Other cubes go on. The right may be granted at any time, so it is checked again.
                 log.error("cube %s is not started: %s", name, error)
                 self._retry_s[name] = time.monotonic() + RIGHTS_RETRY_S
+                with self._lock:
+                    self._refused[name] = f"it is not started: {error}"
+        with self._lock:
+            self._refused = {name: why for name, why in self._refused.items() if name in cubes}
 
     def _cube_id(self, cube: str) -> str:
         log_of_changes = read(self._metadata.store, paths.cube_changes(cube), ChangeLog)
@@ -241,6 +247,7 @@ class ReceiverService:
         runner = self._cubes.runner(schema, cube_id, self._election)
         with self._begun:
             self._runners[schema.cube.name] = runner
+            self._refused.pop(schema.cube.name, None)
             self._begun.notify_all()
         runner.start()
         log.info("cube %s: serving", schema.cube.name)
@@ -248,6 +255,10 @@ class ReceiverService:
     def _served(self) -> dict[str, CubeRunner]:
         with self._lock:
             return dict(self._runners)
+
+    def _not_started(self) -> dict[str, str]:
+        with self._lock:
+            return dict(self._refused)
 
 
 class GivingWay:
