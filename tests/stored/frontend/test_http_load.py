@@ -737,7 +737,7 @@ def test_one_user_has_not_all_loads(tmp_path: Path) -> None:
                 until(lambda: state(narrow, label) == "PREPARE")  # noqa: B023
             answer = raw(narrow.body_url, f"{head}\r\n", until=lambda taken: taken.endswith(b"}\n"))
             assert answer.startswith(b"HTTP/1.1 429 ")
-            assert b"too many loads of loader run at this endpoint: 2" in answer
+            assert b"too many loads of loader run at this front end: 2" in answer
             other = httpx.put(
                 f"{narrow.body_url}/api/web/hits/_stream_load",
                 content=b"1,a,1\n",

@@ -191,7 +191,7 @@ class StoredRun(Run, Closeable):
             try:
                 self.cluster.change_columns("d", self.job, AddColumn(column))
             except Unavailable:
-                return  # no endpoint is master now
+                return  # no front end is master now
             self.columns = 1
 
     def recreate_topic(self) -> None:

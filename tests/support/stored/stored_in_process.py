@@ -419,7 +419,7 @@ class InProcessCluster(Closeable):
         for endpoint in self.living():
             if endpoint.assembly.election.run_once():
                 return endpoint
-        raise Unavailable("no endpoint is master")
+        raise Unavailable("no front end is master")
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

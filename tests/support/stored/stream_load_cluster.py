@@ -105,7 +105,7 @@ class StreamLoadCluster(Closeable):
                 except httpx.HTTPError:
                     continue  # it is down
             time.sleep(0.05)
-        raise AssertionError("no endpoint is master")
+        raise AssertionError("no front end is master")
 
     def rows(self, name: TableName, columns: Collection[str] = ()) -> list[dict[str, Any]]:
         """All that is visible, in the order of the first column."""

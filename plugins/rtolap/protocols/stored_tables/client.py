@@ -1,7 +1,7 @@
 """Client of the catalogue of stored tables, at any front end; changes find their way to the master.
 
-Raises the error that the endpoint raised (`base.errors`); Unavailable when no endpoint answered within
-`retry_s`, or CommitUnknown where an endpoint may have made the change and its answer was lost. A request
+Raises the error that the front end raised (`base.errors`); Unavailable when no front end answered within
+`retry_s`, or CommitUnknown where a front end may have made the change and its answer was lost. A request
 that was refused is not repeated. All of them may be: a change carries one id for all the times that it is
 sent, and is made once.
 """
@@ -41,7 +41,7 @@ from rtolap.protocols.stored_tables.messages import (
 )
 
 TIMEOUT_S = 30.0  # a change tells every node of the table
-READ_TIMEOUT_S = 2.0  # what only reads comes from one ledger: an endpoint that stands still is passed by
+READ_TIMEOUT_S = 2.0  # what only reads comes from one ledger: a front end that stands still is passed by
 CONNECT_TIMEOUT_S = 2.0
 RETRY_S = 20.0
 _NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -50,7 +50,7 @@ T = TypeVar("T")
 
 @dataclass
 class _Request:
-    """`request_id`: of a change; None for what only reads. `in_doubt`: an endpoint was sent the change and
+    """`request_id`: of a change; None for what only reads. `in_doubt`: a front end was sent the change and
     did not answer."""
 
     method: str
@@ -64,7 +64,7 @@ class _Request:
 
 
 class StoredTablesClient(Closeable):
-    """Thread-safe. `urls`: base URLs of endpoints, in any order. `ca`: PEM whom to trust; None: the
+    """Thread-safe. `urls`: base URLs of front ends, in any order. `ca`: PEM whom to trust; None: the
     system's.
     """
 

@@ -16,7 +16,7 @@
     POST   /stored-databases       CreateDatabase      {}
     DELETE /stored-databases/{db}                      {}
 
-Changes are made by the master; other endpoints answer 307 to it. One that comes again with the
+Changes are made by the master; other front ends answer 307 to it. One that comes again with the
 Idempotency-Key of its first time (`request_ids`) is answered as it was then, and not made again. Errors are
 `base.errors`, as JSON.
 """

@@ -42,7 +42,7 @@ T = TypeVar("T")
 
 ASK_TIMEOUT_S = 15.0
 _GRACE_S = (
-    30.0  # the endpoint gives up by itself at the request's timeout; its words are better than a broken call
+    30.0  # the front end gives up by itself at the request's timeout; its words are better than a broken call
 )
 _REDIRECTS_MAX = 3
 _ERROR_LOG_BYTES_MAX = 4 << 20
@@ -58,7 +58,7 @@ class StreamLoadClient(Closeable):
         self.urls = tuple(_checked(url) for url in urls)
         if not self.urls:
             raise DefinitionError("no address of a front end", expected="at least one base URL")
-        self._first = 0  # the endpoint that answered last
+        self._first = 0  # the front end that answered last
         self._trust = None if ca_file is None else trust(ca_file)
         basic = base64.b64encode(f"{user}:{password}".encode()).decode()
         self._authorization = f"Basic {basic}"
@@ -132,7 +132,7 @@ class StreamLoadClient(Closeable):
 
     def error_log(self, url: str) -> str:
         """The rejected rows of a load, at most the beginning. `url` must be of one of our endpoints' hosts
-        or of the server that the endpoint named; credentials are sent to our endpoints only."""
+        or of the server that the front end named; credentials are sent to our front ends only."""
         ours = any(urlsplit(url).netloc == urlsplit(endpoint).netloc for endpoint in self.urls)
         headers = {"Authorization": self._authorization} if ours else {}
         try:
@@ -181,7 +181,7 @@ class StreamLoadClient(Closeable):
                 trouble = error
                 continue
             raise Refused(f"{endpoint} redirects without end", found=url)
-        assert trouble is not None, "there is at least one endpoint"
+        assert trouble is not None, "there is at least one front end"
         raise trouble
 
     def _ask(self, method: str, path: str, kind: type[T], **request: Any) -> T:
@@ -212,7 +212,7 @@ class StreamLoadClient(Closeable):
                 continue
             self._first = self.urls.index(endpoint)
             return response
-        assert trouble is not None, "there is at least one endpoint"
+        assert trouble is not None, "there is at least one front end"
         raise trouble
 
     def _in_turn(self) -> tuple[str, ...]:

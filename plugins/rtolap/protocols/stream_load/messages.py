@@ -1,7 +1,7 @@
 """Stream Load protocol, as clients of Doris know it: messages. Basic auth; every body is JSON.
 
     PUT  /api/{db}/{table}/_stream_load     rows, in a format of the headers → LoadAnswer, HTTP 200 also for a
-                                            failed load; an endpoint that takes no bodies answers 307
+                                            failed load; a front end that takes no bodies answers 307
     PUT  /api/{db}/_stream_load_2pc         headers `txn_id` or `label`, `txn_operation: commit | abort`
                                             → TwoPhaseAnswer
     GET  /api/{db}/get_load_state?label=    → StateAnswer
@@ -12,7 +12,7 @@ Beyond Doris, for loaders that must know for certain what has become of a label,
     header `keep_label: until_acknowledged` of a load   the label is forgotten by no clock and no count
     PUT  /api/{db}/_acknowledge_labels      {"labels": […]} → TwoPhaseAnswer; unknown ones are harmless
 
-`/` names which of the two an endpoint is: `ServerInfo`. A server that does not know the header ignores it.
+`/` names which of the two a front end is: `ServerInfo`. A server that does not know the header ignores it.
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class Assembly:
             duty.run_once()
 
     def stop(self) -> None:
-        """The periodic tasks end, then the lease is given up: the next endpoint is master at once."""
+        """The periodic tasks end, then the lease is given up: the next front end is master at once."""
         for duty in self._periodic_tasks:
             duty.stop()
         self.election.give_up()

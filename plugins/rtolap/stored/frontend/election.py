@@ -45,7 +45,7 @@ class Election:
         return self._mastership.lease is not None
 
     def run_once(self) -> bool:
-        """Take or prolong the lease, or see who has it; True while it is this endpoint's."""
+        """Take or prolong the lease, or see who has it; True while it is this front end's."""
         if self._mastership.acquire():
             self._master = self.here
             return True
@@ -66,13 +66,13 @@ class Election:
             return self.here
         found = self._master
         if found is None or found == self.here:
-            raise NotLeader("no endpoint is master at the moment: ask again")
+            raise NotLeader("no front end is master at the moment: ask again")
         return found
 
     def require(self) -> None:
-        """Raises NotLeader, which names the master if one is known, unless this endpoint is it."""
+        """Raises NotLeader, which names the master if one is known, unless this front end is it."""
         if not self.leading:
-            raise NotLeader("another endpoint is master", leader_url=self.master().url)
+            raise NotLeader("another front end is master", leader_url=self.master().url)
 
     def give_up(self) -> None:
         self._mastership.give_up()

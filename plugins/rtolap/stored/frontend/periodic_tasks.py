@@ -1,4 +1,4 @@
-"""Threads for an endpoint's standing work: each calls one function again and again until it is stopped."""
+"""Threads for a front end's standing work: each calls one function again and again until it is stopped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 class PeriodicTask:
     """`work` every `every_s`, and at once after `wake`.
 
-    What the tree of errors names (a node or the ledger is away, another endpoint is master) is reported and
+    What the tree of errors names (a node or the ledger is away, another front end is master) is reported and
     tried again with the next round. Anything else is a fault of the program: the thread ends, and `broken`
     is called.
     """

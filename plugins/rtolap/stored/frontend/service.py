@@ -1,8 +1,8 @@
-"""The process of an endpoint: its two ports, from start to end.
+"""The process of a front end: its two ports, from start to end.
 
 On the way out: 1. no new requests, those under way are answered (at most `GRACEFUL_S`), 2. the
 periodic_tasks end,
-3. the lease is given up, so that the next endpoint is master at once. An endpoint that is killed instead is
+3. the lease is given up, so that the next front end is master at once. An endpoint that is killed instead is
 replaced when its lease runs out.
 """
 
@@ -119,7 +119,7 @@ class _Serving:
     def run(self, assembly: Assembly, sockets: list[socket.socket]) -> None:
         asyncio.run(self._serve(assembly, sockets))
         if self._reason is not None:
-            raise ProcessFailed("the endpoint has ended", found=f"an error in its thread for {self._reason}")
+            raise ProcessFailed("the front end has ended", found=f"an error in its thread for {self._reason}")
 
     async def _serve(self, assembly: Assembly, sockets: list[socket.socket]) -> None:
         ports = (Port(assembly.app, takes_bodies=False), Port(assembly.app, takes_bodies=True))
@@ -154,7 +154,7 @@ def _bound(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2048)
     except OSError as error:
         raise Unavailable(
-            f"the endpoint cannot serve on {host}:{port}",
+            f"the front end cannot serve on {host}:{port}",
             found=error.strerror,
             action="free the port, or set RTOLAP_STREAM_LOAD_PORT and RTOLAP_STREAM_LOAD_BODY_PORT",
         ) from error

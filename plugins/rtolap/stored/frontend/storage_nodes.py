@@ -1,7 +1,7 @@
-"""The storage nodes as the endpoints see them: by name, at the address that their last heartbeat gave.
+"""The storage nodes as the front ends see them: by name, at the address that their last heartbeat gave.
 
 A node whose lease has run out is not called: one that stands still, as a paused machine does, would take
-every call and answer none. Unless no node has a lease: then it was the endpoints or the ledger that were
+every call and answer none. Unless no node has a lease: then it was the front ends or the ledger that were
 away.
 
 Within its lease, a node that leaves a call unanswered is pinged. One that works for long answers pings, and

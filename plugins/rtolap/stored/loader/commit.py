@@ -23,7 +23,7 @@ from rtolap.stored.loader.sinks.interface import Sink
 from rtolap.stored.loader.visible import Visible
 from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
 
-CLOCKS_APART_MS_MAX = 60_000  # of a loader and an endpoint: who sends says until when by its own
+CLOCKS_APART_MS_MAX = 60_000  # of a loader and a front end: who sends says until when by its own
 LABELS_MAX = 500  # in one request: a sink bounds it, and after a long pause there are many
 
 

@@ -7,7 +7,7 @@ from rtolap.base.errors import RtolapError, Unavailable
 from rtolap.stored.loader.states import StopCause, Stopped
 from rtolap.stored.loader.window import Pending
 
-FAILS_MAX = 8  # of one batch, and for so long: without its nodes an endpoint answers at once, and says no
+FAILS_MAX = 8  # of one batch, and for so long: without its nodes a front end answers at once, and says no
 FAILING_S = 120.0
 SILENT_S = 1_800.0
 _STUCK_FACTOR = 3

@@ -219,7 +219,7 @@ class Settler:
         return Outcome.SETTLED
 
     def _keep_filtered(self, pending: Pending, url: str) -> None:
-        """Its address stays in the record in any case; an endpoint that is away for good has it alone."""
+        """Its address stays in the record in any case; a front end that is away for good has it alone."""
         try:
             text = self._sink.error_log(url)
         except RtolapError as error:

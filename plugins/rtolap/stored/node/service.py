@@ -134,15 +134,15 @@ class Heartbeats:
             self._send(self._beat())
         except RtolapError as error:
             if self.failure is None:
-                log.warning("no endpoint knows that this node lives: %s", error)
+                log.warning("no front end knows that this node lives: %s", error)
             self.failure = str(error)
             return
         except Exception as error:  # of the program, or of the disk: a node that goes silent looks dead
-            log.exception("no endpoint is told that this node lives")
+            log.exception("no front end is told that this node lives")
             self.failure = str(error)
             return
         if self.failure is not None:
-            log.info("the endpoints know that this node lives")
+            log.info("the front ends know that this node lives")
         self.failure = None
 
 

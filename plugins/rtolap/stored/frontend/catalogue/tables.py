@@ -1,4 +1,5 @@
-"""Stored tables as the endpoint knows them: made, changed and dropped by the master, read by every endpoint.
+"""Stored tables as the front end knows them: made, changed and dropped by the master, read by every front
+end.
 
 A table is there as soon as the ledger says so (`table_changes`), and loads of it need what loads always need:
 a majority of each tablet's replicas. Nothing is remembered beside the ledger.

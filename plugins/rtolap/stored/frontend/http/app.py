@@ -1,4 +1,4 @@
-"""The application behind an endpoint's two ports: all routes, errors as answers, metrics.
+"""The application behind a front end's two ports: all routes, errors as answers, metrics.
 
 Both ports have every route. They differ in one thing: only on the second are bodies of loads taken; the first
 sends them there (`http.load`).

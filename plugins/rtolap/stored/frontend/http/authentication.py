@@ -1,4 +1,4 @@
-"""Authorization of an endpoint's requests: users on the public paths, the cluster's token on its own.
+"""Authorization of a front end's requests: users on the public paths, the cluster's token on its own.
 
 Whether credentials are right, `base.http_guard` has seen by then.
 """

@@ -6,7 +6,7 @@ gets the redirect instead of the 100. Credentials come first, then redirect, hea
 100 and the body.
 
 The answer is JSON with HTTP 200 also for a failed load. 401: wrong credentials. 403: a user without the right
-to load. 429: too many loads run. 503: no endpoint is master at the moment.
+to load. 429: too many loads run. 503: no front end is master at the moment.
 """
 
 from __future__ import annotations
@@ -75,10 +75,10 @@ def load_routes(endpoint: LoadEndpoint) -> APIRouter:
             return _answer(LoadAnswer(label=label, status="Fail", message=str(error)), ends=expects(request))
         if running.total() >= endpoint.running_max:
             endpoint.metrics.refused.inc()
-            return _too_many(request, f"too many loads run at this endpoint: {running.total()}")
+            return _too_many(request, f"too many loads run at this front end: {running.total()}")
         if running[user] >= endpoint.running_per_user_max:
             endpoint.metrics.refused.inc()
-            return _too_many(request, f"too many loads of {user} run at this endpoint: {running[user]}")
+            return _too_many(request, f"too many loads of {user} run at this front end: {running[user]}")
         running[user] += 1
         try:
             with endpoint.metrics.running.track_inprogress():
@@ -93,7 +93,7 @@ def load_routes(endpoint: LoadEndpoint) -> APIRouter:
                 finally:
                     feeding.cancel()
                     pipe.fail(
-                        Unavailable("the endpoint shuts down")
+                        Unavailable("the front end shuts down")
                     )  # its thread may still be waiting for more
                 return _answer(answer, ends=not whole)
         finally:

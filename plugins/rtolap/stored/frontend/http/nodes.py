@@ -1,4 +1,4 @@
-"""Routes of storage nodes on an endpoint: heartbeats, and the list of nodes. The cluster's token."""
+"""Routes of storage nodes on a front end: heartbeats, and the list of nodes. The cluster's token."""
 
 from __future__ import annotations
 

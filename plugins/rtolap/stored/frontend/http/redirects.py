@@ -1,4 +1,4 @@
-"""The address to which an endpoint that is not master redirects, and whether it carries the credentials.
+"""The address to which a front end that is not master redirects, and whether it carries the credentials.
 
 A client of HTTP/1.1 sends its credentials to the other address again, or is set to (`--location-trusted`
 of curl). One of HTTP/1.0 cannot be. Doris' front end writes user and password into the address of every

@@ -1,7 +1,7 @@
 """Requests about transactions: the second phase, the state of a label, its acknowledgement.
 
 An endpoint that is not master sends what changes something on to the master, by 307; what only reads is
-answered from the ledger by any endpoint.
+answered from the ledger by any front end.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class ErrorFile:
 
 
 class ErrorFiles:
-    """The files of one endpoint. `base_url`: where `/api/_load_error_log` of this endpoint is reached."""
+    """The files of one front end. `base_url`: where `/api/_load_error_log` of this front end is reached."""
 
     def __init__(
         self, folder: Path, base_url: str, *, keep_s: float = KEEP_S, bytes_max: int = ALL_BYTES_MAX

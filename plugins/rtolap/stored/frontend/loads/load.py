@@ -6,7 +6,7 @@
     4. the nodes have all of it; (pre-)committed       `rtolap.stored.frontend.transactions.requests`
     5. one phase: wait until it is visible             or say that it will be
 
-Whatever goes wrong before 4 aborts the transaction; where that cannot be done either (the endpoint is master
+Whatever goes wrong before 4 aborts the transaction; where that cannot be done either (the front end is master
 no more, the ledger is away), its deadline does. After a failure in 4 the state is read: it may have been
 committed.
 """

@@ -1,4 +1,4 @@
-"""Prometheus metrics of an endpoint's loads."""
+"""Prometheus metrics of a front end's loads."""
 
 from __future__ import annotations
 

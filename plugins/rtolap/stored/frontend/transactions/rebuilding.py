@@ -24,7 +24,7 @@ _Held = Mapping[str, Mapping[Tablet, int]]  # node that answers -> what it has
 
 
 class Rebuilding:
-    """`names`: the nodes that live, read with the given connection. Harmless where another endpoint is
+    """`names`: the nodes that live, read with the given connection. Harmless where another front end is
     master: a node that has a version already changes nothing."""
 
     def __init__(

@@ -10,7 +10,7 @@ from rtolap.stored.frontend.transactions.publishing import Publisher
 from rtolap.stored.frontend.transactions.requests import TransactionManager
 from rtolap.stored.metastore.records import TransactionState
 
-_ASK_AGAIN_S = 0.25  # another endpoint may have published it: it cannot tell this one
+_ASK_AGAIN_S = 0.25  # another front end may have published it: it cannot tell this one
 
 
 class Visibility:

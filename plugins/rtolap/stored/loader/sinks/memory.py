@@ -178,7 +178,7 @@ class MemorySink:
             return self._answer(begun, "Publish Timeout" if late else "Success", "OK")
 
     def abort_running(self) -> None:
-        """Abort the loads under way, as a restart of the endpoint does."""
+        """Abort the loads under way, as a restart of the front end does."""
         with self._lock:
             for each in self._labels.values():
                 if each.state is LoadState.PREPARE:
