@@ -43,7 +43,7 @@ format: setup ## Format the code and mend what the linter can
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-lock: setup ## Resolve the dependencies anew into requirements.lock
+lock: setup ## Resolve the dependencies again into requirements.lock
 	$(BIN)/uv pip compile pyproject.toml --all-extras --group dev --universal --generate-hashes --no-annotate --no-header \
 	    -o requirements.lock
 

@@ -3,9 +3,9 @@
     python -m benchmarks.watermark_speed [--hosts 10000] [--partitions 64] [--seconds 10] [--growth]
                                          [--scenarios] [--json]
 
-Simulated seconds: in each, every partition's report is applied and counted, rates are estimated anew and both
-rules decide. `one` has every host on one partition, as hosts that keep their order do; `all` every host on
-every partition. Time is CPU time of this thread; the share is of one core. Memory is that of the columns.
+Simulated seconds: in each, every partition's report is applied and counted, rates are estimated again and
+both rules decide. `one` has every host on one partition, as hosts that keep their order do; `all` every host
+on every partition. Time is CPU time of this thread; the share is of one core. Memory is that of the columns.
 `--growth` repeats it with ten times the hosts. `--scenarios` times the deficit rule's decision of every
 second of the fleets of `benchmarks.watermark_accuracy` instead, each once, as the server would.
 """

@@ -20,7 +20,7 @@ from rtolap.base.errors import DefinitionError, NotYet, Refused
 from rtolap.cli import main
 from rtolap.protocols.coordinator.messages import (
     BuildInfo,
-    BuildSpec,
+    BuildSpecMessage,
     CompletenessInfo,
     Queue,
     QueueEntry,
@@ -94,11 +94,11 @@ class FakeCoordinator:
         assert state == "IMMUTABLE"
         return []
 
-    def start_build(self, cube: str, segment: str) -> BuildSpec:
+    def start_build(self, cube: str, segment: str) -> BuildSpecMessage:
         self.attempts += 1
         self.newest[segment] = f"b{self.attempts}"
         fields: dict[str, Any] = {"cube": cube, "segment": segment, "build_id": self.newest[segment]}
-        return BuildSpec.model_construct(version=1, **fields)
+        return BuildSpecMessage.model_construct(version=1, **fields)
 
     def promote(self, cube: str, segment: str, build_id: str) -> None:
         if self.newest[segment] != build_id:

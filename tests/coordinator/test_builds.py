@@ -141,7 +141,7 @@ def test_builds_under_way_are_bounded(tmp_path: Path) -> None:
         cluster.close()
 
 
-def test_a_ready_segment_is_built_anew_from_itself(cluster: Cluster) -> None:
+def test_a_ready_segment_is_rebuilt_from_itself(cluster: Cluster) -> None:
     cluster.enabled()
     record = cluster.closed(2, events=5)
     with pytest.raises(NotFound):

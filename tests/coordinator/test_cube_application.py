@@ -110,7 +110,7 @@ def test_a_source_is_reported_by_one_cube_only(cluster: Cluster) -> None:
     cluster.client.create_cube({**CUBE, "watermark": MARK})  # the same again changes nothing
 
 
-def test_the_readers_of_a_cube_made_anew_are_of_later_generations(cluster: Cluster) -> None:
+def test_the_readers_of_a_cube_rebuilt_are_of_later_generations(cluster: Cluster) -> None:
     reporter = declared(cluster)
     registered(cluster, "a")
     generation = (5 << 32) + 3

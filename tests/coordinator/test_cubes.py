@@ -120,7 +120,7 @@ def test_a_topic_that_is_gone_is_a_visible_problem_and_passes(cluster: Cluster) 
     assert cluster.client.cube(NAME).problem is None
 
 
-def test_a_topic_that_was_created_anew_is_a_problem_of_the_cube_and_changes_nothing(cluster: Cluster) -> None:
+def test_a_topic_that_was_recreated_is_a_problem_of_the_cube_and_changes_nothing(cluster: Cluster) -> None:
     cluster.enabled()
     before = cluster.metadata.control(NAME)
     assert (before.topic_id, cluster.client.cube(NAME).topic_id) == ("id-1", "id-1")

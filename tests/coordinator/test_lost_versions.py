@@ -104,7 +104,7 @@ def run(cluster: Cluster, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> R
 
 
 @pytest.mark.parametrize("how", ["manifest missing", "manifest damaged", "missing", "shorter"])
-def test_a_version_that_lost_what_builds_start_from_is_made_anew_of_all_its_events(
+def test_a_version_that_lost_what_builds_start_from_is_rebuilt_of_all_its_events(
     cluster: Cluster, how: str
 ) -> None:
     cluster.enabled()

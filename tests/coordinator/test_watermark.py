@@ -101,7 +101,7 @@ def test_a_partition_whose_new_owner_has_seen_nothing_yet_holds_it(cluster: Clus
     assert report(cluster, active(90), active(90), active(90), active(None)) == 40
 
 
-def test_a_leader_that_begins_anew_goes_on_where_the_last_one_was(cluster: Cluster) -> None:
+def test_a_leader_that_starts_over_goes_on_where_the_last_one_was(cluster: Cluster) -> None:
     """A fresh leader knows no heartbeat, then only those of some receivers, then smaller event times."""
     cluster.enabled()
     assert report(cluster, active(500), active(600), active(700), active(800)) == 500

@@ -143,17 +143,17 @@ def test_whatever_happens_the_rule_holds(seed: int) -> None:
 
 def test_the_stories_go_through_all_states() -> None:
     states = set()
-    versions = made_anew = 0
+    versions = rebuilt = 0
     for seed in range(40):
         life = Story(seed)
         for _ in range(200):
             life.step()
             states.add(life.record.state)
-            made_anew += life.record.base_lost and life.record.state is SegmentState.REMOTE_PERSISTED
+            rebuilt += life.record.base_lost and life.record.state is SegmentState.REMOTE_PERSISTED
         versions = max(versions, life.record.version)
     assert states == set(SegmentState)
     assert versions >= 3
-    assert made_anew
+    assert rebuilt
 
 
 def closed(vector: dict[int, int]) -> SegmentRecord:

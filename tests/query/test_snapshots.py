@@ -18,7 +18,7 @@ def count(service: QueryService) -> int:
     return int(service.execute(COUNT).table().to_pylist()[0]["n"])
 
 
-def test_a_stale_snapshot_is_taken_anew(world: QueryWorld, service: QueryService) -> None:
+def test_a_stale_snapshot_is_taken_again(world: QueryWorld, service: QueryService) -> None:
     world.stale_answers = 3
     outcome = service.execute(COUNT)
     assert outcome.table().to_pylist() == [{"n": 800}]

@@ -92,7 +92,7 @@ def test_the_old_owner_alone_is_no_answer(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_what_is_given_away_and_comes_back_is_counted_once(cluster: Cluster, restarted: bool) -> None:
-    """Its events still lie in tables that were to be read again when it is assigned anew."""
+    """Its events still lie in tables that were to be read again when it is reassigned."""
     left, right = leader("left", cluster), leader("right", cluster)
     assign(cluster, left=(0,), right=(1, 2, 3))
     catch_up(left)

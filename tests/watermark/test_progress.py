@@ -135,7 +135,7 @@ def test_an_awaited_host_is_held_to_the_furthest_of_several_former_readers() -> 
     assert progress.release_abandoned(60_000) == 1
 
 
-def test_indices_are_kept_or_made_anew() -> None:
+def test_indices_are_kept_or_rebuilt() -> None:
     progress = HostProgress(2)
     apply(progress, 0, 1, {0: 10, 1: 20})
     progress.grow(4)

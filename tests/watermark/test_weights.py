@@ -154,7 +154,7 @@ def test_a_silent_host_weighs_little_but_not_nothing() -> None:
     assert 0 < one.events_per_ms[0] < one.events_per_ms[1:].min() / 20
 
 
-def test_indices_are_kept_or_made_anew() -> None:
+def test_indices_are_kept_or_rebuilt() -> None:
     rng = np.random.default_rng(7)
     rates = HostRates(3)
     means = np.tile(np.array([1.0, 2.0, 4.0]) * REPORT_MS / 1000, (400, 1))

@@ -7,7 +7,7 @@ from rtolap.base.clock import Clock
 
 
 class Leases:
-    """Kept in memory only: after a restart of the agent they begin anew."""
+    """Kept in memory only: after a restart of the agent they start over."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -126,7 +126,7 @@ class Processes:
     def session_members(self, leader: Handle) -> list[int]:
         """Living processes of the session that this process led, zombies left out.
 
-        A pid is not given out anew while a session is named by it: if another process has it, none is left.
+        A pid is not given out again while a session is named by it: if another process has it, none is left.
         """
         try:
             if abs(psutil.Process(leader.pid).create_time() - leader.create_time_s) >= _SAME_START_S:

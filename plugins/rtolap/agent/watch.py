@@ -61,7 +61,7 @@ class Watch:
         2. started, pid not noted            found by its mark and adopted
         3. noted RUNNING                     adopted if that very process lives, else seen as ended
         4. noted STOPPING                    the stop is carried through
-        Leases begin anew: nobody could renew them while the agent was away.
+        Leases start over: nobody could renew them while the agent was away.
         """
         for record in self._ledger.all():
             self._leases.renew(record)

@@ -180,8 +180,8 @@ def reset(
         where = at or ("where it was" if go_on else loader.start)
         if not yes:
             typer.confirm(f"Load {loader.topic} again from {where}? Its rows stay.", abort=True)
-        access.define_anew(job, start_at, go_on=go_on, abandon=abandon)
-        _told(access, job, 0.0, lambda it: True, f"begins anew at {where}", as_json=as_json)
+        access.define_again(job, start_at, go_on=go_on, abandon=abandon)
+        _told(access, job, 0.0, lambda it: True, f"starts over at {where}", as_json=as_json)
 
 
 @app.command()
@@ -244,7 +244,7 @@ def _troubles(status: LoaderStatus) -> Iterator[str]:
         yield f"no process of it answers; `rtolap agent list` and `rtolap agent log {key}` tell more"
     if status.topic_id and status.log_topic_id not in ("", status.topic_id) and not status.stop_cause:
         yield (
-            f"{StopCause.TOPIC_RECREATED}: topic {status.topic} was deleted and created anew, and nothing of"
+            f"{StopCause.TOPIC_RECREATED}: topic {status.topic} was deleted and recreated, and nothing of"
             f" it is loaded; {RECREATED_ACTION}"
         )
     if status.last_error:

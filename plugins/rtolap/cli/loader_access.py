@@ -105,7 +105,7 @@ class JobAccess:
         after = self.jobs.reconfigure(job.job_id, write_config(changed))
         return after, partial(self.jobs.reconfigure, job.job_id, job.config)
 
-    def define_anew(self, job_id: str, at: Offsets | None, *, go_on: bool, abandon: bool) -> LoadJob:
+    def define_again(self, job_id: str, at: Offsets | None, *, go_on: bool, abandon: bool) -> LoadJob:
         """`at`: where it begins; `go_on`: where it was. Raises DefinitionError and Refused."""
         job = self.jobs.get(job_id)
         present = read_config(job)
@@ -119,7 +119,7 @@ class JobAccess:
             topic_id = None if where is None else log.topic_id or None
             return write_config(JobConfig(loader, where, left, topic_id))
 
-        return self.jobs.define_anew(job_id, config, abandon=abandon)
+        return self.jobs.define_again(job_id, config, abandon=abandon)
 
     def start_by_agent(self, job: str) -> None:
         settings = self._settings

@@ -1,4 +1,4 @@
-"""`rtolap segments`: look at a cube's segments, close, build anew, accept what is lost, purge."""
+"""`rtolap segments`: look at a cube's segments, close, rebuild, accept what is lost, purge."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def close(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
 
 @app.command()
 def requeue(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
-    """Build a segment anew; what is lost or damaged of it is uploaded again by its receivers, a base cuboid
+    """Rebuild a segment; what is lost or damaged of it is uploaded again by its receivers, a base cuboid
     from Kafka."""
     with coordinator_client() as client:
         found = client.requeue(cube, segment)

@@ -16,7 +16,7 @@ def covered_to_be(record: SegmentRecord) -> dict[int, int]:
 
 
 def expected_events(record: SegmentRecord) -> int:
-    """Return the events that the next version has to hold; of a version that is made anew its parts hold
+    """Return the events that the next version has to hold; of a version that is rebuilt its parts hold
     all."""
     return (0 if record.base_lost else record.events) + sum(part.events for part in record.parts)
 

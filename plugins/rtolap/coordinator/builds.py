@@ -71,7 +71,7 @@ class Builds:
             ]
         return wire.Queue(entries=tuple(sorted(entries, key=lambda entry: (entry.start_ms, entry.cube))))
 
-    def start(self, cube: str, segment: str) -> wire.BuildSpec:
+    def start(self, cube: str, segment: str) -> wire.BuildSpecMessage:
         """Begin an attempt; an earlier one of this segment loses the right to be promoted.
 
         Raises NotYet while `building_max` other segments are being built.
@@ -100,7 +100,7 @@ class Builds:
             record.range,
             lambda before: segments.start_build(before, attempt, control=control),
         )
-        return wire.BuildSpec(
+        return wire.BuildSpecMessage(
             build_id=build_id,
             cube=cube,
             segment=segment,

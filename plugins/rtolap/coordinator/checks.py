@@ -66,7 +66,7 @@ class Checks:
         problems = []
         gone = sorted(p for held in control.assignment.values() for p in held if p not in partitions)
         if gone:
-            problems.append(f"topic {topic} has lost partitions {gone}: was it deleted and created anew?")
+            problems.append(f"topic {topic} has lost partitions {gone}: was it deleted and recreated?")
         problems += self._replay_problems(cube, topic, topics)
         replica_sets = self._metadata.replica_sets()
         problems += [
@@ -89,6 +89,6 @@ class Checks:
             if partition in ends and ends[partition] < offset:
                 problems.append(
                     f"{topic}/{partition} ends at offset {ends[partition]}, before {offset} that was read: "
-                    "was the topic deleted and created anew?"
+                    "was the topic deleted and recreated?"
                 )
         return problems

@@ -65,7 +65,7 @@ class Losses:
         name = f"version {record.version} of segment {record.name} has lost its base cuboid"
         gone = self._gone(record, control)
         if not gone:
-            return f"{name}: it is read again from Kafka and built anew"
+            return f"{name}: it is read again from Kafka and rebuilt"
         return (
             f"{name}, and Kafka no longer holds offsets {offsets_text(gone)}: restore the files of "
             f"{record.location} and `rtolap segments requeue {record.cube} {record.name}`, or "

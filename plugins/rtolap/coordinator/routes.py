@@ -169,7 +169,7 @@ def _segment_routes(api: APIRouter, coordinator: Coordinator) -> None:
         return coordinator.cubes.segment(cube, segment)
 
     @api.post(path + "/builds")
-    def start_build(cube: str, segment: str) -> wire.BuildSpec:
+    def start_build(cube: str, segment: str) -> wire.BuildSpecMessage:
         return coordinator.builds.start(cube, segment)
 
     @api.post(path + "/builds/{build_id}/promote")

@@ -15,7 +15,7 @@ VALUE_BYTES_MAX = 3 << 20  # with key and headers below what the producer takes,
 TOPIC_CONFIG = {"max.message.bytes": str(4 << 20)}  # the source's own limit has no room for the headers
 
 
-def letters(topic: str, batch: Batch, rejects: Rejects) -> list[OutRecord]:
+def dead_letter_records(topic: str, batch: Batch, rejects: Rejects) -> list[OutRecord]:
     """One record for each refusal; `topic` is where they were read."""
     records: list[OutRecord] = []
     for index, reason, detail in zip(rejects.index.tolist(), rejects.reason, rejects.detail, strict=True):

@@ -68,7 +68,7 @@ class RowReader:
         """Like `read`."""
         array = b"[" + b",".join(records) + b"]"
         if _holds_nul(array):
-            # An error of the columnar reader that quotes a NUL aborts the process, at every restart anew.
+            # An error of the columnar reader that quotes a NUL aborts the process, at every restart again.
             odd = [at for at, record in enumerate(records) if _holds_nul(record)]
             records, places = self._without(odd, records, places, problems)
             array = b"[" + b",".join(records) + b"]"

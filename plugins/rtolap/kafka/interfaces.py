@@ -40,7 +40,7 @@ class OffsetsGone(Refused):
             action=(
                 "raise the topic's retention; events between are lost to this cube"
                 if position < start
-                else "the log is shorter than what was read: was the topic deleted and created anew?"
+                else "the log is shorter than what was read: was the topic deleted and recreated?"
             ),
         )
 
@@ -69,7 +69,7 @@ class TopicRecreated(Refused):
     def __init__(self, topic: str, *, known: str, found: str, action: str) -> None:
         self.topic, self.known, self.found_id = topic, known, found
         super().__init__(
-            f"{self.code}: topic {topic} was deleted and created anew, its offsets count other records",
+            f"{self.code}: topic {topic} was deleted and recreated, its offsets count other records",
             expected=f"topic id {known}",
             found=found,
             action=action,

@@ -111,7 +111,7 @@ class KafkaProducer:
 
     def _may_be_new(self, topic: str, code: int) -> bool:
         """Return True if the cached metadata was too old: it knows no partition, and no topic, that was made
-        a moment ago. It is read anew."""
+        a moment ago. It is read again."""
         if code not in _UNKNOWN:
             return False
         try:

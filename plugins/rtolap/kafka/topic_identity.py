@@ -1,6 +1,6 @@
 """The check that a topic is still the one that stored offsets count in.
 
-A consumer does not notice that its topic was deleted and created anew once the new log is longer than its
+A consumer does not notice that its topic was deleted and recreated once the new log is longer than its
 position: it reads on, and what lies below is never read. The topic's id tells: Kafka gives a new one with
 each creation, and never the old one again. So what was read before an id was confirmed belongs to that id,
 and offsets are stored only when the id was confirmed after what they count was read.

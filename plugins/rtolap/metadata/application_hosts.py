@@ -51,7 +51,7 @@ def unpacked(record: SourceHosts | None, where: str) -> KeptHosts:
         raise Corrupted(
             f"the kept host list of {where} cannot be read",
             found=str(error),
-            action="restore the node from a backup, or remove it and let the hosts register anew",
+            action="restore the node from a backup, or remove it and let the hosts register again",
         ) from error
     names = tuple(text.split("\n")) if text else ()
     if any(host.host >= len(names) for host in leaving):

@@ -165,7 +165,7 @@ class ClusterMetadata(Definitions, Members):
             raise NotFound(f"cube {cube} does not exist")
         epoch = codec.decode(node.data, CubeControl, path).assignment_epoch
         if epoch != assignment_epoch:
-            raise Refused(f"cube {cube} is assigned anew", expected=f"epoch {assignment_epoch}", found=epoch)
+            raise Refused(f"cube {cube} is reassigned", expected=f"epoch {assignment_epoch}", found=epoch)
         return Check(path, node.version)
 
     def _exists(self, cube: str) -> tuple[Operation, ...]:

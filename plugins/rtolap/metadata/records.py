@@ -43,10 +43,10 @@ class CubeControl(msgspec.Struct, frozen=True):
     `topic_id`: of the topic in which all offsets of the cube count; "" where it is not known.
 
     `generation_base`: readers of a cube with an application count their generations from it on, so that
-    those of a cube that is made anew do not look older than those of its predecessor.
+    those of a cube that is recreated do not look older than those of its predecessor.
 
     `losses`: offsets that a person has accepted as lost; receivers pass over them. `version_losses`: those
-    of READY versions that had to be made anew; they count for the segment of their time only.
+    of READY versions that had to be rebuilt; they count for the segment of their time only.
     """
 
     enabled: bool = False
@@ -141,7 +141,7 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def built_on(self) -> Offsets:
-        """The vector at which the parts of the next version begin: none where it is made anew."""
+        """The vector at which the parts of the next version begin: none where it is rebuilt."""
         return {} if self.base_lost else self.covered
 
     @property
@@ -153,7 +153,7 @@ class SegmentRecord(msgspec.Struct, frozen=True, kw_only=True):
 class ChangeLog(msgspec.Struct, frozen=True):
     """Sequence number of the last change and the segments of the newest ones, newest last (bounded).
 
-    `cube_id` is new for each creation of a cube: a cube dropped and made anew is another one.
+    `cube_id` is new for each creation of a cube: a cube dropped and recreated is another one.
     """
 
     cube_id: str = ""

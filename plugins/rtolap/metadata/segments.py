@@ -153,7 +153,7 @@ def known_losses(record: SegmentRecord, control: CubeControl) -> tuple[EventLoss
 
 
 def version_losses(record: SegmentRecord, control: CubeControl) -> tuple[EventLoss, ...]:
-    """Return the accepted losses of its READY versions that had to be made anew."""
+    """Return the accepted losses of its READY versions that had to be rebuilt."""
     return tuple(
         loss
         for loss in control.version_losses

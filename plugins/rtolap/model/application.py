@@ -64,7 +64,7 @@ class HostList(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The source of the names of a source's hosts: exactly one is set.
 
     `file` and `url` hold a name a line, `zookeeper` is a node whose children are the names. These three are
-    read anew every `refresh_ms`; a host that is no longer in them counts until `grace_ms` later.
+    read again every `refresh_ms`; a host that is no longer in them counts until `grace_ms` later.
     """
 
     file: str | None = None

@@ -34,7 +34,7 @@ class BuildSpec(msgspec.Struct, frozen=True, kw_only=True):
     build_id            unique per attempt; part of `location`, so attempts never share a folder
     cube, segment       names
     version             the version to be built (the record's version + 1)
-    parts               staged parts of `version`; none when a READY version is built anew from itself
+    parts               staged parts of `version`; none when a READY version is rebuilt from itself
     previous_location   folder of the version before, or None for the first one and where `base_lost`
     previous_covered    its vector
     first_offsets       where the cube begins; a partition in neither vector begins at its first part

@@ -11,7 +11,7 @@
                            PURGED ◀──────────────────── PURGE ───────────────────────┘
 
 A READY segment whose late delta is closed goes round again: while it is IMMUTABLE or REMOTE_PERSISTED its
-present version keeps answering, until the next one is promoted. REQUEUE builds it anew from what it has.
+present version keeps answering, until the next one is promoted. REQUEUE rebuilds it from what it has.
 PARTS_LOST leads from REMOTE_PERSISTED back to IMMUTABLE: a staged part is missing or damaged, and receivers,
 which hold a version until it is READY, upload it again.
 BASE_LOST leads to IMMUTABLE too: the READY version has lost what builds start from, and the parts of the next

@@ -86,7 +86,7 @@ class Catalogue:
             raise QueryError(
                 f"lookup {relation} does not fit its stored table: "
                 + "; ".join(problem.text() for problem in problems),
-                action="define the lookup anew",
+                action="define the lookup again",
             )
         return table
 

@@ -164,7 +164,7 @@ class Stack:
         }
 
     def _next_state(self, names: Collection[str], wanted_ports: Mapping[str, int]) -> StackState:
-        """While any part runs, ports stay and components are added; otherwise the stack begins anew,
+        """While any part runs, ports stay and components are added; otherwise the stack starts over,
         on the ports of the last time where they are still free."""
         last = load_state(self.layout)
         old, differences = adapt(last) if last else (None, ())

@@ -14,7 +14,7 @@ def adapt(state: StackState) -> tuple[StackState, tuple[str, ...]]:
     """The state in this version's names, and what differed, in words; nothing of its own state does.
 
     Ports and parts that this version does not know are left out; a port that is not there gets its default.
-    That is enough to stop such a stack (its other processes carry its mark) and to start anew, but not to
+    That is enough to stop such a stack (its other processes carry its mark) and to start over, but not to
     tell how its running parts are reached.
     """
     ports = {name: state.ports.get(name, default) for name, default in DEFAULT_PORTS.items()}

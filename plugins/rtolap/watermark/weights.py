@@ -2,7 +2,7 @@
 
 Rates are per event time, so a backlog that comes in fast counts as what it was. Per host an exponentially
 fading count over an equally fading span; the last few minutes matter (`memory_ms`). Where a sample is beyond
-what chance explains by the count so far, a host has changed: the count begins anew with that sample.
+what chance explains by the count so far, a host has changed: the count starts over with that sample.
 
 A host that stands still is extrapolated from before it did: its rate is multiplied by what the rates of the
 others have changed since the event time of its counts (`rate_index`, learnt from hosts that are near the
@@ -105,7 +105,7 @@ class HostRates:
         """Since the last report each of these hosts logged so many events, up to that instant.
 
         What comes before a host's first instant has no known beginning and is left out; so it is where a host
-        does not `goes_on` (all do, if None): what was counted may be among it, so its count begins anew. So
+        does not `goes_on` (all do, if None): what was counted may be among it, so its count starts over. So
         does one of before the index.
         """
         hosts, events, latest_ms, goes_on = _once_each(hosts, events, latest_ms, goes_on)

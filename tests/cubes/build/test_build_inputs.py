@@ -15,7 +15,7 @@ from rtolap.model.build_spec import BuildSpec
 from rtolap.model.cuboids import Cuboid
 from rtolap.model.offsets import PartRange
 from rtolap.object_store.store import open_store
-from rtolap.protocols.coordinator.messages import BuildSpec as WireSpec
+from rtolap.protocols.coordinator.messages import BuildSpecMessage
 
 from tests.support.cubes.staging import SCHEMA, Staging, raw_events
 
@@ -82,13 +82,13 @@ def test_a_later_version_needs_the_one_before(staging: Staging) -> None:
         verify_inputs(staging.store, staging.spec("b", part, version=2, covered={0: 20}))
 
 
-def test_a_version_that_is_made_anew_needs_parts_from_the_beginning_on(staging: Staging) -> None:
+def test_a_version_that_is_rebuilt_needs_parts_from_the_beginning_on(staging: Staging) -> None:
     part = staging.part(2, "rs", raw_events(SEED, 0, 0, 20), PartRange(0, 0, 20))
-    anew = staging.spec("b", part, version=2, base_lost=True, first_offsets={0: 0}, covered={0: 20})
-    assert verify_inputs(staging.store, anew).events == 20
+    recreated = staging.spec("b", part, version=2, base_lost=True, first_offsets={0: 0}, covered={0: 20})
+    assert verify_inputs(staging.store, recreated).events == 20
     late = staging.part(2, "late", raw_events(SEED, 0, 10, 20), PartRange(0, 10, 20))
     with pytest.raises(Refused, match="from offset 0"):
-        verify_inputs(staging.store, msgspec.structs.replace(anew, parts=(late,)))
+        verify_inputs(staging.store, msgspec.structs.replace(recreated, parts=(late,)))
 
 
 def test_the_coordinators_answer_is_read_as_a_spec(staging: Staging, tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_the_coordinators_answer_is_read_as_a_spec(staging: Staging, tmp_path: P
     for part in payload["parts"]:
         part["bytes"] = 0
     file = tmp_path / "spec.json"
-    file.write_text(WireSpec.model_validate(payload).model_dump_json())
+    file.write_text(BuildSpecMessage.model_validate(payload).model_dump_json())
     assert read_specs(str(file)) == [spec]
     file.write_bytes(msgspec.json.encode([spec, spec]))
     assert read_specs(file.as_uri()) == [spec, spec]

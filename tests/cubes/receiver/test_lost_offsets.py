@@ -168,7 +168,7 @@ def test_history_goes_on_without_what_was_accepted_as_lost(world: World) -> None
         assert not core.lost
 
 
-def test_a_version_that_is_built_anew_still_says_what_it_lacks(world: World) -> None:
+def test_a_version_that_is_rebuilt_still_says_what_it_lacks(world: World) -> None:
     first = world.lose("left-0", "left-1")
     world.accept(first)
     world.turn()

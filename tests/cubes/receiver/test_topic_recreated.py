@@ -1,4 +1,4 @@
-"""A topic that is deleted and created anew under its name: a receiver stores nothing of it."""
+"""A topic that is deleted and recreated under its name: a receiver stores nothing of it."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ def builds(segments: dict[int, SegmentInfo]) -> dict[int, str]:
 
 
 class Backfill(NamedTuple):
-    """Days 3 and 4 of the history, queued by `airflow backfill`, and built anew.
+    """Days 3 and 4 of the history, queued by `airflow backfill`, and rebuilt.
 
     Day → state: `queued` before any build, `cleared` after the backfill's runs were cleared too, `again` when
     all was built and the same command had run a second time. `runs`: the backfill's own, at the end.

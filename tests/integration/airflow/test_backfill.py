@@ -1,4 +1,4 @@
-"""`airflow backfill create` queues a range of days, and what is built anew answers the same."""
+"""`airflow backfill create` queues a range of days, and what is rebuilt answers the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_a_clear_and_a_second_backfill_of_the_range_change_nothing(backfill: Any
         assert state_history.count("REQUEUE") == 1
 
 
-def test_the_days_are_built_anew_with_the_same_events_and_answers(airflow: Any, backfill: Any) -> None:
+def test_the_days_are_rebuilt_with_the_same_events_and_answers(airflow: Any, backfill: Any) -> None:
     stream = backfill.history.stream
     segments = stream.segments()
     assert {day: info.version for day, info in segments.items()} == {1: 1, 2: 1, 3: 2, 4: 2, 5: 1, 6: 1}

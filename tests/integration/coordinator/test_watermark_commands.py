@@ -109,7 +109,7 @@ def held_ms(services: Services) -> int:
     return 0
 
 
-def test_a_stalled_host_is_seen_in_every_command_and_a_new_leader_remembers_anew(
+def test_a_stalled_host_is_seen_in_every_command_and_a_new_leader_remembers_again(
     services: Services, fleet: Fleet, tmp_path: Path
 ) -> None:
     asking = services.coordinator

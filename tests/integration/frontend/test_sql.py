@@ -75,7 +75,7 @@ def client(cluster: StoredCluster) -> Iterator[StreamLoadClient]:
 
 
 def test_all_servers_of_a_query_service_take_the_same_statements(cluster: StoredCluster) -> None:
-    """MySQL, HTTP and DB-API, over tables that are made on storage nodes, dropped and made anew."""
+    """MySQL, HTTP and DB-API, over tables that are made on storage nodes, dropped and recreated."""
     assert len(STATEMENTS) > 100
     with all_servers(cluster.mysql_port, cluster.query_url, DEFINING_USER, PASSWORD) as servers:
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""A real topic that is deleted, created anew and filled beyond the offsets that were read of the old one."""
+"""A real topic that is deleted, recreated and filled beyond the offsets that were read of the old one."""
 
 from __future__ import annotations
 

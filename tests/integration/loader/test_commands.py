@@ -76,8 +76,8 @@ def test_a_loader_is_managed_by_command(world: LoaderWorld, tmp_path: Path) -> N
         assert started.exit_code != 0
         assert "no agent answers" in str(started.exception)
 
-        anew = told("reset", world.name, "--go-on", "--yes")
-        assert (anew["incarnation"], anew["state"], anew["loaded"]) == (2, "STOPPED", {})
+        recreated = told("reset", world.name, "--go-on", "--yes")
+        assert (recreated["incarnation"], recreated["state"], recreated["loaded"]) == (2, "STOPPED", {})
         both = ("--at", "0=0,1=0", "--go-on")
         for wrong in (("--at", "nonsense"), ("--at", "0=0"), ("--at", "0=0,1=0,7=0"), both):
             assert rtolap("reset", world.name, *wrong, "--yes").exit_code != 0

@@ -57,23 +57,23 @@ def test_both_versions_equal_a_recount_and_a_repeated_build_changes_nothing(
     assert all(name.endswith((".parquet", "/manifest.json")) for name in names)
     manifest = staging.store.read(history.manifest_path(first.location))
 
-    rebuilt = msgspec.structs.replace(  # a version built anew from itself alone
+    rebuilt = msgspec.structs.replace(  # a version rebuilt from itself alone
         second, build_id="b3", version=3, parts=(), previous_location=second.location,
         previous_covered=second.covered, location=second.location.replace("v2-b2", "v3-b3"),
     )  # fmt: skip
     whole = staging.part(
         4, "rs1", all_raw, PartRange(0, 100, 520), PartRange(1, 0, 350), PartRange(2, 7, 410)
     )
-    anew = staging.spec(  # one whose base cuboid is lost: the part holds all of the segment
+    recreated = staging.spec(  # one whose base cuboid is lost: the part holds all of the segment
         "b4", whole, version=4, base_lost=True, covered=second.covered, first_offsets={0: 100, 1: 0, 2: 7}
     )
-    again = submit(first, rebuilt, anew)
+    again = submit(first, rebuilt, recreated)
     assert again.exit_code == 0, again.errors
     assert again.last("b1")["event"] == "built"
     assert staging.store.read(history.manifest_path(first.location)) == manifest
     assert [file.path for file in staging.store.list("history")][: len(names)] == names
     assert_recount(staging, rebuilt, all_raw)
-    assert_recount(staging, anew, all_raw)
+    assert_recount(staging, recreated, all_raw)
 
 
 def test_a_bad_input_fails_its_own_build_only_and_promotes_nothing(

@@ -301,7 +301,7 @@ def test_what_is_dropped_is_not_made_any_more(world: World) -> None:
         world.catalogue.drop_table("d", "t")
 
 
-def test_a_table_made_anew_is_another_one(world: World) -> None:
+def test_a_table_recreated_is_another_one(world: World) -> None:
     first = world.catalogue.create_table(plain())
     world.hosts.hosts["n1"].up = False
     world.catalogue.drop_table("d", "t")
@@ -364,7 +364,7 @@ def test_a_successor_answers_a_change_as_its_predecessor_did(world: World) -> No
         "drop": lambda it: it.drop_table("d", "t", request_id=REQUEST + "drop"),
     }
     first = {name: change(world.catalogue) for name, change in request.items()}
-    anew = world.catalogue.create_table(by_day(ahead=1))
+    recreated = world.catalogue.create_table(by_day(ahead=1))
     world.clock.advance_ms(LEASE_MS + 1)
     other = Mastership(Leases(world.ledger), "there", lease_ms=LEASE_MS)
     assert other.acquire()
@@ -373,7 +373,7 @@ def test_a_successor_answers_a_change_as_its_predecessor_did(world: World) -> No
     assert again == first
     definition = by_day(ahead=0, on_demand=False)
     assert successor.create_table(definition, request_id=REQUEST + "create") == made
-    assert successor.tables() == (anew,)
+    assert successor.tables() == (recreated,)
     with pytest.raises(Refused, match="has been another change"):
         successor.drop_table("d", "t", request_id=REQUEST + "create")
 
@@ -534,7 +534,7 @@ def test_a_partition_that_is_made_while_a_node_is_away_has_all_its_replicas_when
 
 
 def test_what_was_paid_meanwhile_is_not_told_again(world: World) -> None:
-    """A drop that is read before a load makes the partition anew must not come to the nodes after it."""
+    """A drop that is read before a load recreates the partition must not come to the nodes after it."""
     world.catalogue.create_table(by_day(ahead=0))
     down(world, *NODES)
     world.catalogue.drop_partition("d", "t", "p20231114")
@@ -545,7 +545,7 @@ def test_what_was_paid_meanwhile_is_not_told_again(world: World) -> None:
     def slow_read(what: str, work: Callable[[Connection], object]) -> object:
         found = read(what, work)
         if work is pending_tablet_tasks.all_tasks and not made:
-            make_anew(world)
+            make_again(world)
             made.update(world.tablets())
         return found
 
@@ -579,7 +579,7 @@ def test_a_partition_is_not_made_while_somebody_is_dropping_it(world: World) -> 
     with ThreadPoolExecutor(1) as pool:
         settling = pool.submit(world.catalogue.settle)
         assert dropping.wait(10)
-        make_anew(world)
+        make_again(world)
         settling.result()
     assert overlaps == [False]
     for replica in world.catalogue.table("d", "t").replicas:
@@ -635,7 +635,7 @@ def test_a_load_asks_no_node_that_does_not_answer_while_the_others_have_all(worl
     assert asked == []
 
 
-def make_anew(world: World) -> None:
+def make_again(world: World) -> None:
     """As a request does it: what is owed is told first."""
     world.catalogue.drop_partition("d", "t", "p20231114", if_exists=True)
     world.catalogue.ensure_partitions("d", "t", [NOW_MS])

@@ -86,13 +86,13 @@ def test_columns_that_swap_their_names_keep_their_values(world: ReplicatedTable,
 
 
 @pytest.mark.parametrize("buckets", [2, LAST + 1])
-def test_rows_for_a_table_that_was_made_anew_fail_and_say_so(
+def test_rows_for_a_table_that_was_recreated_fail_and_say_so(
     world: ReplicatedTable, tmp_path: Path, buckets: int
 ) -> None:
-    def anew() -> None:
+    def recreated() -> None:
         world.catalogue.drop_table("shop", "g")
         world.catalogue.create_table(definition(buckets))
 
-    answer = carried_out_after(world, tmp_path, anew)
-    assert (answer.status, "was made anew while rows for it waited" in answer.message) == ("Fail", True)
+    answer = carried_out_after(world, tmp_path, recreated)
+    assert (answer.status, "was recreated while rows for it waited" in answer.message) == ("Fail", True)
     assert found(world, 0) == []

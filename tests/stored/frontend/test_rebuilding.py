@@ -43,7 +43,7 @@ def test_without_a_healthy_replica_nothing_is_touched_until_there_is_one(world: 
     world.nodes.stop("c")
     assert world.rebuilding.run_once() == 0
     assert world.versions("a") == world.versions("b") == {}
-    assert world.nodes.at("a").status().broken, "it was not made anew"
+    assert world.nodes.at("a").status().broken, "it was not rebuilt"
     world.nodes.start("c")
     assert world.rebuilding.run_once() == 2
     assert world.ids("a", 1) == world.ids("b", 1) == world.ids("c", 1) == [1, 2]

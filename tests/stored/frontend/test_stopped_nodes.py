@@ -107,7 +107,7 @@ def test_a_truncate_does_not_wait_for_a_node_that_stands_still(world: Replicated
 
 
 def test_nothing_is_told_while_a_call_that_was_given_up_may_still_arrive(world: ReplicatedTable) -> None:
-    """A drop that came behind the table that was made anew would take it."""
+    """A drop that came behind the table that was recreated would take it."""
     world.stoppable.stop("c")
     world.catalogue.drop_table("shop", "people")
     before = len(world.stoppable.calls)

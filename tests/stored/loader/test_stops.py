@@ -46,7 +46,7 @@ def test_what_retention_took_before_it_was_read_is_not_skipped(world: World) -> 
     assert stopped_by(lambda: work.source.step(0.0)) is StopCause.OFFSETS_GONE
 
 
-def test_a_topic_that_was_created_anew_is_not_read_from_where_the_old_one_was(world: World) -> None:
+def test_a_topic_that_was_recreated_is_not_read_from_where_the_old_one_was(world: World) -> None:
     world.create()
     world.produce(1, 2, 3, 4)
     load_all(world.start())
@@ -715,7 +715,7 @@ def test_a_job_that_is_defined_anew_has_labels_of_its_own(world: World) -> None:
     work = world.start()
     load_all(work)
     work.ownership.release()
-    world.jobs.define_anew("j", lambda _: write_config(JobConfig(work.loader, {0: 1, 1: 0})))
+    world.jobs.define_again("j", lambda _: write_config(JobConfig(work.loader, {0: 1, 1: 0})))
     world.produce(3)
     load_all(world.start())
     assert world.keys() == [1, 2, 2, 3]

@@ -1,4 +1,4 @@
-"""A topic that is deleted and created anew under its name: nothing of it is read by offsets of the other."""
+"""A topic that is deleted and recreated under its name: nothing of it is read by offsets of the other."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_the_lag_of_a_log_that_ends_before_what_is_loaded_is_all_of_it(
 def test_reset_loads_the_new_topic_from_its_beginning(world: World) -> None:
     work = loaded_and_recreated(world)
     work.ownership.release()
-    world.jobs.define_anew("j", lambda _: write_config(JobConfig(work.loader)))
+    world.jobs.define_again("j", lambda _: write_config(JobConfig(work.loader)))
     again = world.start()
     load_all(again)
     assert world.keys() == [1, 2, *range(100, 106)]
@@ -99,7 +99,7 @@ def test_reset_to_offsets_of_a_topic_that_is_recreated_before_the_start_is_not_f
     work = loaded_and_recreated(world)
     work.ownership.release()
     config = JobConfig(work.loader, {0: 4, 1: 0}, start_topic_id="id-2")
-    world.jobs.define_anew("j", lambda _: write_config(config))
+    world.jobs.define_again("j", lambda _: write_config(config))
     recreate(world, *range(200, 208))
     assert stopped_by(lambda: load_all(world.start())) is StopCause.TOPIC_RECREATED
     assert world.keys() == [1, 2]
@@ -108,7 +108,7 @@ def test_reset_to_offsets_of_a_topic_that_is_recreated_before_the_start_is_not_f
 def test_the_new_topic_is_not_gone_on_with_however_long_it_is(world: World) -> None:
     loaded_and_recreated(world)
     log = {0: LogRange(0, 6), 1: LogRange(0, 0)}
-    with pytest.raises(Refused, match="created anew"):
+    with pytest.raises(Refused, match="recreated"):
         going_on(world.records.all("j"), log, topic_id="id-2")
     assert going_on(world.records.all("j"), log, topic_id="id-1") == {0: 2, 1: 0}
 

@@ -128,7 +128,7 @@ def test_a_stream_of_rows_that_have_come_another_way_is_given_up(nodes: InProces
     assert nodes.nodes["a"].status().tablets[0].prepared == ()
 
 
-def test_a_node_that_has_lost_its_tablet_makes_it_anew(nodes: InProcessNodes) -> None:
+def test_a_node_that_has_lost_its_tablet_makes_it_again(nodes: InProcessNodes) -> None:
     prepare(nodes, "b", 7, 1)
     publish(nodes, "b", 7, 1)
     nodes.nodes["a"].drop(wire.DropTablets((T,)))
@@ -161,7 +161,7 @@ class _HalfACopy:
         self._whole.cancel()
 
 
-def test_a_copy_that_breaks_off_is_begun_anew(nodes: InProcessNodes) -> None:
+def test_a_copy_that_breaks_off_is_begun_again(nodes: InProcessNodes) -> None:
     prepare(nodes, "b", 7, 1)
     publish(nodes, "b", 7, 1)
     copying = nodes.nodes["a"]._catching_up

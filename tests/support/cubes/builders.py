@@ -11,7 +11,7 @@ import msgspec
 from rtolap.model.cube import Cube, LatePolicy, Measure, Schema, SegmentPolicy
 from rtolap.model.event_loss import EventLoss
 from rtolap.model.table import Column, Table, TimeColumn
-from rtolap.protocols.coordinator.messages import BuildSpec
+from rtolap.protocols.coordinator.messages import BuildSpecMessage
 
 WINDOW_MS = 60_000
 START_MS = 1_700_000_040_000 // WINDOW_MS * WINDOW_MS
@@ -19,7 +19,7 @@ DIMENSIONS = ("kind", "place")
 PARTIALS = ("__rows", "amount__sum", "amount__count", "amount__min", "amount__max", "price__sum")
 
 
-def spec_losses(spec: BuildSpec) -> tuple[EventLoss, ...]:
+def spec_losses(spec: BuildSpecMessage) -> tuple[EventLoss, ...]:
     """As a build takes them over into its manifest."""
     return tuple(msgspec.convert(loss.model_dump(), EventLoss) for loss in spec.losses)
 

@@ -27,7 +27,7 @@ from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.metadata.records import ReceiverRecord, SegmentRecord
 from rtolap.model.cube import Schema
 from rtolap.object_store.store import open_store
-from rtolap.protocols.coordinator.messages import BuildSpec
+from rtolap.protocols.coordinator.messages import BuildSpecMessage
 
 from tests.support.cubes.builders import Event, spec_losses
 from tests.support.cubes.mortal_coordinator import MortalCoordinator
@@ -123,7 +123,7 @@ class Cluster:
     def records(self) -> dict[str, SegmentRecord]:
         return self.metadata.segments(self.cube)
 
-    def build(self, spec: BuildSpec) -> None:
+    def build(self, spec: BuildSpecMessage) -> None:
         """Do a Spark job's work: read the version before and the staged parts, write the manifest last."""
         tables: list[pa.Table] = []
         if spec.previous_location is not None:

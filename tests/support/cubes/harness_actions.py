@@ -11,7 +11,7 @@ from rtolap.base.errors import Corrupted, NotFound
 from rtolap.cubes.format.manifest import MANIFEST_NAME
 from rtolap.metadata.store import Operation
 from rtolap.model.segment_states import SegmentState
-from rtolap.protocols.coordinator.messages import BuildSpec, ReassignRequest
+from rtolap.protocols.coordinator.messages import BuildSpecMessage, ReassignRequest
 
 from tests.support.cubes.builders import WINDOW_MS, random_event
 from tests.support.cubes.cluster import BASE_FILE, REPLICA_SETS, Cluster
@@ -29,7 +29,7 @@ class Actions:
         self.cluster, self.random = cluster, random_
         self.fault_rate = self.kill_rate = fault_rate
         self.counts: Counter[str] = Counter()
-        self.specs: list[BuildSpec] = []
+        self.specs: list[BuildSpecMessage] = []
         cluster.ensemble.fault = self._fault
 
     def _fault(self, operations: Sequence[Operation]) -> Literal["before", "after"] | None:
@@ -144,10 +144,10 @@ class Actions:
             return True
         self.promote(spec)
         self.counts["builds"] += 1
-        self.counts["versions made anew"] += spec.base_lost
+        self.counts["versions rebuilt"] += spec.base_lost
         return True
 
-    def promote(self, spec: BuildSpec | None = None) -> None:
+    def promote(self, spec: BuildSpecMessage | None = None) -> None:
         """Promote the build, else any that there ever was: a task lived on, or was cleared."""
         if spec is None and not self.specs:
             return

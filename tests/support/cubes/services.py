@@ -20,7 +20,7 @@ import pyspark
 from rtolap.base.errors import Refused, RtolapError
 from rtolap.base.users import password_hash
 from rtolap.protocols.coordinator.client import CoordinatorClient
-from rtolap.protocols.coordinator.messages import BuildSpec
+from rtolap.protocols.coordinator.messages import BuildSpecMessage
 from rtolap.query.http import ARROW_STREAM
 from rtolap.stack.ports import free_port
 
@@ -210,7 +210,7 @@ class Services:
 
     # -- building ---------------------------------------------------------------------------------------
 
-    def submit(self, specs: Iterable[BuildSpec], jobs: Path) -> subprocess.Popen[str]:
+    def submit(self, specs: Iterable[BuildSpecMessage], jobs: Path) -> subprocess.Popen[str]:
         """spark-submit of `build_segment.py`, its progress on stdout."""
         path = self.folder / f"specs-{time.monotonic_ns()}.json"
         path.write_text(json.dumps([spec.model_dump(mode="json") for spec in specs]))
@@ -242,7 +242,7 @@ class Services:
 
         `kill_at`: SIGKILL the driver at this event of its progress; AssertionError when it was not killed.
         """
-        specs: list[BuildSpec] = []
+        specs: list[BuildSpecMessage] = []
         for entry in self.coordinator.queue().entries[:segments_max]:
             try:
                 specs.append(self.coordinator.start_build(entry.cube, entry.segment))

@@ -6,8 +6,8 @@ process.
 As `loader_runs`, whose sink is a twin; here the loader's requests go through the routes of an endpoint, its
 transactions through a ledger, its rows into tablets on three nodes. Beside what goes wrong there: endpoints
 die at any commit or call and start again, the mastership moves, a node is away, rows of nodes are lost, a
-load stands still in an endpoint and goes on later, tablets are compacted, the topic is deleted and created
-anew. The rows that are read back from every replica must equal a recount of what was produced.
+load stands still in an endpoint and goes on later, tablets are compacted, the topic is deleted and
+recreated. The rows that are read back from every replica must equal a recount of what was produced.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ class StoredRun(Run, Closeable):
         def config(records: tuple[OffsetsRecord, ...]) -> str:
             return write_config(JobConfig(self.loader, None, left_labels(records, job.incarnation)))
 
-        self.jobs.define_anew(self.job, config)
+        self.jobs.define_again(self.job, config)
         self.jobs.change_state(self.job, LoadJobEvent.START, "")
         self.faulty = faulty
         self.counts["topic recreated"] += 1

@@ -290,7 +290,7 @@ class LedgerContract:
         ]
         assert done == [False, True, False, True]
 
-    def test_a_dropped_partition_begins_anew_and_none_is_dropped_that_is_written_to(
+    def test_a_dropped_partition_starts_over_and_none_is_dropped_that_is_written_to(
         self, ledger: Ledger
     ) -> None:
         part = Partition("d", "t", "p")
@@ -565,7 +565,7 @@ class LedgerContract:
                 jobs.fail(lease, "new")
             elif event is LoadJobEvent.RESET:
                 jobs.leases.release(lease)
-                jobs.define_anew(job_id, lambda _: "{}")
+                jobs.define_again(job_id, lambda _: "{}")
             else:
                 assert jobs.change_state(job_id, event, "new") == jobs.get(job_id)
             job = jobs.get(job_id)
@@ -721,9 +721,9 @@ class LedgerContract:
         records.insert(lease, 1, "j_1", {0: 0}, {0: 1})
         jobs = LoadJobs(ledger)
         with pytest.raises(Refused):
-            jobs.define_anew("j", lambda _: "{}")
+            jobs.define_again("j", lambda _: "{}")
         jobs.leases.release(lease)
-        assert jobs.define_anew("j", lambda it: f'{{"a": {len(it)}}}').incarnation == 2
+        assert jobs.define_again("j", lambda it: f'{{"a": {len(it)}}}').incarnation == 2
         assert jobs.get("j").config == '{"a": 1}'
         assert records.all("j") == ()
         with pytest.raises(NotLeader):
@@ -738,9 +738,9 @@ class LedgerContract:
         jobs = LoadJobs(ledger)
         jobs.leases.release(lease)
         with pytest.raises(Refused, match="j_1"):
-            jobs.define_anew("j", lambda _: "{}")
+            jobs.define_again("j", lambda _: "{}")
         assert jobs.get("j").incarnation == 1
-        assert jobs.define_anew("j", lambda _: "{}", abandon=True).incarnation == 2
+        assert jobs.define_again("j", lambda _: "{}", abandon=True).incarnation == 2
 
     def _reached(self, ledger: Ledger, part: Partition, version: int) -> None:
         ledger.write("w", type(None), lambda it: partitions.reached(it, "n", part, [0], version))

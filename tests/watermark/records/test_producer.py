@@ -109,7 +109,7 @@ def test_every_record_states_the_watermark_of_its_moment(broker: MemoryBroker, m
     out.produce(TOPIC, [OutRecord(b"a", partition=0)])
     mark.ms = 50
     out.produce(TOPIC, [OutRecord(b"b", partition=0), OutRecord(b"c", partition=1)])
-    mark.ms = None  # a client that has just begun anew does not take back what was said
+    mark.ms = None  # a client that has just started over does not take back what was said
     out.produce(TOPIC, [OutRecord(b"d", partition=0)])
     assert log(broker, 0) == [(b"a", "data", None), (b"b", "data", 50), (b"d", "data", 50)]
     assert log(broker, 1) == [(b"c", "data", 50)]

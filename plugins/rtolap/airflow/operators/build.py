@@ -32,7 +32,7 @@ from rtolap.base.errors import NotFound, NotYet, Refused
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import LOG_BYTES_MAX, ProcessStatus
 from rtolap.protocols.coordinator.client import CoordinatorClient
-from rtolap.protocols.coordinator.messages import BuildSpec, QueueEntry
+from rtolap.protocols.coordinator.messages import BuildSpecMessage, QueueEntry
 
 PROMOTE_POLL_S = 1.0
 
@@ -46,9 +46,9 @@ class SparkBuildOperator(ManagedProcessOperator):
     after the others are promoted; a retry starts a new attempt.
 
     Builds are submitted as the Airflow connection `spark_conn_id` says (master, deploy mode, queue,
-    configuration), read anew for each batch; `spark_master` and `spark_conf` go before it. The agent owns the
-    process, and refuses settings that it does not allow, by name. `incomplete_builds`: `build` or `approve`,
-    see `incomplete`.
+    configuration), read again for each batch; `spark_master` and `spark_conf` go before it. The agent owns
+    the process, and refuses settings that it does not allow, by name. `incomplete_builds`: `build` or
+    `approve`, see `incomplete`.
     """
 
     template_fields: Sequence[str] = ("cube", "process_key", "env", "incomplete_builds")
@@ -89,7 +89,7 @@ class SparkBuildOperator(ManagedProcessOperator):
             promoted: list[str] = []
             if running is not None:
                 promoted, errors = self._settle(agent, coordinator, running)
-                for error in errors:  # of an execution that was ended: this one begins anew
+                for error in errors:  # of an execution that was ended: this one starts over
                     self.log.warning("an earlier attempt failed: %s", error)
             return self._next(context, agent, coordinator, promoted)
 
@@ -135,9 +135,11 @@ class SparkBuildOperator(ManagedProcessOperator):
         )
         return self.wait(context, generation)
 
-    def _attempts(self, coordinator: CoordinatorClient, entries: Sequence[QueueEntry]) -> list[BuildSpec]:
+    def _attempts(
+        self, coordinator: CoordinatorClient, entries: Sequence[QueueEntry]
+    ) -> list[BuildSpecMessage]:
         """An attempt per segment, up to the first that cannot be built any more (purged meanwhile)."""
-        specs: list[BuildSpec] = []
+        specs: list[BuildSpecMessage] = []
         for entry in entries:
             try:
                 specs.append(coordinator.start_build(entry.cube, entry.segment))

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from rtolap.protocols.agent.messages import ProcessStatus
-from rtolap.protocols.coordinator.messages import BuildSpec, QueueEntry, SegmentInfo
+from rtolap.protocols.coordinator.messages import BuildSpecMessage, QueueEntry, SegmentInfo
 
 KIND = "build"
 SPECS_FILE = "specs.json"
@@ -57,11 +57,11 @@ def choose(
     return chosen
 
 
-def build_of(spec: BuildSpec) -> Build:
+def build_of(spec: BuildSpecMessage) -> Build:
     return Build(spec.cube, spec.segment, spec.version, spec.build_id)
 
 
-def specs_file(specs: Sequence[BuildSpec]) -> str:
+def specs_file(specs: Sequence[BuildSpecMessage]) -> str:
     return json.dumps([spec.model_dump(mode="json") for spec in specs])
 
 

@@ -86,7 +86,7 @@ class CleanupOperator(CubeOperator):
 
 
 class RequeueOperator(CubeOperator):
-    """Queue the READY segments that overlap `[start, end)` to be built anew. Others are left as they are."""
+    """Queue the READY segments that overlap `[start, end)` to be rebuilt. Others are left as they are."""
 
     template_fields: Sequence[str] = ("cube", "start", "end")
 

@@ -24,7 +24,7 @@ class WindowTrigger(BaseTrigger):
     """Fires {"explanation"}, an `Explanation` as JSON, once the window may close.
 
     Fires {"error"} when no coordinator has answered for `silence_s` (never, if None); other errors fail the
-    task at once. It holds nothing that another triggerer could not begin anew.
+    task at once. It holds nothing that another triggerer could not start over.
     """
 
     def __init__(

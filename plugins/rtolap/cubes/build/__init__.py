@@ -5,6 +5,6 @@
     cuboid_writer   the cuboids of a batch of segments, one Spark job each
     build           a batch from verified inputs to manifests, step by step
 
-Invariants: everything that decides the result stands in the BuildSpec; a version is whole when its manifest
-is there, and nothing reads it before. Only this room and `spark_jobs/` import pyspark.
+Invariants: everything that decides the result stands in the BuildSpec; a version is whole when its
+manifest is there, and nothing reads it before. Only this room and `spark_jobs/` import pyspark.
 """

@@ -100,7 +100,7 @@ class BackgroundWork:
             except TopicRecreated:
                 raise
             except OffsetsGone as error:
-                if not job.anew:
+                if not job.rebuilt:
                     raise
                 # Nothing that is read now is missing: the coordinator names what that version has lost.
                 self._unreadable[job.window.start_ms] = accepted

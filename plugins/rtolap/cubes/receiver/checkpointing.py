@@ -37,7 +37,7 @@ class Checkpoints:
         self,
         schema: Schema,
         folder: Path,
-        letters: DeadLetterWriter,
+        dead_letters: DeadLetterWriter,
         settings: ReceiverSettings,
         clock: Clock,
         topic: TopicIdentity,
@@ -47,7 +47,7 @@ class Checkpoints:
         self.written: Offsets = {}
         self.dirty = False
         self._schema = schema
-        self._letters = letters
+        self._dead_letters = dead_letters
         self._settings = settings
         self._clock = clock
         self._topic = topic
@@ -83,11 +83,11 @@ class Checkpoints:
     def write(self, state: LocalState, progress: Progress) -> LocalState:
         """The state with its memory on disk. The order and what a crash leaves behind: `checkpoint`.
 
-        OSError: the disk; Refused, NotFound or Unavailable: dead letters cannot be delivered, or the topic
-        is not known to be the same (TopicRecreated: it is another one).
+        OSError: the disk; Refused, NotFound or Unavailable: dead dead_letters cannot be delivered, or the
+        topic is not known to be the same (TopicRecreated: it is another one).
         """
         assert self.known is not None, "before recovery, the checkpoint on disk stands for everything"
-        self._letters.settle(DEAD_LETTERS_WAIT_S)
+        self._dead_letters.settle(DEAD_LETTERS_WAIT_S)
         topic_id = self._topic.confirm_reads(TOPIC_WAIT_S)
         segments = fragments.flushed(self._schema, self.file.fragments, state)
         named = entries(segments)
@@ -134,17 +134,17 @@ class Persisting:
     """The persistence of one cube's state; used by the core thread only."""
 
     def __init__(
-        self, cube: str, checkpoints: Checkpoints, letters: DeadLetterWriter, limits: Limits
+        self, cube: str, checkpoints: Checkpoints, dead_letters: DeadLetterWriter, limits: Limits
     ) -> None:
         self._cube = cube
         self._checkpoints = checkpoints
-        self._letters = letters
+        self._dead_letters = dead_letters
         self._limits = limits
 
-    def look_at_letters(self) -> None:
+    def look_at_dead_letters(self) -> None:
         """Letters that Kafka will not take stop the consumer now, not at the next checkpoint."""
-        self._letters.poll()
-        if not self._limits.flush_failing and (trouble := self._letters.trouble) is not None:
+        self._dead_letters.poll()
+        if not self._limits.flush_failing and (trouble := self._dead_letters.trouble) is not None:
             self._limits.flush_failed(trouble)
 
     def again_if_due(self, state: LocalState, progress: Progress) -> LocalState:

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from threading import Lock
 
 from rtolap.base.errors import NotFound, Refused, RtolapError, Unavailable
-from rtolap.events.dead_letter_records import letters
+from rtolap.events.dead_letter_records import dead_letter_records
 from rtolap.events.rejects import Rejects
 from rtolap.kafka.interfaces import Batch, OutRecord, StreamProducer
 
@@ -49,7 +49,7 @@ class DeadLetterWriter:
 
     def send(self, batch: Batch, rejects: Rejects) -> None:
         """Queue them. What cannot even be queued counts as refused: it is kept here and tried again."""
-        self._queue(letters(self._source, batch, rejects))
+        self._queue(dead_letter_records(self._source, batch, rejects))
 
     def poll(self) -> None:
         """Learn what Kafka has taken or refused meanwhile."""

@@ -70,14 +70,16 @@ class CubeReceiver:
         self.progress = Progress(settings.idle_after_s, hosts)
         self.force: set[int] = set()
         self.epoch = 0
-        letters = DeadLetterWriter(producer, table.topic, table.dead_letter_topic, create_dead_letter_topic)
+        dead_letters = DeadLetterWriter(
+            producer, table.topic, table.dead_letter_topic, create_dead_letter_topic
+        )
         self._topic = TopicIdentity(table.topic, consumer.topic_id, action=CUBE_ACTION)
         self._missing_after: int | None = None  # the topic's confirmations before it was missing
-        self._checkpoints = Checkpoints(schema, folder, letters, settings, clock, self._topic)
+        self._checkpoints = Checkpoints(schema, folder, dead_letters, settings, clock, self._topic)
         self._life = Lifecycle(schema.cube.name, consumer)
         self._limits = Limits(settings, folder, clock)
         self._lost = LostOffsets(consumer)
-        self._persisting = Persisting(schema.cube.name, self._checkpoints, letters, self._limits)
+        self._persisting = Persisting(schema.cube.name, self._checkpoints, dead_letters, self._limits)
         self._replica_set = replica_set
         self._consumer = consumer
         self._clock = clock
@@ -97,7 +99,7 @@ class CubeReceiver:
         self._intake = Intake(
             schema,
             consumer=consumer,
-            letters=letters,
+            dead_letters=dead_letters,
             progress=self.progress,
             clock=clock,
             settings=settings,
@@ -140,7 +142,7 @@ class CubeReceiver:
     def held(self) -> frozenset[int]:
         """Owned partitions of which everything between history and a known position is here.
 
-        A partition that was given away and comes back is owned, but not held, before it is started anew:
+        A partition that was given away and comes back is owned, but not held, before it is restarted:
         what a table still has of it from before is void.
         """
         return self.owned & {*self.state.positions, *(self._checkpoints.known or ())}
@@ -169,7 +171,7 @@ class CubeReceiver:
                 self.state = self._checkpoints.recover(self.progress)
                 self._aligned_records = None
             self._align(view)
-            self._persisting.look_at_letters()
+            self._persisting.look_at_dead_letters()
             self._swap_if_new(self._persisting.again_if_due(self.state, self.progress))
             self._follow(view)  # first: one that has failed answers for what its positions say
             self._topic.expect(view.control.topic_id)

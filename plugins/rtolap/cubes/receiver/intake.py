@@ -29,14 +29,14 @@ class Intake:
         schema: Schema,
         *,
         consumer: StreamConsumer,
-        letters: DeadLetterWriter,
+        dead_letters: DeadLetterWriter,
         progress: Progress,
         clock: Clock,
         settings: ReceiverSettings,
     ) -> None:
         self._schema = schema
         self._consumer = consumer
-        self._letters = letters
+        self._dead_letters = dead_letters
         self._progress = progress
         self._clock = clock
         self._settings = settings
@@ -78,7 +78,7 @@ class Intake:
         }
         rejects = decoded.rejects
         if len(rejects):
-            self._letters.send(batch, rejects)
+            self._dead_letters.send(batch, rejects)
             self._progress.refused(batch.partitions[rejects.index], rejects.reason, rejects.detail)
         state = replace(state, positions=self._consumer.position()).with_segments(changed)
         heard_of = self._heard(batch, decoded)

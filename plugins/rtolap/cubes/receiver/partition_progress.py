@@ -111,7 +111,7 @@ class Progress:
         }
 
     def keep_only(self, partitions: Collection[int]) -> None:
-        """Forget the others: who gets a partition back reads, and counts, it anew."""
+        """Forget the others: who gets a partition back reads, and counts, it again."""
         if self.hosts is not None:
             self.hosts.keep_only(partitions)
         if not self.counters.keys() <= set(partitions):

@@ -39,14 +39,14 @@ from rtolap.object_store.store import ObjectStore
 @dataclass(frozen=True)
 class UploadJob:
     """`ranges`: what the part holds, out of `tables` and of `read`, which is to be read from Kafka.
-    `anew`: the version is made anew, because the one before has lost what builds start from."""
+    `rebuilt`: the version is rebuilt, because the one before has lost what builds start from."""
 
     window: SegmentRange
     version: int
     ranges: tuple[PartRange, ...]
     tables: tuple[LocalTable, ...]
     read: tuple[Piece, ...]
-    anew: bool
+    rebuilt: bool
 
 
 def upload_job(
@@ -57,7 +57,7 @@ def upload_job(
     besides: Container[int] = (),
 ) -> UploadJob | None:
     """The earliest closed segment that lacks this replica set's part and is ready for it. Versions that are
-    made anew come last, for reading takes long. `besides`: starts of segments that are left out."""
+    rebuilt come last, for reading takes long. `besides`: starts of segments that are left out."""
     if schema.cube.retention.policy == "PURGE" or not state.positions:
         return None
     for start_ms, record in sorted(records.items(), key=lambda one: (one[1].base_lost, one[0])):
@@ -161,7 +161,7 @@ class Uploader:
         partitions = {p for assigned in control.assignment.values() for p in assigned}
 
         def added(record: SegmentRecord) -> SegmentRecord:
-            moved_on = record.version + 1 != job.version or record.base_lost is not job.anew
+            moved_on = record.version + 1 != job.version or record.base_lost is not job.rebuilt
             if moved_on or record.state is not SegmentState.IMMUTABLE:
                 return record  # promoted, purged or restored meanwhile: the files are garbage
             return segments.add_part(

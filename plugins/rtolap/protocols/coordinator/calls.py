@@ -28,7 +28,7 @@ _REPLICA_SET, _REPLICA_SETS = TypeAdapter(wire.ReplicaSetInfo), TypeAdapter(list
 _CLUSTER, _HEALTH = TypeAdapter(wire.ClusterInfo), TypeAdapter(wire.Health)
 _HEARTBEAT, _WATERMARK = TypeAdapter(wire.HeartbeatResponse), TypeAdapter(wire.WatermarkInfo)
 _PURGED, _CLEANED = TypeAdapter(wire.PurgeResult), TypeAdapter(wire.CleanupResult)
-_QUEUE, _SPEC = TypeAdapter(wire.Queue), TypeAdapter(wire.BuildSpec)
+_QUEUE, _SPEC = TypeAdapter(wire.Queue), TypeAdapter(wire.BuildSpecMessage)
 _REASSIGNMENT = TypeAdapter(wire.Reassignment)
 
 
@@ -179,7 +179,7 @@ def queue() -> Call[wire.Queue]:
     return get(_QUEUE, "queue")
 
 
-def start_build(cube: str, segment: str) -> Call[wire.BuildSpec]:
+def start_build(cube: str, segment: str) -> Call[wire.BuildSpecMessage]:
     return post(_SPEC, "cubes", cube, "segments", segment, "builds")
 
 

@@ -79,7 +79,7 @@ def post(answer: TypeAdapter[T], *parts: str, body: Body = None) -> Call[T]:
 
 
 def delete(answer: TypeAdapter[T], *parts: str) -> Call[T]:
-    """Return a call that deletes what may be made anew before the response is known: it carries an id."""
+    """Return a call that deletes what may be recreated before the response is known: it carries an id."""
     return Call("DELETE", path(*parts), answer, request_id=new_request_id())
 
 

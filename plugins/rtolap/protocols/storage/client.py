@@ -70,9 +70,9 @@ class StorageNode(Protocol):
 
     def change_schema(self, request: wire.ChangeSchema) -> None: ...
 
-    def prepare(self, request: wire.Prepare) -> wire.Held: ...
+    def prepare(self, request: wire.Prepare) -> wire.TabletsDone: ...
 
-    def publish(self, request: wire.Publish) -> wire.Held: ...
+    def publish(self, request: wire.Publish) -> wire.TabletsDone: ...
 
     def catch_up(self, request: wire.CatchUp) -> wire.Reached: ...
 
@@ -116,11 +116,11 @@ class StorageClient(Closeable):
     def change_schema(self, request: wire.ChangeSchema) -> None:
         self._act("change_schema", request, wire.Done)
 
-    def prepare(self, request: wire.Prepare) -> wire.Held:
-        return self._act("prepare", request, wire.Held)
+    def prepare(self, request: wire.Prepare) -> wire.TabletsDone:
+        return self._act("prepare", request, wire.TabletsDone)
 
-    def publish(self, request: wire.Publish) -> wire.Held:
-        return self._act("publish", request, wire.Held)
+    def publish(self, request: wire.Publish) -> wire.TabletsDone:
+        return self._act("publish", request, wire.TabletsDone)
 
     def catch_up(self, request: wire.CatchUp) -> wire.Reached:
         return self._act("catch_up", request, wire.Reached)

@@ -131,7 +131,7 @@ class Publish(msgspec.Struct, frozen=True):
     versions: tuple[tuple[TabletId, int], ...]
 
 
-class Held(msgspec.Struct, frozen=True):
+class TabletsDone(msgspec.Struct, frozen=True):
     """Those of the requested tablets of which the node has what was requested."""
 
     tablets: tuple[TabletId, ...]
@@ -199,8 +199,8 @@ ACTIONS: dict[str, tuple[type[msgspec.Struct], type[msgspec.Struct]]] = {
     "create": (CreateTablets, Done),
     "drop": (DropTablets, Done),
     "change_schema": (ChangeSchema, Done),
-    "prepare": (Prepare, Held),
-    "publish": (Publish, Held),
+    "prepare": (Prepare, TabletsDone),
+    "publish": (Publish, TabletsDone),
     "catch_up": (CatchUp, Reached),
     "abort": (Abort, Done),
     "status": (AskStatus, NodeStatus),

@@ -33,7 +33,7 @@ API = "/api/v1"
 
 
 class TableInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """`table_id` is never used twice: a table that was dropped and made anew has another one.
+    """`table_id` is never used twice: a table that was dropped and recreated has another one.
 
     `definition` is what it was created with; its columns as they are now stand in `schema`.
     """

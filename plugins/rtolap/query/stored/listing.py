@@ -1,4 +1,4 @@
-"""The list of stored tables, fetched anew after a while; cubes never wait for a frontend that does not
+"""The list of stored tables, fetched again after a while; cubes never wait for a frontend that does not
 answer."""
 
 from __future__ import annotations

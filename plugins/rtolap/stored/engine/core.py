@@ -87,4 +87,4 @@ class Core:
 
     def shorten_log(self) -> None:
         if self.log.is_long:
-            self.log.begin_anew(self.state)  # steps 15 and 16
+            self.log.begin_again(self.state)  # steps 15 and 16

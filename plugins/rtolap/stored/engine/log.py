@@ -51,7 +51,7 @@ class Log:
         self._size_bytes += len(frame)
 
     def stop(self, reason: str) -> None:
-        """Nothing is appended from here on: what is on the disk is to be looked at anew."""
+        """Nothing is appended from here on: what is on the disk is to be inspected again."""
         self._broken = reason
 
     @property
@@ -62,7 +62,7 @@ class Log:
     def is_long(self) -> bool:
         return self._size_bytes > self._bytes_max and self._size_bytes > 2 * self._first_bytes
 
-    def begin_anew(self, state: TabletState) -> None:
+    def begin_again(self, state: TabletState) -> None:
         """Steps 15 and 16. Without room for it the present log goes on, and it is tried again later."""
         old, new = (log_file(self._root, self._generation + at) for at in (0, 1))
         try:

@@ -14,7 +14,7 @@ class TabletSettings(msgspec.Struct, frozen=True):
 
     `compaction_bytes_max` bounds what one run reads; what is larger by itself is left alone. A run begins
     with `compaction_files_min` files of like size, or with one that has `rewrite_deleted_ppm` deleted rows.
-    A log longer than `log_bytes_max`, and than twice its first record, begins anew.
+    A log longer than `log_bytes_max`, and than twice its first record, starts over.
     """
 
     memtable_bytes_max: int = 64 << 20

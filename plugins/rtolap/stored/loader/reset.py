@@ -1,4 +1,4 @@
-"""The offsets at which a job that is defined anew begins: pure.
+"""The offsets at which a job that is redefined begins: pure.
 
 --at       the offsets that are given, of every partition and of no other
 --go-on    behind what is loaded, or where the log begins by now; what retention took between is lost
@@ -38,7 +38,7 @@ def going_on(
     known = records[-1].topic_id
     if known and topic_id and known != topic_id:
         raise Refused(
-            "the topic is another one: it was deleted and created anew",
+            "the topic is another one: it was deleted and recreated",
             expected=f"topic id {known}",
             found=topic_id,
             action="without `--go-on` all of the new topic is loaded, with `--at` from where you choose",

@@ -179,7 +179,7 @@ class Settler:
                 StopCause.RANGE_CHANGED,
                 f"batch {pending.sequence} does not read as it did when it was first sent",
                 found=str(error),
-                action="was the topic compacted or created anew? `rtolap loader reset --abandon` starts over",
+                action="was the topic compacted or recreated? `rtolap loader reset --abandon` starts over",
             ) from error
 
     def _options(self, decoded: Decoded) -> SendOptions:

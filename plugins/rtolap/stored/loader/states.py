@@ -93,7 +93,7 @@ class StopCause(StrEnum):
     never end.
 
     offsets_gone        the position is below what the topic still holds: retention was faster
-    offsets_beyond      the position is beyond the topic's end: it was deleted and created anew
+    offsets_beyond      the position is beyond the topic's end: it was deleted and recreated
     topic_recreated     the topic's id is another one than the offsets that are recorded count in
     range_gone          the same, of a range that is recorded and not loaded yet
     range_changed       a recorded range reads otherwise than when it was sent: compaction, or another topic
@@ -157,7 +157,7 @@ def recreated(error: TopicRecreated) -> Stopped:
     """Whatever the job has recorded counts in a topic that is gone."""
     return Stopped(
         StopCause.TOPIC_RECREATED,
-        f"topic {error.topic} was deleted and created anew",
+        f"topic {error.topic} was deleted and recreated",
         expected=error.expected,
         found=error.found,
         action=error.action,

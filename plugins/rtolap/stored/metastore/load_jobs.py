@@ -1,9 +1,9 @@
 """Jobs of loaders. A job is owned by a lease in its own row (`Leases(ledger, schema.load_job)`); whoever owns
 it writes by its epoch, and whoever manages jobs changes what is wanted of it. Every change of its state
-follows the table in `load_job_states`, by compare and set: of two at once, the second is judged anew, by what
-the first has left.
+follows the table in `load_job_states`, by compare and set: of two at once, the second is judged again, by
+what the first has left.
 
-A job that is defined anew gets the next incarnation, which is part of its labels: they are not those of the
+A job that is redefined gets the next incarnation, which is part of its labels: they are not those of the
 rows that an earlier one has loaded.
 """
 
@@ -121,7 +121,7 @@ class LoadJobs:
 
         return self._ledger.write(f"configure job {job_id}", LoadJob, work)
 
-    def define_anew(
+    def define_again(
         self, job_id: str, config: Callable[[tuple[OffsetsRecord, ...]], str], *, abandon: bool = False
     ) -> LoadJob:
         """The next incarnation of a job that nobody owns: nothing of what it has loaded is remembered.
@@ -135,7 +135,7 @@ class LoadJobs:
         def work(connection: sa.Connection) -> LoadJob:
             job = _record(connection.execute(_of(job_id).with_for_update()).one_or_none(), job_id)
             if job.lease_until_ms > self._ledger.now_ms(connection):
-                raise Refused(f"job {job_id} cannot be defined anew", found=f"it is {job.owner}'s")
+                raise Refused(f"job {job_id} cannot be redefined", found=f"it is {job.owner}'s")
             records = records_of(connection, job_id)
             unknown = [record.label for record in records if record.attempts and not record.loaded]
             if unknown and not abandon:
@@ -161,7 +161,7 @@ class LoadJobs:
             connection.execute(sa.delete(_o).where(_o.c.job_id == job_id))
             return _get(connection, job_id)
 
-        return self._ledger.write(f"define job {job_id} anew", LoadJob, work)
+        return self._ledger.write(f"redefine job {job_id}", LoadJob, work)
 
     def _change_once(self, job_id: str, event: LoadJobEvent, reason: str) -> LoadJob:
         present = self.get(job_id)

@@ -33,7 +33,7 @@ def create(connection: sa.Connection, partition: Partition, nodes: Mapping[int, 
 
 
 def delete(connection: sa.Connection, partition: Partition) -> None:
-    """With all that names it: one of the same name begins anew. Raises NotYet while a transaction that runs
+    """With all that names it: one of the same name starts over. Raises NotYet while a transaction that runs
     has written to it."""
     written = sa.select(_t.c.txn_id).join(_parts, _parts.c.txn_id == _t.c.txn_id)
     running = connection.scalars(written.where(_is(_parts, partition), _t.c.state.in_(RUNNING))).all()

@@ -1,6 +1,6 @@
 """Stored tables and the ranges of their partitions: statements, each within a read or a write of its caller.
 
-A table's id is never used twice; dropping a table and making it anew gives another one, by which nodes know
+A table's id is never used twice; dropping a table and recreating it gives another one, by which nodes know
 that what they hold is of the old. A partition has its row here and in `partitions`, which has its versions.
 """
 

@@ -57,7 +57,7 @@ class CatchingUp:
         self._pool.shutdown(cancel_futures=True)
 
     def catch_up(self, request: CatchUp) -> Reached:
-        """Catch a tablet up; return how far it is now. One that is gone is made anew. NotFound: a later
+        """Catch a tablet up; return how far it is now. One that is gone is rebuilt. NotFound: a later
         table's is here.
         """
         slot = self._slots.create(request.tablet, request.schema)

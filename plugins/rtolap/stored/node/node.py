@@ -101,10 +101,10 @@ class LocalNode(Closeable):
     def change_schema(self, request: wire.ChangeSchema) -> None:
         self._slots.change_schema(request.table_id, request.db, request.table, request.schema)
 
-    def prepare(self, request: wire.Prepare) -> wire.Held:
+    def prepare(self, request: wire.Prepare) -> wire.TabletsDone:
         return self._voting.prepare(request)
 
-    def publish(self, request: wire.Publish) -> wire.Held:
+    def publish(self, request: wire.Publish) -> wire.TabletsDone:
         return self._voting.publish(request)
 
     def catch_up(self, request: wire.CatchUp) -> wire.Reached:

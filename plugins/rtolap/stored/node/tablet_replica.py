@@ -1,4 +1,4 @@
-"""The place of one tablet on this node: opened, opened anew after its disk failed, replaced by a copy."""
+"""The place of one tablet on this node: opened, reopened after its disk failed, replaced by a copy."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class TabletReplica:
             if self._closed:
                 raise Unavailable(f"tablet {self.id} is kept here no more")
             if self._tablet is not None and self._tablet.status().stopped is not None:
-                log.warning("tablet %s is opened anew: %s", self.id, self._tablet.status().stopped)
+                log.warning("tablet %s is reopened: %s", self.id, self._tablet.status().stopped)
                 self._tablet.close()
                 self._tablet = None
             if self._tablet is None:

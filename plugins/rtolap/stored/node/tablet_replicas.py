@@ -86,7 +86,7 @@ class TabletReplicas:
                     self.raise_schema(known, schema)
                     return known
                 except Corrupted as error:
-                    log.error("tablet %s is made anew: %s", id, error)
+                    log.error("tablet %s is rebuilt: %s", id, error)
                     known.close()
             try:
                 if known is not None and known.id != id:

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 
 from rtolap.base.errors import NotFound, NotYet, Refused, RtolapError
-from rtolap.protocols.storage.messages import Abort, Held, Prepare, Publish, TabletId
+from rtolap.protocols.storage.messages import Abort, Prepare, Publish, TabletId, TabletsDone
 from rtolap.stored.node.loads import Loads
 from rtolap.stored.node.tablet_replica import TabletReplica
 from rtolap.stored.node.tablet_replicas import TabletReplicas
@@ -22,13 +22,13 @@ class TransactionParticipant:
     ) -> None:
         self._slots, self._loads, self._published = slots, loads, published
 
-    def prepare(self, request: Prepare) -> Held:
+    def prepare(self, request: Prepare) -> TabletsDone:
         """Those that hold the transaction's rows durably: a stream that ended as announced has seen to it."""
-        return Held(tuple(id for id in request.tablets if self._holds(id, request.txn_id)))
+        return TabletsDone(tuple(id for id in request.tablets if self._holds(id, request.txn_id)))
 
-    def publish(self, request: Publish) -> Held:
+    def publish(self, request: Publish) -> TabletsDone:
         """Those that have the version now. Each tablet for itself: the disk of one may fail."""
-        return Held(
+        return TabletsDone(
             tuple(id for id, version in request.versions if self.advance(id, request.txn_id, version))
         )
 

@@ -224,7 +224,7 @@ def substituted(
 
 
 def realigned(segment: LocalSegment, vectors: Vectors, owned: Collection[int]) -> LocalSegment:
-    """Classify every table anew by the vectors; tables that no query needs any more are dropped."""
+    """Classify every table again by the vectors; tables that no query needs any more are dropped."""
     tables: list[LocalTable] = []
     for table in segment.tables:
         versions = versions_of(vectors, table.ranges, owned)

@@ -41,7 +41,7 @@ from rtolap.protocols.coordinator.messages.members import (
 from rtolap.protocols.coordinator.messages.segments import (
     AcceptLossRequest,
     BuildInfo,
-    BuildSpec,
+    BuildSpecMessage,
     CompletenessInfo,
     FailRequest,
     HistoryEntry,
@@ -57,7 +57,7 @@ __all__ = [
     "API",
     "AcceptLossRequest",
     "BuildInfo",
-    "BuildSpec",
+    "BuildSpecMessage",
     "CleanupResult",
     "ClusterInfo",
     "CompletenessInfo",

@@ -133,7 +133,7 @@ class Queue(Message):
     entries: tuple[QueueEntry, ...] = ()
 
 
-class BuildSpec(Message):
+class BuildSpecMessage(Message):
     """All that a Spark build needs: the JSON of `model.build_spec.BuildSpec`, where each field is explained.
 
     Folders are relative to `object_store`.

@@ -2,7 +2,7 @@
 
 A DATE beside a moment with a time counts as its midnight: `d < '2013-01-02 05:00'` is `d <= '2013-01-02'`,
 and `d = '2013-01-02 05:00'` holds for no date. Text beside a number is a number, a boolean is 1 or 0. What is
-written anew stays a comparison of a column with a constant wherever it can, so that it is pushed down.
+rewritten stays a comparison of a column with a constant wherever it can, so that it is pushed down.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _check_alike(node: exp.Expr, left: SqlType | None, right: SqlType | None) ->
 def _compared(
     kind: type[exp.Expr], left: exp.Expr, right: exp.Expr, typed: Typed, context: Context
 ) -> exp.Expr | None:
-    """The comparison written anew; None where the engine compares as MySQL does."""
+    """The comparison rewritten; None where the engine compares as MySQL does."""
     left_type, right_type = typed.of(left), typed.of(right)
     if left_type is None or right_type is None or left_type.kind == right_type.kind:
         return None

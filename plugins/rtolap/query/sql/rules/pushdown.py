@@ -37,7 +37,7 @@ def pushdown(tree: exp.Expr, context: Context) -> exp.Expr:
         name = cube.schema.cube.name
         need = needs.setdefault(name, _Need(cube.schema))
         need.filters.append(_take_filter(cube, context, keep=counts[name] > 1))
-    for cube in cube_scopes(tree, context):  # anew: conditions have gone
+    for cube in cube_scopes(tree, context):  # looked up again: conditions have gone
         needs[cube.schema.cube.name].columns.update(column.name for column in cube.columns())
     for cube in scopes:
         cube.table.set("this", exp.to_identifier(relation_name(cube.schema.cube.name), quoted=True))

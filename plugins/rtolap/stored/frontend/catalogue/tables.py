@@ -49,7 +49,7 @@ class TableEntry(msgspec.Struct, frozen=True):
         another table of the name: rows that were routed for this one do not belong there."""
         if later.table_id != self.table_id:
             raise Refused(
-                f"table {self.definition.qualified_name} was made anew while rows for it waited",
+                f"table {self.definition.qualified_name} was recreated while rows for it waited",
                 action="send them again",
             )
         return msgspec.structs.replace(self, partitions=later.partitions, replicas=later.replicas)
@@ -238,9 +238,9 @@ class Catalogue:
         def work(connection: Connection, now_ms: int) -> Made:
             table = rows.get(connection, db, name)
             end_table(connection, table)
-            anew = rows.insert(connection, table.definition, table.schema, now_ms)
-            self.partitions.place(connection, anew, first_partitions(table.definition, now_ms))
-            return _made(connection, anew, also_owing=table.table_id)
+            recreated = rows.insert(connection, table.definition, table.schema, now_ms)
+            self.partitions.place(connection, recreated, first_partitions(table.definition, now_ms))
+            return _made(connection, recreated, also_owing=table.table_id)
 
         asked = ChangeRequest.of(request_id, "truncate", db, name)
         return _present(self._changes.make(f"truncate table {db}.{name}", asked, work))

@@ -3,7 +3,7 @@
 A task is completed when the node has done it. One that does not answer gets it again with a later round.
 
 A request and the upkeep send at the same time, each the tasks that it has read some time ago. So one task is
-sent at a time, and only while it is still pending: a partition that was dropped and made anew has the same
+sent at a time, and only while it is still pending: a partition that was dropped and recreated has the same
 name and the same table, and a drop that came late would take the new one.
 """
 

@@ -1,6 +1,6 @@
 """The first steps of a commit: its partitions are noted, then every replica says what it has prepared.
 
-They are noted first, so that none of them can be dropped or made anew between the votes and the commit: what
+They are noted first, so that none of them can be dropped or recreated between the votes and the commit: what
 the nodes have voted on is what gets a version.
 """
 

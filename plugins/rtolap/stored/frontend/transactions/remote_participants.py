@@ -14,7 +14,7 @@ from rtolap.stored.metastore.records import Partition, StoredTableRow, Tablet
 
 
 class RemoteParticipants:
-    """Thread-safe. A table's id is read with each call: one that was dropped and made anew has another, and
+    """Thread-safe. A table's id is read with each call: one that was dropped and recreated has another, and
     a node does not take what it holds of the old one for the new."""
 
     def __init__(self, ledger: Ledger, nodes: StorageNodes) -> None:
@@ -107,6 +107,6 @@ def _id(table_id: int, tablet: Tablet) -> wire.TabletId:
     return wire.TabletId(table_id, partition.db, partition.table, partition.name, tablet.bucket)
 
 
-def _held(ids: Mapping[Tablet, wire.TabletId], held: wire.Held) -> frozenset[Tablet]:
+def _held(ids: Mapping[Tablet, wire.TabletId], held: wire.TabletsDone) -> frozenset[Tablet]:
     found = set(held.tablets)
     return frozenset(tablet for tablet, tablet_id in ids.items() if tablet_id in found)

@@ -15,7 +15,7 @@ import msgspec
 
 from rtolap.base.errors import NotFound
 from rtolap.base.files import fsync_dir
-from rtolap.events.dead_letter_records import letters
+from rtolap.events.dead_letter_records import dead_letter_records
 from rtolap.events.rejects import Rejects
 from rtolap.kafka.interfaces import Batch, OutRecord, StreamProducer
 
@@ -44,7 +44,7 @@ class TopicBox:
         self._lock = Lock()
 
     def keep(self, topic: str, batch: Batch, rejects: Rejects) -> None:
-        records = letters(topic, batch, rejects)
+        records = dead_letter_records(topic, batch, rejects)
         with self._lock:
             try:
                 self._send(records)
@@ -71,7 +71,7 @@ class FileBox:
 
     def keep(self, topic: str, batch: Batch, rejects: Rejects) -> None:
         lines = []
-        for record in letters(topic, batch, rejects):
+        for record in dead_letter_records(topic, batch, rejects):
             told = {name: value.decode("utf-8", "replace") for name, value in record.headers.items()}
             lines.append(msgspec.json.encode({**told, "value": record.value}))
         with self._lock:

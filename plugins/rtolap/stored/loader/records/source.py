@@ -3,7 +3,7 @@
     1. poll until the batch is full or its time is over
     2. seal: the range ends at the consumer's position in every partition
     3. confirm the topic: its id, requested now, is the one in which the records before count
-    4. record it                    crash before: the range is read and sealed anew, perhaps elsewhere
+    4. record it                    crash before: the range is read and sealed again, perhaps elsewhere
     5. hand it to the send role     crash before: recovery finds a record that was never sent
 
 Until step 4 is known to stand nothing more is polled: a record whose commit is in doubt is read back.

@@ -129,13 +129,18 @@ def test_a_version_is_read_again_from_where_its_events_begin(world: World) -> No
     world.cluster.admin.delete_records("sales", dict.fromkeys(range(4), 10))  # the first segment's
     world.upload()
     world.build()
-    anew = world.records[1]
-    assert (anew.version, anew.events, anew.covered, anew.losses) == (2, 20, second.covered, ())
-    assert anew.begins == second.begins
+    recreated = world.records[1]
+    assert (recreated.version, recreated.events, recreated.covered, recreated.losses) == (
+        2,
+        20,
+        second.covered,
+        (),
+    )
+    assert recreated.begins == second.begins
     assert world.records[0] == first
 
 
-def test_late_events_that_wait_go_into_the_version_that_is_made_anew(world: World) -> None:
+def test_late_events_that_wait_go_into_the_version_that_is_rebuilt(world: World) -> None:
     first = world.records[0]
     world.send(1, START_MS, 3)
     world.close()
@@ -146,8 +151,8 @@ def test_late_events_that_wait_go_into_the_version_that_is_made_anew(world: Worl
         world.read(receiver)
     world.upload()
     world.build()
-    anew = world.records[0]
-    assert (anew.version, anew.events, anew.late_events) == (2, 43, 3)
+    recreated = world.records[0]
+    assert (recreated.version, recreated.events, recreated.late_events) == (2, 43, 3)
     world.history()
     assert (world.records[0].version, world.records[0].events) == (3, 45)
 
@@ -180,8 +185,13 @@ def test_a_receiver_goes_on_though_kafka_no_longer_holds_a_lost_version(world: W
     assert {part.replica_set for part in world.records[0].parts} == {"left"}
     world.upload()
     world.build()
-    anew = world.records[0]
-    assert (anew.version, anew.events, anew.late_events, anew.losses) == (2, 36, None, (loss,))
+    recreated = world.records[0]
+    assert (recreated.version, recreated.events, recreated.late_events, recreated.losses) == (
+        2,
+        36,
+        None,
+        (loss,),
+    )
 
 
 def test_a_receiver_that_lacks_events_of_a_part_fails_once_and_names_them(world: World) -> None:

@@ -1,4 +1,4 @@
-"""A job that is defined anew: where it begins, and what it neither counts twice nor leaves out."""
+"""A job that is redefined: where it begins, and what it neither counts twice nor leaves out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def go_on(world: World, work: LoadJobRun, *, abandon: bool = False) -> None:
         left = left_labels(records, work.job.incarnation)
         return write_config(JobConfig(work.loader, going_on(records, log), left))
 
-    world.jobs.define_anew("j", config, abandon=abandon)
+    world.jobs.define_again("j", config, abandon=abandon)
 
 
 def retain(world: World, start: int, partition: int = 0) -> None:
