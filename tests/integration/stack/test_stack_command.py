@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import psutil
 import pytest
+from rtolap.base.pids import lives
 from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import ProcessSpec as AgentProcess
@@ -27,6 +28,8 @@ from rtolap.stack.layout import StackLayout
 from rtolap.stack.ports import free_port
 from rtolap.stack.secrets import SQL_USER, read_secret
 from rtolap.stack.sweep import marked_processes
+
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("java")]
 ONLY = ("--only", "zookeeper,kafka")
@@ -110,7 +113,9 @@ def test_up_status_crash_up_down(stack: Command) -> None:
     _, second = stack.status()
     assert {part["pid"] for part in second.values()} == {part["pid"] for part in first.values()}
 
-    os.kill(int(str(first["kafka"]["pid"])), signal.SIGKILL)
+    kafka = psutil.Process(int(str(first["kafka"]["pid"])))
+    os.kill(kafka.pid, signal.SIGKILL)
+    until(lambda: not lives(kafka), "the last thread of the killed broker has ended")
     code, crashed = stack.status()
     assert code == 3
     assert (crashed["kafka"]["state"], crashed["zookeeper"]["state"]) == ("crashed", "ready")
