@@ -43,6 +43,8 @@ def test_every_command_of_the_compose_file_exists(compose: dict[str, Any]) -> No
         ("coordinator", "serve"),
         ("agent", "serve"),
         ("query", "serve"),
+        ("stream-load", "serve"),
+        ("storage", "serve"),
         ("airflow-settings", "apply"),
     }
     assert ours <= COMMANDS
