@@ -19,7 +19,8 @@ from rtolap.cli.airflow_settings import import_into, read_settings
 from rtolap.cli.main import MOUNTS, load
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = {*RTOLAP_OPTIONS, ("agent", "serve"), ("airflow-settings", "apply")}
+_OTHERS = (("agent", "serve"), ("airflow-settings", "apply"), ("stream-load", "serve"), ("storage", "serve"))
+COMMANDS = {*RTOLAP_OPTIONS, *_OTHERS}
 
 
 @pytest.fixture(scope="module")
