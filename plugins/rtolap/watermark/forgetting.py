@@ -1,4 +1,4 @@
-"""Whose names are kept where there is no room for those of all hosts that ever spoke.
+"""The choice of hosts whose names are kept where there is no room for all that ever spoke.
 
 A host that is forgotten is named again when it reports. Until then it counts as one that has not been read,
 so nothing closes too early.

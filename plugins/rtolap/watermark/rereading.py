@@ -37,8 +37,8 @@ class Rereading:
         return np.full(hosts.size, NEVER) if column is None else column[hosts]
 
     def goes_on(self, partition: int, hosts: NDArray[np.integer], latest_ms: Instants) -> Mask:
-        """Whose reports are of new events only: `latest_ms` is what this consumer reported of them before,
-        NEVER if it has not."""
+        """Mark the hosts whose reports are of new events only: `latest_ms` is what this consumer reported of
+        them before, NEVER if it has not."""
         spoken: Mask = latest_ms != NEVER
         column = self._former_ms.get(partition)
         if column is None:

@@ -97,7 +97,7 @@ class History:
 
     @property
     def oldest_ms(self) -> int | None:
-        """When the oldest sample was taken that is still kept."""
+        """Return when the oldest sample that is still kept was taken."""
         oldest = [int(ring.oldest["at_ms"][0]) for ring in (self._fine, self._coarse) if ring.filled.size]
         return min(oldest, default=None)
 

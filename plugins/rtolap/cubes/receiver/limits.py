@@ -1,4 +1,6 @@
-"""When a cube's consumer must wait: too much waits for history, the disk is nearly full, a flush failed."""
+"""The limits at which a cube's consumer waits: too much waits for history, the disk is nearly full, a flush
+failed.
+"""
 
 from __future__ import annotations
 
