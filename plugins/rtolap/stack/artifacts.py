@@ -1,7 +1,8 @@
-"""The Java side of the stack: what pyspark ships, and Kafka fetched by pyspark's own Ivy.
+"""The Java side of the stack: what pyspark ships, and Kafka and HBase fetched by pyspark's own Ivy.
 
     <cache>/java/<digest of ivy.xml>/kafka/*.jar   the broker
     <cache>/java/<digest of ivy.xml>/spark/*.jar   Spark's Kafka connector (for `spark.jars`)
+    <cache>/java/<digest of ivy.xml>/hbase/*.jar   HBase, fetched when it is first started
     <cache>/java/<digest of ivy.xml>/complete      written last: the folder is whole
     <cache>/ivy/                                   Ivy's own cache
 
@@ -23,6 +24,7 @@ from pathlib import Path
 
 from rtolap.base.errors import NotFound, ProcessFailed
 from rtolap.base.shipped import checkout
+from rtolap.stack.hbase_checksums import HBASE
 from rtolap.stack.jar_checksums import STACK, parsed, verify
 
 # Kafka 4.4.0's pom needs an artefact that is not published. The connector and its token provider lag behind
@@ -44,6 +46,13 @@ _IVY = (
     )
     + "</dependencies></ivy-module>\n"
 )
+# Of the versions for Hadoop 3, later ones need artefacts that are not published.
+_HBASE_IVY = """<ivy-module version="2.0"><info organisation="local" module="hbase"/>
+<configurations><conf name="hbase"/></configurations>
+<dependencies>
+<dependency org="org.apache.hbase" name="hbase-server" rev="2.6.4-hadoop3" conf="hbase-&gt;default"/>
+</dependencies></ivy-module>
+"""
 # Without a root, ibiblio's own default is Maven Central.
 _IVY_SETTINGS = """<ivysettings><settings defaultResolver="central"/><resolvers>
 <ibiblio name="central" m2compatible="true" useMavenMetadata="false"{root}/></resolvers></ivysettings>
@@ -124,6 +133,12 @@ def java_artifacts(cache: Path | None = None) -> JavaArtifacts:
     )
 
 
+def hbase_jars(cache: Path | None = None) -> tuple[Path, ...]:
+    """HBase's class path, fetched first when the cache lacks it (122 MB, once)."""
+    folder = fetch_jars(_HBASE_IVY, ("hbase",), "HBase", cache, checksums=parsed(HBASE))
+    return tuple(sorted((folder / "hbase").glob("*.jar")))
+
+
 def fetch_jars(
     ivy: str,
     confs: Sequence[str],
@@ -173,7 +188,8 @@ def _run_ivy(confs: Sequence[str], what: str, ivy_cache: Path, work: Path) -> No
         *("-ivy", str(work / "ivy.xml"), "-confs", *confs),
         # `jar` alone drops jars of type bundle; a comma between the two would retrieve nothing at all
         *("-types", "jar", "bundle"),
-        *("-retrieve", str(work / "out" / "[conf]" / "[artifact]-[revision].[ext]")),
+        # two native jars of one module differ in nothing but their classifier
+        *("-retrieve", str(work / "out" / "[conf]" / "[artifact]-[revision](-[classifier]).[ext]")),
     ]
     try:
         done = subprocess.run(

@@ -2,7 +2,7 @@
 
 zookeeper, kafka ──▶ coordinator ──▶ query
 (mariadb) ──▶ (stream-load) ──▶ (storage); in parentheses: only when they are asked for
-agent: nothing
+agent: nothing; (hbase): nothing, it has a ZooKeeper of its own
 airflow-api, -execution-api, -scheduler, -dag-processor, -triggerer: only their database, which the first
 of them migrates; tasks reach the execution API later
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from rtolap.stack.artifacts import java_artifacts
+from rtolap.stack.artifacts import find_java, hbase_jars, java_artifacts
 from rtolap.stack.environment import (
     HOST,
     MARIADB_DATABASE,
@@ -28,6 +28,7 @@ from rtolap.stack.names import DEFAULT_PORTS as DEFAULT_PORTS
 from rtolap.stack.probes import http_missing, mysql_missing, storage_missing
 from rtolap.stack.secrets import read_secret
 from rtolap.stack.servers import airflow
+from rtolap.stack.servers.hbase import hbase_spec
 from rtolap.stack.servers.kafka import kafka_spec
 from rtolap.stack.servers.mariadb import mariadb_spec
 from rtolap.stack.servers.zookeeper import zookeeper_spec
@@ -71,6 +72,19 @@ def _mariadb(around: Surroundings) -> ProcessSpec:
         around.ports["mariadb"],
         databases=(MARIADB_DATABASE,),
         users={MARIADB_USER: password},
+    )
+    return _marked(spec, around)
+
+
+def _hbase(around: Surroundings) -> ProcessSpec:
+    ports = around.ports
+    spec = hbase_spec(
+        find_java(),
+        hbase_jars(),
+        around.layout.run("hbase"),
+        ports["hbase-master"],
+        ports["hbase-zookeeper"],
+        info_port=ports["hbase-info"],
     )
     return _marked(spec, around)
 
@@ -132,6 +146,7 @@ COMPONENTS: dict[str, Component] = {
         Component("zookeeper", (), _zookeeper),
         Component("kafka", (), _kafka),
         Component("mariadb", (), _mariadb, on_request=True),
+        Component("hbase", (), _hbase, on_request=True),
         Component(
             "coordinator",
             ("zookeeper", "kafka"),

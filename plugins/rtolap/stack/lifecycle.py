@@ -34,7 +34,7 @@ _SERVICES = frozenset(("agent", "query", "storage", "stream-load"))
 _STOPPED_IN_TURN = (
     _AIRFLOW,
     _SERVICES,
-    *({name} for name in ("coordinator", "kafka", "zookeeper", "mariadb")),
+    *({name} for name in ("coordinator", "kafka", "zookeeper", "mariadb", "hbase")),
 )
 
 
@@ -109,7 +109,7 @@ class Stack:
 
         1. Airflow, so that nobody asks for new processes     2. the agent's children, by the agent
         3. agent, query service, storage, stream load         4. what is left of anybody's children
-        5. coordinator, Kafka, ZooKeeper, MariaDB             6. whatever still carries the stack's mark
+        5. coordinator, Kafka, ZooKeeper, MariaDB, HBase      6. whatever still carries the stack's mark
         A crash in between leaves pid files and marks: the next `down` goes on from there.
         """
         old = load_state(self.layout)
@@ -122,7 +122,7 @@ class Stack:
             stop_all(processes, airflow, progress)
             self._stop_agent_children(processes, state)
             stop_all(processes, ["agent", "query", "storage", "stream-load"], progress)
-            rest = ["coordinator", "kafka", "zookeeper", "mariadb"]
+            rest = ["coordinator", "kafka", "zookeeper", "mariadb", "hbase"]
             spare = {pid for name in rest if name in processes and (pid := processes[name].pid())}
             left = sweep(self.layout, spare)
             for name in rest:

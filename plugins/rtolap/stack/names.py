@@ -7,6 +7,7 @@ COMPONENT_NAMES = (
     "zookeeper",
     "kafka",
     "mariadb",
+    "hbase",
     "coordinator",
     "stream-load",
     "storage",
@@ -26,6 +27,9 @@ PORT_OWNERS: dict[str, str] = {
     "query-http": "query",
     "query-mysql": "query",
     "stream-load-body": "stream-load",
+    "hbase-zookeeper": "hbase",
+    "hbase-master": "hbase",
+    "hbase-info": "hbase",
     "airflow": "airflow-api",
     "airflow-execution": "airflow-execution-api",
 }
@@ -44,6 +48,9 @@ DEFAULT_PORTS: dict[str, int] = {
     "stream-load-body": 7040,
     "storage": 7050,
     "mariadb": 3306,
+    "hbase-zookeeper": 2182,
+    "hbase-master": 16000,
+    "hbase-info": 16010,
     "airflow": 8080,
     "airflow-execution": 8081,
 }

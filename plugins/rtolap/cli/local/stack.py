@@ -110,6 +110,9 @@ def up(
     mariadb: Annotated[
         bool, typer.Option("--mariadb", help="Also MariaDB, with the ledger of loads in it.")
     ] = False,
+    also_named: Annotated[
+        str, typer.Option("--with", help="Also these components, separated by commas: hbase.")
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
     """Start all components that do not run, and wait until they answer. Harmless when all run."""
@@ -117,6 +120,7 @@ def up(
     stack = Stack(StackLayout(dir))
     with ProgressView() as progress:
         also = (("stream-load", "storage") if stream_load else ()) + (("mariadb",) if mariadb else ())
+        also += tuple(_names(also_named))
         state = stack.up(_names(only), _ports(port or []), progress, also=also)
     if as_json:
         print_json(

@@ -1,0 +1,44 @@
+"""A real HBase with two region servers, one for the test session.
+
+    hbase_server   handle: .kill() (SIGKILL), .start() (until it answers), .stop(); .address: its ZooKeeper's
+    hbase          that address, "127.0.0.1:port"; the parent node is /hbase
+
+Its sources ship within fractions of a second and give up on a call after four seconds. Use tables and peers
+of your own (`unique_name`; peers' names have no "-"), and remove your peers: one whose consumer is gone keeps
+logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from rtolap.stack.artifacts import find_java, hbase_jars
+from rtolap.stack.ports import free_port
+from rtolap.stack.process import ManagedProcess
+from rtolap.stack.servers.hbase import hbase_spec
+
+FAST = {"replication.source.shipedits.timeout": 4000}
+
+
+@pytest.fixture(scope="session")
+def hbase_server(owned: None, server_folder: Path) -> Iterator[ManagedProcess]:
+    ports: list[int] = []
+    while len(ports) < 3:
+        ports.append(free_port(ports))
+    folder = server_folder / "hbase"
+    spec = hbase_spec(
+        find_java(), hbase_jars(), folder, ports[0], ports[1], info_port=ports[2], overrides=FAST
+    )
+    server = ManagedProcess(spec)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.kill()  # its orderly end takes 20 s; the folder goes anyway
+
+
+@pytest.fixture(scope="session")
+def hbase(hbase_server: ManagedProcess) -> str:
+    return hbase_server.address
