@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from rtolap.airflow.operators.topics import CheckTopicsOperator
 from rtolap.airflow.sensors.lag import LagSensor
 from rtolap.airflow.triggers.lag import LagTrigger
 from rtolap.base.errors import DefinitionError, Forbidden, NotFound
-from rtolap.kafka.rights import Need
 from rtolap.protocols.coordinator.messages import CubeStatus, PartitionWatermark, WatermarkInfo
 
 HOST = Host(jobs_dir=Path("jobs"), data_dir=Path("data"), object_store="file:///store")
@@ -217,11 +217,11 @@ def coordinator(monkeypatch: pytest.MonkeyPatch) -> FakeCoordinator:
 def test_topics_of_enabled_cubes_are_checked_at_their_clusters_and_all_that_is_missing_is_named(
     coordinator: FakeCoordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: dict[str, list[Need]] = {}
+    asked: dict[str, tuple[list[str], str]] = {}
     wrong: dict[str, Exception] = {}
 
-    def check(hook: KafkaClusterHook, needs: Any) -> None:
-        asked[hook.kafka_config_id] = list(needs)
+    def check(hook: KafkaClusterHook, topics: Iterable[str], operation: str) -> None:
+        asked[hook.kafka_config_id] = list(topics), operation
         if hook.kafka_config_id in wrong:
             raise wrong[hook.kafka_config_id]
 
@@ -229,11 +229,11 @@ def test_topics_of_enabled_cubes_are_checked_at_their_clusters_and_all_that_is_m
     operator = CheckTopicsOperator(task_id="t")
     assert operator.execute({}) == {"default": ["topic-of-near_t"], "far": ["topic-of-far_t"]}
     assert asked == {
-        "kafka_default": [Need("topic-of-near_t", "Describe")],
-        "kafka_far": [Need("topic-of-far_t", "Describe")],
+        "kafka_default": (["topic-of-near_t"], "Describe"),
+        "kafka_far": (["topic-of-far_t"], "Describe"),
     }
     CheckTopicsOperator(task_id="t", rights=True, cubes=["off"], kafka_conn_id="mine").execute({})
-    assert asked["mine"] == [Need("topic-of-off_t", "Read")]
+    assert asked["mine"] == (["topic-of-off_t"], "Read")
     wrong |= {"kafka_default": NotFound("no such topic"), "kafka_far": Forbidden("may not")}
     with pytest.raises(AirflowException, match="kafka_default: no such topic\nkafka_far: may not"):
         operator.execute({})

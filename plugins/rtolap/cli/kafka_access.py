@@ -7,13 +7,9 @@ from rtolap.kafka.clusters import KafkaCluster, KafkaClusters
 from rtolap.kafka.connections import KafkaConnections
 
 
-def kafka_clusters(settings: Settings) -> KafkaClusters:
-    return KafkaClusters.load(settings.kafka, settings.kafka_clusters)
-
-
 def kafka_cluster(settings: Settings, name: str) -> KafkaCluster:
-    return kafka_clusters(settings).get(name)
+    return KafkaClusters.of_host(settings).get(name)
 
 
 def kafka_connections(settings: Settings, client_id: str) -> KafkaConnections:
-    return KafkaConnections(kafka_clusters(settings), client_id)
+    return KafkaConnections(KafkaClusters.of_host(settings), client_id)

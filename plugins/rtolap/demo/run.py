@@ -63,7 +63,7 @@ class Demo:
         self._settings = settings
         self._airflow = airflow
         self._screen = screen
-        self._kafka = KafkaClusters.load(settings.kafka, settings.kafka_clusters).get(DEFAULT_KAFKA_CLUSTER)
+        self._kafka = KafkaClusters.of_host(settings).get(DEFAULT_KAFKA_CLUSTER)
         self._admin = KafkaAdmin(self._kafka)
         self._coordinator = CoordinatorClient(settings.coordinator_urls(), settings.token())
         self._receivers = ReceiverClients(settings.token())

@@ -31,6 +31,7 @@ import yaml
 from confluent_kafka import KafkaException
 
 from rtolap.base.errors import DefinitionError
+from rtolap.base.settings import Settings
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 from rtolap.model.validation.problems import did_you_mean
 
@@ -148,6 +149,11 @@ class KafkaClusters:
     """The clusters that this host knows."""
 
     clusters: Mapping[str, KafkaCluster]
+
+    @classmethod
+    def of_host(cls, settings: Settings) -> KafkaClusters:
+        """See `load`."""
+        return cls.load(settings.kafka, settings.kafka_clusters)
 
     @classmethod
     def load(cls, servers: str, file: Path | None) -> KafkaClusters:

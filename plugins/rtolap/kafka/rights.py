@@ -27,6 +27,8 @@ from rtolap.base.errors import Forbidden, NotFound, Unavailable
 from rtolap.kafka.clusters import KafkaCluster
 from rtolap.kafka.errors import FORBIDDEN, GONE_TOPIC, WRONG_CREDENTIALS, translated, unauthorized
 
+Operation = Literal["Read", "Write", "Describe"]
+
 TIMEOUT_S = 10.0
 _LOOK_S = 0.1
 _NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
@@ -38,7 +40,7 @@ class Need:
     """`operation` on `topic`; `creates`: it is made where it is missing."""
 
     topic: str
-    operation: Literal["Read", "Write", "Describe"]
+    operation: Operation
     creates: bool = False
 
 

@@ -23,7 +23,7 @@ from rtolap.kafka.clusters import (
     plain_value,
 )
 from rtolap.kafka.producer import KafkaAdmin
-from rtolap.kafka.rights import Need, check_rights
+from rtolap.kafka.rights import Need, Operation, check_rights
 from rtolap.model.offsets import Offsets
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
@@ -86,9 +86,9 @@ class KafkaClusterHook(KafkaBaseHook):
             self.kafka_config_id, {name: plain_value(where, name, it) for name, it in kept.items()}
         )
 
-    def check(self, needs: Iterable[Need]) -> None:
-        """See `kafka_rights.check_rights`."""
-        check_rights(self.cluster, needs)
+    def check(self, topics: Iterable[str], operation: Operation) -> None:
+        """Raises NotFound, Forbidden or Unauthorized where `operation` on a topic is not allowed."""
+        check_rights(self.cluster, (Need(topic, operation) for topic in topics))
 
     def log_ends(self, topic: str) -> Offsets:
         admin = KafkaAdmin(self.cluster)
@@ -99,5 +99,4 @@ class KafkaClusterHook(KafkaBaseHook):
 
 
 def _of_host(name: str) -> KafkaCluster:
-    settings = Settings()
-    return KafkaClusters.load(settings.kafka, settings.kafka_clusters).get(name)
+    return KafkaClusters.of_host(Settings()).get(name)

@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.hooks.topics import TopicAccess
 from rtolap.base.errors import RtolapError
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 from rtolap.protocols.coordinator.client import CoordinatorClient
@@ -47,27 +48,23 @@ class CheckTopicsOperator(BaseOperator):
         self.rtolap_conn_id = rtolap_conn_id
 
     def execute(self, context: Context) -> dict[str, list[str]]:
-        # the hook's library is a Kafka client, which is not loaded while DAGs are parsed
-        from rtolap.airflow.hooks.kafka import KafkaClusterHook
-        from rtolap.kafka.rights import Need
-
         with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
             wanted = sorted({topic_of(coordinator, cube) for cube in self._cubes(coordinator)})
-        found: dict[str, list[str]] = {}
+        topics_of: dict[str, list[str]] = {}
         for cluster, topic in wanted:
-            found.setdefault(cluster, []).append(topic)
+            topics_of.setdefault(cluster, []).append(topic)
         missing = []
-        for cluster, topics in found.items():
-            hook = KafkaClusterHook(cluster, self.kafka_conn_id)
+        for cluster, topics in topics_of.items():
+            access = TopicAccess(cluster, self.kafka_conn_id)
             try:
-                hook.check(Need(topic, "Read" if self.rights else "Describe") for topic in topics)
+                access.check(topics, "Read" if self.rights else "Describe")
             except RtolapError as error:
-                missing.append(f"{hook.kafka_config_id}: {error}")
+                missing.append(f"{access.connection}: {error}")
             else:
-                self.log.info("%s has %s", hook.kafka_config_id, ", ".join(topics))
+                self.log.info("%s has %s", access.connection, ", ".join(topics))
         if missing:
             raise AirflowException("\n".join(missing))
-        return found
+        return topics_of
 
     def _cubes(self, coordinator: CoordinatorClient) -> list[CubeStatus]:
         if self.cubes is not None:

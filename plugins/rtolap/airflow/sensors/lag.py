@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from airflow.sdk import Context
 
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.hooks.topics import TopicAccess
 from rtolap.airflow.loaders import find_loader
 from rtolap.airflow.operators.topics import topic_of
 from rtolap.airflow.sensors.base import DeferredSensor
@@ -89,10 +90,7 @@ class LagSensor(DeferredSensor[Reader]):
         return event
 
     def _lag(self, client: Reader) -> dict[int, int | None]:
-        # the hook's library is a Kafka client, which is not loaded while DAGs are parsed
-        from rtolap.airflow.hooks.kafka import KafkaClusterHook
-
-        ends = KafkaClusterHook(client.cluster, self.kafka_conn_id).log_ends(client.topic)
+        ends = TopicAccess(client.cluster, self.kafka_conn_id).log_ends(client.topic)
         return lag(ends, client.positions())
 
 

@@ -13,6 +13,7 @@ from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from rtolap.airflow.hooks.connection import DEFAULT_CONN_ID
 from rtolap.airflow.hooks.rtolap import RtolapHook
+from rtolap.airflow.hooks.topics import TopicAccess
 from rtolap.base.errors import Unavailable
 from rtolap.model.table import DEFAULT_KAFKA_CLUSTER
 
@@ -66,15 +67,12 @@ class LagTrigger(BaseTrigger):
         }
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
-        # the hook's library is a Kafka client, which is not loaded while DAGs are parsed
-        from rtolap.airflow.hooks.kafka import KafkaClusterHook
-
         await self._hook.load()
-        kafka = KafkaClusterHook(self.kafka_cluster, self.kafka_conn_id)
+        topics = TopicAccess(self.kafka_cluster, self.kafka_conn_id)
         told_s = 0.0
         while True:
             try:
-                ends = await asyncio.to_thread(kafka.log_ends, self.topic)  # its client blocks
+                ends = await asyncio.to_thread(topics.log_ends, self.topic)  # its client blocks
                 found = lag(ends, await self._positions())
             except Unavailable as error:
                 self.log.warning("%s is waited for: %s", self.cube or self.loader, error)

@@ -17,6 +17,7 @@ import threading
 import time
 import uuid
 from collections.abc import Collection
+from typing import NamedTuple
 
 import pyarrow as pa
 
@@ -45,6 +46,11 @@ RIGHTS_RETRY_S = 10.0
 BEGIN_WAIT_S = 2.0  # what a query waits for a cube that this receiver is just being given
 
 
+class Refusal(NamedTuple):
+    reason: str
+    retry_at_s: float  # of the monotonic clock
+
+
 class ReceiverService:
     def __init__(
         self,
@@ -66,8 +72,7 @@ class ReceiverService:
         self._instance = uuid.uuid4().hex
         self._started_ms = clock.now_ms()
         self._runners: dict[str, CubeRunner] = {}
-        self._refused: dict[str, str] = {}  # cubes that Kafka does not let it start, and why
-        self._retry_s: dict[str, float] = {}  # by when to try those again
+        self._refusals: dict[str, Refusal] = {}  # cubes of its own that Kafka does not let it start
         self._lock = threading.Lock()
         self._begun = threading.Condition(self._lock)
         self._wake = threading.Event()
@@ -91,7 +96,7 @@ class ReceiverService:
             election=self._election,
             clock=clock,
             runners=self._served,
-            not_started=self._not_started,
+            not_started=self.not_started,
         )
         self._threads = [
             threading.Thread(target=self._run_control, name="control", daemon=True),
@@ -222,22 +227,33 @@ class ReceiverService:
             runner.stop()
             shutil.rmtree(runner.core.file.folder, ignore_errors=True)
         for name in set(cubes) - set(self._runners):
-            if time.monotonic() < self._retry_s.get(name, 0.0):
-                continue
             try:
-                control = self._metadata.control(name)
-                if self.replica_set in control.assignment:
-                    self._begin(self._metadata.schema(name), cubes[name])
+                self._begin_assigned(name, cubes[name])
             except NotFound:
-                continue  # dropped in between
-            except UNREACHABLE as error:
-                # Other cubes go on. The right may be granted at any time, so it is checked again.
-                log.error("cube %s is not started: %s", name, error)
-                self._retry_s[name] = time.monotonic() + RIGHTS_RETRY_S
-                with self._lock:
-                    self._refused[name] = f"it is not started: {error}"
+                self._forget_refusal(name)  # dropped in between
+        for name in set(self._refusals) - set(cubes):
+            self._forget_refusal(name)
+
+    def _begin_assigned(self, name: str, cube_id: str) -> None:
+        if self.replica_set not in self._metadata.control(name).assignment:
+            self._forget_refusal(name)
+            return
+        refusal = self._refusals.get(name)
+        if refusal is not None and time.monotonic() < refusal.retry_at_s:
+            return
+        try:
+            self._begin(self._metadata.schema(name), cube_id)
+        except UNREACHABLE as error:
+            # Other cubes go on. The right may be granted at any time, so it is checked again.
+            log.error("cube %s is not started: %s", name, error)
+            with self._lock:
+                self._refusals[name] = Refusal(
+                    f"it is not started: {error}", time.monotonic() + RIGHTS_RETRY_S
+                )
+
+    def _forget_refusal(self, name: str) -> None:
         with self._lock:
-            self._refused = {name: why for name, why in self._refused.items() if name in cubes}
+            self._refusals.pop(name, None)
 
     def _cube_id(self, cube: str) -> str:
         log_of_changes = read(self._metadata.store, paths.cube_changes(cube), ChangeLog)
@@ -247,7 +263,7 @@ class ReceiverService:
         runner = self._cubes.runner(schema, cube_id, self._election)
         with self._begun:
             self._runners[schema.cube.name] = runner
-            self._refused.pop(schema.cube.name, None)
+            self._refusals.pop(schema.cube.name, None)
             self._begun.notify_all()
         runner.start()
         log.info("cube %s: serving", schema.cube.name)
@@ -256,9 +272,10 @@ class ReceiverService:
         with self._lock:
             return dict(self._runners)
 
-    def _not_started(self) -> dict[str, str]:
+    def not_started(self) -> dict[str, str]:
+        """Cube → why Kafka does not let this receiver start it."""
         with self._lock:
-            return dict(self._refused)
+            return {name: refusal.reason for name, refusal in self._refusals.items()}
 
 
 class GivingWay:
