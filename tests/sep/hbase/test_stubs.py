@@ -35,7 +35,7 @@ def test_a_key_of_a_wal_entry_has_the_numbers_of_hbase() -> None:
         table_name=b"t",
         log_sequence_number=7,
         write_time=9,
-        cluster_ids=[replication_pb2.UUID(least_sig_bits=1, most_sig_bits=2)],
+        cluster_ids=[replication_pb2.UUID(least_sig_bits=1, most_sig_bits=2).SerializeToString()],
         orig_sequence_number=5,
     )
     assert key.SerializeToString() == bytes.fromhex("0a0165 120174 1807 2009 420408011002 5805")

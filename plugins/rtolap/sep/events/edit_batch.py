@@ -97,6 +97,23 @@ class EditBatch:
             raise ValueError(f"expected a mask of {self.num_events} events, found one of {len(mask)}")
         return self if bool(np.all(mask)) else self.take(np.flatnonzero(mask))
 
+    def filter_cells(self, mask: NDArray[np.bool_]) -> EditBatch:
+        """Return the cells where `mask` holds, and the events that have any left; itself if all hold."""
+        if len(mask) != self.num_cells:
+            raise ValueError(f"expected a mask of {self.num_cells} cells, found one of {len(mask)}")
+        if bool(np.all(mask)):
+            return self
+        kept = np.flatnonzero(mask)
+        owners = self.cells["event"].to_numpy()[kept]
+        count = np.bincount(owners, minlength=self.num_events)
+        left = np.flatnonzero(count)
+        renumbered = np.cumsum(count > 0) - 1
+        events = _replaced(self.events.take(pa.array(left)), "cell_count", count[left])
+        return EditBatch(
+            _replaced(events, "first_cell", np.cumsum(count[left]) - count[left]),
+            _replaced(self.cells.take(pa.array(kept)), "event", renumbered[owners]),
+        )
+
 
 def empty_batch() -> EditBatch:
     return EditBatch(

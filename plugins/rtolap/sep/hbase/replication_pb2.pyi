@@ -51,12 +51,12 @@ class WALKey(_message.Message):
     cluster_id: UUID
     scopes: _containers.RepeatedCompositeFieldContainer[FamilyScope]
     following_kv_count: int
-    cluster_ids: _containers.RepeatedCompositeFieldContainer[UUID]
+    cluster_ids: _containers.RepeatedScalarFieldContainer[bytes]
     nonce_group: int
     nonce: int
     orig_sequence_number: int
     extended_attributes: _containers.RepeatedCompositeFieldContainer[Attribute]
-    def __init__(self, encoded_region_name: _Optional[bytes] = ..., table_name: _Optional[bytes] = ..., log_sequence_number: _Optional[int] = ..., write_time: _Optional[int] = ..., cluster_id: _Optional[_Union[UUID, _Mapping]] = ..., scopes: _Optional[_Iterable[_Union[FamilyScope, _Mapping]]] = ..., following_kv_count: _Optional[int] = ..., cluster_ids: _Optional[_Iterable[_Union[UUID, _Mapping]]] = ..., nonce_group: _Optional[int] = ..., nonce: _Optional[int] = ..., orig_sequence_number: _Optional[int] = ..., extended_attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ...) -> None: ...
+    def __init__(self, encoded_region_name: _Optional[bytes] = ..., table_name: _Optional[bytes] = ..., log_sequence_number: _Optional[int] = ..., write_time: _Optional[int] = ..., cluster_id: _Optional[_Union[UUID, _Mapping]] = ..., scopes: _Optional[_Iterable[_Union[FamilyScope, _Mapping]]] = ..., following_kv_count: _Optional[int] = ..., cluster_ids: _Optional[_Iterable[bytes]] = ..., nonce_group: _Optional[int] = ..., nonce: _Optional[int] = ..., orig_sequence_number: _Optional[int] = ..., extended_attributes: _Optional[_Iterable[_Union[Attribute, _Mapping]]] = ...) -> None: ...
 
 class WALEntry(_message.Message):
     __slots__ = ("key", "key_value_bytes", "associated_cell_count")
