@@ -81,6 +81,10 @@ class DefinitionError(RtolapError):
     http_status = 422
 
 
+class ColumnExists(DefinitionError):
+    code = "column_exists"
+
+
 class NotFound(RtolapError):
     code = "not_found"
     http_status = 404
@@ -88,6 +92,10 @@ class NotFound(RtolapError):
 
 class PartitionNotFound(NotFound):
     code = "partition_not_found"
+
+
+class ColumnNotFound(NotFound):
+    code = "column_not_found"
 
 
 class Refused(RtolapError):
@@ -211,6 +219,14 @@ class UnknownColumn(QueryError):
 
 class UnknownDatabase(QueryError):
     code = "unknown_database"
+
+
+class UnknownConnection(QueryError):
+    code = "unknown_connection"
+
+
+class UnknownVariable(QueryError):
+    code = "unknown_variable"
 
 
 class QueryInterrupted(QueryError):

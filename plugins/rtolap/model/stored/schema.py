@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rtolap.base.errors import NotFound
+from rtolap.base.errors import ColumnNotFound, NotFound
 from rtolap.model.stored.column_defaults import Value, default_value
 from rtolap.model.stored.table import StoredColumn, StoredTable, TableModel
 
@@ -43,7 +43,7 @@ class StoredSchema(msgspec.Struct, frozen=True, kw_only=True):
         for column in self.columns:
             if column.name == name:
                 return column
-        raise NotFound(f"no column {name}", expected=f"one of {', '.join(self.names)}")
+        raise ColumnNotFound(f"no column {name}", expected=f"one of {', '.join(self.names)}")
 
     def by_id(self, column_id: int) -> SchemaColumn:
         for column in self.columns:

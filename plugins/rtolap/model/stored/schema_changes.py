@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from rtolap.base.errors import DefinitionError
+from rtolap.base.errors import ColumnExists, DefinitionError
 from rtolap.model.stored.schema import SchemaColumn, StoredSchema
 from rtolap.model.stored.table import StoredColumn
 from rtolap.model.validation.definition import name_problems
@@ -40,7 +40,7 @@ def add_column(schema: StoredSchema, column: StoredColumn) -> StoredSchema:
 
 
 def drop_column(schema: StoredSchema, name: str) -> StoredSchema:
-    """Raises DefinitionError for a key, sequence, partition or bucket column, NotFound for none."""
+    """Raises DefinitionError for a key, sequence, partition or bucket column, ColumnNotFound for none."""
     column = schema.named(name)
     if column.id in schema.keys or column.id == schema.sequence or column.id in schema.pinned:
         raise DefinitionError(
@@ -62,4 +62,4 @@ def rename_column(schema: StoredSchema, name: str, new_name: str) -> StoredSchem
 def _check_new_name(schema: StoredSchema, name: str) -> None:
     raise_all(f"column {name}", name_problems(name, ()))
     if name in schema.names:
-        raise DefinitionError(f"column {name} exists already", expected="a new name")
+        raise ColumnExists(f"column {name} exists already", expected="a new name")

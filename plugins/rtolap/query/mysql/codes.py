@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from rtolap.base.errors import (
     AlreadyExists,
+    ColumnExists,
+    ColumnNotFound,
     Corrupted,
     Forbidden,
     NotFound,
@@ -20,9 +22,11 @@ from rtolap.base.errors import (
     Unauthorized,
     Unavailable,
     UnknownColumn,
+    UnknownConnection,
     UnknownDatabase,
     UnknownFunction,
     UnknownTable,
+    UnknownVariable,
     UnsupportedSql,
 )
 from rtolap.protocols.query.warning import WarningCode
@@ -86,6 +90,8 @@ _NUMBERS: tuple[tuple[type[RtolapError], tuple[int, str]], ...] = (
     (UnknownFunction, (1305, "42000")),
     (UnknownTable, (1146, "42S02")),
     (UnknownColumn, (1054, "42S22")),
+    (UnknownConnection, (1094, "HY000")),
+    (UnknownVariable, (1193, "HY000")),
     (UnknownDatabase, (ER_BAD_DB, "42000")),
     (SqlSyntaxError, (1064, "42000")),
     (UnsupportedSql, (ER_UNSUPPORTED, "42000")),
@@ -96,6 +102,8 @@ _NUMBERS: tuple[tuple[type[RtolapError], tuple[int, str]], ...] = (
     (PacketTooLarge, (1153, "08S01")),
     (PartitionExists, (1517, "HY000")),
     (AlreadyExists, (1050, "42S01")),
+    (ColumnExists, (1060, "42S21")),
+    (ColumnNotFound, (1054, "42S22")),
     (PartitionNotFound, (1507, "HY000")),
     (NotFound, (1146, "42S02")),
     (TooManyAtOnce, (ER_TOO_MANY, "08004")),

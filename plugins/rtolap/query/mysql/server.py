@@ -13,7 +13,15 @@ import threading
 from dataclasses import dataclass
 
 from rtolap.base.connections import Connections, Place
-from rtolap.base.errors import QueryError, Refused, RtolapError, TooManyAtOnce, Unauthorized, Unavailable
+from rtolap.base.errors import (
+    QueryError,
+    Refused,
+    RtolapError,
+    TooManyAtOnce,
+    Unauthorized,
+    Unavailable,
+    UnknownConnection,
+)
 from rtolap.base.http_server import ACCEPT_AGAIN_S, EXHAUSTED
 from rtolap.base.login_delays import LoginDelays
 from rtolap.base.users import Users
@@ -107,7 +115,9 @@ class MySqlServer:
         with self._lock:
             owner, stream, _ = self._open.get(connection_id, (None, None, None))
         if owner is None or stream is None or owner.session.user != user:
-            raise QueryError(f"unknown connection {connection_id}", action="SHOW PROCESSLIST lists your own")
+            raise UnknownConnection(
+                f"unknown connection {connection_id}", action="SHOW PROCESSLIST lists your own"
+            )
         owner.interrupt(f"killed by {user}")
         if connection:
             stream.shut()

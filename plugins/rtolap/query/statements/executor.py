@@ -7,7 +7,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from rtolap.base.errors import QueryError, UnsupportedSql
+from rtolap.base.errors import QueryError, UnknownConnection, UnsupportedSql
 from rtolap.base.users import Users
 from rtolap.protocols.query.warning import QueryWarning
 from rtolap.query.cancel import Cancellation
@@ -53,7 +53,9 @@ class NoPeers:
         return {}
 
     def kill(self, connection_id: int, user: str, *, connection: bool) -> None:
-        raise QueryError(f"unknown connection {connection_id}", action="SHOW PROCESSLIST lists your own")
+        raise UnknownConnection(
+            f"unknown connection {connection_id}", action="SHOW PROCESSLIST lists your own"
+        )
 
 
 class Executor:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from rtolap.base.errors import QueryError, UnknownDatabase
+from rtolap.base.errors import UnknownDatabase, UnknownVariable
 from rtolap.query.approval.bounds import STATEMENT_BYTES_MAX
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
 from rtolap.query.service import TIMEOUT_MS_DEFAULT
@@ -150,7 +150,7 @@ def _value(node: exp.Expr, session: Session) -> exp.Expr | None:
         name = str(node.name).lower()
         value = session.variable(name)
         if value is None:
-            raise QueryError(f"unknown variable @@{name}", action="SHOW VARIABLES lists those there are")
+            raise UnknownVariable(f"unknown variable @@{name}", action="SHOW VARIABLES lists those there are")
         return _literal(value)
     if not isinstance(node, exp.Func):
         return None
