@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound, Refused, Unauthorized, Unavailable
 from rtolap.protocols.agent.client import AgentClient
 from rtolap.protocols.agent.messages import ProcessSpec
 
+from tests.support import http_calls
 from tests.support.agent_harness import RunningAgent, running_agent
 from tests.support.waiting import until
 
@@ -48,18 +48,18 @@ def test_errors_arrive_as_what_they_are(agent: RunningAgent) -> None:
 def test_the_token_is_wanted_everywhere_but_for_health(agent: RunningAgent) -> None:
     with AgentClient(agent.url, "wrong") as client, pytest.raises(Unauthorized):
         client.processes()
-    assert httpx.get(f"{agent.url}/api/v1/processes").status_code == 401
-    assert httpx.put(f"{agent.url}/api/v1/processes/x", content=b"{}").status_code == 401
-    assert httpx.post(f"{agent.url}/api/v1/shutdown", content=b"{}").status_code == 401
-    assert httpx.get(f"{agent.url}/metrics").status_code == 401
-    assert httpx.get(f"{agent.url}/health").status_code == 200
-    assert httpx.get(f"{agent.url}/openapi.json").status_code == 401
+    assert http_calls.get(f"{agent.url}/api/v1/processes").status_code == 401
+    assert http_calls.put(f"{agent.url}/api/v1/processes/x", content=b"{}").status_code == 401
+    assert http_calls.post(f"{agent.url}/api/v1/shutdown", content=b"{}").status_code == 401
+    assert http_calls.get(f"{agent.url}/metrics").status_code == 401
+    assert http_calls.get(f"{agent.url}/health").status_code == 200
+    assert http_calls.get(f"{agent.url}/openapi.json").status_code == 401
 
 
 def test_environment_values_do_not_come_back(agent: RunningAgent) -> None:
     with agent.client() as client:
         client.ensure("s4", ProcessSpec(generation=1, argv=("sh", "sleep 60"), env={"AWS_REGION": "hidden"}))
-        answer = httpx.get(
+        answer = http_calls.get(
             f"{agent.url}/api/v1/processes/s4", headers={"authorization": f"Bearer {agent.token}"}
         ).text
     assert "hidden" not in answer

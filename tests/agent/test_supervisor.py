@@ -20,7 +20,7 @@ from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.base.pids import pid_lives
 from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus, RestartPolicy
 
-from tests.support.agent_harness import shell
+from tests.support.agent_harness import TICK_S, shell
 from tests.support.waiting import until as wait_until
 
 DEADLINE_S = 15.0
@@ -31,7 +31,9 @@ def spec(generation: int, script: str, **more: Any) -> ProcessSpec:
 
 
 def supervisor(folder: Path, clock: Clock | None = None) -> Supervisor:
-    return Supervisor(folder, Commands(Host(folder, folder, "file:///nowhere"), {"sh": shell}), clock)
+    return Supervisor(
+        folder, Commands(Host(folder, folder, "file:///nowhere"), {"sh": shell}), clock, tick_s=TICK_S
+    )
 
 
 def run(

@@ -129,6 +129,7 @@ def programs() -> Mapping[str, Resolver]:
 def coordinator(monkeypatch: pytest.MonkeyPatch) -> FakeCoordinator:
     fake = FakeCoordinator("s1", "s2", "s3")
     monkeypatch.setattr(RtolapHook, "coordinator", lambda _hook: fake)
+    monkeypatch.setattr("rtolap.airflow.operators.build.PROMOTE_POLL_S", 0.05)
     return fake
 
 

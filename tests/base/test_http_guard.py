@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx
 import pytest
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import StreamingResponse
@@ -20,6 +19,7 @@ from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.metrics import Metrics
 from rtolap.base.users import Users, password_hash
 
+from tests.support import http_calls
 from tests.support.hostile.exhausted_listener import ExhaustedListener
 from tests.support.hostile.unhandled import unhandled_errors
 from tests.support.scrape import Scrape
@@ -166,7 +166,7 @@ def test_without_credentials_a_body_is_not_read_to_its_end(endpoint: Endpoint) -
 
 def test_a_small_body_without_credentials_still_hears_why(endpoint: Endpoint) -> None:
     for _ in range(20):
-        answer = httpx.post(f"{endpoint.url}/bytes", content=bytes(300_000))
+        answer = http_calls.post(f"{endpoint.url}/bytes", content=bytes(300_000))
         assert answer.status_code == 401
         assert answer.json()["code"] == "unauthorized"
 
@@ -178,7 +178,8 @@ def test_a_body_announced_as_too_large_is_refused_before_it_is_read(endpoint: En
         )
         assert connection.recv(65536).startswith(b"HTTP/1.1 413 ")
     assert endpoint.taken_bytes == 0
-    assert httpx.post(f"{endpoint.url}/bytes", content=bytes(BODY_MAX), headers=BEARER).json() == BODY_MAX
+    whole = http_calls.post(f"{endpoint.url}/bytes", content=bytes(BODY_MAX), headers=BEARER)
+    assert whole.json() == BODY_MAX
 
 
 @pytest.mark.parametrize("path", ["/bytes", "/json"])
@@ -197,7 +198,7 @@ def test_a_body_in_chunks_is_cut_off_at_the_limit(endpoint: Endpoint, path: str)
 
 
 def test_only_open_paths_want_no_credentials(endpoint: Endpoint) -> None:
-    with httpx.Client(base_url=endpoint.url) as client:
+    with http_calls.Client(base_url=endpoint.url) as client:
         assert client.get("/health").status_code == 200
         for path in ("/who", "/metrics", "/docs", "/nowhere", "/health/"):
             assert client.get(path).status_code == 401, path
@@ -234,14 +235,14 @@ def test_a_head_is_bounded(endpoint: Endpoint, text: bytes) -> None:
 def test_a_head_that_comes_at_once_is_bounded_to_the_byte() -> None:
     with opened(head_bytes_max=1000) as endpoint:
         for size, status in ((500, 200), (1500, 431)):
-            answer = httpx.get(f"{endpoint.url}/health", headers={"A": "a" * size})
+            answer = http_calls.get(f"{endpoint.url}/health", headers={"A": "a" * size})
             assert answer.status_code == status
         eventually(lambda: endpoint.ended("long_head") == 1, "it is counted")
 
 
 @pytest.mark.parametrize("text", [b"", b"\r\n", b"GET /health HT", head("/health", method="GET")[:-2]])
 def test_a_connection_whose_head_does_not_come_is_ended(text: bytes) -> None:
-    with opened(head_timeout_s=1.5) as endpoint, endpoint.connect() as connection:
+    with opened(head_timeout_s=0.3) as endpoint, endpoint.connect() as connection:
         connection.sendall(text)
         assert to_the_end(connection).startswith(b"HTTP/1.1 408 ")
         eventually(lambda: endpoint.ended("slow_head") == 1, "it is counted")
@@ -262,19 +263,19 @@ def test_a_head_that_comes_a_byte_at_a_time_gains_nothing() -> None:
 
 
 def test_a_connection_that_stays_open_between_requests_has_the_time_for_its_next_head() -> None:
-    with opened(head_timeout_s=1.5) as endpoint, httpx.Client(base_url=endpoint.url) as client:
+    with opened(head_timeout_s=0.8) as endpoint, http_calls.Client(base_url=endpoint.url) as client:
         assert client.get("/health").status_code == 200
-        time.sleep(2.0)
+        time.sleep(1.0)
         assert client.get("/health").status_code == 200
         assert endpoint.ended("slow_head") == 0
 
 
 def test_a_request_that_takes_longer_than_a_head_may_is_not_cut_off() -> None:
     with (
-        opened(head_timeout_s=1.0) as endpoint,
-        httpx.Client(base_url=endpoint.url, timeout=DEADLINE_S) as client,
+        opened(head_timeout_s=0.5) as endpoint,
+        http_calls.Client(base_url=endpoint.url, timeout=DEADLINE_S) as client,
     ):
-        threading.Timer(2.0, endpoint.go_on.set).start()
+        threading.Timer(0.8, endpoint.go_on.set).start()
         assert client.get("/wait", headers=BEARER).json() == "done"
 
 
@@ -285,7 +286,7 @@ def test_a_body_that_hardly_comes_is_cut_off() -> None:
 
 
 def test_a_body_that_nobody_reads_is_thrown_away_for_a_while_only() -> None:
-    with opened(linger_s=1.5) as endpoint, endpoint.connect() as connection:
+    with opened(linger_s=0.4) as endpoint, endpoint.connect() as connection:
         lines = ("Content-Length: 100000", f"Authorization: Bearer {TOKEN}")
         connection.sendall(head("/nowhere", *lines))
         assert to_the_end(connection).startswith(b"HTTP/1.1 404 ")
@@ -316,7 +317,8 @@ def test_a_request_that_runs_hears_that_its_connection_was_ended_for_what_came_b
 @pytest.mark.parametrize("body", [b'{"a": \xb2', b"[1e999]", b'"\\ud800"', b"[" * 50_000])
 def test_what_is_no_body_of_a_route_is_answered_without_its_bytes(endpoint: Endpoint, body: bytes) -> None:
     for kind in ("application/json", "text/plain"):
-        answer = httpx.post(f"{endpoint.url}/json", content=body, headers={**BEARER, "Content-Type": kind})
+        headers = {**BEARER, "Content-Type": kind}
+        answer = http_calls.post(f"{endpoint.url}/json", content=body, headers=headers)
         assert answer.status_code in (400, 422), answer.text
         assert len(answer.content) < 500
 
@@ -333,7 +335,7 @@ def test_who_goes_away_in_the_middle_of_a_body_leaves_no_traceback() -> None:
 
 
 def test_a_slow_reader_gets_its_answer() -> None:
-    with opened(write_timeout_s=3.0) as endpoint, endpoint.connect() as connection:
+    with opened(write_timeout_s=1.2) as endpoint, endpoint.connect() as connection:
         connection.sendall(head("/endless", f"Authorization: Bearer {TOKEN}", method="GET"))
         until_s, taken = time.monotonic() + 1.5 * endpoint.limits.write_timeout_s, 0
         while time.monotonic() < until_s:
@@ -346,7 +348,7 @@ def test_a_slow_reader_gets_its_answer() -> None:
 def test_silent_connections_give_way_to_one_that_asks() -> None:
     with opened(connections_per_address_max=20) as endpoint, contextlib.ExitStack() as open_ones:
         silent = [open_ones.enter_context(endpoint.connect()) for _ in range(60)]
-        assert httpx.get(f"{endpoint.url}/health").status_code == 200
+        assert http_calls.get(f"{endpoint.url}/health").status_code == 200
         assert len(endpoint.server._connections.open) <= 20
         assert to_the_end(silent[0]) == b""  # the one that was silent for longest
 
@@ -371,10 +373,10 @@ def test_one_caller_has_not_all_turns() -> None:
                 head("/wait", f"Authorization: Bearer {TOKEN}", method="GET")
             )
         eventually(lambda: endpoint.waiting == 2, "both are at work")
-        refused = httpx.get(f"{endpoint.url}/who", headers=BEARER)
+        refused = http_calls.get(f"{endpoint.url}/who", headers=BEARER)
         assert (refused.status_code, refused.headers["Retry-After"]) == (503, "1")
         assert "at most 2 of one user" in refused.json()["message"]
-        assert httpx.get(f"{endpoint.url}/who", auth=(USER, PASSWORD)).status_code == 200
+        assert http_calls.get(f"{endpoint.url}/who", auth=(USER, PASSWORD)).status_code == 200
         endpoint.go_on.set()
 
 
@@ -382,17 +384,17 @@ def test_accepting_goes_on_when_there_are_descriptors_again(caplog: pytest.LogCa
     listening = ExhaustedListener()
     listening.bind(("127.0.0.1", 0))
     with caplog.at_level(logging.WARNING), opened(listening) as endpoint:
-        assert httpx.get(f"{endpoint.url}/health", timeout=DEADLINE_S).status_code == 200
+        assert http_calls.get(f"{endpoint.url}/health", timeout=DEADLINE_S).status_code == 200
         assert endpoint.ended("no_descriptors") == 3
     assert "Too many open files" in caplog.text
 
 
 def test_wrong_passwords_are_slowed_for_their_user_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rtolap.base.login_delays.FIRST_DELAY_S", 0.5)
-    with opened() as endpoint, httpx.Client(base_url=endpoint.url, timeout=DEADLINE_S) as client:
+    monkeypatch.setattr("rtolap.base.login_delays.FIRST_DELAY_S", 0.1)
+    with opened() as endpoint, http_calls.Client(base_url=endpoint.url, timeout=DEADLINE_S) as client:
         for _ in range(3):
             assert client.get("/who", auth=(USER, "wrong")).status_code == 401
         began_s = time.monotonic()
         assert client.get("/who", auth=(USER, "wrong")).status_code == 401
         assert client.get("/who", auth=(USER, PASSWORD)).status_code == 200
-        assert time.monotonic() - began_s >= 0.5 + 1.0
+        assert time.monotonic() - began_s >= 0.1 + 0.2

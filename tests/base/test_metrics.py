@@ -15,6 +15,7 @@ from rtolap.base.http_guard import guard
 from rtolap.base.metrics import Metrics
 from rtolap.base.metrics_server import MetricsServer
 
+from tests.support import http_calls
 from tests.support.scrape import Scrape, scrape
 
 TOKEN = "a-token"
@@ -125,21 +126,21 @@ def server() -> Iterator[MetricsServer]:
 
 def test_a_server_of_its_own_wants_the_token_too(server: MetricsServer) -> None:
     for headers in ({}, {"Authorization": "Bearer other"}, {"Authorization": "Bearer ä".encode()}):
-        assert httpx.get(server.url, headers=headers).status_code == 401
-    assert httpx.get(server.url + "/else", headers=BEARER).status_code == 404
+        assert http_calls.get(server.url, headers=headers).status_code == 401
+    assert http_calls.get(server.url + "/else", headers=BEARER).status_code == 404
     assert scrape(server.url, TOKEN)("rtolap_receiver_rows_total") == 5
 
 
 def test_a_silent_client_holds_up_neither_others_nor_the_end(server: MetricsServer) -> None:
-    with httpx.Client(headers=BEARER) as silent:
+    with http_calls.Client(headers=BEARER) as silent:
         assert silent.get(server.url).status_code == 200  # and its connection stays open
-        assert httpx.get(server.url, headers=BEARER).status_code == 200
+        assert http_calls.get(server.url, headers=BEARER).status_code == 200
         ended = threading.Thread(target=server.close)
         ended.start()
         ended.join(5)
         assert not ended.is_alive()
         with pytest.raises(httpx.ConnectError):
-            httpx.get(server.url, headers=BEARER)
+            http_calls.get(server.url, headers=BEARER)
 
 
 def test_a_taken_port_is_named(server: MetricsServer) -> None:

@@ -24,7 +24,7 @@ from rtolap.protocols.storage.client import StorageClient
 
 TOKEN = "a-token-of-this-test"
 DEADLINE_S = 30.0
-LONG_S = 8.0  # of refusals
+LONG_S = 6.5  # of refusals
 
 
 class Peer(GuardedFlightServer):

@@ -30,12 +30,12 @@ class Wire:
 
     def received(self) -> list[bytes]:
         self.stream.flush()
-        self.stream.shut()
+        self.stream.close()
         reader, packets = PacketStream(self._theirs), []
         data = b""
         while piece := self._theirs.recv(1 << 16):
             data += piece
-        reader.shut()
+        reader.close()
         while data:
             length = int.from_bytes(data[:3], "little")
             packets.append(data[4 : 4 + length])
@@ -189,8 +189,8 @@ def test_a_packet_above_the_limit_is_error_1153_and_the_next_one_is_read(size: i
     assert codes.error_code(caught.value) == (1153, "08S01")
     assert reader.read(size) == b"next"
     sender.join(60)
-    reader.shut()
-    writer.shut()
+    reader.close()
+    writer.close()
 
 
 def test_before_a_login_nothing_is_read_beyond_the_limit() -> None:
@@ -200,5 +200,5 @@ def test_before_a_login_nothing_is_read_beyond_the_limit() -> None:
     theirs.sendall(b"\xff\xff\xff\0")
     with pytest.raises(Refused, match="packet too large"):
         stream.read(1 << 16)
-    stream.shut()
+    stream.close()
     theirs.close()

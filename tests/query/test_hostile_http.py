@@ -6,9 +6,9 @@ import random
 import time
 from collections.abc import Iterator
 
-import httpx
 import pytest
 
+from tests.support import http_calls
 from tests.support.hostile.hostile_http import HostileHttp, basic, json_body
 from tests.support.hostile.unhandled import unhandled_errors
 from tests.support.query.query_endpoints import OTHER_USER, PASSWORD, TOKEN, USER, Endpoints, open_endpoints
@@ -47,6 +47,6 @@ def test_no_request_costs_more_than_a_little(
             answered += hostile.ask(rng, credentials, REQUESTS)
             assert time.process_time() - began_s < CPU_S_MAX
             assert not unhandled, unhandled[0]
-    with httpx.Client(base_url=endpoints.http_url, auth=(OTHER_USER, PASSWORD), timeout=60) as client:
+    with http_calls.Client(base_url=endpoints.http_url, auth=(OTHER_USER, PASSWORD), timeout=60) as client:
         answer = client.post("/api/v1/query", json={"sql": "select count(*) from flights"})
     assert answer.json()["rows"] == [[800]]

@@ -7,12 +7,12 @@ import socket
 import time
 from collections.abc import Iterator
 
-import httpx
 import pytest
 from rtolap.base.http_limits import HttpLimits
 from rtolap.query.http import ARROW_STREAM
 from rtolap.query.service import Limits
 
+from tests.support import http_calls
 from tests.support.query.query_endpoints import PASSWORD, TOKEN, USER, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld
 
@@ -66,7 +66,7 @@ def test_a_statement_whose_rows_nobody_reads_gives_its_turn_back(endpoints: Endp
         assert connection.recv(1000).startswith(b"HTTP/1.1 200 ")
         until_s = time.monotonic() + DEADLINE_S
         while True:
-            answer = httpx.post(
+            answer = http_calls.post(
                 f"{endpoints.http_url}/api/v1/query",
                 json={"sql": "select 1 as one"},
                 auth=(USER, PASSWORD),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import get_args
 
-import httpx
 import pymysql
 import pytest
 from rtolap import dbapi
@@ -15,6 +14,7 @@ from rtolap.query.statements.classify import Request, classify
 from rtolap.query.statements.shows import Show, ShowKind
 from rtolap.query.statements.text import plain
 
+from tests.support import http_calls
 from tests.support.query.query_endpoints import (
     DEFINING_USER,
     OTHER_USER,
@@ -135,7 +135,7 @@ def test_a_page_elsewhere_cannot_have_a_browser_define_anything(endpoints: Endpo
     body = b'{"sql": "create database by_a_browser"}'
     for kind in ("text/plain", "application/x-www-form-urlencoded", None):
         headers = {} if kind is None else {"Content-Type": kind}
-        answer = httpx.post(
+        answer = http_calls.post(
             f"{endpoints.http_url}/api/v1/query",
             content=body,
             headers=headers,

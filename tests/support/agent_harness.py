@@ -19,6 +19,7 @@ from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.protocols.agent.client import AgentClient
 
 START_DEADLINE_S = 15.0
+TICK_S = 0.05
 
 
 class RunningAgent(msgspec.Struct, frozen=True):
@@ -50,7 +51,7 @@ def running_agent(
     """Serve until the block ends; then stop every process that was started."""
     host = Host(jobs_dir or folder, folder, object_store, spark_master)
     commands = Commands(host, {"sh": shell, **(extra or {})})
-    supervisor = Supervisor(folder, commands, clock)
+    supervisor = Supervisor(folder, commands, clock, tick_s=TICK_S)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     server: HttpServer

@@ -23,7 +23,7 @@ from rtolap.agent.metrics import AgentMetrics
 from rtolap.agent.processes import Processes
 from rtolap.agent.records import ProcessRecord, StateFile
 from rtolap.agent.states import FINAL, ProcessState
-from rtolap.agent.watch import KeyLocks, Watch
+from rtolap.agent.watch import TICK_S, KeyLocks, Watch
 from rtolap.base.clock import Clock, SystemClock
 from rtolap.base.errors import DefinitionError, NotFound, Refused
 from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus, check_files, check_key
@@ -32,9 +32,13 @@ _WITH_PID = (ProcessState.RUNNING, ProcessState.STOPPING)
 
 
 class Supervisor:
-    """Holds the folder until `close`; `run` must be under way for processes to be looked after."""
+    """Holds the folder until `close`; `run` must be under way for processes to be looked after, every
+    `tick_s`.
+    """
 
-    def __init__(self, folder: Path, commands: Commands, clock: Clock | None = None) -> None:
+    def __init__(
+        self, folder: Path, commands: Commands, clock: Clock | None = None, *, tick_s: float = TICK_S
+    ) -> None:
         self._folder = AgentFolder(folder)
         self._commands = commands
         self._clock = clock or SystemClock()
@@ -44,7 +48,9 @@ class Supervisor:
         self._life = Lifecycle(commands, self._processes, self._ledger, self._clock)
         self._leases = Leases(self._clock)
         self._locks: KeyLocks = defaultdict(asyncio.Lock)
-        self._watch = Watch(commands, self._processes, self._ledger, self._life, self._leases, self._locks)
+        self._watch = Watch(
+            commands, self._processes, self._ledger, self._life, self._leases, self._locks, tick_s
+        )
 
     async def ensure(self, key: str, spec: ProcessSpec) -> ProcessStatus:
         """Same generation: the same process. Higher: stop the old one fully, then start. Lower: Refused."""

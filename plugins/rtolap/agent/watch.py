@@ -32,6 +32,7 @@ class Watch:
         life: Lifecycle,
         leases: Leases,
         locks: KeyLocks,
+        tick_s: float = TICK_S,
     ) -> None:
         self._commands = commands
         self._processes = processes
@@ -39,13 +40,14 @@ class Watch:
         self._life = life
         self._leases = leases
         self._locks = locks
+        self._tick_s = tick_s
         self._stops: dict[str, asyncio.Task[None]] = {}  # background stops, so that a tick starts no second
 
     async def run(self) -> None:
         """Adopt what is there, then look after it until cancelled."""
         self._recover()
         while True:
-            await asyncio.sleep(TICK_S)
+            await asyncio.sleep(self._tick_s)
             for record in self._ledger.all():
                 if record.key not in self._stops and not self._locks[record.key].locked():
                     self._inspect(record)

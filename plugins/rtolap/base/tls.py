@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import ssl
 from pathlib import Path
 
@@ -24,13 +25,23 @@ def load_context(certificate: Path, key: Path) -> ssl.SSLContext:
 
 
 def trust(ca: Path | None) -> ssl.SSLContext:
-    """For a client: whom it trusts. `ca`: PEM of authorities; None: the system's. Raises DefinitionError."""
+    """For a client: whom it trusts. `ca`: PEM of authorities; None: the system's, one context for all clients
+    of a process. Raises DefinitionError.
+    """
+    if ca is None:
+        return _system_authorities()
     try:
         return ssl.create_default_context(cafile=ca)
     except OSError as error:
         raise DefinitionError(
             "the file of trusted certificates cannot be used", expected=f"PEM in {ca}", found=str(error)
         ) from error
+
+
+@functools.cache
+def _system_authorities() -> ssl.SSLContext:
+    """Read once: to parse some 150 certificates takes tens of milliseconds."""
+    return ssl.create_default_context()
 
 
 def _no_password() -> str:

@@ -7,6 +7,7 @@ import time
 import httpx
 
 from rtolap.base.errors import Unavailable
+from rtolap.base.tls import trust
 
 _TIMEOUT_S = 10.0
 _PARSE_TIMEOUT_S = 120.0  # a new Airflow reads its DAGs first
@@ -18,7 +19,7 @@ class AirflowApi:
 
     def __init__(self, url: str, user: str, password: str) -> None:
         self._login = {"username": user, "password": password}
-        self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S)
+        self._http = httpx.Client(base_url=url, timeout=_TIMEOUT_S, verify=trust(None))
 
     def __enter__(self) -> AirflowApi:
         try:

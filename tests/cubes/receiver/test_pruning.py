@@ -120,10 +120,10 @@ def _tree(random_: random.Random, depth: int) -> Predicate:
 
 
 def test_answers_with_and_without_pruning_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    random_ = random.Random(11)
+    random_, state = random.Random(11), _state()
     predicates = [_tree(random_, 3) for _ in range(300)]
-    pruned = [_ask(_state(), predicate) for predicate in predicates]
+    pruned = [_ask(state, predicate) for predicate in predicates]
     assert sum(said.rows_pruned > 0 for _, said in pruned) > 50, "a test that hardly prunes proves little"
     monkeypatch.setattr(TableStatistics, "excludes", lambda self, predicate: False)
     for predicate, (rows, _) in zip(predicates, pruned, strict=True):
-        assert rows == _ask(_state(), predicate)[0], predicate
+        assert rows == _ask(state, predicate)[0], predicate

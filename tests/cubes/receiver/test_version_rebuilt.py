@@ -30,9 +30,8 @@ class World:
     """Ten events a partition of a first segment, then five of a second; both READY."""
 
     def __init__(self, folder: Path) -> None:
-        self.cluster = Cluster(
-            small_schema(), folder, ReceiverSettings(disk_free_bytes_min=0), start_ms=START_MS
-        )
+        settings = ReceiverSettings(disk_free_bytes_min=0, retry_s=0.01)
+        self.cluster = Cluster(small_schema(), folder, settings, start_ms=START_MS)
         self.receivers = {receiver.name: receiver for receiver in self.cluster.receivers}
         for partition in self.cluster.log:
             self.send(partition, START_MS, 10)

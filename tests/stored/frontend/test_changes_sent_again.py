@@ -23,6 +23,7 @@ from rtolap.query.stored.definitions import StoredDefinitions
 from rtolap.query.stored.source import RemoteSource
 from typer.testing import CliRunner
 
+from tests.support import http_calls
 from tests.support.hostile.lost_answers import LosingProxy
 from tests.support.stored.load_endpoint import PASSWORD, TOKEN, USER, LoadEndpoint, load_endpoint
 
@@ -51,7 +52,7 @@ class World:
 
     def load(self) -> None:
         body = json.dumps({"at": "2023-11-14 00:00:00", "v": 1}).encode()
-        answer = httpx.put(
+        answer = http_calls.put(
             f"{self.endpoint.body_url}/api/web/days/_stream_load",
             content=body,
             headers={"format": "json"},
@@ -257,7 +258,7 @@ def test_a_change_that_no_endpoint_answered_is_in_doubt_and_one_that_none_was_se
 
 def post(endpoint: LoadEndpoint, path: str, request_id: str | None) -> httpx.Response:
     headers = {"Authorization": f"Bearer {TOKEN}", **({} if request_id is None else {HEADER: request_id})}
-    return httpx.post(f"{endpoint.url}/api/v1/stored-tables/{path}", headers=headers, timeout=60)
+    return http_calls.post(f"{endpoint.url}/api/v1/stored-tables/{path}", headers=headers, timeout=60)
 
 
 def test_one_id_is_for_one_change(world: World) -> None:

@@ -35,6 +35,7 @@ from rtolap.stored.frontend.loads import error_files, group_commit, reading
 from rtolap.stored.frontend.loads.request import TIMEOUT_S_DEFAULT
 from rtolap.stored.metastore.records import Tablet, Transaction
 
+from tests.support import http_calls
 from tests.support.stored.load_endpoint import (
     ASKING_USER,
     DEFINING_USER,
@@ -82,7 +83,7 @@ FIELDS = [
 
 def put(endpoint: LoadEndpoint, body: object, table: str = "hits", **headers: str) -> dict[str, object]:
     named = {name.replace("__", "."): value for name, value in headers.items()}
-    response = httpx.put(
+    response = http_calls.put(
         f"{endpoint.body_url}/api/web/{table}/_stream_load",
         content=body,  # type: ignore[arg-type]
         headers={"column_separator": ",", **named},
@@ -96,11 +97,11 @@ def put(endpoint: LoadEndpoint, body: object, table: str = "hits", **headers: st
 
 def state(endpoint: LoadEndpoint, label: str) -> str:
     url = f"{endpoint.url}/api/web/get_load_state"
-    return str(httpx.get(url, params={"label": label}, auth=AUTH).json()["data"])
+    return str(http_calls.get(url, params={"label": label}, auth=AUTH).json()["data"])
 
 
 def second_phase(endpoint: LoadEndpoint, auth: tuple[str, str] = AUTH, **headers: str) -> dict[str, str]:
-    response = httpx.put(f"{endpoint.url}/api/web/_stream_load_2pc", headers=headers, auth=auth)
+    response = http_calls.put(f"{endpoint.url}/api/web/_stream_load_2pc", headers=headers, auth=auth)
     assert response.status_code == 200
     return dict(response.json())
 
@@ -110,6 +111,13 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadEndpoint]
     with load_endpoint(Path(tmp_path_factory.mktemp("endpoint"))) as running:
         running.assembly.catalogue.create_table(HITS)
         yield running
+
+
+@pytest.fixture(autouse=True)
+def short_login_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have tests of their own."""
+    monkeypatch.setattr("rtolap.base.login_delays.FIRST_DELAY_S", 0.001)
+    monkeypatch.setattr("rtolap.base.login_delays.DELAY_MAX_S", 0.01)
 
 
 @pytest.fixture
@@ -198,14 +206,14 @@ def test_too_many_refused_rows_fail_the_load_and_can_be_read(endpoint: LoadEndpo
     assert (answer["NumberTotalRows"], answer["NumberLoadedRows"], answer["NumberFilteredRows"]) == (3, 0, 1)
     assert state(endpoint, label) == "ABORTED"
     assert not {40, 41} & ids(endpoint)
-    log = httpx.get(str(answer["ErrorURL"]))
+    log = http_calls.get(str(answer["ErrorURL"]))
     assert "forty" in log.text
     assert log.text.startswith("Reason: ")
     assert log.text.count("\n") == 1
     tolerant = put(endpoint, b"40,a,1\nforty,a,1\n41,b,2\n", label=label, max_filter_ratio="0.4")
     assert (tolerant["Status"], tolerant["NumberLoadedRows"]) == ("Success", 2)
     assert {40, 41} <= ids(endpoint)
-    assert "forty" in httpx.get(str(tolerant["ErrorURL"])).text
+    assert "forty" in http_calls.get(str(tolerant["ErrorURL"])).text
 
 
 class _FullDisk(io.BytesIO):
@@ -259,7 +267,7 @@ def test_a_time_without_a_partition_refuses_its_row_and_says_why(endpoint: LoadE
     answer = put(endpoint, body, "by_day", label=label, max_filter_ratio="0.9")
     assert (answer["Status"], answer["NumberLoadedRows"], answer["NumberFilteredRows"]) == ("Success", 1, 3)
     assert [row["id"] for row in endpoint.rows("web", "by_day")] == [1]
-    log = httpx.get(str(answer["ErrorURL"])).text
+    log = http_calls.get(str(answer["ErrorURL"])).text
     assert log.count("\n") == 3
     (beyond,) = [line for line in log.splitlines() if "9999-12-31" in line]
     assert "beyond the calendar, years 1 to 9998" in beyond
@@ -284,7 +292,7 @@ def test_loads_into_a_table_without_partitions_on_demand_make_none(
     body = "".join(f"{day},{number}\n" for number, day in enumerate(days)).encode()
     answer = put(endpoint, body, "made_ahead", label=label, max_filter_ratio="0.5")
     assert (answer["Status"], answer["NumberLoadedRows"], answer["NumberFilteredRows"]) == ("Success", 1, 1)
-    assert "no partition for this tuple: none is there" in httpx.get(str(answer["ErrorURL"])).text
+    assert "no partition for this tuple: none is there" in http_calls.get(str(answer["ErrorURL"])).text
     asked = AddPartition(beyond.name, beyond.start_ms, beyond.end_ms)
     endpoint.assembly.catalogue.add_partition("web", "made_ahead", asked)
     assert put(endpoint, body, "made_ahead", label=f"{label}-2")["NumberLoadedRows"] == 2
@@ -318,7 +326,7 @@ def test_a_load_takes_partitions_that_are_made_while_it_runs(endpoint: LoadEndpo
 
 def test_an_error_file_has_no_name_to_be_guessed(endpoint: LoadEndpoint) -> None:
     for name in ("", "../ledger.db", "a" * 32, "%2e%2e%2fledger.db"):
-        response = httpx.get(f"{endpoint.url}/api/_load_error_log", params={"file": name})
+        response = http_calls.get(f"{endpoint.url}/api/_load_error_log", params={"file": name})
         assert response.status_code == 404
 
 
@@ -352,7 +360,7 @@ def test_wrong_headers_are_named(endpoint: LoadEndpoint, headers: dict[str, str]
 
 
 def test_headers_are_read_as_utf_8(endpoint: LoadEndpoint, label: str) -> None:
-    response = httpx.put(
+    response = http_calls.put(
         f"{endpoint.body_url}/api/web/hits/_stream_load",
         content="51,ü,1\n52,u,1\n".encode(),
         headers={"column_separator": ",", "label": label, "where": "host = 'ü'".encode()},  # type: ignore[dict-item]
@@ -399,7 +407,7 @@ def test_wrong_credentials_get_nowhere(endpoint: LoadEndpoint, auth: httpx.Auth 
         ("/api/v1/stored-tables", "GET"),
         ("/metrics", "GET"),
     ):
-        response = httpx.request(method, endpoint.url + path, auth=auth)  # type: ignore[arg-type]
+        response = http_calls.request(method, endpoint.url + path, auth=auth)  # type: ignore[arg-type]
         assert response.status_code == 401, path
         assert "WWW-Authenticate" in response.headers
 
@@ -414,17 +422,19 @@ def test_loading_wants_the_right_to_load(endpoint: LoadEndpoint, label: str) -> 
         ("PUT", "/api/web/_acknowledge_labels", {}),
     ):
         for url in (endpoint.url, endpoint.body_url):
-            response = httpx.request(method, url + path, headers=headers, content=b"61,a,1\n", auth=asking)
+            response = http_calls.request(
+                method, url + path, headers=headers, content=b"61,a,1\n", auth=asking
+            )
             assert response.status_code == 403, path
             assert response.json()["code"] == "forbidden"
             assert f"user {ASKING_USER} has not the right to load" in response.json()["msg"]
     assert state(endpoint, label) == "PRECOMMITTED"
     assert state(endpoint, f"{label}-refused") == "UNKNOWN"
-    schema = httpx.get(f"{endpoint.url}/api/web/hits/_schema", auth=asking)
+    schema = http_calls.get(f"{endpoint.url}/api/web/hits/_schema", auth=asking)
     assert schema.status_code == 200
     with StreamLoadClient((endpoint.url,), ASKING_USER, PASSWORD) as client, pytest.raises(Forbidden):
         client.load("web", "hits", f"{label}-refused", b"61,a,1\n", SendOptions(format="csv"))
-    done = httpx.put(
+    done = http_calls.put(
         f"{endpoint.url}/api/web/_stream_load_2pc",
         headers={"label": label, "txn_operation": "commit"},
         auth=defining,
@@ -456,8 +466,8 @@ def test_what_was_loaded_in_one_phase_has_no_second_one(endpoint: LoadEndpoint, 
 
 def test_own_paths_want_the_token(endpoint: LoadEndpoint) -> None:
     url = f"{endpoint.url}/api/v1/stored-tables"
-    assert httpx.get(url, auth=AUTH).status_code == 401
-    found = httpx.get(url, headers={"Authorization": f"Bearer {TOKEN}"})
+    assert http_calls.get(url, auth=AUTH).status_code == 401
+    found = http_calls.get(url, headers={"Authorization": f"Bearer {TOKEN}"})
     assert found.status_code == 200
     assert "hits" in [table["definition"]["name"] for table in found.json()]
 
@@ -551,21 +561,22 @@ def test_a_length_must_be_clear(endpoint: LoadEndpoint) -> None:
 
 
 def test_connectors_find_columns_and_backends(endpoint: LoadEndpoint) -> None:
-    schema = httpx.get(f"{endpoint.url}/api/web/hits/_schema", auth=AUTH).json()
+    schema = http_calls.get(f"{endpoint.url}/api/web/hits/_schema", auth=AUTH).json()
     assert schema["code"] == 0
     assert schema["data"]["keysType"] == "DUP_KEYS"
     assert [column["type"] for column in schema["data"]["properties"]] == ["INT", "STRING", "DECIMAL64"]
     assert schema["data"]["properties"][2]["precision"] == "10"
-    assert httpx.get(f"{endpoint.url}/api/web/misses/_schema", auth=AUTH).json()["code"] != 0
-    backends = httpx.get(f"{endpoint.url}/api/backends?is_alive=true", auth=AUTH).json()["data"]["backends"]
+    assert http_calls.get(f"{endpoint.url}/api/web/misses/_schema", auth=AUTH).json()["code"] != 0
+    answer = http_calls.get(f"{endpoint.url}/api/backends?is_alive=true", auth=AUTH).json()
+    backends = answer["data"]["backends"]
     where = urlsplit(endpoint.body_url)
     assert backends == [{"ip": where.hostname, "http_port": where.port, "is_alive": True}]
-    assert httpx.get(endpoint.url + "/").json()["keeps_labels"] is True
+    assert http_calls.get(endpoint.url + "/").json()["keeps_labels"] is True
 
 
 def test_a_kept_label_goes_when_it_is_acknowledged(endpoint: LoadEndpoint, label: str) -> None:
     assert put(endpoint, b"80,a,1\n", label=label, keep_label="until_acknowledged")["Status"] == "Success"
-    done = httpx.put(
+    done = http_calls.put(
         f"{endpoint.url}/api/web/_acknowledge_labels", json={"labels": [label, "never"]}, auth=AUTH
     ).json()
     assert done["status"] == "Success"
@@ -591,14 +602,14 @@ def test_a_transaction_is_ended_by_its_user_or_by_one_who_may_define(
 def test_a_kept_label_is_given_up_by_its_user_only(endpoint: LoadEndpoint, label: str) -> None:
     assert put(endpoint, b"92,a,1\n", label=label, keep_label="until_acknowledged")["Status"] == "Success"
     url, body = f"{endpoint.url}/api/web/_acknowledge_labels", {"labels": [label]}
-    assert httpx.put(url, json=body, auth=(OTHER_USER, PASSWORD)).json()["status"] == "Fail"
+    assert http_calls.put(url, json=body, auth=(OTHER_USER, PASSWORD)).json()["status"] == "Fail"
     assert state(endpoint, label) == "VISIBLE"
-    assert httpx.put(url, json=body, auth=AUTH).json()["status"] == "Success"
+    assert http_calls.put(url, json=body, auth=AUTH).json()["status"] == "Success"
 
 
 def test_metrics_move_with_loads(endpoint: LoadEndpoint, label: str) -> None:
     def loaded() -> float:
-        page = httpx.get(f"{endpoint.url}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).text
+        page = http_calls.get(f"{endpoint.url}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}).text
         found = [
             line
             for line in page.splitlines()
@@ -738,7 +749,7 @@ def test_one_user_has_not_all_loads(tmp_path: Path) -> None:
             answer = raw(narrow.body_url, f"{head}\r\n", until=lambda taken: taken.endswith(b"}\n"))
             assert answer.startswith(b"HTTP/1.1 429 ")
             assert b"too many loads of loader run at this front end: 2" in answer
-            other = httpx.put(
+            other = http_calls.put(
                 f"{narrow.body_url}/api/web/hits/_stream_load",
                 content=b"1,a,1\n",
                 headers={"column_separator": ","},

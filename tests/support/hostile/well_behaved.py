@@ -11,6 +11,7 @@ from rtolap.base.closeable import Closeable
 from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.protocols.stream_load.messages import SendOptions
 
+from tests.support import http_calls
 from tests.support.hostile.hostile_world import DATABASE, GOOD, GOOD_LOADER, GOOD_TABLE, HostileWorld
 from tests.support.query.asked_statements import number
 from tests.support.stored.stream_load_cluster import PASSWORD
@@ -25,7 +26,7 @@ class WellBehaved(Closeable):
     def __init__(self, world: HostileWorld) -> None:
         self._world = world
         self._expected = world.world.expected(world.world.ends())
-        self._http = httpx.Client(base_url=world.query_url, auth=(GOOD, PASSWORD), timeout=_TIMEOUT_S)
+        self._http = http_calls.Client(base_url=world.query_url, auth=(GOOD, PASSWORD), timeout=_TIMEOUT_S)
         self._mysql = world.mysql(GOOD)
         self._loads = StreamLoadClient(world.stored.urls, GOOD_LOADER, PASSWORD)
         self._asked: Counter[str] = Counter()

@@ -50,8 +50,14 @@ class Endpoints:
         return f"mysql+pymysql://{USER}:{quote(PASSWORD)}@127.0.0.1:{self.mysql_port}/rtolap"
 
     def connect(self, **options: Any) -> pymysql.connections.Connection:
-        """Options as PyMySQL's."""
-        settings: dict[str, Any] = {"user": USER, "password": PASSWORD, "database": "rtolap", **options}
+        """Options as PyMySQL's, which would read the system's authorities for each connection."""
+        settings: dict[str, Any] = {
+            "user": USER,
+            "password": PASSWORD,
+            "database": "rtolap",
+            "ssl_disabled": not (self.is_tls or "ssl" in options),
+            **options,
+        }
         connection: pymysql.connections.Connection = pymysql.connections.Connection(
             host="127.0.0.1", port=self.mysql_port, **settings
         )

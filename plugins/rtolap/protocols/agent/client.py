@@ -10,6 +10,7 @@ import msgspec
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import RtolapError, Unavailable, from_dict
+from rtolap.base.tls import trust
 from rtolap.protocols.agent.messages import (
     GenerationRef,
     ProcessList,
@@ -89,7 +90,9 @@ class AgentClient(Closeable):
 
     def __init__(self, base_url: str, token: str) -> None:
         self._base_url = base_url.rstrip("/")
-        self._http = httpx.Client(base_url=self._base_url, headers=_headers(token), trust_env=False)
+        self._http = httpx.Client(
+            base_url=self._base_url, headers=_headers(token), trust_env=False, verify=trust(None)
+        )
 
     def close(self) -> None:
         self._http.close()
@@ -143,7 +146,9 @@ class AsyncAgentClient:
 
     def __init__(self, base_url: str, token: str) -> None:
         self._base_url = base_url.rstrip("/")
-        self._http = httpx.AsyncClient(base_url=self._base_url, headers=_headers(token), trust_env=False)
+        self._http = httpx.AsyncClient(
+            base_url=self._base_url, headers=_headers(token), trust_env=False, verify=trust(None)
+        )
 
     async def __aenter__(self) -> AsyncAgentClient:
         return self

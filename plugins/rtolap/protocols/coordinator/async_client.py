@@ -9,6 +9,7 @@ from typing import ParamSpec, TypeVar
 import httpx
 from tenacity import AsyncRetrying, stop_after_delay
 
+from rtolap.base.tls import trust
 from rtolap.protocols.coordinator import calls as calls
 from rtolap.protocols.rest.leader_finder import LeaderFinder
 from rtolap.protocols.rest.request import PASSING, PAUSE, RETRY_S, TIMEOUT_S, Call, Method, headers
@@ -42,7 +43,9 @@ class AsyncCoordinatorClient:
     ) -> None:
         self._leader = LeaderFinder(urls)
         self._retry_s = retry_s
-        self._http = httpx.AsyncClient(headers=headers(token), timeout=timeout_s, transport=transport)
+        self._http = httpx.AsyncClient(
+            headers=headers(token), timeout=timeout_s, transport=transport, verify=trust(None)
+        )
 
     async def __aenter__(self) -> AsyncCoordinatorClient:
         return self

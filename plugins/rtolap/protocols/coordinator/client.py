@@ -16,6 +16,7 @@ from tenacity import Retrying, stop_after_delay
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import Unavailable
+from rtolap.base.tls import trust
 from rtolap.protocols.coordinator import calls as calls
 from rtolap.protocols.coordinator import messages as wire
 from rtolap.protocols.coordinator.async_client import AsyncCoordinatorClient
@@ -53,7 +54,9 @@ class CoordinatorClient(Closeable):
     ) -> None:
         self._leader = LeaderFinder(urls)
         self._retry_s = retry_s
-        self._http = httpx.Client(headers=headers(token), timeout=timeout_s, transport=transport)
+        self._http = httpx.Client(
+            headers=headers(token), timeout=timeout_s, transport=transport, verify=trust(None)
+        )
 
     def close(self) -> None:
         self._http.close()

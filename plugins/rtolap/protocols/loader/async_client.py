@@ -9,6 +9,7 @@ import httpx
 import msgspec
 
 from rtolap.base.errors import Unavailable
+from rtolap.base.tls import trust
 from rtolap.protocols.loader.client import TIMEOUT_S, error_of
 from rtolap.protocols.loader.messages import API, LoaderStatus
 
@@ -19,7 +20,9 @@ class AsyncLoaderClient:
     def __init__(self, url: str, token: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self.url = url.rstrip("/")
         headers = {"Authorization": f"Bearer {token}"}
-        self._http = httpx.AsyncClient(headers=headers, timeout=timeout_s, trust_env=False)
+        self._http = httpx.AsyncClient(
+            headers=headers, timeout=timeout_s, trust_env=False, verify=trust(None)
+        )
 
     async def __aenter__(self) -> Self:
         return self

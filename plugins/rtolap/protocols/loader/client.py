@@ -9,6 +9,7 @@ import msgspec
 
 from rtolap.base.closeable import Closeable
 from rtolap.base.errors import RtolapError, Unavailable, from_dict
+from rtolap.base.tls import trust
 from rtolap.protocols.loader.messages import API, LoaderStatus
 
 TIMEOUT_S = 10.0
@@ -20,7 +21,10 @@ class LoaderClient(Closeable):
     def __init__(self, url: str, token: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self.url = url.rstrip("/")
         self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {token}"}, timeout=timeout_s, trust_env=False
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=timeout_s,
+            trust_env=False,
+            verify=trust(None),
         )
 
     def status(self) -> LoaderStatus:

@@ -59,10 +59,10 @@ class StreamLoadClient(Closeable):
         if not self.urls:
             raise DefinitionError("no address of a front end", expected="at least one base URL")
         self._first = 0  # the front end that answered last
-        self._trust = None if ca_file is None else trust(ca_file)
+        self._trust = trust(ca_file)
         basic = base64.b64encode(f"{user}:{password}".encode()).decode()
         self._authorization = f"Basic {basic}"
-        self._http = httpx.Client(verify=self._trust or True, timeout=ASK_TIMEOUT_S, trust_env=False)
+        self._http = httpx.Client(verify=self._trust, timeout=ASK_TIMEOUT_S, trust_env=False)
 
     def load(
         self,

@@ -65,14 +65,23 @@ class PacketStream:
         return "" if cipher is None else cipher[0]
 
     def shut(self) -> None:
-        """End the connection, whatever it is doing; harmless when it has ended."""
-        sock = self.sock
+        """End the connection, whatever it is doing; harmless when it has ended. `close` gives the descriptor
+        back.
+        """
         try:
             # SSLSocket.shutdown would drop its TLS state under a thread that is reading.
-            socket.socket.shutdown(sock, socket.SHUT_RDWR)
+            socket.socket.shutdown(self.sock, socket.SHUT_RDWR)
         except OSError:
             log.debug("the socket was closed already")
-        sock.close()
+
+    def close(self) -> None:
+        """Give the descriptor back: only the thread that reads may do so, at its end.
+
+        If another one did, the next connection could get its number, and the reader would go on waiting for
+        bytes of that one.
+        """
+        self.shut()
+        self.sock.close()
 
     def read(self, bytes_max: int) -> bytes:
         """One payload. Raises ConnectionClosed, or PacketTooLarge for a larger one.

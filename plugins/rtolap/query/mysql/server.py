@@ -109,6 +109,8 @@ class MySqlServer:
             thread.join(self._limits.stop_timeout_s)
         if self._acceptor is not None:
             self._acceptor.join(self._limits.stop_timeout_s)
+        if self._listener is not None:
+            self._listener.close()
 
     def kill(self, connection_id: int, user: str, *, connection: bool) -> None:
         """Interrupt a query, or end a connection, of the same user. Raises QueryError if there is none."""
@@ -152,7 +154,7 @@ class MySqlServer:
         stream = PacketStream(sock)
         place = self._logins.admit(host, stream.shut)
         if place is None:
-            stream.shut()
+            stream.close()
             return
         with self._lock:
             identity, self._next_id = self._next_id, self._next_id + 1
@@ -173,7 +175,7 @@ class MySqlServer:
             with self._lock:
                 self._open.pop(identity, None)
             place.leave()
-            stream.shut()
+            stream.close()
 
     def _enter(self, identity: int, connection: Connection, stream: PacketStream) -> None:
         """Raises Unavailable where as many are logged in as may be."""
@@ -231,7 +233,7 @@ class MySqlServer:
             place.leave()
             with self._lock:
                 self._open.pop(identity, None)
-            stream.shut()
+            stream.close()
 
     def _log_in(self, stream: PacketStream, identity: int, verify: Verify) -> Login:
         try:
