@@ -2,6 +2,7 @@
 
     hbase_server   handle: .kill() (SIGKILL), .start() (until it answers), .stop(); .address: its ZooKeeper's
     hbase          that address, "127.0.0.1:port"; the parent node is /hbase
+    hbase_client   tables, rows and regions of it: `tests.support.hbase.client`
 
 Its sources ship within fractions of a second and give up on a call after four seconds. Use tables and peers
 of your own (`unique_name`; peers' names have no "-"), and remove your peers: one whose consumer is gone keeps
@@ -18,6 +19,8 @@ from rtolap.stack.artifacts import find_java, hbase_jars
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
 from rtolap.stack.servers.hbase import hbase_spec
+
+from tests.support.hbase.client import HBaseClient
 
 FAST = {"replication.source.shipedits.timeout": 4000}
 
@@ -42,3 +45,9 @@ def hbase_server(owned: None, server_folder: Path) -> Iterator[ManagedProcess]:
 @pytest.fixture(scope="session")
 def hbase(hbase_server: ManagedProcess) -> str:
     return hbase_server.address
+
+
+@pytest.fixture
+def hbase_client(hbase: str) -> Iterator[HBaseClient]:
+    with HBaseClient(hbase) as client:
+        yield client

@@ -8,19 +8,25 @@ import pytest
 from grpc_tools import protoc
 from rtolap.sep.hbase import replication_pb2, rpc_pb2
 
-from tests.support.paths import PLUGINS
+from tests.support.paths import PLUGINS, PROJECT
 
-_FOLDER = PLUGINS / "rtolap" / "sep" / "hbase"
+_DECLARATIONS = [
+    *((PLUGINS, path) for path in sorted((PLUGINS / "rtolap" / "sep" / "hbase").glob("*.proto"))),
+    *((PROJECT, path) for path in sorted((PROJECT / "tests" / "support" / "hbase").glob("*.proto"))),
+]
 
 
-@pytest.mark.parametrize("declaration", sorted(_FOLDER.glob("*.proto")), ids=lambda path: path.stem)
-def test_the_stubs_are_those_that_the_declaration_generates(declaration: Path, tmp_path: Path) -> None:
-    relative = declaration.relative_to(PLUGINS)
-    arguments = ["", f"-I{PLUGINS}", f"--python_out={tmp_path}", f"--pyi_out={tmp_path}", str(relative)]
+@pytest.mark.parametrize(("root", "declaration"), _DECLARATIONS, ids=lambda path: path.stem)
+def test_the_stubs_are_those_that_the_declaration_generates(
+    root: Path, declaration: Path, tmp_path: Path
+) -> None:
+    relative = declaration.relative_to(root)
+    folders = (f"-I{root}", f"-I{PLUGINS}")
+    arguments = ["", *folders, f"--python_out={tmp_path}", f"--pyi_out={tmp_path}", str(relative)]
     assert protoc.main(arguments) == 0
     for suffix in ("_pb2.py", "_pb2.pyi"):
         name = relative.with_name(relative.stem + suffix)
-        assert (tmp_path / name).read_text() == (PLUGINS / name).read_text(), f"generate {name} again"
+        assert (tmp_path / name).read_text() == (root / name).read_text(), f"generate {name} again"
 
 
 def test_a_response_names_call_0_and_has_an_empty_result() -> None:

@@ -1,7 +1,10 @@
-"""Protocols of HBase: the messages that go over its RPC.
+"""Protocols of HBase: its RPC, its master, and its nodes in ZooKeeper.
 
-`rpc.proto` and `replication.proto` are our own declarations of HBase's messages, of the same numbers;
-`rpc_pb2` and `replication_pb2` are generated from them:
+`connection` is the client's side of the RPC, with `remote_errors` of what is refused; `master` asks the
+active master, for `peers` among other things; `znodes` reads HBase's nodes.
+
+`rpc.proto`, `replication.proto` and `admin.proto` are our own declarations of HBase's messages, of the same
+numbers; `rpc_pb2`, `replication_pb2` and `admin_pb2` are generated from them:
 
     python -m grpc_tools.protoc -I plugins --python_out=plugins --pyi_out=plugins rtolap/sep/hbase/NAME.proto
 """
