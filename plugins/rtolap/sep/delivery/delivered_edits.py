@@ -1,0 +1,264 @@
+"""The memory of delivered edits: exact, compact, and bounded.
+
+An edit is (region, sequence id). A region's ids grow over its whole life, also when it moves, so an id names
+one edit for ever. Sets of ids are remembered, never "everything up to": a server that a region has left may
+ship its share late, even in one call with later edits of the region, after it came back.
+
+    remembered   what comes again is a duplicate
+    late         new, and below the region's highest delivered id: delivered, and flagged
+    forgotten    comes again as late, and is delivered again
+
+Ids that are used again, as a restored snapshot may do, are told by their write time: an edit that was written
+after all that was delivered of its region is no repetition of any.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from pyroaring import BitMap64
+
+from rtolap.sep.delivery.edit_records import I64, RegionEdits, bitmap_of, ids_of, packed, unpacked
+from rtolap.sep.events.edit_batch import EditBatch
+
+Mask = NDArray[np.bool_]
+
+REMEMBERED_EDITS = 10_000_000
+GENERATION_EDITS = 50_000  # twice the most entries that HBase ships in one call
+REGIONS_MAX = 100_000
+_SNAPSHOT_IDS = 200_000  # of one region in one record: below 1 MB however they are spread
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Masks over the events of a batch. An event is new or a duplicate; `late` ones are new."""
+
+    new: Mask
+    duplicate: Mask
+    late: Mask
+
+
+@dataclass(slots=True)
+class _Region:
+    """`delivered`: all remembered ids; `generations`: the same ids by age, the last one still grows."""
+
+    delivered: BitMap64 = field(default_factory=BitMap64)
+    generations: deque[BitMap64] = field(default_factory=lambda: deque([BitMap64()]))
+    partial: dict[int, set[bytes]] = field(default_factory=dict)
+    highest: int = -1
+    newest_write_ms: int = -1
+
+    @property
+    def edits(self) -> int:
+        return len(self.delivered) + len(self.partial)
+
+
+class DeliveredEdits:
+    """Not thread-safe.
+
+    At most `remembered_edits` are kept, the oldest go first; but of each region its newest
+    `generation_edits` at least, for a queue may stand still for long while others go on. Of more than
+    `regions_max` regions those are forgotten whole that had no edit for longest.
+    """
+
+    def __init__(
+        self,
+        remembered_edits: int = REMEMBERED_EDITS,
+        *,
+        generation_edits: int = GENERATION_EDITS,
+        regions_max: int = REGIONS_MAX,
+    ) -> None:
+        self._remembered_edits = remembered_edits
+        self._generation_edits = generation_edits
+        self._regions_max = regions_max
+        self._regions: OrderedDict[str, _Region] = OrderedDict()
+        self._droppable: deque[tuple[str, BitMap64]] = deque()  # full generations, oldest first
+        self.num_edits = 0
+
+    @property
+    def num_regions(self) -> int:
+        return len(self._regions)
+
+    def highest(self, region: str) -> int:
+        """Return the highest delivered id of the region, -1 where there is none."""
+        known = self._regions.get(region)
+        return -1 if known is None else known.highest
+
+    def split(self, batch: EditBatch) -> Split:
+        """Tell new events from those that were delivered. Changes nothing.
+
+        An event that stands twice in the batch is a duplicate at its second place.
+        """
+        sequence_ids, write_ms, names, codes = _keys(batch)
+        duplicate = np.zeros(batch.num_events, bool)
+        late = np.zeros(batch.num_events, bool)
+        for code, places in _by_region(codes):
+            ids = sequence_ids[places]
+            known = self._regions.get(names[code])
+            if known is not None:
+                repeated = self._repeated(known, batch, places, ids) & (
+                    write_ms[places] <= known.newest_write_ms
+                )
+                duplicate[places] = repeated
+                late[places] = (ids < known.highest) & ~repeated
+            if _may_repeat(batch, places, ids):
+                duplicate[places] |= _second_places(batch, places, ids)
+                late[places] &= ~duplicate[places]
+        return Split(~duplicate, duplicate, late)
+
+    def edits_of(self, batch: EditBatch, split: Split, delivered: Mask) -> list[RegionEdits]:
+        """Return what there is to remember once the events of the mask are delivered, as records.
+        `split`: that of the batch, as it is now.
+
+        `batch` holds every event of its edits; an event outside of the mask is still due, unless it was
+        delivered before. Changes nothing: see `remember`.
+        """
+        sequence_ids, write_ms, names, codes = _keys(batch)
+        due = split.new & ~delivered
+        none_due = not due.any()
+        records: list[RegionEdits] = []
+        for code, places in _by_region(codes):
+            done = places[delivered[places]]
+            if not len(done):
+                continue
+            known = self._regions.get(names[code])
+            ids = _distinct(sequence_ids[done])
+            torn = ids[:0] if none_due else np.intersect1d(ids, sequence_ids[places[due[places]]])
+            partial: list[tuple[int, tuple[bytes, ...]]] = []
+            for sequence_id in torn.tolist():
+                of_edit = done[sequence_ids[done] == sequence_id]
+                rows = batch.events["row"].take(pa.array(of_edit)).to_pylist()
+                partial.append((sequence_id, tuple(rows)))
+            whole = bitmap_of(ids if none_due else np.setdiff1d(ids, torn, assume_unique=True))
+            # an id that is there already and was not taken for a repetition: it is used again
+            reused = known is not None and (
+                bool(known.delivered.intersect(whole)) or any(int(i) in known.delivered for i in torn)
+            )
+            newest = int(write_ms[done].max())
+            records.append(RegionEdits(names[code], packed(whole), newest, tuple(partial), reused))
+        return records
+
+    def remember(self, records: Sequence[RegionEdits]) -> None:
+        for record in records:
+            known = self._regions.get(record.region)
+            if known is not None and record.forgets:
+                self._forget(record.region)
+                known = None
+            if known is None:
+                known = self._regions[record.region] = _Region()
+            self._regions.move_to_end(record.region)
+            before = known.edits
+            whole = unpacked(record.sequence_ids)
+            for sequence_id, rows in record.partial:
+                if sequence_id not in known.delivered:
+                    known.partial.setdefault(sequence_id, set()).update(rows)
+                known.highest = max(known.highest, sequence_id)
+            if whole:
+                for sequence_id in [each for each in known.partial if each in whole]:
+                    del known.partial[sequence_id]
+                known.generations[-1] |= whole - known.delivered
+                known.delivered |= whole
+                known.highest = max(known.highest, int(whole.max()))
+            known.newest_write_ms = max(known.newest_write_ms, record.newest_write_ms)
+            self.num_edits += known.edits - before
+            if len(known.generations[-1]) >= self._generation_edits:
+                known.generations[-1].run_optimize()
+                known.delivered.run_optimize()
+                if len(known.generations) > 1:
+                    self._droppable.append((record.region, known.generations[-2]))
+                known.generations.append(BitMap64())
+        self._drop_oldest()
+
+    def records(self) -> Iterator[RegionEdits]:
+        """Everything that is remembered, in records of less than 1 MB."""
+        for name, known in self._regions.items():
+            ids = ids_of(known.delivered)
+            partial = tuple((at, tuple(sorted(rows))) for at, rows in sorted(known.partial.items()))
+            for first in range(0, max(1, len(ids)), _SNAPSHOT_IDS):
+                some = packed(bitmap_of(ids[first : first + _SNAPSHOT_IDS]))
+                yield RegionEdits(name, some, known.newest_write_ms, partial)
+                partial = ()
+
+    def _repeated(self, known: _Region, batch: EditBatch, places: I64, ids: I64) -> Mask:
+        repeated = np.isin(ids, ids_of(known.delivered & bitmap_of(_distinct(ids))))
+        if known.partial:
+            for at in np.flatnonzero(np.isin(ids, np.fromiter(known.partial, np.int64))).tolist():
+                row = batch.events["row"][int(places[at])].as_py()
+                repeated[at] = row in known.partial[int(ids[at])]
+        return repeated
+
+    def _drop_oldest(self) -> None:
+        while self.num_edits > self._remembered_edits and self._droppable:
+            name, generation = self._droppable.popleft()
+            known = self._regions.get(name)
+            # it may be another region's life: one that was forgotten and came again
+            if known is not None and any(each is generation for each in known.generations):
+                known.generations.remove(generation)
+                known.delivered -= generation
+                self.num_edits -= len(generation)
+        while len(self._regions) > self._regions_max:
+            self._forget(next(iter(self._regions)))
+
+    def _forget(self, name: str) -> None:
+        self.num_edits -= self._regions.pop(name).edits
+
+
+def _keys(batch: EditBatch) -> tuple[I64, I64, list[str], NDArray[np.int32]]:
+    """(sequence ids, write times in ms, names of regions, the name's index of each event)"""
+    regions = batch.events["region"]
+    return (
+        batch.events["sequence_id"].to_numpy(),
+        batch.events["write_time_ms"].to_numpy(),
+        regions.dictionary.to_pylist(),
+        regions.indices.to_numpy(),
+    )
+
+
+def _by_region(codes: NDArray[np.int32]) -> Iterator[tuple[int, I64]]:
+    """(index of the region's name, the places of its events in their order)"""
+    if not len(codes):
+        return
+    if codes.min() == codes.max():
+        yield int(codes[0]), np.arange(len(codes))
+        return
+    order = np.argsort(codes, kind="stable")
+    borders = np.flatnonzero(np.diff(codes[order])) + 1
+    for places in np.split(order, borders):
+        yield int(codes[places[0]]), places
+
+
+def _distinct(ids: I64) -> I64:
+    """The ids ascending, each once; ids of a log are in order already."""
+    ascending = ids if np.all(ids[1:] >= ids[:-1]) else np.sort(ids)
+    return ascending[np.concatenate(([True], ascending[1:] != ascending[:-1]))[: len(ids)]]
+
+
+def _may_repeat(batch: EditBatch, places: I64, ids: I64) -> bool:
+    """Return False for ids that grow, as they do in a log, with each row of an edit once."""
+    steps = np.diff(ids)
+    if np.all(steps > 0):
+        return False
+    if np.any(steps < 0):
+        return True
+    # an edit that follows itself shows its first row again
+    rows = batch.events["row"].take(pa.array(places))
+    starts = np.concatenate(([0], np.flatnonzero(steps) + 1))
+    first_rows = rows.take(pa.array(np.repeat(starts, np.diff(starts, append=len(ids)))))
+    return int(pc.sum(pc.equal(rows, first_rows)).as_py()) > len(starts)
+
+
+def _second_places(batch: EditBatch, places: I64, ids: I64) -> Mask:
+    """Events of one region whose edit and row stood before them. For the rare batch that is out of order."""
+    rows = batch.events["row"].take(pa.array(places)).to_pylist()
+    seen: set[tuple[int, bytes]] = set()
+    second = np.zeros(len(places), bool)
+    for at, key in enumerate(zip(ids.tolist(), rows, strict=True)):
+        second[at] = key in seen
+        seen.add(key)
+    return second
