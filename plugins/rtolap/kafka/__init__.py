@@ -1,5 +1,6 @@
 """The Kafka seam: what the product needs of consumers, producers and administration.
 
 `interfaces` says it; `consumer`, `producer` and `topic_lookup` do it through librdkafka, `memory` is their
-deterministic implementation in memory, and one contract suite holds both.
+deterministic implementation in memory, and one contract suite holds both. `transactions` writes to several
+topics at once, under an id that one process has at a time.
 """

@@ -35,6 +35,7 @@ class MemoryBroker:
         self._config: dict[str, Mapping[str, str]] = {}
         self._ids: dict[str, str] = {}
         self._created = 0
+        self._epochs: dict[str, int] = {}
         self._turn = 0
         self.down = False
 
@@ -85,21 +86,37 @@ class MemoryBroker:
             named = {name.replace("_", "."): value for name, value in config.items()}
             self._config[topic] = {**self._config[topic], **named}
 
-    def append(self, topic: str, record: OutRecord) -> tuple[int, int]:
-        """(partition, offset) of the new record. Refused: it is larger than the topic takes."""
+    def begin_epoch(self, transactional_id: str) -> int:
+        """Return a new epoch of the id; those before it are over."""
+        with self.changed:
+            self._epochs[transactional_id] = self._epochs.get(transactional_id, 0) + 1
+            return self._epochs[transactional_id]
+
+    def epoch(self, transactional_id: str) -> int:
+        with self.changed:
+            return self._epochs.get(transactional_id, 0)
+
+    def check(self, topic: str, record: OutRecord) -> None:
+        """Raises what `append` would."""
         with self.changed:
             logs = self.logs(topic)
             size, most = len(record.value or b""), self._config[topic].get("max.message.bytes")
             if most is not None and size > int(most):
                 raise Refused(f"{topic} takes no such record", expected=f"at most {most} bytes", found=size)
+            if record.partition is not None and not 0 <= record.partition < len(logs):
+                raise Refused(f"{topic} has no partition {record.partition}", expected=f"below {len(logs)}")
+
+    def append(self, topic: str, record: OutRecord) -> tuple[int, int]:
+        """(partition, offset) of the new record. Refused: it is larger than the topic takes."""
+        with self.changed:
+            self.check(topic, record)
+            logs = self.logs(topic)
             if record.partition is not None:
                 partition = record.partition
             elif record.key is not None:
                 partition = zlib.crc32(record.key) % len(logs)
             else:
                 partition, self._turn = self._turn % len(logs), self._turn + 1
-            if not 0 <= partition < len(logs):
-                raise Refused(f"{topic} has no partition {partition}", expected=f"below {len(logs)}")
             log = logs[partition]
             log.offsets.append(log.end)
             log.records.append(record)

@@ -1,0 +1,30 @@
+import pytest
+from rtolap.base.errors import Unavailable
+from rtolap.kafka.memory.broker import MemoryBroker
+from rtolap.kafka.memory.consumer import MemoryConsumer
+from rtolap.kafka.memory.producer import MemoryAdmin
+from rtolap.kafka.memory.transactions import MemoryTransactionalProducer
+
+from tests.support.cubes.transaction_contract import TransactionContract, Transactions, column
+
+
+class TestMemoryTransactions(TransactionContract):
+    @pytest.fixture
+    def transactions(self) -> Transactions:
+        broker = MemoryBroker()
+        return Transactions(
+            "events",
+            MemoryAdmin(broker),
+            lambda name: MemoryTransactionalProducer(broker, name),
+            lambda topic: MemoryConsumer(broker, topic),
+        )
+
+
+def test_a_broker_that_is_down_takes_nothing() -> None:
+    broker = MemoryBroker()
+    broker.create("events", 1)
+    producer = MemoryTransactionalProducer(broker, "id")
+    producer.begin(1)
+    broker.set_down(True)
+    with pytest.raises(Unavailable):
+        producer.send([column("events", b"a")], 1)
