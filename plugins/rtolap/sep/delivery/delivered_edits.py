@@ -165,6 +165,7 @@ class DeliveredEdits:
                 known.generations[-1] |= whole - known.delivered
                 known.delivered |= whole
                 known.highest = max(known.highest, int(whole.max()))
+            known.highest = max(known.highest, record.highest)
             known.newest_write_ms = max(known.newest_write_ms, record.newest_write_ms)
             self.num_edits += known.edits - before
             if len(known.generations[-1]) >= self._generation_edits:
@@ -182,7 +183,7 @@ class DeliveredEdits:
             partial = tuple((at, tuple(sorted(rows))) for at, rows in sorted(known.partial.items()))
             for first in range(0, max(1, len(ids)), _SNAPSHOT_IDS):
                 some = packed(bitmap_of(ids[first : first + _SNAPSHOT_IDS]))
-                yield RegionEdits(name, some, known.newest_write_ms, partial)
+                yield RegionEdits(name, some, known.newest_write_ms, partial, highest=known.highest)
                 partial = ()
 
     def _repeated(self, known: _Region, batch: EditBatch, places: I64, ids: I64) -> Mask:

@@ -20,6 +20,7 @@ class RegionEdits(msgspec.Struct, frozen=True, array_like=True):
     """What was delivered of one region: whole edits by `sequence_ids` (a serialized bitmap), and the rows of
     edits of which other rows are still due. `newest_write_ms` is the newest write time among them.
 
+    `highest` is at least the largest of the ids: -1 where they tell it themselves.
     `forgets`: what was known of the region before counts no more, for its ids were used again.
     """
 
@@ -28,6 +29,7 @@ class RegionEdits(msgspec.Struct, frozen=True, array_like=True):
     newest_write_ms: int
     partial: tuple[tuple[int, tuple[bytes, ...]], ...] = ()
     forgets: bool = False
+    highest: int = -1
 
 
 def bitmap_of(sequence_ids: I64) -> BitMap64:

@@ -1,0 +1,262 @@
+"""Delivery of groups of calls, one group after the other: what is new goes to the listener, in order.
+
+    1. the calls that wait are put together; events that were delivered before are left out
+    2. the rest stands in the order of its sequence ids: they grow from edit to edit of a row, over all regions
+       that the row was ever in
+    3. events that failed lately, and those behind them in their rows, are held back
+    4. the listener delivers; what it delivered is in the journal before a call is answered
+    5. a call is answered well when nothing of it is left to deliver; else HBase sends it again
+
+One group at a time is what makes a call that comes again while the first still works wait for it, and find
+its events delivered. A process delivers only after `recover`, which shuts its predecessor out.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import NotLeader, Refused, RtolapError, Unavailable
+from rtolap.kafka.transactions import OutColumns
+from rtolap.sep.delivery.dead_letters import dead_letters
+from rtolap.sep.delivery.delivered_edits import DeliveredEdits, Mask, Split
+from rtolap.sep.delivery.edit_records import I64, RegionEdits
+from rtolap.sep.delivery.journal import Delivered, Journal
+from rtolap.sep.delivery.poison import FailingEvents, PoisonPolicy, held_back, key_of, pause_s
+from rtolap.sep.events.edit_batch import EditBatch, concat
+from rtolap.sep.listeners.listener import EventGroup, Failure, Listener, Outcome
+
+log = logging.getLogger(__name__)
+
+
+@dataclass
+class Call:
+    """One call of a region server. `error` is None once all of its events are delivered; before `is_answered`
+    it says nothing."""
+
+    batch: EditBatch
+    deadline_s: float
+    error: RtolapError | None = None
+    is_answered: bool = False
+
+    def answer(self, error: RtolapError | None) -> None:
+        self.error, self.is_answered = error, True
+
+
+@dataclass
+class Counts:
+    delivered: int = 0
+    duplicates: int = 0
+    late: int = 0
+    dead_letters: int = 0
+    failed_calls: int = 0
+
+
+class Delivery:
+    """Not thread-safe: `serving.DeliveryThread` gives it a thread.
+
+    `stopped` says why nothing more is taken, for good; `trouble` why the target took nothing the last time,
+    and `resumes_s`, by the monotonic clock, when it is asked again.
+    """
+
+    def __init__(
+        self,
+        listener: Listener,
+        journal: Journal,
+        clock: Clock,
+        *,
+        policy: PoisonPolicy = PoisonPolicy(),
+        dead_letter_topic: str = "",
+    ) -> None:
+        self.counts = Counts()
+        self.failing = FailingEvents(policy)
+        self.stopped: RtolapError | None = None
+        self.trouble: str | None = None
+        self.resumes_s = 0.0
+        self._troubles = 0
+        self._listener = listener
+        self._journal = journal
+        self._clock = clock
+        self._dead_letter_topic = dead_letter_topic
+
+    def recover(self) -> None:
+        """Take over. Raises what the journal and the listener do; then nothing was delivered."""
+        self._journal.recover()
+        try:
+            self._listener.recover(self._journal)
+        except RtolapError:
+            self._journal.memory = None
+            raise
+
+    def run(self, calls: Sequence[Call]) -> None:
+        """Answer the calls. Raises NotLeader, once they are answered: another process delivers now."""
+        try:
+            self._run([call for call in calls if self._is_due(call)])
+        except NotLeader as error:
+            self.stopped = error
+            self._fail(calls, error)
+            raise
+        except RtolapError as error:
+            self._troubles += 1
+            self.trouble = str(error)
+            self.resumes_s = self._clock.monotonic_s() + pause_s(self._troubles)
+            self._fail(calls, error)
+        else:
+            self._troubles, self.trouble, self.resumes_s = 0, None, 0.0
+
+    def close(self) -> None:
+        self._listener.close()
+        self._journal.close()
+
+    def _is_due(self, call: Call) -> bool:
+        """Answer it at once where nothing is to be begun."""
+        if self.stopped is not None:
+            call.answer(Refused(f"delivery was stopped: {self.stopped}"))
+        elif self._clock.monotonic_s() >= call.deadline_s:
+            call.answer(Unavailable("the call's time was over before its events could begin"))
+        return not call.is_answered
+
+    def _run(self, calls: Sequence[Call]) -> None:
+        if not calls:
+            return
+        if self._journal.memory is None:
+            self.recover()
+        memory = self._journal.memory
+        assert memory is not None, "the journal was read"
+        run = _GroupRun(calls, memory, self._journal)
+        self.counts.duplicates += int(run.split.duplicate.sum())
+        self.counts.late += int(run.split.late.sum())
+        while self._pass(run):
+            """Events behind those that were given up may go now."""
+        if not run.left.any():
+            for call in calls:
+                call.answer(None)
+            return
+        for call in calls:
+            of_call = memory.split(call.batch).new
+            if of_call.any():
+                self.counts.failed_calls += 1
+                call.answer(self._reason(call.batch, of_call))
+            else:
+                call.answer(None)
+
+    def _pass(self, run: _GroupRun) -> bool:
+        """Deliver what may go; return True if another pass may deliver more."""
+        now_s = self._clock.monotonic_s()
+        places, batch = run.due()
+        failing = self.failing.places(batch)
+        held = held_back(batch, {place for place, event in failing.items() if event.due_s > now_s})
+        singly = np.zeros(batch.num_events, bool)
+        singly[list(failing)] = True
+        if held.any():
+            places, batch, singly = places[~held], batch.filter(~held), singly[~held]
+        if not len(places):
+            return False
+        outcome = self._listener.deliver(run.group(places, batch, singly))
+        self.counts.delivered += int(outcome.delivered.sum())
+        if self.failing:
+            for place in np.flatnonzero(outcome.delivered & singly).tolist():
+                self.failing.done(key_of(batch, place))
+        return bool(outcome.failures) and self._after_failures(run, places, batch, outcome)
+
+    def _after_failures(self, run: _GroupRun, places: I64, batch: EditBatch, outcome: Outcome) -> bool:
+        now_s, known = self._clock.monotonic_s(), len(self.failing)
+        policy = self.failing.policy
+        given_up: dict[int, Failure] = {}
+        for place, failure in outcome.failures.items():
+            key = key_of(batch, place)
+            over = self.failing.failed(key, failure.reason, now_s, alone=failure.alone)
+            if failure.alone:
+                log.warning(
+                    "event %s of region %s, row %r failed: %s", key[1], key[0], key[2], failure.reason
+                )
+            if over or (failure.final and policy.policy != "retry"):
+                given_up[place] = failure
+        if given_up and policy.policy == "stop":
+            reason = next(iter(given_up.values())).reason
+            self.stopped = Refused(
+                "an event cannot be delivered, and the subscription stops at such ones",
+                found=reason,
+                action="mend the listener or the event, then start the subscription again",
+            )
+            return False
+        if given_up:
+            skipped = np.zeros(batch.num_events, bool)
+            skipped[list(given_up)] = True
+            reasons = {place: failure.reason for place, failure in given_up.items()}
+            run.commit(places, skipped, [dead_letters(self._dead_letter_topic, batch, reasons)])
+            self.counts.dead_letters += len(given_up)
+            for place in given_up:
+                self.failing.done(key_of(batch, place))
+        # another pass for those behind it, and alone for those that failed in company; each of them gets further
+        in_company = any(not failure.alone for failure in outcome.failures.values())
+        return bool(given_up or in_company or len(self.failing) > known)
+
+    def _reason(self, batch: EditBatch, left: Mask) -> RtolapError:
+        if self.stopped is not None:
+            return self.stopped
+        failing = self.failing.places(batch)
+        reason = next((event.reason for event in failing.values()), "their call's time was over")
+        return Unavailable(
+            f"{int(left.sum())} of {len(left)} events are not delivered",
+            found=reason,
+            action="send them again",
+        )
+
+    def _fail(self, calls: Sequence[Call], error: RtolapError) -> None:
+        for call in calls:
+            if not call.is_answered:
+                self.counts.failed_calls += 1
+                call.answer(error)
+
+
+class _GroupRun:
+    """The events of the calls, and which of them are left to deliver. Places count in all of them."""
+
+    def __init__(self, calls: Sequence[Call], memory: DeliveredEdits, journal: Journal) -> None:
+        self.batch = concat([call.batch for call in calls])
+        self.split: Split = memory.split(self.batch)
+        self.left: Mask = self.split.new.copy()
+        self._memory = memory
+        self._journal = journal
+        self._deadlines_s = np.repeat(
+            [call.deadline_s for call in calls], [call.batch.num_events for call in calls]
+        )
+        # a call holds each region in the order of its log; several calls do so together when they are sorted
+        sequence_ids = self.batch.events["sequence_id"].to_numpy()
+        self._order = np.argsort(sequence_ids, kind="stable") if len(calls) > 1 else None
+
+    def due(self) -> tuple[I64, EditBatch]:
+        """(places, the batch of these events), in the order of delivery"""
+        if self._order is None:
+            places = np.flatnonzero(self.left)
+            return places, self.batch.filter(self.left)
+        places = self._order[self.left[self._order]]
+        return places, self.batch.take(places)
+
+    def group(self, places: I64, batch: EditBatch, singly: Mask) -> EventGroup:
+        return EventGroup(
+            batch,
+            self.split.late[places],
+            singly,
+            self._deadlines_s[places],
+            commit=lambda mask, columns: self.commit(places, mask, columns),
+            edits=lambda mask: self._edits(places, mask),
+            noted=lambda mask: self.noted(places, mask),
+        )
+
+    def commit(self, places: I64, mask: Mask, columns: Sequence[OutColumns]) -> None:
+        self._journal.write([Delivered(tuple(self._edits(places, mask)))], columns)
+        self.noted(places, mask)
+
+    def noted(self, places: I64, mask: Mask) -> None:
+        self.left[places[mask]] = False
+
+    def _edits(self, places: I64, mask: Mask) -> list[RegionEdits]:
+        done = np.zeros(self.batch.num_events, bool)
+        done[places[mask]] = True
+        return self._memory.edits_of(self.batch, Split(self.left, ~self.left, self.split.late), done)

@@ -1,0 +1,181 @@
+"""The journal: what was delivered, durable, in a topic of one partition that one process writes at a time.
+
+    record        written                                                     means, when it is read again
+    Delivered     in the transaction of the events, or after they are done    these edits are delivered
+    LoadBegun     before a load is sent under its label                       the label's state decides
+    LoadEnded     once the label's state is known                             delivered, or not
+
+`recover` shuts the process out that wrote before, then reads: nothing can be added behind its back. All
+that is remembered is written again now and then, and what stands before that is deleted: the topic stays
+small, and a take-over short.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from rtolap.base.errors import CommitUnknown, Corrupted, RtolapError
+from rtolap.kafka.interfaces import StreamConsumer, TopicAdmin
+from rtolap.kafka.transactions import OutColumns, TransactionalProducer
+from rtolap.sep.delivery.delivered_edits import DeliveredEdits
+from rtolap.sep.delivery.edit_records import RegionEdits
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 60.0
+REWRITE_RECORDS = 20_000
+_TOPIC_CONFIG = {
+    "cleanup.policy": "delete",
+    "retention.ms": "-1",  # the journal trims itself
+    "retention.bytes": "-1",
+    "max.message.bytes": str(16 << 20),
+}
+_POLL_RECORDS = 1000
+_POLL_S = 0.5
+
+
+class Delivered(msgspec.Struct, frozen=True, array_like=True, tag="delivered"):
+    regions: tuple[RegionEdits, ...]
+
+
+class LoadBegun(msgspec.Struct, frozen=True, array_like=True, tag="load_begun"):
+    """No request under the label is sent after `not_after_ms`."""
+
+    label: str
+    not_after_ms: int
+    regions: tuple[RegionEdits, ...]
+
+
+class LoadEnded(msgspec.Struct, frozen=True, array_like=True, tag="load_ended"):
+    label: str
+    delivered: bool
+
+
+Record = Delivered | LoadBegun | LoadEnded
+_decoder = msgspec.msgpack.Decoder(Record)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def journal_name(subscription: str) -> str:
+    """Return the name of the journal's topic, which is its transactional id too."""
+    return f"rtolap-sep-{subscription}"
+
+
+class Journal:
+    """Not thread-safe. `memory` is None until `recover`, and after a write whose outcome is not known."""
+
+    def __init__(
+        self,
+        subscription: str,
+        *,
+        open_producer: Callable[[str], TransactionalProducer],
+        open_consumer: Callable[[str], StreamConsumer],
+        admin: TopicAdmin,
+        make_memory: Callable[[], DeliveredEdits] = DeliveredEdits,
+        rewrite_records: int = REWRITE_RECORDS,
+    ) -> None:
+        self.topic = journal_name(subscription)
+        self.memory: DeliveredEdits | None = None
+        self.open_loads: dict[str, LoadBegun] = {}
+        self._open_producer = open_producer
+        self._open_consumer = open_consumer
+        self._admin = admin
+        self._make_memory = make_memory
+        self._rewrite_records = rewrite_records
+        self._producer: TransactionalProducer | None = None
+        self._records = 0  # since all was written again
+
+    def recover(self) -> DeliveredEdits:
+        """Take the journal over and read it. Unavailable, Forbidden; then nothing is remembered yet."""
+        self.close()
+        self._admin.create_topic(self.topic, 1, config=_TOPIC_CONFIG)
+        self._producer = self._open_producer(self.topic)
+        self._producer.begin(TIMEOUT_S)
+        self.open_loads = {}
+        memory = self._make_memory()
+        consumer = self._open_consumer(self.topic)
+        try:
+            self._read(consumer, memory)
+        finally:
+            consumer.close()
+        self.memory = memory
+        return memory
+
+    def write(self, records: Sequence[Record], columns: Sequence[OutColumns] = ()) -> None:
+        """Write these, and the records of other topics, as one; then remember them.
+
+        CommitUnknown: `recover` tells what became of it. NotLeader: another process has taken over. Anything
+        else: nothing was written.
+        """
+        assert self._producer is not None, "recover comes first"
+        assert self.memory is not None, "recover comes first"
+        try:
+            self._producer.send([*columns, self._column(records)], TIMEOUT_S)
+        except CommitUnknown:
+            self.memory = None
+            raise
+        for record in records:
+            self._apply(record, self.memory)
+        if self._records >= self._rewrite_records and not self.open_loads:
+            self._rewrite()
+
+    def close(self) -> None:
+        self.memory = None
+        if self._producer is not None:
+            self._producer.close()
+            self._producer = None
+
+    def _read(self, consumer: StreamConsumer, memory: DeliveredEdits) -> None:
+        known = consumer.log_range(0, TIMEOUT_S)
+        consumer.assign({0: known.start})
+        self._records = 0
+        while consumer.position()[0] < known.end:
+            for value in consumer.poll(_POLL_RECORDS, _POLL_S).values:
+                try:
+                    record = _decoder.decode(value or b"")
+                except msgspec.MsgspecError as error:
+                    raise Corrupted(
+                        f"a record of the journal {self.topic} cannot be read",
+                        found=str(error),
+                        action="was it written by a newer version, or by somebody else? Start that one",
+                    ) from error
+                self._apply(record, memory)
+
+    def _apply(self, record: Record, memory: DeliveredEdits) -> None:
+        self._records += 1
+        match record:
+            case Delivered(regions):
+                memory.remember(regions)
+            case LoadBegun(label):
+                self.open_loads[label] = record
+            case LoadEnded(label, delivered):
+                begun = self.open_loads.pop(label, None)
+                if begun is not None and delivered:
+                    memory.remember(begun.regions)
+
+    def _rewrite(self) -> None:
+        """A failure costs nothing: the longer journal says the same."""
+        assert self._producer is not None
+        assert self.memory is not None
+        try:
+            before = self._admin.offsets(self.topic, "latest")
+            whole = [Delivered((region,)) for region in self.memory.records()]
+            self._producer.send([self._column(whole)], TIMEOUT_S)
+            self._records = 0
+            self._admin.delete_records(self.topic, before)
+        except CommitUnknown:
+            self.memory = None
+        except RtolapError as error:
+            log.warning("journal %s was not made shorter: %s", self.topic, error)
+
+    def _column(self, records: Sequence[Record]) -> OutColumns:
+        values = [_encoder.encode(record) for record in records]
+        return OutColumns(self.topic, [None] * len(values), values, partition=0)
+
+
+def delete_journal(subscription: str, admin: TopicAdmin) -> None:
+    """Forget what was delivered. NotFound where nothing ever was."""
+    admin.delete_topic(journal_name(subscription))
