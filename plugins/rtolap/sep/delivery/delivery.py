@@ -1,8 +1,8 @@
 """Delivery of groups of calls, one group after the other: what is new goes to the listener, in order.
 
     1. the calls that wait are put together; events that were delivered before are left out
-    2. the rest stands in the order of its sequence ids: they grow from edit to edit of a row, over all regions
-       that the row was ever in
+    2. the rest stands in the order of its sequence ids: they grow from edit to edit of a row, over all
+       regions that the row was ever in
     3. events that failed lately, and those behind them in their rows, are held back
     4. the listener delivers; what it delivered is in the journal before a call is answered
     5. a call is answered well when nothing of it is left to deliver; else HBase sends it again
@@ -14,7 +14,7 @@ its events delivered. A process delivers only after `recover`, which shuts its p
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -71,6 +71,7 @@ class Delivery:
         *,
         policy: PoisonPolicy = PoisonPolicy(),
         dead_letter_topic: str = "",
+        leads: Callable[[], bool] = lambda: True,
     ) -> None:
         self.counts = Counts()
         self.failing = FailingEvents(policy)
@@ -82,9 +83,15 @@ class Delivery:
         self._journal = journal
         self._clock = clock
         self._dead_letter_topic = dead_letter_topic
+        self._leads = leads
 
     def recover(self) -> None:
-        """Take over. Raises what the journal and the listener do; then nothing was delivered."""
+        """Take over. Raises what the journal and the listener do; then nothing was delivered.
+
+        NotLeader: this process does not lead, as far as it knows; it would shut out the one that does.
+        """
+        if not self._leads():
+            raise NotLeader("another process delivers this subscription")
         self._journal.recover()
         try:
             self._listener.recover(self._journal)
@@ -192,7 +199,7 @@ class Delivery:
             self.counts.dead_letters += len(given_up)
             for place in given_up:
                 self.failing.done(key_of(batch, place))
-        # another pass for those behind it, and alone for those that failed in company; each of them gets further
+        # another pass: for those behind it, and alone for those that failed in company; each gets further
         in_company = any(not failure.alone for failure in outcome.failures.values())
         return bool(given_up or in_company or len(self.failing) > known)
 

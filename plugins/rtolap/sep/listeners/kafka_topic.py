@@ -20,7 +20,7 @@ from rtolap.sep.listeners.listener import EventGroup, Failure, Mask, Outcome
 
 @dataclass(frozen=True)
 class EncodedEvents:
-    """A record for each event, by columns of the batch's length, and why there is none for the refused ones."""
+    """A record for each event, by columns of one length; refused events have a reason, and no record."""
 
     keys: Sequence[bytes]
     values: Sequence[bytes]
