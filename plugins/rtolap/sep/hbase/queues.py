@@ -1,0 +1,130 @@
+"""Queues of logs that region servers have yet to ship, as HBase 2 keeps them in ZooKeeper.
+
+<parent>/replication/rs/<server>/<queue id>/<log>   PBUF position, eight bytes, or nothing: how far it is read
+
+A queue's id is the peer, and behind it each server that had the queue before and is gone: `orders` is the
+server's own queue, `orders-h1,16020,1700000000000` one that it has recovered. Hosts' names may hold "-" too,
+so a "-" ends a server only behind its second comma.
+
+HBase 3 keeps queues in a table: there, none are found here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from rtolap.base.errors import Corrupted
+from rtolap.sep.hbase import admin_pb2
+from rtolap.sep.hbase.znodes import HBaseZnodes, ServerName, parse_message, without_metadata
+
+_POSITION_BYTES = 8
+_CREATED_MS = re.compile(r"\.(\d+)(?:\.syncrep)?$")
+
+
+class QueueId(msgspec.Struct, frozen=True, order=True):
+    """`former_servers`: those that are gone, the first owner first; none: the server's own queue."""
+
+    peer: str
+    former_servers: tuple[ServerName, ...] = ()
+
+    @property
+    def is_recovered(self) -> bool:
+        return bool(self.former_servers)
+
+    def __str__(self) -> str:
+        return "-".join((self.peer, *map(str, self.former_servers)))
+
+    @staticmethod
+    def parse(text: str) -> QueueId:
+        """Raises Corrupted for anything else."""
+        peer, separator, rest = text.partition("-")
+        if not peer:
+            raise Corrupted("not the id of a queue", expected="peer, or peer-server…", found=repr(text))
+        return QueueId(peer, tuple(ServerName.parse(name) for name in _servers(rest)) if separator else ())
+
+
+class QueuedLog(msgspec.Struct, frozen=True):
+    """`name`: of the file, with its escapes; `position_bytes`: None where nothing of it is shipped yet."""
+
+    name: str
+    position_bytes: int | None = None
+
+    @property
+    def created_ms(self) -> int | None:
+        """When the server began the log, milliseconds since 1970, as its name says."""
+        match = _CREATED_MS.search(self.name)
+        return int(match[1]) if match else None
+
+
+class Queue(msgspec.Struct, frozen=True):
+    """`server` ships it; `logs` in the order in which they are shipped, the current one first."""
+
+    server: ServerName
+    id: QueueId
+    logs: tuple[QueuedLog, ...]
+
+
+def read_queues(znodes: HBaseZnodes, peers: Iterable[str] | None = None) -> list[Queue]:
+    """Queues of the `peers`, or of all; sorted by peer, recovered ones last, then by server.
+
+    Queues move while they are read, when a server takes over what another left: one that does may be
+    missing from what is returned, or be there twice. See `read_stable_queues`.
+    """
+    root = f"{znodes.parent}/replication/rs"
+    wanted = None if peers is None else frozenset(peers)
+    queues: list[Queue] = []
+    for server in znodes.store.children(root):
+        for text in znodes.store.children(f"{root}/{server}"):
+            queue_id = _queue_id(text)
+            if queue_id is None or (wanted is not None and queue_id.peer not in wanted):
+                continue
+            path = f"{root}/{server}/{text}"
+            logs = [
+                QueuedLog(name, parse_position(node.data, f"{path}/{name}"))
+                for name in znodes.store.children(path)
+                if (node := znodes.store.get(f"{path}/{name}")) is not None
+            ]
+            logs.sort(key=lambda log: (log.created_ms or 0, log.name))
+            queues.append(Queue(ServerName.parse(server), queue_id, tuple(logs)))
+    return sorted(queues, key=lambda queue: (queue.id.peer, queue.id.is_recovered, queue.server, queue.id))
+
+
+def read_stable_queues(znodes: HBaseZnodes, peers: Iterable[str] | None = None) -> list[Queue]:
+    """As `read_queues`, read until two readings name the same queues: then none was missed on its move."""
+    wanted = None if peers is None else tuple(peers)
+    before = read_queues(znodes, wanted)
+    while True:
+        now = read_queues(znodes, wanted)
+        if [(queue.server, queue.id) for queue in before] == [(queue.server, queue.id) for queue in now]:
+            return now
+        before = now
+
+
+def parse_position(data: bytes, what: str) -> int | None:
+    """Bytes from the beginning of the log, None where nothing is noted. Raises Corrupted."""
+    payload = without_metadata(data)
+    if not payload:
+        return None
+    if len(payload) == _POSITION_BYTES and not payload.startswith(b"PBUF"):
+        return int.from_bytes(payload, "big", signed=True)
+    return parse_message(data, admin_pb2.ReplicationHLogPosition, what).position
+
+
+def _queue_id(text: str) -> QueueId | None:
+    """None for HBase's other nodes beside the queues, such as the lock of a server that takes over."""
+    return None if text == "lock" or text.startswith("hfile-refs") else QueueId.parse(text)
+
+
+def _servers(text: str) -> Iterable[str]:
+    """The names of servers that "-" joins."""
+    begin, commas = 0, 0
+    for at, character in enumerate(text):
+        if character == ",":
+            commas += 1
+        elif character == "-" and commas >= 2:
+            yield text[begin:at]
+            begin, commas = at + 1, 0
+    yield text[begin:]
