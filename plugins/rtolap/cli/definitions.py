@@ -22,6 +22,7 @@ from rtolap.model.cube import Cube, Schema
 from rtolap.model.cuboids import cuboids
 from rtolap.model.durations import format_duration
 from rtolap.model.stored.table import StoredTable
+from rtolap.model.subscription import Subscription
 from rtolap.model.table import Lookup, Table
 from rtolap.model.yaml_files import Definitions, read_definitions
 from rtolap.protocols.coordinator.client import CoordinatorClient
@@ -57,6 +58,10 @@ def validate(paths: PathsArgument = None, as_json: JsonOption = False) -> None:
         ("loader", name, f"topic {loader.topic} into {loader.database}.{loader.table}")
         for name, loader in definitions.loaders.items()
     ]
+    rows += [
+        ("subscription", name, f"{_followed(subscription)} to {subscription.listener.kind}")
+        for name, subscription in definitions.subscriptions.items()
+    ]
     print_table(("kind", "name", "summary"), rows, as_json=as_json)
     if not as_json:
         success(f"{len(rows)} definitions in {', '.join(map(str, sources))} are sound")
@@ -74,6 +79,8 @@ def create(
     """Create what the files define, in the order of their needs. Repeating it changes nothing; what fails
     leaves nothing behind."""
     definitions = read_definitions(*(paths or [Settings().include_dir]))
+    if paths and definitions.subscriptions:
+        warn(f"not created here: subscription {', '.join(definitions.subscriptions)}; use rtolap sep create")
     with ExitStack() as opened:
         takers = Takers(
             opened.enter_context(coordinator_client()) if wants_coordinator(definitions) else None,
@@ -176,6 +183,12 @@ def _stored_summary(table: StoredTable) -> str:
     policy = table.partitions
     by = "one partition" if policy is None else f"partitions by {policy.unit} of {policy.column}"
     return f"{table.model} model, {len(table.columns)} columns, {by}, buckets: {table.buckets.count}"
+
+
+def _followed(subscription: Subscription) -> str:
+    if subscription.follows_everything:
+        return f"everything but {', '.join((*subscription.exclude_tables, *subscription.exclude_namespaces))}"
+    return ", ".join((*subscription.tables, *(f"{name}:*" for name in subscription.namespaces)))
 
 
 def _cubes(definitions: Definitions) -> list[tuple[str, str]]:

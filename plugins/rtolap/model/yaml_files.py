@@ -1,4 +1,4 @@
-"""Definition files: `kind: table | cube | lookup | application | stored_table | loader`,
+"""Definition files: `kind: table | cube | lookup | application | stored_table | loader | subscription`,
 one or many documents a file, in folders.
 
 `read_definitions` reads them strictly, validates them against each other and raises one DefinitionError
@@ -19,6 +19,7 @@ from rtolap.model.cube import Cube, Schema
 from rtolap.model.loader import Loader
 from rtolap.model.stored.schema import initial_schema
 from rtolap.model.stored.table import StoredTable
+from rtolap.model.subscription import Subscription
 from rtolap.model.table import Lookup, Table
 from rtolap.model.validation.application import application_problems, cube_watermark_problems
 from rtolap.model.validation.cube import cube_problems
@@ -27,9 +28,10 @@ from rtolap.model.validation.loader import loader_problems
 from rtolap.model.validation.lookup import stored_lookup_problems
 from rtolap.model.validation.problems import Problem, did_you_mean
 from rtolap.model.validation.stored_table import stored_table_problems
+from rtolap.model.validation.subscription import subscription_problems
 from rtolap.model.yaml_nodes import INVALID, NodeReader
 
-Definition = Table | Cube | Lookup | Application | StoredTable | Loader
+Definition = Table | Cube | Lookup | Application | StoredTable | Loader | Subscription
 KINDS: dict[str, type[Definition]] = {
     "table": Table,
     "cube": Cube,
@@ -37,12 +39,13 @@ KINDS: dict[str, type[Definition]] = {
     "application": Application,
     "stored_table": StoredTable,
     "loader": Loader,
+    "subscription": Subscription,
 }
 OTHER_FILES = frozenset(("receivers.yaml",))  # beside the definitions, but read by the receivers' DAG
 _SUFFIXES = (".yaml", ".yml")
 _FILE_BYTES_MAX = 1 << 20
 _KIND_KEY = frozenset(("kind",))
-D = TypeVar("D", Table, Cube, Lookup, Application, StoredTable, Loader)
+D = TypeVar("D", Table, Cube, Lookup, Application, StoredTable, Loader, Subscription)
 
 
 class Definitions(msgspec.Struct, frozen=True):
@@ -54,6 +57,7 @@ class Definitions(msgspec.Struct, frozen=True):
     applications: dict[str, Application] = {}
     stored_tables: dict[str, StoredTable] = {}
     loaders: dict[str, Loader] = {}
+    subscriptions: dict[str, Subscription] = {}
 
     def schema(self, cube: str) -> Schema:
         return Schema(self.tables[self.cubes[cube].table], self.cubes[cube])
@@ -92,12 +96,13 @@ def read_definitions(*paths: Path) -> Definitions:
     applications = _unique(documents, Application, complaints)
     stored_tables = _unique(documents, StoredTable, complaints)
     loaders = _unique(documents, Loader, complaints)
+    subscriptions = _unique(documents, Subscription, complaints)
     for document in documents:
         problems = _problems(document, tables, cubes, applications, stored_tables)
         complaints += _lines(document, [one for one in problems if not _of_broken(document, one, broken)])
     if complaints:
         raise DefinitionError("\n".join(complaints))
-    return Definitions(tables, lookups, cubes, applications, stored_tables, loaders)
+    return Definitions(tables, lookups, cubes, applications, stored_tables, loaders, subscriptions)
 
 
 def definition_files(path: Path) -> tuple[Path, ...]:
@@ -210,6 +215,8 @@ def _problems(
         return list(stored_table_problems(value))
     if isinstance(value, Loader):
         return list(loader_problems(value))
+    if isinstance(value, Subscription):
+        return list(subscription_problems(value))
     problems = name_problems(value.name, ("name",))
     table = tables.get(value.table)
     if table is None:

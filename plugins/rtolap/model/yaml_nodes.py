@@ -69,6 +69,8 @@ class NodeReader:
             return self._mapping(node, kind, key, skip)
         if isinstance(kind, inspect.VarTupleType):
             return self._sequence(node, kind, key)
+        if isinstance(kind, inspect.DictType):
+            return self._named(node, kind, key)
         return self._scalar(node, kind, key)
 
     def _mapping(self, node: yaml.Node, kind: inspect.StructType, key: Key, skip: frozenset[str]) -> Any:
@@ -113,6 +115,21 @@ class NodeReader:
         )
         return INVALID if any(item is INVALID for item in items) else items
 
+    def _named(self, node: yaml.Node, kind: inspect.DictType, key: Key) -> Any:
+        """A mapping whose keys are names of the document's own choice."""
+        if not isinstance(node, yaml.MappingNode):
+            return self._wrong(node, key, "a mapping of names to values")
+        self._loader.flatten_mapping(node)
+        values: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            name = str(key_node.value)
+            self.positions[(*key, name)] = key_node.start_mark.line + 1
+            if name in values:
+                values[name] = self._wrong(key_node, (*key, name), "every name once", found=f"{name} twice")
+            else:
+                values[name] = self._convert(value_node, kind.value_type, (*key, name))
+        return INVALID if any(value is INVALID for value in values.values()) else values
+
     def _scalar(self, node: yaml.Node, kind: inspect.Type, key: Key) -> Any:
         if not isinstance(node, yaml.ScalarNode):
             return self._wrong(node, key, _describe(kind))
@@ -125,6 +142,8 @@ class NodeReader:
                 return value
             hint = did_you_mean(str(value), map(str, kind.values))
             return self._wrong(node, key, _describe(kind), hint=hint)
+        if isinstance(kind, inspect.FloatType) and type(value) in (int, float):
+            return float(value)
         wanted = {inspect.StrType: str, inspect.IntType: int, inspect.BoolType: bool}.get(type(kind))
         if wanted is None or type(value) is not wanted:
             hint = "put it in quotes" if wanted is str and value is not None else ""
@@ -195,6 +214,8 @@ def _describe(kind: inspect.Type) -> str:
             return "text"
         case inspect.IntType():
             return "a whole number"
+        case inspect.FloatType():
+            return "a number"
         case inspect.BoolType():
             return "true or false"
     return type(kind).__name__.removesuffix("Type").lower()

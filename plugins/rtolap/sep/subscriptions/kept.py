@@ -1,0 +1,74 @@
+"""A subscription as it is kept: what was declared, and what was decided when it was created."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from rtolap.base.errors import Corrupted, NotFound
+from rtolap.metadata.store import MetadataStore
+from rtolap.model.subscription import Subscription
+from rtolap.sep.subscriptions.paths import ROOT, SubscriptionPaths
+
+Phase = Literal["creating", "created", "dropping"]
+
+
+class KeptSubscription(msgspec.Struct, frozen=True, kw_only=True):
+    """`cluster_id`: the UUID in `hbaseid`. `start_ms`: edits written before it are not delivered.
+
+    `phase`: `creating` and `dropping` are half done; the next command finishes or undoes them. A consumer
+    serves those that are `created`.
+    """
+
+    subscription: Subscription
+    cluster_id: str
+    start_ms: int
+    phase: Phase
+
+    @property
+    def name(self) -> str:
+        return self.subscription.name
+
+    @property
+    def paths(self) -> SubscriptionPaths:
+        return SubscriptionPaths(self.name)
+
+    def encode(self) -> bytes:
+        return msgspec.json.encode(self)
+
+
+class Read(msgspec.Struct, frozen=True):
+    """`version`: of the node that it was read from."""
+
+    kept: KeptSubscription
+    version: int
+
+
+def names(store: MetadataStore) -> tuple[str, ...]:
+    """Return all subscriptions of the cluster whose ZooKeeper `store` is, paths absolute."""
+    return store.children(ROOT)
+
+
+def find(store: MetadataStore, name: str) -> Read | None:
+    """Raises Corrupted where another program, or a later version, wrote the node."""
+    node = store.get(SubscriptionPaths(name).definition)
+    if node is None:
+        return None
+    try:
+        return Read(msgspec.json.decode(node.data, type=KeptSubscription), node.version)
+    except msgspec.DecodeError as error:
+        raise Corrupted(
+            f"the subscription {name} cannot be read",
+            found=error,
+            action="read it with the version that made it",
+        ) from error
+
+
+def load(store: MetadataStore, name: str) -> KeptSubscription:
+    """Raises NotFound and Corrupted."""
+    read = find(store, name)
+    if read is None:
+        known = ", ".join(names(store)) or "none"
+        raise NotFound(f"there is no subscription {name}", expected=f"one of {known}")
+    return read.kept
