@@ -1,6 +1,9 @@
 """Delivery: events of concurrent calls reach the listener in order, each once.
 
-`delivered_edits` remembers what was delivered; `edit_records` is its form in the journal; `journal` keeps it
-durable; `group` puts waiting calls together; `poison` follows events that fail; `delivery` runs it all.
+`delivered_edits` remembers what was delivered, `edit_records` is its form in a topic, `journal` keeps it
+durable.
+`delivery` runs groups of calls, `serving` puts those together that wait, on a thread. `poison` follows events
+that fail, `dead_letters` keeps what was given up, `lanes` are for listeners that take rows side by side.
+
 docs/decisions/0024-order-and-once.md says why it is so.
 """

@@ -1,0 +1,147 @@
+"""Delivery for an event loop: calls wait here, a thread takes all that wait as one group.
+
+So calls that come while a transaction is under way share the next one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import NotLeader, RtolapError, Unavailable
+from rtolap.sep.delivery.delivery import Call, Delivery
+from rtolap.sep.events.edit_batch import EditBatch
+
+log = logging.getLogger(__name__)
+
+GROUP_EVENTS_MAX = 200_000
+GROUP_BYTES_MAX = 256 << 20
+_LOOK_S = 0.5  # a pause may end, a call's time too
+
+
+class _Waiting(Call):
+    """A call with whoever awaits it."""
+
+    def __init__(self, batch: EditBatch, deadline_s: float) -> None:
+        super().__init__(batch, deadline_s)
+        self._loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[None] = self._loop.create_future()
+
+    def answer(self, error: RtolapError | None) -> None:
+        super().answer(error)
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._settle)
+
+    def _settle(self) -> None:
+        if not self.done.done():  # a caller that is gone has cancelled it
+            if self.error is None:
+                self.done.set_result(None)
+            else:
+                self.done.set_exception(self.error)
+
+
+class DeliveryThread:
+    """`deliver` is for one event loop; the rest is thread-safe.
+
+    `ended`: called once, on the thread, with why nothing is delivered any more: NotLeader where another
+    process took over, None after `close`.
+    """
+
+    def __init__(
+        self,
+        delivery: Delivery,
+        clock: Clock,
+        *,
+        ended: Callable[[Exception | None], None] = lambda error: None,
+    ) -> None:
+        self._delivery = delivery
+        self._clock = clock
+        self._ended = ended
+        self._calls: deque[_Waiting] = deque()
+        self._changed = threading.Condition()
+        self._closing = False
+        self._over: RtolapError | None = None
+        self._thread = threading.Thread(target=self._run, name="sep-delivery", daemon=True)
+
+    @property
+    def waiting(self) -> int:
+        """Return the number of calls that wait for their turn."""
+        return len(self._calls)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    async def deliver(self, batch: EditBatch, deadline_s: float) -> None:
+        """Return once all events are delivered. `deadline_s`: by the monotonic clock.
+
+        Raises what kept one from being delivered; the others may be.
+        """
+        call = _Waiting(batch, deadline_s)
+        with self._changed:
+            if self._over is not None:
+                raise self._over
+            self._calls.append(call)
+            self._changed.notify()
+        await call.done
+
+    def close(self, timeout_s: float = 30.0) -> None:
+        """Finish the group that is under way; calls that wait are answered with Unavailable."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        error: Exception | None = None
+        try:
+            while group := self._next_group():
+                self._delivery.run(group)
+        except NotLeader as over:
+            error = over
+        except Exception as unexpected:
+            log.exception("delivery ends")
+            error = unexpected
+        self._end(error)
+
+    def _next_group(self) -> list[Call]:
+        """Return the calls that wait, as far as they are to go together; none at the end."""
+        with self._changed:
+            while not self._closing:
+                if self._calls and self._may_go():
+                    return self._taken()
+                self._changed.wait(_LOOK_S if self._calls else None)
+        return []
+
+    def _may_go(self) -> bool:
+        """After trouble, not before its pause is over; calls whose time is over are answered meanwhile."""
+        now_s = self._clock.monotonic_s()
+        return now_s >= self._delivery.resumes_s or any(call.deadline_s <= now_s for call in self._calls)
+
+    def _taken(self) -> list[Call]:
+        now_s = self._clock.monotonic_s()
+        if now_s < self._delivery.resumes_s:
+            over = [call for call in self._calls if call.deadline_s <= now_s]
+            self._calls = deque(call for call in self._calls if call.deadline_s > now_s)
+            return list(over)
+        group: list[Call] = []
+        events = size = 0
+        while self._calls and (not group or (events < GROUP_EVENTS_MAX and size < GROUP_BYTES_MAX)):
+            call = self._calls.popleft()
+            events += call.batch.num_events
+            size += call.batch.size_bytes
+            group.append(call)
+        return group
+
+    def _end(self, error: Exception | None) -> None:
+        reason = error if isinstance(error, RtolapError) else Unavailable("delivery has ended", found=error)
+        with self._changed:
+            self._over = reason
+            left, self._calls = list(self._calls), deque()
+        for call in left:
+            call.answer(reason)
+        self._ended(error)

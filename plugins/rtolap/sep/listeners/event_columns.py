@@ -1,0 +1,116 @@
+"""Events as columns of a declared schema: what a listener writes of each.
+
+the row key        by its declared name and type
+declared columns   the value that the edit put; null where it put none
+operation          put · delete (of whole families, as of a row) · delete_cells (of columns or versions)
+timestamp_ms       the newest timestamp among its cells
+write_time_ms      when the region server wrote the edit
+deleted            the declared columns that it deleted; null where it deleted none
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from rtolap.sep.events.columns import deciding_cells, deletes_families, only_deletes
+from rtolap.sep.events.edit_batch import CellType, EditBatch
+from rtolap.sep.events.values import decode_values
+
+OPERATION: Final = "operation"
+TIMESTAMP: Final = "timestamp_ms"
+WRITE_TIME: Final = "write_time_ms"
+DELETED: Final = "deleted"
+OWN_FIELDS: Final = (OPERATION, TIMESTAMP, WRITE_TIME, DELETED)
+_OPERATIONS: Final = pa.array(["put", "delete", "delete_cells"])
+
+
+class ColumnSource(NamedTuple):
+    """The cell of a column, and the encoding of its values."""
+
+    family: bytes
+    qualifier: bytes
+    type: str
+
+
+@dataclass(frozen=True)
+class ColumnarEvents:
+    """`refused`: events with a value that is not of its declared type, and why, by place."""
+
+    columns: dict[str, pa.Array]
+    refused: dict[int, str]
+
+
+class EventColumns:
+    """`columns`: by name. `row`: name and type of the column of the row key."""
+
+    def __init__(self, columns: Mapping[str, ColumnSource], row: tuple[str, str]) -> None:
+        self._columns = dict(columns)
+        self._row_name, self._row_type = row
+
+    @property
+    def json_columns(self) -> tuple[str, ...]:
+        """Return the columns whose text is JSON."""
+        types = {self._row_name: self._row_type} | {
+            name: source.type for name, source in self._columns.items()
+        }
+        return tuple(name for name, value_type in types.items() if value_type == "json")
+
+    def of(self, batch: EditBatch) -> ColumnarEvents:
+        refused: dict[int, str] = {}
+        columns = {
+            self._row_name: _decoded(self._row_name, self._row_type, batch.events["row"], refused),
+        }
+        kinds = batch.cells["type"].to_numpy()
+        deleted: list[tuple[str, NDArray[np.bool_]]] = []
+        with_deletes = bool((kinds != CellType.PUT).any())
+        for name, source in self._columns.items():
+            decided = deciding_cells(batch, source.family, source.qualifier)
+            is_put = decided >= 0
+            is_put[is_put] = kinds[decided[is_put]] == CellType.PUT
+            values = batch.cells["value"].take(pa.array(decided, mask=~is_put))
+            columns[name] = _decoded(name, source.type, values, refused)
+            if with_deletes:
+                deleted.append((name, (decided >= 0) & ~is_put))
+        columns[OPERATION] = _OPERATIONS.take(pa.array(_operations(batch, with_deletes)))
+        first = batch.events["first_cell"].to_numpy()
+        newest = np.maximum.reduceat(batch.cells["timestamp_ms"].to_numpy(), first) if len(first) else first
+        columns[TIMESTAMP] = pa.array(newest, pa.int64())
+        columns[WRITE_TIME] = batch.events["write_time_ms"]
+        if deleted:
+            columns[DELETED] = _names_where(deleted)
+        return ColumnarEvents(columns, refused)
+
+
+def _operations(batch: EditBatch, with_deletes: bool) -> NDArray[np.int8]:
+    """Return places in _OPERATIONS."""
+    operations = np.zeros(batch.num_events, np.int8)
+    if with_deletes:
+        operations[only_deletes(batch)] = 2
+        operations[deletes_families(batch)] = 1
+    return operations
+
+
+def _decoded(name: str, value_type: str, values: pa.BinaryArray, refused: dict[int, str]) -> pa.Array:
+    decoded = decode_values(values, value_type)
+    if decoded.refused.any():
+        for place in np.flatnonzero(decoded.refused).tolist():
+            size = len(values[place].as_py())
+            refused.setdefault(
+                place, f"column {name}: expected {decoded.expected} for {value_type}; found {size} bytes"
+            )
+    return decoded.column
+
+
+def _names_where(columns: list[tuple[str, NDArray[np.bool_]]]) -> pa.ListArray:
+    """Return, for each event, the names of the columns whose mask holds; null where there is none."""
+    marks = np.stack([mask for _, mask in columns], axis=1)
+    counts = marks.sum(axis=1)
+    names = pa.array([name for name, _ in columns]).take(pa.array(np.nonzero(marks)[1]))
+    offsets = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
+    return pa.ListArray.from_arrays(pa.array(offsets), names, mask=pa.array(counts == 0))

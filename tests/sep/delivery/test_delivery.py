@@ -1,0 +1,295 @@
+import threading
+from collections.abc import Callable
+
+import pytest
+from rtolap.base.clock import ManualClock
+from rtolap.base.errors import NotLeader, Refused, Unavailable
+from rtolap.kafka.memory.broker import MemoryBroker
+from rtolap.kafka.memory.consumer import MemoryConsumer
+from rtolap.kafka.memory.producer import MemoryAdmin
+from rtolap.kafka.memory.transactions import MemoryTransactionalProducer
+from rtolap.sep.delivery.dead_letters import dead_letter_topic
+from rtolap.sep.delivery.delivered_edits import Mask
+from rtolap.sep.delivery.delivery import Call, Delivery
+from rtolap.sep.delivery.journal import Journal, delete_journal, journal_name
+from rtolap.sep.delivery.lanes import Lanes
+from rtolap.sep.delivery.poison import PoisonPolicy
+from rtolap.sep.events.edit_batch import EditBatch
+from rtolap.sep.listeners.callable import CallableListener
+from rtolap.sep.listeners.kafka_topic import EncodedEvents, KafkaTopicListener
+from rtolap.sep.listeners.listener import Listener
+
+from tests.support.sep.batches import Event, batch_of, keys_of, puts
+from tests.support.sep.delivery_runs import encode
+
+FOREVER_S = 1e12
+LETTERS = dead_letter_topic("orders")
+
+
+@pytest.fixture
+def broker() -> MemoryBroker:
+    broker = MemoryBroker()
+    broker.create("changes", 1)
+    broker.create(LETTERS, 1)
+    return broker
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+Deliver = Callable[..., Delivery]
+
+
+def journal_of(broker: MemoryBroker, rewrite_records: int = 1000) -> Journal:
+    return Journal(
+        "orders",
+        open_producer=lambda name: MemoryTransactionalProducer(broker, name),
+        open_consumer=lambda topic: MemoryConsumer(broker, topic),
+        admin=MemoryAdmin(broker),
+        rewrite_records=rewrite_records,
+    )
+
+
+@pytest.fixture
+def delivery(broker: MemoryBroker, clock: ManualClock) -> Deliver:
+    def make(listener: Listener | None = None, policy: PoisonPolicy = PoisonPolicy()) -> Delivery:
+        return Delivery(
+            listener or KafkaTopicListener("changes", encode),
+            journal_of(broker),
+            clock,
+            policy=policy,
+            dead_letter_topic=LETTERS,
+        )
+
+    return make
+
+
+def values(broker: MemoryBroker, topic: str = "changes") -> list[str]:
+    with broker.changed:
+        return [(record.value or b"").decode(errors="replace") for record in broker.logs(topic)[0].records]
+
+
+def run(process: Delivery, *batches: EditBatch, deadline_s: float = FOREVER_S) -> list[Exception | None]:
+    calls = [Call(batch, deadline_s) for batch in batches]
+    process.run(calls)
+    return [call.error for call in calls]
+
+
+def test_calls_that_wait_together_share_one_transaction_and_one_order(
+    broker: MemoryBroker, delivery: Deliver
+) -> None:
+    process = delivery()
+    assert run(process, puts("a", [5, 6]), puts("a", [3, 4]), puts("b", [1, 9])) == [None] * 3
+    assert [value.rsplit("/", 1)[0] for value in values(broker)] == ["b/1", "a/3", "a/4", "a/5", "a/6", "b/9"]
+    assert len(values(broker, journal_name("orders"))) == 1
+
+
+def test_the_same_edits_in_one_group_are_delivered_once_and_both_calls_succeed(
+    broker: MemoryBroker, delivery: Deliver
+) -> None:
+    process = delivery()
+    assert run(process, puts("a", [1, 2]), puts("a", [1, 2, 3])) == [None, None]
+    assert len(values(broker)) == 3
+    assert process.counts.duplicates == 2
+
+
+def test_a_call_whose_time_is_over_is_not_begun(
+    broker: MemoryBroker, delivery: Deliver, clock: ManualClock
+) -> None:
+    clock.advance_ms(2000)
+    [error] = run(delivery(), puts("a", [1]), deadline_s=1.0)
+    assert isinstance(error, Unavailable)
+    assert values(broker) == []
+
+
+def test_a_broker_that_is_away_fails_the_calls_with_a_pause_that_grows(
+    broker: MemoryBroker, delivery: Deliver, clock: ManualClock
+) -> None:
+    process = delivery()
+    run(process, puts("a", [1]))
+    broker.set_down(True)
+    pauses = []
+    for _ in range(3):
+        [error] = run(process, puts("a", [2]))
+        assert isinstance(error, Unavailable)
+        pauses.append(process.resumes_s - clock.monotonic_s())
+    assert pauses == [1.0, 2.0, 4.0]
+    assert process.trouble is not None
+    assert "does not answer" in process.trouble
+    broker.set_down(False)
+    assert run(process, puts("a", [2])) == [None]
+    assert process.trouble is None
+
+
+def test_a_process_that_was_replaced_delivers_nothing(broker: MemoryBroker, delivery: Deliver) -> None:
+    old, new = delivery(), delivery()
+    run(old, puts("a", [1]))
+    run(new, puts("a", [2]))
+    with pytest.raises(NotLeader):
+        run(old, puts("a", [3]))
+    assert len(values(broker)) == 2
+    assert run(new, puts("a", [1, 2, 3])) == [None]
+    assert len(values(broker)) == 3
+
+
+def test_a_journal_stays_short_and_says_the_same(broker: MemoryBroker) -> None:
+    journal = journal_of(broker, rewrite_records=5)
+    process = Delivery(KafkaTopicListener("changes", encode), journal, ManualClock())
+    for sequence_id in range(50):
+        run(process, puts("a", [sequence_id]))
+    assert len(values(broker, journal_name("orders"))) <= 6
+    again = Delivery(KafkaTopicListener("changes", encode), journal_of(broker), ManualClock())
+    assert run(again, puts("a", range(60))) == [None]
+    assert again.counts.duplicates == 50
+
+
+def test_a_subscription_that_is_made_again_begins_without_a_memory(
+    broker: MemoryBroker, delivery: Deliver
+) -> None:
+    run(delivery(), puts("a", [1]))
+    delete_journal("orders", MemoryAdmin(broker))
+    run(delivery(), puts("a", [1]))
+    assert len(values(broker)) == 2
+
+
+def refusing(*sequence_ids: int) -> KafkaTopicListener:
+    """A Kafka listener for which these edits have no record."""
+
+    def encode_some(batch: EditBatch, late: Mask) -> EncodedEvents:
+        whole = encode(batch, late)
+        refused = {place: "no number" for place, key in enumerate(keys_of(batch)) if key[1] in sequence_ids}
+        return EncodedEvents(whole.keys, whole.values, whole.headers, refused)
+
+    return KafkaTopicListener("changes", encode_some)
+
+
+def test_retry_holds_back_the_row_of_a_bad_event_and_no_other(
+    broker: MemoryBroker, delivery: Deliver, clock: ManualClock
+) -> None:
+    process = delivery(refusing(2))
+    batch = batch_of([Event("a", 1, b"x"), Event("a", 2, b"x"), Event("a", 3, b"y"), Event("a", 4, b"x")])
+    [error] = run(process, batch)
+    assert "no number" in str(error)
+    assert values(broker) == ["a/1/x", "a/3/y"]
+    clock.advance_ms(60_000)
+    assert run(process, batch) != [None]
+    assert values(broker) == ["a/1/x", "a/3/y"]
+
+
+def test_skip_keeps_a_bad_event_as_a_dead_letter_and_goes_on(broker: MemoryBroker, delivery: Deliver) -> None:
+    process = delivery(refusing(2), PoisonPolicy("skip", 3))
+    batch = batch_of([Event("a", 1, b"x"), Event("a", 2, b"x"), Event("a", 4, b"x")])
+    assert run(process, batch) == [None]
+    assert values(broker) == ["a/1/x", "a/4/x"]
+    [letter] = broker.logs(LETTERS)[0].records
+    assert letter.key == b"t/a/2/x"
+    assert letter.headers["detail"] == b"no number"
+    assert letter.headers["offset"] == b"2"
+    assert run(process, batch) == [None]
+    assert process.counts.dead_letters == 1
+
+
+def test_stop_takes_nothing_more_and_says_why(broker: MemoryBroker, delivery: Deliver) -> None:
+    process = delivery(refusing(2), PoisonPolicy("stop", 1))
+    [error] = run(process, puts("a", [1, 2, 3]))
+    assert isinstance(error, Refused)
+    assert "no number" in str(error)
+    [error] = run(process, puts("b", [1]))
+    assert isinstance(error, Refused)
+    assert "b/1/r" not in values(broker)
+
+
+class Processed:
+    """A user's function that fails for some sequence ids."""
+
+    def __init__(self, *bad: int) -> None:
+        self.bad = set(bad)
+        self.keys: list[tuple[str, int, bytes]] = []
+        self.batches = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, batch: EditBatch) -> None:
+        keys = keys_of(batch)
+        with self._lock:
+            self.batches += 1
+            for key in keys:
+                if key[1] in self.bad:
+                    raise ValueError(f"edit {key[1]} is bad")
+            self.keys += keys
+
+
+ROWS = [b"row-%d" % number for number in range(20)]
+
+
+def test_a_callable_gets_the_events_of_a_row_in_order_and_in_batches(delivery: Deliver) -> None:
+    processed = Processed()
+    process = delivery(CallableListener(processed, lanes=3))
+    assert run(process, puts("a", range(50), ROWS)) == [None]
+    for row in ROWS:
+        assert [key[1] for key in processed.keys if key[2] == row] == list(range(50))
+    assert processed.batches <= 12
+    assert run(process, puts("a", range(50), ROWS)) == [None]
+    assert len(processed.keys) == 1000
+    process.close()
+
+
+def test_one_bad_event_among_many_is_found_and_blames_no_neighbour(
+    broker: MemoryBroker, delivery: Deliver
+) -> None:
+    processed = Processed(7)
+    process = delivery(CallableListener(processed, lanes=2), PoisonPolicy("skip", 1))
+    assert run(process, puts("a", range(30), [b"x", b"y"])) == [None]
+    skipped = {record.key for record in broker.logs(LETTERS)[0].records}
+    assert skipped == {b"t/a/7/x", b"t/a/7/y"}
+    assert sorted(processed.keys) == sorted(
+        ("a", at, row) for at in range(30) for row in (b"x", b"y") if at != 7
+    )
+    process.close()
+
+
+def test_a_bad_event_is_given_up_after_its_tries_only(
+    broker: MemoryBroker, delivery: Deliver, clock: ManualClock
+) -> None:
+    processed = Processed(3)
+    process = delivery(CallableListener(processed, lanes=1), PoisonPolicy("skip", 3))
+    batch = puts("a", [3])
+    for tries in range(3):
+        assert broker.logs(LETTERS)[0].records == [], tries
+        error = run(process, batch)
+        clock.advance_ms(60_000)
+        if error == [None]:
+            break
+        assert "edit 3 is bad" in str(error)
+    assert len(broker.logs(LETTERS)[0].records) == 1
+    process.close()
+
+
+def test_no_event_begins_after_the_time_of_its_call(delivery: Deliver, clock: ManualClock) -> None:
+    processed: list[EditBatch] = []
+
+    def slow(batch: EditBatch) -> None:
+        processed.append(batch)
+        clock.advance_ms(400)
+
+    listener = CallableListener(slow, lanes=1)
+    listener._lanes = Lanes(1, slow, batch_events=10, monotonic_s=clock.monotonic_s)
+    process = delivery(listener)
+    [error] = run(process, puts("a", range(100)), deadline_s=1.0)
+    assert error is not None
+    assert len(processed) == 3
+    assert run(process, puts("a", range(100))) == [None]
+    assert sum(batch.num_events for batch in processed) == 100
+    process.close()
+
+
+def test_a_target_that_is_away_costs_an_event_no_try(delivery: Deliver) -> None:
+    def away(batch: EditBatch) -> None:
+        raise Unavailable("the target is away")
+
+    process = delivery(CallableListener(away, lanes=2), PoisonPolicy("skip", 1))
+    [error] = run(process, puts("a", [1, 2]))
+    assert "away" in str(error)
+    assert process.counts.dead_letters == 0
+    process.close()
