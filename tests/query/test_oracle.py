@@ -12,7 +12,7 @@ from tests.support.query.query_world import QueryWorld
 from tests.support.query.sql_oracle import asked_of, rows_of
 from tests.support.seeds import so_many
 
-QUERIES = so_many(90)
+QUERIES = so_many(60)
 KEYS = [
     "carrier",
     "origin",

@@ -23,6 +23,7 @@ from tests.support.cubes.flights import flight_table, random_flights
 from tests.support.query.calendar_units import unit_start
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.sql_oracle import asked_of, rows_of
+from tests.support.seeds import so_many
 
 START = datetime(2013, 3, 1, 22, 10)
 EVENTS = 200
@@ -113,11 +114,12 @@ def ended(at: datetime, schema: Schema) -> datetime:
     return at
 
 
+@pytest.mark.seeded
 def test_any_instant_counts_from_or_up_to_the_unit_that_holds_it(standing: Standing) -> None:
     schema, rng = standing.world.schema, random.Random(4)
     first = datetime(2013, 3, 2, 3, 55)  # START in Kathmandu
     counted = "select count(*), sum(delay), sum(price) from recent where"
-    for _ in range(3):
+    for _ in range(so_many(2)):
         low = first + timedelta(seconds=rng.randrange(20_000), microseconds=rng.choice((0, 250_000)))
         high = low + timedelta(seconds=rng.randrange(7_200))
         behind = high + _MICRO

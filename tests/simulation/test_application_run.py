@@ -12,7 +12,7 @@ from tests.support.seeds import notices, so_many
 from tests.support.watermarks.application_receiver import ApplicationReceiver
 from tests.support.watermarks.application_run import run_seed
 
-SEEDS = so_many(3)
+SEEDS = so_many(2)
 CLOSED_MIN = 8  # a run that closes little proves little
 
 

@@ -14,7 +14,7 @@ from rtolap.stored.metastore.offsets import OffsetsRecord
 from tests.support.loader.loader_application_runs import run_seed
 from tests.support.seeds import notices, so_many
 
-SEEDS = so_many(8)
+SEEDS = so_many(5)
 
 
 @pytest.mark.seeded
@@ -24,7 +24,7 @@ def test_the_watermark_is_never_ahead_of_what_can_be_read() -> None:
     for seed in range(SEEDS):
         counts += run_seed(seed)
     wanted = ("crash", "taken over", "coordinators", "partitions added", "unacknowledged")
-    assert all(counts[what] >= SEEDS // 8 for what in wanted), counts
+    assert all(counts[what] >= SEEDS // 5 for what in wanted), counts
     assert counts["with events behind it"] > SEEDS, f"runs that stand still prove little: {counts}"
 
 

@@ -18,7 +18,7 @@ from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
 from tests.support.loader.loader_runs import MODELS, Run, World
 from tests.support.seeds import notices, so_many
 
-SEEDS = so_many(40)
+SEEDS = so_many(26)
 LONG_SEEDS, LONG_STEPS = range(500, 500 + so_many(2)), 240
 SEARCHED = 20
 _GROUPS = 2

@@ -15,7 +15,7 @@ from tests.support.seeds import so_many
 from tests.support.stored.tablet_run import TabletRun
 
 BATCHES = 120
-SEEDS = so_many(4)
+SEEDS = so_many(3)
 MODELS: tuple[TableModel, ...] = ("duplicate", "aggregate", "unique")
 STEPS = set(range(1, 19))
 OF_UNIQUE_TABLES = {4, 11, 17, 18}

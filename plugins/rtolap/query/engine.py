@@ -8,6 +8,7 @@ relations that its own session was given.
 
 from __future__ import annotations
 
+import functools
 import re
 import tempfile
 import threading
@@ -156,8 +157,17 @@ class EngineResult:
 
 def made_database(path: Path) -> None:
     """A database of the macros, which is opened read-only."""
-    with duckdb.connect(str(path), config={"threads": "1"}) as made:
-        made.execute("; ".join(("BEGIN", *macros.statements(), "COMMIT")))
+    path.write_bytes(_macros_database())
+
+
+@functools.cache
+def _macros_database() -> bytes:
+    """Some hundreds of KB, made once per process."""
+    with tempfile.TemporaryDirectory(prefix="rtolap-macros-") as folder:
+        path = Path(folder) / "macros.db"
+        with duckdb.connect(str(path), config={"threads": "1"}) as made:
+            made.execute("; ".join(("BEGIN", *macros.statements(), "COMMIT")))
+        return path.read_bytes()
 
 
 def _open_read_only(config: Config) -> Any:
