@@ -4,6 +4,8 @@ SHELL := /bin/sh
 BIN := .venv/bin
 # Two processes: most tests on real servers wait, and each process starts servers of its own.
 PYTEST_FLAGS ?= --numprocesses 2 --dist loadscope --no-loadscope-reorder
+# Those without servers share nothing between files: a third process works while two wait.
+UNIT_FLAGS ?= --numprocesses 3 --dist loadscope --no-loadscope-reorder
 
 SEEDS ?= 10
 
@@ -25,7 +27,7 @@ test: setup ## Everything: unit, contract, integration on the real servers, end-
 	@$(BIN)/pytest $(PYTEST_FLAGS) tests
 
 test-unit: setup ## The quick part, without servers
-	@$(BIN)/pytest -m "not integration and not e2e" $(PYTEST_FLAGS) tests
+	@$(BIN)/pytest -m "not integration and not e2e" $(UNIT_FLAGS) tests
 
 test-integration: setup ## The part on the real servers
 	@$(BIN)/pytest -m "integration or e2e" $(PYTEST_FLAGS) tests

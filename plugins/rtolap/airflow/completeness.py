@@ -38,8 +38,8 @@ async def complete_until_ms(coordinator: AsyncCoordinatorClient, complete: Compl
     if not known:
         return None
     end_ms = partition_of(max(known), complete.unit).start_ms
-    said = await explain_async(coordinator, Window(complete.application, end_ms, complete.lateness_ms))
-    return end_ms if said.may_close else None
+    explanation = await explain_async(coordinator, Window(complete.application, end_ms, complete.lateness_ms))
+    return end_ms if explanation.may_close else None
 
 
 class CaughtUp:
@@ -87,10 +87,10 @@ class TableProgress:
 
 
 def _between(before_ms: int | None, complete_ms: int, unit: PartitionUnit) -> list[PartitionRange]:
-    found: list[PartitionRange] = []
+    ranges: list[PartitionRange] = []
     end_ms = complete_ms
-    while len(found) < ANNOUNCED_MAX and (not found or (before_ms is not None and end_ms > before_ms)):
+    while len(ranges) < ANNOUNCED_MAX and (not ranges or (before_ms is not None and end_ms > before_ms)):
         partition = partition_of(end_ms - 1, unit)
-        found.append(partition)
+        ranges.append(partition)
         end_ms = partition.start_ms
-    return found[::-1]
+    return ranges[::-1]

@@ -55,39 +55,39 @@ class Kind:
             content = content.get(self.plural)
         return self.parse(content, str(path))
 
-    def parse(self, declared: object, where: str) -> list[dict[str, Any]]:
+    def parse(self, declared: object, place: str) -> list[dict[str, Any]]:
         if not isinstance(declared, Sequence) or isinstance(declared, str) or not declared:
-            raise DefinitionError(f"{where} declares no {self.plural}", expected=f"a list of {self._fields}")
+            raise DefinitionError(f"{place} declares no {self.plural}", expected=f"a list of {self._fields}")
         if len(declared) > ENTRIES_MAX:
-            raise DefinitionError(f"{where} declares too many", expected=ENTRIES_MAX, found=len(declared))
-        parsed = [self._one(entry, f"{where}, entry {number}") for number, entry in enumerate(declared, 1)]
-        names = [one[self.identity] for one in parsed]
+            raise DefinitionError(f"{place} declares too many", expected=ENTRIES_MAX, found=len(declared))
+        parsed = [self._one(entry, f"{place}, entry {number}") for number, entry in enumerate(declared, 1)]
+        names = [parsed_entry[self.identity] for parsed_entry in parsed]
         if len(set(names)) != len(names):
-            raise DefinitionError(f"{where} names one of its {self.plural} twice", found=sorted(names))
+            raise DefinitionError(f"{place} names one of its {self.plural} twice", found=sorted(names))
         return parsed
 
-    def _one(self, entry: object, where: str) -> dict[str, Any]:
+    def _one(self, entry: object, place: str) -> dict[str, Any]:
         known = {*self.needed, *self.optional}
         if not isinstance(entry, dict) or not set(self.needed) <= set(entry) <= known:
-            raise DefinitionError(f"{where} is wrong", expected=self._fields, found=repr(entry))
-        return self.parse_one(entry, where)
+            raise DefinitionError(f"{place} is wrong", expected=self._fields, found=repr(entry))
+        return self.parse_one(entry, place)
 
     @property
     def _fields(self) -> str:
         return f"{{{', '.join((*self.needed, *(f'{name}?' for name in self.optional)))}}}"
 
 
-def checked_name(entry: Mapping[str, Any], field: str, where: str) -> str:
+def checked_name(entry: Mapping[str, Any], field: str, place: str) -> str:
     value = entry[field]
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise DefinitionError(
-            f"{where} has a wrong {field}", expected="letters, digits and . _ -", found=repr(value)
+            f"{place} has a wrong {field}", expected="letters, digits and . _ -", found=repr(value)
         )
     return value
 
 
-def checked_port(entry: Mapping[str, Any], where: str, *, smallest: int) -> int:
+def checked_port(entry: Mapping[str, Any], place: str, *, smallest: int) -> int:
     port = entry.get("port", 0)
     if isinstance(port, bool) or not isinstance(port, int) or not smallest <= port < 65536:
-        raise DefinitionError(f"{where} has a wrong port", expected=f"{smallest} to 65535", found=repr(port))
+        raise DefinitionError(f"{place} has a wrong port", expected=f"{smallest} to 65535", found=repr(port))
     return port

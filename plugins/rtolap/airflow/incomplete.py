@@ -21,8 +21,8 @@ def incomplete_builds(value: str) -> IncompleteBuilds:
     close, by its watermark or by a person. Raises DefinitionError."""
     for known in get_args(IncompleteBuilds):
         if value == known:
-            found: IncompleteBuilds = known
-            return found
+            policy: IncompleteBuilds = known
+            return policy
     expected = " or ".join(get_args(IncompleteBuilds))
     raise DefinitionError("no such policy for incomplete builds", expected=expected, found=repr(value))
 
@@ -40,11 +40,11 @@ def forced(entries: Iterable[QueueEntry]) -> dict[QueueEntry, Window]:
 
 def held(coordinator: CoordinatorClient, entries: Iterable[QueueEntry]) -> dict[QueueEntry, Explanation]:
     """Return those of the forced entries whose window may not close even now."""
-    said: dict[Window, Explanation] = {}
-    found: dict[QueueEntry, Explanation] = {}
+    explanations: dict[Window, Explanation] = {}
+    held_entries: dict[QueueEntry, Explanation] = {}
     for entry, window in forced(entries).items():
-        if window not in said:
-            said[window] = explain(coordinator, window)
-        if not said[window].may_close:
-            found[entry] = said[window]
-    return found
+        if window not in explanations:
+            explanations[window] = explain(coordinator, window)
+        if not explanations[window].may_close:
+            held_entries[entry] = explanations[window]
+    return held_entries

@@ -59,34 +59,34 @@ def loader_of(status: ProcessStatus) -> RunningLoader | None:
 
 def find_loader(agent: AgentClient, name: str) -> RunningLoader:
     """Raises NotFound where the agent never had a request to run it."""
-    found = loader_of(agent.get(process_key(name)))
-    if found is None:
+    loader = loader_of(agent.get(process_key(name)))
+    if loader is None:
         raise NotFound(f"process {process_key(name)} is no loader")
-    return found
+    return loader
 
 
-def _parse_one(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _parse_one(entry: Mapping[str, Any], place: str) -> dict[str, Any]:
     return {
-        "loader": checked_name(entry, "name", where),
-        "port": checked_port(entry, where, smallest=1),
-        "complete": _parse_complete(entry.get("complete"), where),
+        "loader": checked_name(entry, "name", place),
+        "port": checked_port(entry, place, smallest=1),
+        "complete": _parse_complete(entry.get("complete"), place),
     }
 
 
-def _parse_complete(declared: object, where: str) -> dict[str, Any] | None:
+def _parse_complete(declared: object, place: str) -> dict[str, Any] | None:
     if declared is None:
         return None
     known = {"application", "unit", "lateness"}
     if not isinstance(declared, dict) or not {"application", "unit"} <= set(declared) <= known:
         raise DefinitionError(
-            f"{where} has a wrong `complete`", expected="{application, unit, lateness?}", found=repr(declared)
+            f"{place} has a wrong `complete`", expected="{application, unit, lateness?}", found=repr(declared)
         )
     if declared["unit"] not in _UNITS:
         raise DefinitionError(
-            f"{where} has a wrong unit", expected=", ".join(_UNITS), found=repr(declared["unit"])
+            f"{place} has a wrong unit", expected=", ".join(_UNITS), found=repr(declared["unit"])
         )
     complete = Completeness(
-        checked_name(declared, "application", where),
+        checked_name(declared, "application", place),
         declared["unit"],
         parse_duration_ms(str(declared.get("lateness", "0s"))),
     )

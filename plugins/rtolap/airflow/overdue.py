@@ -45,13 +45,13 @@ def windows_to_ask_about(
 
 def windows_of_open_segments(coordinator: CoordinatorClient) -> set[Window]:
     """Return the windows of never closed segments with events, of all cubes that close by an application."""
-    found: set[Window] = set()
+    windows: set[Window] = set()
     for cube in coordinator.cubes():
         for segment in coordinator.segments(cube.name, state=_ACTIVE):
             window = window_of(cube, SegmentRange(segment.start_ms, segment.end_ms))
             if window is not None:
-                found.add(window)
-    return found
+                windows.add(window)
+    return windows
 
 
 def oldest(windows: Iterable[Window], windows_max: int) -> list[Window]:

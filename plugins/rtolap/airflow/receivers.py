@@ -30,22 +30,22 @@ DEFAULT: tuple[dict[str, Any], ...] = (
 )
 
 
-def _parse_one(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
+def _parse_one(entry: Mapping[str, Any], place: str) -> dict[str, Any]:
     return {
-        "receiver_id": checked_name(entry, "id", where),
-        "replica_set": checked_name(entry, "replica_set", where),
-        "port": checked_port(entry, where, smallest=0),
-        "bounds": _parse_bounds(entry.get("bounds", {}), where),
+        "receiver_id": checked_name(entry, "id", place),
+        "replica_set": checked_name(entry, "replica_set", place),
+        "port": checked_port(entry, place, smallest=0),
+        "bounds": _parse_bounds(entry.get("bounds", {}), place),
     }
 
 
-def _parse_bounds(declared: object, where: str) -> dict[str, int | float]:
+def _parse_bounds(declared: object, place: str) -> dict[str, int | float]:
     """Names and positive numbers; how large each may be is the receiver's to say."""
     if not isinstance(declared, dict) or not set(declared) <= set(BOUNDS):
-        raise DefinitionError(f"{where} has wrong bounds", expected=", ".join(BOUNDS), found=repr(declared))
+        raise DefinitionError(f"{place} has wrong bounds", expected=", ".join(BOUNDS), found=repr(declared))
     for name, value in declared.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-            raise DefinitionError(f"{where} has a wrong {name}", expected="a number", found=repr(value))
+            raise DefinitionError(f"{place} has a wrong {name}", expected="a number", found=repr(value))
     return declared
 
 

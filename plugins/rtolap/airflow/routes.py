@@ -57,7 +57,7 @@ def window(
     lateness_ms: int = 0,
 ) -> dict[str, Any]:
     with RtolapHook().coordinator() as coordinator:
-        meant = named_window(
+        named = named_window(
             coordinator,
             application=application,
             window_end=window_end,
@@ -65,4 +65,4 @@ def window(
             segment=segment,
             lateness_ms=lateness_ms,
         )
-        return explain(coordinator, meant).model_dump(mode="json")
+        return explain(coordinator, named).model_dump(mode="json")

@@ -45,32 +45,32 @@ class Window(NamedTuple):
             "lateness_ms": self.lateness_ms,
         }
 
-    def judge(self, said: Explanation, approved_until_ms: int | None) -> Explanation:
-        """Return the explanation of this window, from `said` of `due_ms` and what people have approved."""
-        if said.may_close or approved_until_ms is None or approved_until_ms < self.end_ms:
-            return said.model_copy(update={"window_end_ms": self.end_ms})
+    def judge(self, explanation: Explanation, approved_until_ms: int | None) -> Explanation:
+        """Return what holds for this window: `explanation` is that of `due_ms`, and people may have approved."""
+        if explanation.may_close or approved_until_ms is None or approved_until_ms < self.end_ms:
+            return explanation.model_copy(update={"window_end_ms": self.end_ms})
         let_go = f"let go up to {iso(approved_until_ms)}"
-        return said.model_copy(
+        return explanation.model_copy(
             update={
                 "window_end_ms": self.end_ms,
                 "may_close": True,
                 "approved": True,
-                "reasons": (let_go, *said.reasons),
+                "reasons": (let_go, *explanation.reasons),
             }
         )
 
 
 def explain(coordinator: CoordinatorClient, window: Window) -> Explanation:
     """May it close, and if not, what it waits for."""
-    said = coordinator.explain_window(window.application, window.due_ms)
+    explanation = coordinator.explain_window(window.application, window.due_ms)
     marks = coordinator.application_watermarks(window.application)
-    return window.judge(said, marks.approved_until_ms)
+    return window.judge(explanation, marks.approved_until_ms)
 
 
 async def explain_async(coordinator: AsyncCoordinatorClient, window: Window) -> Explanation:
-    said = await coordinator.explain_window(window.application, window.due_ms)
+    explanation = await coordinator.explain_window(window.application, window.due_ms)
     marks = await coordinator.application_watermarks(window.application)
-    return window.judge(said, marks.approved_until_ms)
+    return window.judge(explanation, marks.approved_until_ms)
 
 
 def window_of(cube: CubeStatus, segment: SegmentRange) -> Window | None:
@@ -99,22 +99,22 @@ def named_window(
             expected="application and window_end, or cube and segment",
             found=f"{application=}, {window_end=}, {cube=}, {segment=}",
         )
-    found = window_of(coordinator.cube(cube), parse_segment_name(segment))
-    if found is None:
+    window = window_of(coordinator.cube(cube), parse_segment_name(segment))
+    if window is None:
         raise DefinitionError(
             f"cube {cube} closes by no application",
             expected="a cube with `watermark:`",
             action="wait for its low watermark with LowWatermarkSensor",
         )
-    return found
+    return window
 
 
-def outcome(said: Explanation) -> dict[str, Any]:
+def outcome(explanation: Explanation) -> dict[str, Any]:
     """Return the result of a task for a window that may close; shares by source."""
     return {
-        "application": said.application,
-        "window_end": iso(said.window_end_ms),
-        "approved": said.approved,
-        "expected_missing_ppm": dict(said.expected_missing_ppm),
-        "bound_ppm": dict(said.bound_ppm),
+        "application": explanation.application,
+        "window_end": iso(explanation.window_end_ms),
+        "approved": explanation.approved,
+        "expected_missing_ppm": dict(explanation.expected_missing_ppm),
+        "bound_ppm": dict(explanation.bound_ppm),
     }

@@ -16,48 +16,48 @@ def iso(at_ms: int | None) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat()
 
 
-def state_of(said: Explanation) -> str:
+def state_of(explanation: Explanation) -> str:
     """One line: may the window close, and what is missing or waited for."""
-    window = f"the window of {said.application} that ends at {iso(said.window_end_ms)}"
-    missing = f" ({'; '.join(_shares(said))})" if said.expected_missing_ppm else ""
-    if said.may_close:
-        why = "; ".join(said.reasons) if said.approved else "its events are there"
-        return f"{window} may close: {why}{missing}"
-    return f"{window} waits: {'; '.join(said.reasons)}{missing}"
+    window = f"the window of {explanation.application} that ends at {iso(explanation.window_end_ms)}"
+    missing = f" ({'; '.join(_shares(explanation))})" if explanation.expected_missing_ppm else ""
+    if explanation.may_close:
+        reasons = "; ".join(explanation.reasons) if explanation.approved else "its events are there"
+        return f"{window} may close: {reasons}{missing}"
+    return f"{window} waits: {'; '.join(explanation.reasons)}{missing}"
 
 
-def question(said: Explanation) -> tuple[str, str]:
+def question(explanation: Explanation) -> tuple[str, str]:
     """Subject and Markdown text of what a person is asked about a window that waits."""
-    end = iso(said.window_end_ms)
-    lines = [f"The window of `{said.application}` that ends at {end} waits for:", ""]
-    lines += [f"- {_plain(reason)}" for reason in said.reasons]
-    shares = _shares(said)
+    end = iso(explanation.window_end_ms)
+    lines = [f"The window of `{explanation.application}` that ends at {end} waits for:", ""]
+    lines += [f"- {_plain(reason)}" for reason in explanation.reasons]
+    shares = _shares(explanation)
     if shares:
         lines += ["", "Of its events:", ""] + [f"- {_plain(share)}" for share in shares]
-    for source, info in said.hosts.items():
+    for source, info in explanation.hosts.items():
         if info.behind:
             lines += ["", f"Hosts of `{source}` that are behind, the furthest first:", ""]
             lines += ["| host | read up to | behind by | may owe |", "|---|---|---|---|"]
-            lines += [_host(one) for one in info.behind[:HOSTS_SHOWN_MAX]]
+            lines += [_host(host) for host in info.behind[:HOSTS_SHOWN_MAX]]
     lines += [
         "",
         "**Approve** lets this window, and all that end before it, close as they are; your name and the "
         "reason are recorded. **Reject** keeps it waiting. If it becomes complete first, this question is "
         "withdrawn.",
     ]
-    return f"Let the window of {said.application} that ends at {end} go?", "\n".join(lines)
+    return f"Let the window of {explanation.application} that ends at {end} go?", "\n".join(lines)
 
 
-def _shares(said: Explanation) -> list[str]:
+def _shares(explanation: Explanation) -> list[str]:
     return [
-        f"{source}: {expected} ppm expected to be missing, at most {said.bound_ppm[source]} ppm"
-        for source, expected in said.expected_missing_ppm.items()
+        f"{source}: {expected} ppm expected to be missing, at most {explanation.bound_ppm[source]} ppm"
+        for source, expected in explanation.expected_missing_ppm.items()
     ]
 
 
-def _host(one: HostBehind) -> str:
-    behind = "never seen" if one.behind_ms is None else _span(one.behind_ms)
-    return f"| {_plain(one.host)} | {iso(one.latest_ms)} | {behind} | {one.share_ppm} ppm |"
+def _host(host: HostBehind) -> str:
+    behind = "never seen" if host.behind_ms is None else _span(host.behind_ms)
+    return f"| {_plain(host.host)} | {iso(host.latest_ms)} | {behind} | {host.share_ppm} ppm |"
 
 
 def _span(duration_ms: int) -> str:

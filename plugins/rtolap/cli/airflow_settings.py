@@ -64,8 +64,8 @@ def apply(
     if as_json:
         print_json(names)
         return
-    for kind, found in names.items():
-        success(f"{kind}: {', '.join(found) or 'none'}")
+    for kind, named_settings in names.items():
+        success(f"{kind}: {', '.join(named_settings) or 'none'}")
 
 
 @app.command("dags-folder")

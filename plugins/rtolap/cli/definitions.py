@@ -106,8 +106,8 @@ def describe(name: NameArgument, as_json: JsonOption = False) -> None:
         table = client.table(str(definition["table"])) if kind == "cube" else None
         status = client.cube(name) if kind == "cube" else None
     if as_json:
-        told = {} if status is None else {"status": _standing(status)}
-        print_json({"kind": kind, **definition, **told})
+        standing = {} if status is None else {"status": _standing(status)}
+        print_json({"kind": kind, **definition, **standing})
         return
     if table is not None:
         schema = Schema(msgspec.convert(table, Table), msgspec.convert(definition, Cube))
@@ -219,8 +219,8 @@ def _describe_standing(status: CubeStatus) -> None:
         warn(f"{status.name} is paused")
     if status.problem:
         warn(status.problem)
-    if told := refused_text(status.refused, status.refused_example):
-        warn(told)
+    if refused := refused_text(status.refused, status.refused_example):
+        warn(refused)
 
 
 def _describe_cube(schema: Schema) -> None:

@@ -25,8 +25,8 @@ def dump(
 ) -> None:
     """Show header or manifest, and of fragments the first rows."""
     dumps = [
-        {"kind": found.kind, "where": found.where} | inspect.dump(found, rows_max=rows)
-        for found in inspect.find(place)
+        {"kind": item.kind, "where": item.where} | inspect.dump(item, rows_max=rows)
+        for item in inspect.find(place)
     ]
     if as_json:
         print_json(dumps)
@@ -42,13 +42,11 @@ def dump(
 def verify(place: Place, as_json: JsonOption = False) -> None:
     """Compare every byte with checksums, lengths and counts; exit code 1 when something is damaged."""
     results: list[dict[str, Any]] = []
-    for found in inspect.find(place):
+    for item in inspect.find(place):
         try:
-            results.append(
-                {"where": found.where, "kind": found.kind, "ok": True, "rows": inspect.verify(found)}
-            )
+            results.append({"where": item.where, "kind": item.kind, "ok": True, "rows": inspect.verify(item)})
         except (Corrupted, NotFound) as error:
-            results.append({"where": found.where, "kind": found.kind, "ok": False, "error": str(error)})
+            results.append({"where": item.where, "kind": item.kind, "ok": False, "error": str(error)})
     damaged = [result for result in results if not result["ok"]]
     if as_json:
         print_json(results)

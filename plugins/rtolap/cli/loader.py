@@ -83,12 +83,12 @@ def run(
             jobs=access.jobs,
             records=access.records,
             sink=sink,
-            open_consumer=lambda it: KafkaConsumer(
-                connections.clusters.get(it.kafka_cluster),
-                it.topic,
+            open_consumer=lambda kafka_settings: KafkaConsumer(
+                connections.clusters.get(kafka_settings.kafka_cluster),
+                kafka_settings.topic,
                 client_id=f"rtolap-loader-{job}",
                 with_create_ms=True,
-                with_statements=it.watermark_records == "header",
+                with_statements=kafka_settings.watermark_records == "header",
             ),
             box=box,
             clock=SystemClock(),
@@ -99,7 +99,7 @@ def run(
                 settings.coordinator_urls(), settings.token(), application
             ),
             partition_session=lambda sink, wanted: partition_endpoint(sink, wanted).session,
-            check_rights=lambda it: check_loader_rights(it, connections),
+            check_rights=lambda kafka_settings: check_loader_rights(kafka_settings, connections),
             wanted=os.environ.get(RESTARTS_VARIABLE, "0") == "0",
         )
         box.close()
@@ -113,7 +113,7 @@ def start(job: JobArgument, wait_s: WaitOption = 0.0, as_json: JsonOption = Fals
     """Have the agent of this host run it; what had failed is tried again."""
     with job_access(Settings()) as access:
         _start(access, job)
-        _told(access, job, wait_s, lambda it: it.alive, "runs", as_json=as_json)
+        _told(access, job, wait_s, lambda status: status.alive, "runs", as_json=as_json)
 
 
 @app.command()
@@ -121,7 +121,7 @@ def stop(job: JobArgument, wait_s: WaitOption = 60.0, as_json: JsonOption = Fals
     """End it; what is under way is finished, and nothing is forgotten."""
     with job_access(Settings()) as access:
         access.jobs.change_state(job, LoadJobEvent.STOP, "stopped by command")
-        _told(access, job, wait_s, lambda it: not it.alive, "is stopped", as_json=as_json)
+        _told(access, job, wait_s, lambda status: not status.alive, "is stopped", as_json=as_json)
 
 
 @app.command()
@@ -129,7 +129,7 @@ def pause(job: JobArgument, as_json: JsonOption = False) -> None:
     """Read no more; its process keeps the job."""
     with job_access(Settings()) as access:
         access.jobs.change_state(job, LoadJobEvent.PAUSE, "paused by command")
-        _told(access, job, 0.0, lambda it: True, "is paused", as_json=as_json)
+        _told(access, job, 0.0, lambda status: True, "is paused", as_json=as_json)
 
 
 @app.command()
@@ -137,7 +137,7 @@ def resume(job: JobArgument, as_json: JsonOption = False) -> None:
     """Go on after a pause."""
     with job_access(Settings()) as access:
         access.jobs.change_state(job, LoadJobEvent.RESUME, "")
-        _told(access, job, 0.0, lambda it: True, "goes on", as_json=as_json)
+        _told(access, job, 0.0, lambda status: True, "goes on", as_json=as_json)
 
 
 @app.command()
@@ -145,9 +145,9 @@ def restart(job: JobArgument, wait_s: WaitOption = 60.0, as_json: JsonOption = F
     """Stop it, and start it again."""
     with job_access(Settings()) as access:
         access.jobs.change_state(job, LoadJobEvent.STOP, "restarted by command")
-        _await(access, job, wait_s, lambda it: not it.alive)
+        _await(access, job, wait_s, lambda status: not status.alive)
         _start(access, job)
-        _told(access, job, wait_s, lambda it: it.alive, "runs", as_json=as_json)
+        _told(access, job, wait_s, lambda status: status.alive, "runs", as_json=as_json)
 
 
 @app.command()
@@ -177,11 +177,11 @@ def reset(
     start_at = _offsets(at) if at else None
     with job_access(Settings()) as access:
         loader = read_config(access.jobs.get(job)).loader
-        where = at or ("where it was" if go_on else loader.start)
+        start = at or ("where it was" if go_on else loader.start)
         if not yes:
-            typer.confirm(f"Load {loader.topic} again from {where}? Its rows stay.", abort=True)
+            typer.confirm(f"Load {loader.topic} again from {start}? Its rows stay.", abort=True)
         access.define_again(job, start_at, go_on=go_on, abandon=abandon)
-        _told(access, job, 0.0, lambda it: True, f"starts over at {where}", as_json=as_json)
+        _told(access, job, 0.0, lambda status: True, f"starts over at {start}", as_json=as_json)
 
 
 @app.command()
@@ -192,47 +192,47 @@ def status(
     """Show the state of loaders: liveness, lag, throughput, the last error, why one has stopped."""
     with job_access(Settings()) as access:
         jobs = (access.jobs.get(job),) if job else access.jobs.all()
-        found = tuple(access.status(each) for each in jobs)
+        statuses = tuple(access.status(each) for each in jobs)
     if as_json:
-        print_json(LoaderList(found))
+        print_json(LoaderList(statuses))
     else:
         print_table(
             ("loader", "state", "alive", "phase", "lag", "rows/s", "pending"),
             [
                 (
-                    it.job,
-                    it.state,
-                    "yes" if it.alive else "no",
-                    it.phase,
-                    it.lag_records,
-                    round(it.rows_per_s),
-                    it.pending,
+                    loader.job,
+                    loader.state,
+                    "yes" if loader.alive else "no",
+                    loader.phase,
+                    loader.lag_records,
+                    round(loader.rows_per_s),
+                    loader.pending,
                 )
-                for it in found
+                for loader in statuses
             ],
         )
-        for it in found:
-            for said in _troubles(it):
-                console.print(f"{it.job}: {said}", highlight=False, soft_wrap=True, markup=False)
-    _exit_by(found)
+        for loader in statuses:
+            for trouble in _troubles(loader):
+                console.print(f"{loader.job}: {trouble}", highlight=False, soft_wrap=True, markup=False)
+    _exit_by(statuses)
 
 
 @app.command()
 def lag(job: JobArgument, as_json: JsonOption = False) -> None:
     """Show how many records of the topic are not in the table yet, by partition."""
     with job_access(Settings()) as access:
-        found = access.status(access.jobs.get(job))
-    if found.lag_records is None:
-        raise Unavailable(f"the topic {found.topic} does not tell where it ends")
+        status = access.status(access.jobs.get(job))
+    if status.lag_records is None:
+        raise Unavailable(f"the topic {status.topic} does not tell where it ends")
     print_table(
         ("partition", "loaded", "log_end", "lag"),
         [
-            (partition, found.loaded.get(partition, 0), end, max(0, end - found.loaded.get(partition, 0)))
-            for partition, end in sorted(found.log_ends.items())
+            (partition, status.loaded.get(partition, 0), end, max(0, end - status.loaded.get(partition, 0)))
+            for partition, end in sorted(status.log_ends.items())
         ],
         as_json=as_json,
     )
-    _exit_by((found,))
+    _exit_by((status,))
 
 
 def _troubles(status: LoaderStatus) -> Iterator[str]:
@@ -268,12 +268,12 @@ def _start(access: JobAccess, job: str) -> None:
 def _await(access: JobAccess, job: str, wait_s: float, is_so: Callable[[LoaderStatus], bool]) -> LoaderStatus:
     deadline_s = time.monotonic() + wait_s
     while True:
-        found = access.status(access.jobs.get(job))
-        if is_so(found):
-            return found
+        status = access.status(access.jobs.get(job))
+        if is_so(status):
+            return status
         if time.monotonic() >= deadline_s:
             raise NotYet(
-                f"loader {job} is not there yet", found=f"{found.state}, {found.phase or 'no process'}"
+                f"loader {job} is not there yet", found=f"{status.state}, {status.phase or 'no process'}"
             )
         time.sleep(0.2)
 
@@ -287,25 +287,25 @@ def _told(
     *,
     as_json: bool,
 ) -> None:
-    found = _await(access, job, wait_s, is_so) if wait_s > 0 else access.status(access.jobs.get(job))
+    status = _await(access, job, wait_s, is_so) if wait_s > 0 else access.status(access.jobs.get(job))
     if as_json:
-        print_json(found)
-    elif is_so(found):
+        print_json(status)
+    elif is_so(status):
         success(f"loader {job} {words}")
     else:
-        warn(f"loader {job} is wanted {found.state}; `rtolap loader status {job}` shows how far it is")
+        warn(f"loader {job} is wanted {status.state}; `rtolap loader status {job}` shows how far it is")
 
 
-def _exit_by(found: tuple[LoaderStatus, ...]) -> None:
-    if any(status.state == LoadJobState.FAILED for status in found):
+def _exit_by(statuses: tuple[LoaderStatus, ...]) -> None:
+    if any(status.state == LoadJobState.FAILED for status in statuses):
         raise typer.Exit(EXIT_FAILED)
 
 
 def _offsets(text: str) -> Offsets:
-    found: Offsets = {}
+    offsets: Offsets = {}
     for part in text.split(","):
         partition, equals, at = part.partition("=")
         if not (equals and partition.strip().isdigit() and at.strip().isdigit()):
             raise DefinitionError("not offsets", expected="PARTITION=OFFSET, comma-separated", found=part)
-        found[int(partition)] = int(at)
-    return found
+        offsets[int(partition)] = int(at)
+    return offsets

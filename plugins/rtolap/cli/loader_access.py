@@ -59,9 +59,9 @@ class JobAccess:
                 with LoaderClient(
                     f"http://{address}", self._settings.token(), timeout_s=_STATUS_TIMEOUT_S
                 ) as client:
-                    told = client.status()
-                if told.job == job.job_id:
-                    return told
+                    answer = client.status()
+                if answer.job == job.job_id:
+                    return answer
             except Unavailable:
                 pass  # not alive: that is what the status says then
         loader = read_config(job).loader
@@ -80,8 +80,8 @@ class JobAccess:
     def _declare(self, loader: Loader) -> tuple[LoadJob, Callable[[], object]]:
         config = write_config(JobConfig(loader))
         try:
-            made = self.jobs.create(loader.name, loader.database, loader.table, loader.topic, config)
-            return made, partial(self.jobs.remove, made)
+            created_job = self.jobs.create(loader.name, loader.database, loader.table, loader.topic, config)
+            return created_job, partial(self.jobs.remove, created_job)
         except CommitConflict:
             job = self.jobs.get(loader.name)
         if (job.db, job.table, job.topic) != (loader.database, loader.table, loader.topic):
@@ -115,9 +115,9 @@ class JobAccess:
 
         def config(records: tuple[OffsetsRecord, ...]) -> str:
             left = left_labels(records, job.incarnation) or present.left
-            where = going_on(records, log.ranges, topic_id=log.topic_id) if go_on else start_at
-            topic_id = None if where is None else log.topic_id or None
-            return write_config(JobConfig(loader, where, left, topic_id))
+            start = going_on(records, log.ranges, topic_id=log.topic_id) if go_on else start_at
+            topic_id = None if start is None else log.topic_id or None
+            return write_config(JobConfig(loader, start, left, topic_id))
 
         return self.jobs.define_again(job_id, config, abandon=abandon)
 

@@ -22,9 +22,9 @@ app = typer.Typer(no_args_is_help=True, help="Receivers and replica sets.")
 def list_receivers(as_json: JsonOption = False) -> None:
     """Receivers with their health: HEALTHY, WARN, UNREACHABLE or DOWN."""
     with coordinator_client() as client:
-        found = client.receivers()
+        receivers = client.receivers()
     if as_json:
-        print_json([receiver.model_dump(mode="json") for receiver in found])
+        print_json([receiver.model_dump(mode="json") for receiver in receivers])
         return
     print_table(
         ("receiver", "address", "replica set", "leader", "health", "reason", "cubes"),
@@ -38,7 +38,7 @@ def list_receivers(as_json: JsonOption = False) -> None:
                 receiver.reason,
                 ", ".join(f"{cube} {_standing(report)}" for cube, report in receiver.cubes.items()),
             )
-            for receiver in found
+            for receiver in receivers
         ],
     )
 
@@ -49,21 +49,21 @@ def _standing(report: CubeReport) -> str:
     refused: Counter[str] = Counter()
     for partition in report.partitions.values():
         refused.update(partition.refused)
-    told = refused_text(refused, report.refused_example)
-    return f"{report.state} {sorted(report.partitions)}{counted}{', ' if told else ''}{told}"
+    refusals = refused_text(refused, report.refused_example)
+    return f"{report.state} {sorted(report.partitions)}{counted}{', ' if refusals else ''}{refusals}"
 
 
 @app.command("replica-sets")
 def list_replica_sets(as_json: JsonOption = False) -> None:
     """Replica sets, their receivers and leaders."""
     with coordinator_client() as client:
-        found = client.replica_sets()
+        replica_sets = client.replica_sets()
     if as_json:
-        print_json([replica_set.model_dump(mode="json") for replica_set in found])
+        print_json([replica_set.model_dump(mode="json") for replica_set in replica_sets])
         return
     print_table(
         ("replica set", "receivers", "leader"),
-        [(found_set.name, ", ".join(found_set.receivers), found_set.leader) for found_set in found],
+        [(found_set.name, ", ".join(found_set.receivers), found_set.leader) for found_set in replica_sets],
     )
 
 
@@ -75,8 +75,10 @@ def put_replica_set(
 ) -> None:
     """Say which receivers form a replica set."""
     with coordinator_client() as client:
-        found = client.put_replica_set(name, receivers)
-    report(found, f"replica set {found.name}: {', '.join(found.receivers)}", as_json=as_json)
+        replica_set = client.put_replica_set(name, receivers)
+    report(
+        replica_set, f"replica set {replica_set.name}: {', '.join(replica_set.receivers)}", as_json=as_json
+    )
 
 
 @app.command()

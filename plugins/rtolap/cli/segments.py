@@ -33,14 +33,14 @@ def list_segments(
 ) -> None:
     """List segments by event time."""
     with coordinator_client() as client:
-        found = client.segments(
+        segments = client.segments(
             cube,
             state=state.upper() if state else None,
             start_ms=instant_ms(start) if start else None,
             end_ms=instant_ms(end) if end else None,
         )
     if as_json:
-        print_json([segment.model_dump(mode="json") for segment in found])
+        print_json([segment.model_dump(mode="json") for segment in segments])
         return
     print_table(
         (
@@ -49,7 +49,7 @@ def list_segments(
         ),
         [
             (s.segment, _state(s), s.version, *_counts(s), _missing(s), _late(s), len(s.parts), _build(s))
-            for s in found
+            for s in segments
         ],
     )
 
@@ -58,27 +58,27 @@ def list_segments(
 def show(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
     """Everything about one segment, with its state history."""
     with coordinator_client() as client:
-        found = client.segment(cube, segment)
+        info = client.segment(cube, segment)
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(info.model_dump(mode="json"))
         return
     rows: list[tuple[str, object]] = [
-        ("state", _state(found)),
-        ("version", found.version),
-        ("location", found.location),
-        *zip(("events", "staged events", "staged rows"), _counts(found), strict=True),
-        *_completeness(found),
-        ("late events", _late(found)),
-        ("covered", found.covered),
-        ("target", found.target),
-        ("build", _build(found)),
-        *_losses(cube, found),
-        *(("part", f"{part.replica_set}: {part.events} events, {part.path}") for part in found.parts),
+        ("state", _state(info)),
+        ("version", info.version),
+        ("location", info.location),
+        *zip(("events", "staged events", "staged rows"), _counts(info), strict=True),
+        *_completeness(info),
+        ("late events", _late(info)),
+        ("covered", info.covered),
+        ("target", info.target),
+        ("build", _build(info)),
+        *_losses(cube, info),
+        *(("part", f"{part.replica_set}: {part.events} events, {part.path}") for part in info.parts),
     ]
     print_table(("", f"{cube}/{segment}"), rows)
     print_table(
         ("at", "event", "state", "note"),
-        [(_utc(line.at_ms), line.event, line.state, line.note) for line in found.state_history],
+        [(_utc(line.at_ms), line.event, line.state, line.note) for line in info.state_history],
     )
 
 
@@ -86,10 +86,8 @@ def show(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
 def close(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
     """Close this segment and all before it now, without waiting for the watermark."""
     with coordinator_client() as client:
-        found = client.close_segment(cube, segment)
-    report(
-        found, f"the leaders are asked to close {cube} up to {segment} (now {found.state})", as_json=as_json
-    )
+        info = client.close_segment(cube, segment)
+    report(info, f"the leaders are asked to close {cube} up to {segment} (now {info.state})", as_json=as_json)
 
 
 @app.command()
@@ -97,12 +95,14 @@ def requeue(cube: Cube, segment: Segment, as_json: JsonOption = False) -> None:
     """Rebuild a segment; what is lost or damaged of it is uploaded again by its receivers, a base cuboid
     from Kafka."""
     with coordinator_client() as client:
-        found = client.requeue(cube, segment)
-    what = "a build" if found.state == "REMOTE_PERSISTED" else "its receivers to upload it again, and a build"
-    waits = f"{cube}/{segment} is {_state(found)} and waits for {what} of version {found.version + 1}"
-    if found.lost:
-        waits = f"{waits}; {_lost(cube, found)}"
-    report(found, waits, as_json=as_json)
+        info = client.requeue(cube, segment)
+    needed = (
+        "a build" if info.state == "REMOTE_PERSISTED" else "its receivers to upload it again, and a build"
+    )
+    waits = f"{cube}/{segment} is {_state(info)} and waits for {needed} of version {info.version + 1}"
+    if info.lost:
+        waits = f"{waits}; {_lost(cube, info)}"
+    report(info, waits, as_json=as_json)
 
 
 @app.command("accept-loss")
@@ -115,8 +115,8 @@ def accept_loss(
 ) -> None:
     """Let history go on without events that neither receivers nor Kafka hold any more; it is recorded."""
     with coordinator_client() as client:
-        found = client.accept_loss(cube, segment, by or getpass.getuser(), reason)
-    report(found, f"{cube} goes on without what {segment} waited for; recorded", as_json=as_json)
+        info = client.accept_loss(cube, segment, by or getpass.getuser(), reason)
+    report(info, f"{cube} goes on without what {segment} waited for; recorded", as_json=as_json)
 
 
 @app.command()
@@ -161,8 +161,8 @@ def _missing(segment: SegmentInfo) -> str:
 
 def _state(segment: SegmentInfo) -> str:
     beside = [
-        what
-        for what, is_so in (("base cuboid lost", segment.base_lost), ("events lost", segment.lost))
+        mark
+        for mark, is_so in (("base cuboid lost", segment.base_lost), ("events lost", segment.lost))
         if is_so
     ]
     return ", ".join([segment.state, *beside])
@@ -174,13 +174,13 @@ def _lost(cube: str, segment: SegmentInfo) -> str:
 
 
 def _losses(cube: str, segment: SegmentInfo) -> list[tuple[str, object]]:
-    found: list[tuple[str, object]] = []
+    losses: list[tuple[str, object]] = []
     if segment.lost:
-        found.append(("lost", _lost(cube, segment)))
+        losses.append(("lost", _lost(cube, segment)))
     for loss in segment.losses:
         accepted = f"accepted by {loss.by} at {_utc(loss.at_ms)}: {loss.reason}"
-        found.append(("lacks", f"the events of offsets {_offsets(loss.ranges)}, {accepted}"))
-    return found
+        losses.append(("lacks", f"the events of offsets {_offsets(loss.ranges)}, {accepted}"))
+    return losses
 
 
 def _offsets(ranges: tuple[PartitionRange, ...]) -> str:

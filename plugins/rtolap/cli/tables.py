@@ -64,7 +64,7 @@ def show(name: NameArgument, as_json: JsonOption = False) -> None:
 def partitions(name: NameArgument, as_json: JsonOption = False) -> None:
     """A table's partitions in the order of time, with their versions."""
     with tables_client() as client:
-        found = client.partitions(_name(name))
+        ranges = client.partitions(_name(name))
     print_table(
         ("partition", "start", "end", "visible", "committed", "buckets", "replicas"),
         [
@@ -77,7 +77,7 @@ def partitions(name: NameArgument, as_json: JsonOption = False) -> None:
                 part.buckets,
                 part.replicas,
             )
-            for part in found
+            for part in ranges
         ],
         as_json=as_json,
     )

@@ -81,7 +81,7 @@ class _Fresh:
             self._known |= {("cube", cube.name) for cube in cubes}
             self._enabled |= {cube.name for cube in cubes if cube.enabled}
         if endpoints is not None and definitions.stored_tables:
-            self._known |= {("stored_table", one.definition.qualified_name) for one in endpoints.tables()}
+            self._known |= {("stored_table", table.definition.qualified_name) for table in endpoints.tables()}
 
     def made(self, kind: str, name: str) -> None:
         if (kind, name) in self._known:
@@ -104,16 +104,16 @@ class _Fresh:
         if self._takers.coordinator is not None and cube not in self._enabled:
             self.changed(f"enabled cube {cube}", partial(self._takers.coordinator.disable_cube, cube))
 
-    def changed(self, what: str, undo: Callable[[], object]) -> None:
-        self._undo.append((what, undo))
+    def changed(self, change: str, undo: Callable[[], object]) -> None:
+        self._undo.append((change, undo))
 
     def take_back(self) -> None:
         """The last one first."""
-        for what, undo in reversed(self._undo):
+        for change, undo in reversed(self._undo):
             try:
                 undo()
             except RtolapError as error:
-                log.warning("%s could not be taken back: %s", what, error)
+                log.warning("%s could not be taken back: %s", change, error)
                 if isinstance(error, Unavailable):
                     return  # nobody answers any more: each further one would wait as long
 
@@ -150,7 +150,7 @@ def _check(takers: Takers, definitions: Definitions) -> None:
     if missing:
         raise DefinitionError(
             "some definitions cannot be created from here",
-            expected=" and ".join(who for who, _ in missing),
+            expected=" and ".join(endpoint for endpoint, _ in missing),
             found="; ".join(", ".join(names) for _, names in missing),
             action="keep them in another folder and create them with `rtolap create`",
         )

@@ -162,7 +162,7 @@ def made_database(path: Path) -> None:
 
 @functools.cache
 def _macros_database() -> bytes:
-    """Some hundreds of KB, made once per process."""
+    """Return the file, some hundreds of KB; it is made once per process."""
     with tempfile.TemporaryDirectory(prefix="rtolap-macros-") as folder:
         path = Path(folder) / "macros.db"
         with duckdb.connect(str(path), config={"threads": "1"}) as made:

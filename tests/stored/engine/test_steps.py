@@ -25,7 +25,7 @@ TABLE = StoredTable(
     sequence_column="at",
 )
 ENDLESS = 200
-SEEDS = so_many(3)
+SEEDS = so_many(2)
 
 
 def state_history(run: TabletRun, rounds: int = 6) -> None:

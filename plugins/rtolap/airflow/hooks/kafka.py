@@ -69,21 +69,21 @@ class KafkaClusterHook(KafkaBaseHook):
                 )
             return _of_host(str(extra[CLUSTER_KEY]))
         try:
-            found: KafkaCluster = self.get_conn
+            cluster_settings: KafkaCluster = self.get_conn
         except ValueError as error:
             raise DefinitionError(
                 f"connection {self.kafka_config_id} is incomplete", found=str(error)
             ) from error
-        return found
+        return cluster_settings
 
     def _get_client(self, config: Mapping[str, Any]) -> KafkaCluster:
         """Return the client that the provider requests, for the configuration it has composed."""
-        where = f"connection {self.kafka_config_id}"
-        kept = {name: it for name, it in config.items() if OWNED.get(name, LOADS_CODE) == LOADS_CODE}
-        for name in kept.keys() & {name for name, it in kept.items() if callable(it)}:
-            raise DefinitionError(f"{where}: {name} cannot be set", expected=LOADS_CODE)
+        place = f"connection {self.kafka_config_id}"
+        kept = {name: value for name, value in config.items() if OWNED.get(name, LOADS_CODE) == LOADS_CODE}
+        for name in kept.keys() & {name for name, value in kept.items() if callable(value)}:
+            raise DefinitionError(f"{place}: {name} cannot be set", expected=LOADS_CODE)
         return cluster_of(
-            self.kafka_config_id, {name: plain_value(where, name, it) for name, it in kept.items()}
+            self.kafka_config_id, {name: plain_value(place, name, value) for name, value in kept.items()}
         )
 
     def check(self, topics: Iterable[str], operation: Operation) -> None:

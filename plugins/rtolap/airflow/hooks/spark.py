@@ -57,15 +57,15 @@ class SparkCommandHook(SparkSubmitHook):
         super().__init__(conn_id=conn_id, name=name, conf=dict(sorted(conf.items())))
 
     def options(self) -> list[str]:
-        found: list[str] = self._build_spark_common_args()
-        return found
+        arguments: list[str] = self._build_spark_common_args()
+        return arguments
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
         raise NotImplementedError("builds are processes of an agent")
 
     def _resolve_connection(self) -> dict[str, Any]:
-        found: dict[str, Any] = super()._resolve_connection()
-        return found if self._master is None else {**found, "master": self._master}
+        resolved: dict[str, Any] = super()._resolve_connection()
+        return resolved if self._master is None else {**resolved, "master": self._master}
 
 
 def _conf_options(conf: Mapping[str, str]) -> list[str]:

@@ -114,8 +114,8 @@ class SparkBuildOperator(ManagedProcessOperator):
         unfinished = coordinator.segments(self.cube, state="IMMUTABLE")
         queued = [entry for entry in coordinator.queue().entries if entry.cube == self.cube]
         waiting = held(coordinator, queued) if incomplete_builds(self.incomplete_builds) == "approve" else {}
-        for entry, said in waiting.items():
-            self.log.info("%s was closed by force and is held: %s", entry.segment, state_of(said))
+        for entry, explanation in waiting.items():
+            self.log.info("%s was closed by force and is held: %s", entry.segment, state_of(explanation))
         entries = batch.choose(queued, self.cube, self.segments_max, unfinished, waiting)
         if not entries:
             self.log.info("nothing of %s can be built now", self.cube)
@@ -157,12 +157,12 @@ class SparkBuildOperator(ManagedProcessOperator):
 
         Returns the promoted segments and the errors of the others.
         """
-        said = batch.outcomes(agent.log(status.key, LOG_BYTES_MAX))
+        outcomes = batch.outcomes(agent.log(status.key, LOG_BYTES_MAX))
         everything_built = status.state == "SUCCEEDED"
         promoted: list[str] = []
         errors: list[str] = []
         for build in batch.builds_of(status):
-            outcome = Outcome(built=True) if everything_built else said.get(build.build_id, Outcome())
+            outcome = Outcome(built=True) if everything_built else outcomes.get(build.build_id, Outcome())
             error = outcome.error or f"the process is {status.state}: {status.reason}"
             if outcome.built and not errors:
                 try:

@@ -78,7 +78,7 @@ def builds_of(status: ProcessStatus) -> list[Build]:
 
 def outcomes(log: str) -> dict[str, Outcome]:
     """build_id → what its last progress line says. Lines cut off by the end of the log are passed over."""
-    found: dict[str, Outcome] = {}
+    by_build: dict[str, Outcome] = {}
     for line in log.splitlines():
         _, mark, text = line.partition(PROGRESS_MARK)
         if not mark:
@@ -90,10 +90,10 @@ def outcomes(log: str) -> dict[str, Outcome]:
         if not isinstance(progress, dict) or "build_id" not in progress:
             continue
         if progress.get("event") == "built":
-            found[progress["build_id"]] = Outcome(built=True)
+            by_build[progress["build_id"]] = Outcome(built=True)
         elif progress.get("event") == "failed":
-            found[progress["build_id"]] = Outcome(error=str(progress.get("error", "failed")))
-    return found
+            by_build[progress["build_id"]] = Outcome(error=str(progress.get("error", "failed")))
+    return by_build
 
 
 def argv(options: Sequence[str], job: str) -> list[str]:

@@ -96,16 +96,16 @@ class RequeueOperator(CubeOperator):
         self.end = end
 
     def call(self, coordinator: CoordinatorClient) -> list[str]:
-        found = coordinator.segments(
+        segments = coordinator.segments(
             self.cube, state=READY, start_ms=instant_ms(self.start), end_ms=instant_ms(self.end)
         )
         queued: list[str] = []
-        for segment in found:
+        for segment in segments:
             try:
                 coordinator.requeue(self.cube, segment.segment)
             except Refused as error:  # not READY any more: a late delta was closed, or it was purged
                 self.log.info("%s is left as it is: %s", segment.segment, error)
             else:
                 queued.append(segment.segment)
-        self.log.info("%s: queued %d of %d segments", self.cube, len(queued), len(found))
+        self.log.info("%s: queued %d of %d segments", self.cube, len(queued), len(segments))
         return queued

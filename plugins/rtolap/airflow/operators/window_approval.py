@@ -54,11 +54,13 @@ class WindowApprovalOperator(ApprovalOperator):
         params: Any = None,  # Airflow hands the DAG's to every operator; the form has a field of its own
         **kwargs: Any,
     ) -> None:
-        why = Param("", type="string", title="Reason", description="Why it may go; recorded.", source="task")
+        reason = Param(
+            "", type="string", title="Reason", description="Why it may go; recorded.", source="task"
+        )
         super().__init__(
             subject="Let a window go?",  # both are written when it asks
             body=None,
-            params={REASON: why},
+            params={REASON: reason},
             defaults=None,
             response_timeout=None,
             **kwargs,
@@ -70,19 +72,19 @@ class WindowApprovalOperator(ApprovalOperator):
         self.rtolap_conn_id = rtolap_conn_id
 
     def execute(self, context: Context) -> Any:
-        said = self._explain()
-        if said.may_close:
-            raise AirflowSkipException(f"nobody is asked: {state_of(said)}")
+        explanation = self._explain()
+        if explanation.may_close:
+            raise AirflowSkipException(f"nobody is asked: {state_of(explanation)}")
         if is_retry(context["ti"], self.retries or 0):
             # To ask again would wipe out an answer that the lost try has not read. If nobody was asked yet,
             # the trigger says so.
-            self.log.info("an earlier try has asked, so this one waits: %s", state_of(said))
+            self.log.info("an earlier try has asked, so this one waits: %s", state_of(explanation))
             self._wait(context)
-        self._ask(context, said)
+        self._ask(context, explanation)
 
-    def _ask(self, context: Context, said: Explanation) -> NoReturn:
-        self.subject, self.body = question(said)
-        self.log.info("asking: %s", state_of(said))
+    def _ask(self, context: Context, explanation: Explanation) -> NoReturn:
+        self.subject, self.body = question(explanation)
+        self.log.info("asking: %s", state_of(explanation))
         with suppress(TaskAwaitingInput):
             super().execute(context)
         self._wait(context)
@@ -99,8 +101,8 @@ class WindowApprovalOperator(ApprovalOperator):
         if UNASKED in said_by_trigger:
             self._ask(context, self._explain())
         if "explanation" in said_by_trigger:
-            said = Explanation.model_validate(said_by_trigger["explanation"])
-            raise AirflowSkipException(f"the question is withdrawn: {state_of(said)}")
+            explanation = Explanation.model_validate(said_by_trigger["explanation"])
+            raise AirflowSkipException(f"the question is withdrawn: {state_of(explanation)}")
         answer = super().execute_complete(context, said_by_trigger)
         chosen = ", ".join(answer["chosen_options"])
         self.log.info("%s, says %s", chosen, responder(answer) or "nobody")
@@ -164,11 +166,14 @@ class ApproveWindowOperator(BaseOperator):
         until_ms = instant_ms(self.window_end)
         text = str(self.answer["params_input"].get(REASON) or "").strip() or NO_REASON
         ti = context["ti"]
-        where = f" (Airflow: {ti.dag_id}, run {ti.run_id})"
-        by, reason = short(by, BY_MAX), short(text, REASON_MAX - len(where)) + where
+        place = f" (Airflow: {ti.dag_id}, run {ti.run_id})"
+        by, reason = short(by, BY_MAX), short(text, REASON_MAX - len(place)) + place
         with RtolapHook(self.rtolap_conn_id).coordinator() as coordinator:
             known = coordinator.application(self.application).approvals
-            if any((one.until_ms, one.by, one.reason) == (until_ms, by, reason) for one in known):
+            if any(
+                (approval.until_ms, approval.by, approval.reason) == (until_ms, by, reason)
+                for approval in known
+            ):
                 self.log.info("recorded already, by an earlier try")
             else:
                 coordinator.approve_windows(self.application, until_ms, by, reason)

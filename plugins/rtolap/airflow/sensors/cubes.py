@@ -51,8 +51,8 @@ class RemotePersistedSensor(CoordinatorSensor):
             return "the queue is empty; expected a REMOTE_PERSISTED segment of any cube"
         if self.segment is None:
             counts = coordinator.cube(self.cube).segments
-            there = ", ".join(f"{number} {state}" for state, number in sorted(counts.items())) or "none"
-            return f"no segment of {self.cube} is REMOTE_PERSISTED; its segments are: {there}"
+            states = ", ".join(f"{number} {state}" for state, number in sorted(counts.items())) or "none"
+            return f"no segment of {self.cube} is REMOTE_PERSISTED; its segments are: {states}"
         state = coordinator.segment(self.cube, self.segment).state
         return f"segment {self.segment} of {self.cube} is {state}; expected REMOTE_PERSISTED"
 
@@ -135,9 +135,9 @@ class WindowCompleteSensor(CoordinatorSensor):
         )
 
     def look(self, coordinator: CoordinatorClient) -> dict[str, Any] | None:
-        said = self._explain(coordinator)
-        self.log.info(state_of(said))
-        return outcome(said) if said.may_close else None
+        explanation = self._explain(coordinator)
+        self.log.info(state_of(explanation))
+        return outcome(explanation) if explanation.may_close else None
 
     def found(self, coordinator: CoordinatorClient) -> str:
         return state_of(self._explain(coordinator))
@@ -145,9 +145,9 @@ class WindowCompleteSensor(CoordinatorSensor):
     def fired(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         if "error" in event:
             raise AirflowException(f"whether the window may close cannot be asked: {event['error']}")
-        said = Explanation.model_validate(event["explanation"])
-        self.log.info(state_of(said))
-        return outcome(said)
+        explanation = Explanation.model_validate(event["explanation"])
+        self.log.info(state_of(explanation))
+        return outcome(explanation)
 
     def _explain(self, coordinator: CoordinatorClient) -> Explanation:
         return explain(coordinator, self._window(coordinator))

@@ -61,11 +61,11 @@ class LagSensor(DeferredSensor[Reader]):
 
     def look(self, client: Reader) -> dict[str, Any] | None:
         try:
-            found = self._lag(client)
+            partition_lags = self._lag(client)
         except Unavailable as error:
             self.log.warning("%s is waited for: %s", self.cube or self.loader, error)
             return None
-        return outcome(found) if reached(found, int(self.lag_max)) else None
+        return outcome(partition_lags) if reached(partition_lags, int(self.lag_max)) else None
 
     def found(self, client: Reader) -> str:
         try:

@@ -28,8 +28,8 @@ class AddressedTrigger(BaseTrigger):
 
     def made(self) -> BaseTrigger:
         module, _, name = self.inner.rpartition(".")
-        found: BaseTrigger = getattr(import_module(module), name)(**self.arguments)
-        return found
+        trigger: BaseTrigger = getattr(import_module(module), name)(**self.arguments)
+        return trigger
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         async for event in self.made().run():

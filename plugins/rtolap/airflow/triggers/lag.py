@@ -73,16 +73,16 @@ class LagTrigger(BaseTrigger):
         while True:
             try:
                 ends = await asyncio.to_thread(topics.log_ends, self.topic)  # its client blocks
-                found = lag(ends, await self._positions())
+                partition_lags = lag(ends, await self._positions())
             except Unavailable as error:
                 self.log.warning("%s is waited for: %s", self.cube or self.loader, error)
             else:
-                if reached(found, self.lag_max):
-                    yield TriggerEvent(outcome(found))
+                if reached(partition_lags, self.lag_max):
+                    yield TriggerEvent(outcome(partition_lags))
                     return
                 if time.monotonic() - told_s > TELL_S:
                     told_s = time.monotonic()
-                    self.log.info("%s: %s", self.cube or self.loader, words(found, self.lag_max))
+                    self.log.info("%s: %s", self.cube or self.loader, words(partition_lags, self.lag_max))
             await asyncio.sleep(self.poll_s)
 
     async def _positions(self) -> Mapping[int, int]:
@@ -102,19 +102,19 @@ def lag(ends: Mapping[int, int], positions: Mapping[int, int]) -> dict[int, int 
     }
 
 
-def reached(found: Mapping[int, int | None], lag_max: int) -> bool:
-    return all(records is not None and records <= lag_max for records in found.values())
+def reached(partition_lags: Mapping[int, int | None], lag_max: int) -> bool:
+    return all(records is not None and records <= lag_max for records in partition_lags.values())
 
 
-def outcome(found: Mapping[int, int | None]) -> dict[str, Any]:
+def outcome(partition_lags: Mapping[int, int | None]) -> dict[str, Any]:
     """Return the result of a task that has waited for a lag; partitions as JSON has them."""
-    return {"lag": {str(partition): records for partition, records in found.items()}}
+    return {"lag": {str(partition): records for partition, records in partition_lags.items()}}
 
 
-def words(found: Mapping[int, int | None], lag_max: int) -> str:
+def words(partition_lags: Mapping[int, int | None], lag_max: int) -> str:
     behind = ", ".join(
         f"partition {partition} " + ("is read by nobody" if records is None else f"lags by {records} records")
-        for partition, records in found.items()
+        for partition, records in partition_lags.items()
         if records is None or records > lag_max
     )
     return f"{behind or 'no partition lags'}; expected a lag of at most {lag_max}"

@@ -54,11 +54,11 @@ class PartitionsTrigger(BaseEventTrigger):
                     if loader is None or loader.complete is None:
                         continue
                     try:
-                        found = await self._look(loader, coordinator)
+                        progress_found = await self._look(loader, coordinator)
                     except RtolapError as error:
                         self.log.warning("loader %s: %s", loader.name, error)
                         continue
-                    for event in found:
+                    for event in progress_found:
                         yield event
                 await asyncio.sleep(self.poll_s)
 
@@ -68,8 +68,8 @@ class PartitionsTrigger(BaseEventTrigger):
         async with self._hook.async_loader(loader.port) as client:
             status = await client.status()
         progress = self._tables.setdefault(loader.name, TableProgress())
-        found = progress.look(status, loader.complete.unit, until_ms)
-        return [_event(loader, status.database, status.table, partition) for partition in found]
+        found_progress = progress.look(status, loader.complete.unit, until_ms)
+        return [_event(loader, status.database, status.table, partition) for partition in found_progress]
 
 
 def _event(loader: RunningLoader, database: str, table: str, partition: PartitionRange) -> TriggerEvent:

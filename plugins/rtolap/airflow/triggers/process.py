@@ -166,5 +166,5 @@ class ProcessTrigger(BaseTrigger):
             map_index=wanted["map_index"] if mapped else None,
         )
         name = f"{wanted['task_id']}_{wanted['map_index']}" if mapped else wanted["task_id"]
-        found = states.get(wanted["run_id"], {}).get(name)
-        return None if found is None else str(getattr(found, "value", found))
+        state = states.get(wanted["run_id"], {}).get(name)
+        return None if state is None else str(getattr(state, "value", state))

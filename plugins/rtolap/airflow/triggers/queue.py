@@ -59,16 +59,16 @@ class QueueTrigger(BaseEventTrigger):
         async with self._hook.async_coordinator() as coordinator:
             while True:
                 try:
-                    found = self.wanted(await coordinator.queue())
+                    segments = self.wanted(await coordinator.queue())
                 except RtolapError as error:
                     self.log.warning("the queue cannot be read: %s", error)
                     await asyncio.sleep(self.poll_s)
                     continue
-                overdue = bool(found) and time.monotonic() - signalled_s > self.repeat_s
-                if found - known or overdue:
+                overdue = bool(segments) and time.monotonic() - signalled_s > self.repeat_s
+                if segments - known or overdue:
                     signalled_s = time.monotonic()
-                    yield self._event(found)
-                known = found
+                    yield self._event(segments)
+                known = segments
                 await asyncio.sleep(self.poll_s)
 
     def wanted(self, queue: Queue) -> frozenset[tuple[str, str, int]]:
@@ -78,7 +78,7 @@ class QueueTrigger(BaseEventTrigger):
             if self.cube in (None, entry.cube) and self.segment in (None, entry.segment)
         )
 
-    def _event(self, found: frozenset[tuple[str, str, int]]) -> TriggerEvent:
-        named = sorted(found)[:ENTRIES_IN_EVENT_MAX]
+    def _event(self, segments: frozenset[tuple[str, str, int]]) -> TriggerEvent:
+        named = sorted(segments)[:ENTRIES_IN_EVENT_MAX]
         entries = [{"cube": cube, "segment": segment, "version": version} for cube, segment, version in named]
-        return TriggerEvent({"waiting": len(found), "entries": entries})
+        return TriggerEvent({"waiting": len(segments), "entries": entries})

@@ -60,7 +60,7 @@ class WindowTrigger(BaseTrigger):
         async with self._hook.async_coordinator() as coordinator:
             while True:
                 try:
-                    said = await explain_async(coordinator, self.window)
+                    explanation = await explain_async(coordinator, self.window)
                 except Unavailable as error:
                     self.log.warning("%s cannot be asked: %s", self.window.application, error)
                     silent_s = time.monotonic() - answered_s
@@ -69,10 +69,10 @@ class WindowTrigger(BaseTrigger):
                         return
                 else:
                     answered_s = time.monotonic()
-                    if said.may_close:
-                        yield TriggerEvent({"explanation": said.model_dump(mode="json")})
+                    if explanation.may_close:
+                        yield TriggerEvent({"explanation": explanation.model_dump(mode="json")})
                         return
                     if answered_s - told_s > TELL_S:
                         told_s = answered_s
-                        self.log.info(state_of(said))
+                        self.log.info(state_of(explanation))
                 await asyncio.sleep(self.poll_s)

@@ -69,18 +69,18 @@ def demo(
         password = read_secret(stack.layout, AIRFLOW_PASSWORD)
         airflow = AirflowApi(airflow_url(state.ports), AIRFLOW_USER, password)
         _run(plan, airflow, journal, error_console if as_json else console)
-        found = outcome(journal, frozenset(Moment) if is_whole else _MOMENTS_OF_A_CUT)
+        result = outcome(journal, frozenset(Moment) if is_whole else _MOMENTS_OF_A_CUT)
         if as_json:
-            print_json(found)
+            print_json(result)
         else:
-            report(found)
+            report(result)
         if not exit and not as_json:
             _what_next(stack, state)
     finally:
         if exit:
             with ProgressView() as progress:
                 stack.down(progress)
-    if not found.is_shown:
+    if not result.is_shown:
         raise typer.Exit(EXIT_UNEQUAL)
 
 
@@ -109,18 +109,18 @@ def _what_next(stack: Stack, state: StackState) -> None:
     console.print(f"Stop      rtolap stack down --dir {stack.layout.root}", highlight=False, soft_wrap=True)
 
 
-def report(found: Outcome) -> None:
+def report(result: Outcome) -> None:
     """The answers, and what became of the malformed records, for people."""
-    console.print(answers_table(found.answers))
-    if found.missing_moments:
-        warn(f"not every query was asked at these moments: {', '.join(found.missing_moments)}")
-    for why, times in found.asked_again.items():
-        warn(f"asked again, {times} times: {why}")
-    if 0 < found.asked == found.equal:
-        success(f"{found.asked} answers, each equal to the recount of exactly its prefix")
+    console.print(answers_table(result.answers))
+    if result.missing_moments:
+        warn(f"not every query was asked at these moments: {', '.join(result.missing_moments)}")
+    for unanswered, times in result.asked_again.items():
+        warn(f"asked again, {times} times: {unanswered}")
+    if 0 < result.asked == result.equal:
+        success(f"{result.asked} answers, each equal to the recount of exactly its prefix")
     else:
-        warn(f"{found.asked - found.equal} of {found.asked} answers differ from the recount")
-    refusals = found.refusals
+        warn(f"{result.asked - result.equal} of {result.asked} answers differ from the recount")
+    refusals = result.refusals
     if refusals is None:
         return
     if refusals.all_kept:

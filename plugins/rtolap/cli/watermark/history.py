@@ -38,21 +38,21 @@ def history(
 
     With --json the samples themselves, for `plot --from`. The leader remembers a day, and takes it along.
     """
-    found = _ask(application, since, until, level)
+    application_history = _ask(application, since, until, level)
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(application_history.model_dump(mode="json"))
         return
-    shown = timeline(found)
+    shown = timeline(application_history)
     print_table(
         ("level", "held by", "from", "until", "samples", "behind up to"),
         [
-            (panel.level, one.name, at(one.from_ms), at(one.until_ms), one.held, _behind(one))
+            (panel.level, holder.name, at(holder.from_ms), at(holder.until_ms), holder.held, _behind(holder))
             for panel in shown.panels
-            for one in panel.holders[:limit]
+            for holder in panel.holders[:limit]
         ],
-        title=found.application,
+        title=application_history.application,
     )
-    _remembered(found)
+    _remembered(application_history)
 
 
 def plot(
@@ -89,18 +89,18 @@ def plot(
     if window_ms == 0:
         raise DefinitionError("a window has a length", found=repr(window))
     if application is not None:
-        found = _ask(application, since, until, level[0] if level and len(level) == 1 else None)
+        application_history = _ask(application, since, until, level[0] if level and len(level) == 1 else None)
     else:
-        found = _read(source or "-")
-    shown = timeline(found, level or (), window_ms)
-    target = out or Path(f"{found.application}.svg")
+        application_history = _read(source or "-")
+    shown = timeline(application_history, level or (), window_ms)
+    target = out or Path(f"{application_history.application}.svg")
     picture = draw_timeline(shown, picture_format(target), lag=lag)
     write_file(target, picture)
     if as_json:
-        print_json({"file": target, "samples": len(found.at_ms), **_summary(shown)})
+        print_json({"file": target, "samples": len(application_history.at_ms), **_summary(shown)})
         return
-    success(f"{target}: {len(shown.panels)} levels, {len(found.at_ms)} samples")
-    _remembered(found)
+    success(f"{target}: {len(shown.panels)} levels, {len(application_history.at_ms)} samples")
+    _remembered(application_history)
 
 
 def _ask(application: str, since: str, until: str | None, level: str | None) -> ApplicationHistory:
@@ -141,27 +141,27 @@ def _summary(shown: Timeline) -> dict[str, object]:
         "application": shown.application,
         "levels": {
             panel.level: [
-                {"name": one.name, "from_ms": one.from_ms, "until_ms": one.until_ms, "held": one.held}
-                | {"behind_max_ms": one.behind_max_ms}
-                for one in panel.holders
+                {"name": entry.name, "from_ms": entry.from_ms, "until_ms": entry.until_ms, "held": entry.held}
+                | {"behind_max_ms": entry.behind_max_ms}
+                for entry in panel.holders
             ]
             for panel in shown.panels
         },
         "windows": [
-            {"end_ms": one.end_ms, "could_close_at_ms": one.at_ms, "let_go_by": one.by}
-            for one in shown.closings
+            {"end_ms": entry.end_ms, "could_close_at_ms": entry.at_ms, "let_go_by": entry.by}
+            for entry in shown.closings
         ],
     }
 
 
-def _remembered(found: ApplicationHistory) -> None:
-    if found.since_ms is None or not found.at_ms:
+def _remembered(shown: ApplicationHistory) -> None:
+    if shown.since_ms is None or not shown.at_ms:
         warn("the leader remembers nothing of that time")
     else:
         console.print(
-            f"{len(found.at_ms)} samples; the leader remembers since {at(found.since_ms)}", highlight=False
+            f"{len(shown.at_ms)} samples; the leader remembers since {at(shown.since_ms)}", highlight=False
         )
 
 
-def _behind(one: Trace) -> str | None:
-    return "never seen" if one.behind_max_ms is None else span(one.behind_max_ms)
+def _behind(trace: Trace) -> str | None:
+    return "never seen" if trace.behind_max_ms is None else span(trace.behind_max_ms)

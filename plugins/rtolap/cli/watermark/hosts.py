@@ -78,14 +78,14 @@ def units(
         return
     rows = [
         (
-            one.level,
-            one.processor,
-            one.key_group,
-            at(one.oldest_work_ms),
-            span(one.behind_ms),
-            unit_state(one),
+            unit.level,
+            unit.processor,
+            unit.key_group,
+            at(unit.oldest_work_ms),
+            span(unit.behind_ms),
+            unit_state(unit),
         )
-        for one in info.units
+        for unit in info.units
     ]
     print_table(("level", "processor", "key group", "oldest work", "behind", "state"), rows)
     numbers = ", ".join(f"{name} {count}" for name, count in info.counts.items())

@@ -36,17 +36,17 @@ def show(
         if watch:
             _watch(client, application, units)
             return
-        found = [standing(client, name, units=units) for name in _names(client, application)]
+        standings = [standing(client, name, units=units) for name in _names(client, application)]
     if as_json:
-        print_json([one.as_json() for one in found])
+        print_json([application_standing.as_json() for application_standing in standings])
         return
-    for one in found:
-        console.print(one.table())
-        for note in one.notes():
+    for application_standing in standings:
+        console.print(application_standing.table())
+        for note in application_standing.notes():
             console.print(note, highlight=False)
-        for problem in one.info.problems:
+        for problem in application_standing.info.problems:
             warn(problem)
-    if not found:
+    if not standings:
         success(_NOTHING)
 
 
@@ -59,10 +59,13 @@ def _watch(client: CoordinatorClient, application: str | None, units: bool) -> N
     try:
         with Live(console=console, auto_refresh=False) as live:
             while True:
-                found = [standing(client, name, units=units) for name in _names(client, application)]
+                standings = [standing(client, name, units=units) for name in _names(client, application)]
                 shown: list[RenderableType] = []
-                for one in found:
-                    shown += [one.table(), *map(escape, (*one.notes(), *one.info.problems))]
+                for application_standing in standings:
+                    shown += [
+                        application_standing.table(),
+                        *map(escape, (*application_standing.notes(), *application_standing.info.problems)),
+                    ]
                 live.update(Group(*shown) if shown else _NOTHING, refresh=True)
                 time.sleep(WATCH_S)
     except KeyboardInterrupt:

@@ -28,7 +28,9 @@ class Standing:
 
     def as_json(self) -> dict[str, Any]:
         units = (
-            {} if self.units is None else {"units": [one.model_dump(mode="json") for one in self.units.units]}
+            {}
+            if self.units is None
+            else {"units": [unit.model_dump(mode="json") for unit in self.units.units]}
         )
         return {**self.marks.model_dump(mode="json"), "problems": self.info.problems, **units}
 
@@ -39,7 +41,9 @@ class Standing:
             marks = self.marks.levels.get(name)  # none before the first turn of publishing
             input_ms, output_ms = (None, None) if marks is None else (marks.input_ms, marks.output_ms)
             rows.append((name, declared.role(name), at(input_ms), at(output_ms), self._behind(output_ms)))
-            rows += [_unit_row(one) for one in (self.units.units if self.units else ()) if one.level == name]
+            rows += [
+                _unit_row(unit) for unit in (self.units.units if self.units else ()) if unit.level == name
+            ]
         rows.append(("global", None, None, at(self.marks.global_ms), self._behind(self.marks.global_ms)))
         return text_table(
             ("level", "is", "input", "output", "behind the clock"), rows, title=self.marks.application
@@ -61,14 +65,14 @@ def standing(client: CoordinatorClient, application: str, *, units: bool) -> Sta
     )
 
 
-def unit_state(one: UnitInfo) -> str:
-    if one.awaited:
+def unit_state(unit: UnitInfo) -> str:
+    if unit.awaited:
         return "awaited since the leader changed"
-    if one.oldest_work_ms is None:
+    if unit.oldest_work_ms is None:
         return "no work"
-    return "holds" if one.holds else ""
+    return "holds" if unit.holds else ""
 
 
-def _unit_row(one: UnitInfo) -> tuple[str | None, ...]:
-    kind = ", ".join(filter(None, ("unit", unit_state(one))))
-    return (f"  {one.processor}/{one.key_group}", kind, None, at(one.oldest_work_ms), span(one.behind_ms))
+def _unit_row(unit: UnitInfo) -> tuple[str | None, ...]:
+    kind = ", ".join(filter(None, ("unit", unit_state(unit))))
+    return (f"  {unit.processor}/{unit.key_group}", kind, None, at(unit.oldest_work_ms), span(unit.behind_ms))

@@ -87,11 +87,11 @@ def _write(out: Path, declared: Application, marks: ApplicationWatermarks, units
         number = f"{units[name]} units" if units.get(name) else ""
         kind = " ".join(filter(None, (_rule(declared, name), declared.role(name))))
         lines[name] = [line for line in (kind, behind, number) if line]
-    found = drawing.topology(declared, lines, _holding(declared, marks))
+    picture = drawing.topology(declared, lines, _holding(declared, marks))
     if out.suffix.lower() == _GRAPHVIZ:
-        write_file(out, drawing.dot(found).encode())
+        write_file(out, drawing.dot(picture).encode())
     else:
-        write_file(out, drawing.draw_topology(found, picture_format(out)))
+        write_file(out, drawing.draw_topology(picture, picture_format(out)))
 
 
 def _holding(declared: Application, marks: ApplicationWatermarks) -> frozenset[str]:
@@ -106,5 +106,5 @@ def _rule(declared: Application, name: str) -> str | None:
 
 
 def _output_ms(marks: ApplicationWatermarks, name: str) -> int | None:
-    found = marks.levels.get(name)
-    return None if found is None else found.output_ms
+    mark = marks.levels.get(name)
+    return None if mark is None else mark.output_ms

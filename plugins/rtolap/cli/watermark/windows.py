@@ -27,24 +27,25 @@ def explain(application: Name, window_end: WindowEnd, as_json: JsonOption = Fals
     Exits with 3 while it waits.
     """
     with coordinator_client() as client:
-        said = client.explain_window(application, instant_ms(window_end))
+        explanation = client.explain_window(application, instant_ms(window_end))
     if as_json:
-        print_json(said.model_dump(mode="json"))
+        print_json(explanation.model_dump(mode="json"))
     else:
-        _tell(said)
-    if not said.may_close:
+        _tell(explanation)
+    if not explanation.may_close:
         raise typer.Exit(EXIT_WAITS)
 
 
-def _tell(said: Explanation) -> None:
-    ends = at(said.window_end_ms)
-    if said.may_close:
+def _tell(explanation: Explanation) -> None:
+    ends = at(explanation.window_end_ms)
+    if explanation.may_close:
         success(
-            f"the window that ends at {ends} may close" + (", let go by a person" if said.approved else "")
+            f"the window that ends at {ends} may close"
+            + (", let go by a person" if explanation.approved else "")
         )
     else:
         warn(f"the window that ends at {ends} waits")
-    for line in _reasons(said):
+    for line in _reasons(explanation):
         console.print(f"  {line}", highlight=False, markup=False)
 
 
@@ -70,10 +71,10 @@ def approve(
         success(f"windows of {application} up to {at(until_ms)} may close; recorded")
 
 
-def _reasons(said: Explanation) -> list[str]:
+def _reasons(explanation: Explanation) -> list[str]:
     missing = (
         f"{source}: {expected_ppm} ppm of the window expected to be missing, "
-        f"at most {said.bound_ppm[source]} ppm"
-        for source, expected_ppm in said.expected_missing_ppm.items()
+        f"at most {explanation.bound_ppm[source]} ppm"
+        for source, expected_ppm in explanation.expected_missing_ppm.items()
     )
-    return [*said.reasons, *missing]
+    return [*explanation.reasons, *missing]

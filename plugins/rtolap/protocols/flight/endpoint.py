@@ -54,8 +54,8 @@ def body_of(data: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(data, type=kind)
     except UNDECODABLE as error:
-        what = getattr(kind, "__name__", str(kind)).lstrip("_")
-        raise QueryError(f"the request is not a {what}", found=str(error)) from error
+        kind_name = getattr(kind, "__name__", str(kind)).lstrip("_")
+        raise QueryError(f"the request is not a {kind_name}", found=str(error)) from error
 
 
 def guarded(call: Callable[[], T]) -> T:

@@ -16,10 +16,10 @@ _DECODER = json.JSONDecoder()
 def named(peer: str, operation: str, error: Exception) -> RtolapError:
     """Return the error that the peer has named; else that it does not respond, or not to this token."""
     text = str(error)
-    _, mark, rest = text.partition(ERROR_MARK)
+    _, mark, encoded = text.partition(ERROR_MARK)
     if mark:
         try:
-            payload, _ = _decode_prefix(rest)
+            payload, _ = _decode_prefix(encoded)
         except ValueError:
             return Corrupted(f"{peer} failed to {operation}", found=text[:500])
         return from_dict(payload)

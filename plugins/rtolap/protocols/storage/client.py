@@ -138,13 +138,13 @@ class StorageClient(Closeable):
         self._client.close()
 
     def _get(
-        self, what: str, request: wire.ScanRequest | wire.CopyRequest, timeout_s: float | None
+        self, purpose: str, request: wire.ScanRequest | wire.CopyRequest, timeout_s: float | None
     ) -> BatchStream:
         ticket = flight.Ticket(msgspec.json.encode(request))
         options = flight.FlightCallOptions(timeout=timeout_s, headers=self._headers)
-        reader = self._translate(what, lambda: self._client.do_get(ticket, options))
-        schema = self._translate(what, lambda: reader.schema)
-        return _Batches(self, what, reader, schema)
+        reader = self._translate(purpose, lambda: self._client.do_get(ticket, options))
+        schema = self._translate(purpose, lambda: reader.schema)
+        return _Batches(self, purpose, reader, schema)
 
     def _act(self, name: str, body: msgspec.Struct, answer: type[M]) -> M:
         options = flight.FlightCallOptions(timeout=ACTION_TIMEOUT_S, headers=self._headers)

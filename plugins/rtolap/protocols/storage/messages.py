@@ -92,8 +92,8 @@ _tickets = msgspec.json.Decoder(Ticket)
 def read_ticket(data: bytes) -> Ticket:
     """Raises QueryError."""
     try:
-        found: Ticket = _tickets.decode(data)
-        return found
+        ticket: Ticket = _tickets.decode(data)
+        return ticket
     except UNDECODABLE as error:
         raise QueryError("the request is neither a scan nor a copy", found=str(error)) from error
 

@@ -166,8 +166,8 @@ class StoredTablesClient(Closeable):
             return late and not (request.in_doubt and state.attempt_number == 1)
 
         retrying = Retrying(retry=PASSING, wait=PAUSE, stop=over, reraise=True)
-        found: T = retrying(self._once, request, answer)
-        return found
+        result: T = retrying(self._once, request, answer)
+        return result
 
     def _once(self, request: _Request, answer: type[T]) -> T:
         failure = "no answer"

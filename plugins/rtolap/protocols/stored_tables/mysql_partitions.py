@@ -57,12 +57,12 @@ class PartitionSession:
             )
 
     @contextmanager
-    def _asking(self, what: str) -> Iterator[DictCursor]:
+    def _asking(self, purpose: str) -> Iterator[DictCursor]:
         try:
             with self._connection.cursor() as cursor:
                 yield cursor
         except (pymysql.MySQLError, OSError) as error:
-            raise _error(what, error) from error
+            raise _error(purpose, error) from error
 
 
 class MysqlPartitions:
@@ -109,10 +109,10 @@ def bounds_of(text: str) -> tuple[int, int] | None:
     """Return the bounds of a range as servers write it: `[types: [DATEV2]; keys: [2026-11-21]; ..types: …;
     keys: […]; )`.
     """
-    found = [instant_ms for each in _BOUND.findall(text) if (instant_ms := _ms(each)) is not None]
-    if len(found) == 1 and "MAXVALUE" in text.upper():
-        found.append(WHOLE.end_ms)
-    return (found[0], found[1]) if len(found) == 2 else None
+    bounds_ms = [instant_ms for each in _BOUND.findall(text) if (instant_ms := _ms(each)) is not None]
+    if len(bounds_ms) == 1 and "MAXVALUE" in text.upper():
+        bounds_ms.append(WHOLE.end_ms)
+    return (bounds_ms[0], bounds_ms[1]) if len(bounds_ms) == 2 else None
 
 
 def _ms(text: str) -> int | None:
@@ -140,12 +140,12 @@ def _quoted(name: str) -> str:
     return f"`{name}`"
 
 
-def _error(what: str, error: Exception) -> RtolapError:
+def _error(purpose: str, error: Exception) -> RtolapError:
     code = error.args[0] if error.args else None
     words = str(error.args[1]) if len(error.args) > 1 else str(error) or type(error).__name__
     if code in _ACCESS_DENIED:
-        return Unauthorized(f"cannot {what}", found=words)
+        return Unauthorized(f"cannot {purpose}", found=words)
     is_away = code in _AWAY or code in _CLIENT_CODES
     if is_away or isinstance(error, (pymysql.err.InterfaceError, OSError)):
-        return Unavailable(f"cannot {what}", found=words)
-    return Refused(f"cannot {what}", found=words)
+        return Unavailable(f"cannot {purpose}", found=words)
+    return Refused(f"cannot {purpose}", found=words)

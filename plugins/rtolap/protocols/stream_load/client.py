@@ -133,8 +133,8 @@ class StreamLoadClient(Closeable):
     def error_log(self, url: str) -> str:
         """The rejected rows of a load, at most the beginning. `url` must be of one of our endpoints' hosts
         or of the server that the front end named; credentials are sent to our front ends only."""
-        ours = any(urlsplit(url).netloc == urlsplit(endpoint).netloc for endpoint in self.urls)
-        headers = {"Authorization": self._authorization} if ours else {}
+        is_endpoint = any(urlsplit(url).netloc == urlsplit(endpoint).netloc for endpoint in self.urls)
+        headers = {"Authorization": self._authorization} if is_endpoint else {}
         try:
             with self._http.stream("GET", url, headers=headers) as response:
                 taken = bytearray()
@@ -167,7 +167,7 @@ class StreamLoadClient(Closeable):
         """To the first endpoint that answers. An endpoint that broke off may have carried it out, so that
         only a body that stands under a label may go to the next: the label lets it in once."""
         sent = dict(headers) | {"authorization": self._authorization}
-        trouble: Unavailable | None = None
+        last_error: Unavailable | None = None
         for endpoint in self._in_turn() if repeatable else self._in_turn()[:1]:
             url = endpoint + path
             try:
@@ -178,11 +178,11 @@ class StreamLoadClient(Closeable):
                         return answer
                     url = _redirected(url, answer.location)
             except Unavailable as error:
-                trouble = error
+                last_error = error
                 continue
             raise Refused(f"{endpoint} redirects without end", found=url)
-        assert trouble is not None, "there is at least one front end"
-        raise trouble
+        assert last_error is not None, "there is at least one front end"
+        raise last_error
 
     def _ask(self, method: str, path: str, kind: type[T], **request: Any) -> T:
         response = self._request(method, path, **request)
@@ -191,7 +191,7 @@ class StreamLoadClient(Closeable):
     def _request(self, method: str, path: str, **request: Any) -> httpx.Response:
         headers = {**request.pop("headers", {}), "authorization": self._authorization}
         params = request.pop("params", None)
-        trouble: Unavailable | None = None
+        last_error: Unavailable | None = None
         for endpoint in self._in_turn():
             url = endpoint + path
             query = params
@@ -205,15 +205,15 @@ class StreamLoadClient(Closeable):
                 else:
                     raise Refused(f"{endpoint} redirects without end", found=url)
             except httpx.HTTPError as error:
-                trouble = Unavailable(f"{endpoint} does not answer", found=str(error) or repr(error))
+                last_error = Unavailable(f"{endpoint} does not answer", found=str(error) or repr(error))
                 continue
             if response.status_code in (502, 503, 504, 429):
-                trouble = _unavailable(endpoint, response.status_code, response.text)
+                last_error = _unavailable(endpoint, response.status_code, response.text)
                 continue
             self._first = self.urls.index(endpoint)
             return response
-        assert trouble is not None, "there is at least one front end"
-        raise trouble
+        assert last_error is not None, "there is at least one front end"
+        raise last_error
 
     def _in_turn(self) -> tuple[str, ...]:
         first = self._first
@@ -239,21 +239,21 @@ def _load_headers(label: str, options: SendOptions, *, two_phase: bool) -> dict[
     return headers | options.headers
 
 
-def _read(status: int, body: bytes, kind: type[T], what: str) -> T:
+def _read(status: int, body: bytes, kind: type[T], purpose: str) -> T:
     if status == 200:
         try:
             return msgspec.json.decode(body, type=kind)
         except msgspec.MsgspecError as error:
             raise Unavailable(
-                f"{what}: the answer cannot be read", found=f"{error}: {body[:200]!r}"
+                f"{purpose}: the answer cannot be read", found=f"{error}: {body[:200]!r}"
             ) from error
-    raise _refusal(status, body, what)
+    raise _refusal(status, body, purpose)
 
 
-def _refusal(status: int, body: bytes, what: str) -> RtolapError:
+def _refusal(status: int, body: bytes, purpose: str) -> RtolapError:
     text = body[:500].decode("utf-8", "replace")
     if status == 401:
-        return Unauthorized(f"{what}: the credentials are refused", found=text)
+        return Unauthorized(f"{purpose}: the credentials are refused", found=text)
     try:
         payload = msgspec.json.decode(body, type=dict[str, Any])
     except msgspec.MsgspecError:
@@ -261,14 +261,14 @@ def _refusal(status: int, body: bytes, what: str) -> RtolapError:
     if "code" in payload and "message" in payload:
         return from_dict(payload)
     if status == 404:
-        return NotFound(f"{what}: not found", found=text)
+        return NotFound(f"{purpose}: not found", found=text)
     if status >= 500 or status == 429:
-        return _unavailable(what, status, text)
-    return Refused(f"{what}: refused", found=f"HTTP {status}: {text}")
+        return _unavailable(purpose, status, text)
+    return Refused(f"{purpose}: refused", found=f"HTTP {status}: {text}")
 
 
-def _unavailable(what: str, status: int, text: str) -> Unavailable:
-    return Unavailable(f"{what} cannot be done now", found=f"HTTP {status}: {text[:500]}", action="retry")
+def _unavailable(server: str, status: int, text: str) -> Unavailable:
+    return Unavailable(f"{server} cannot be done now", found=f"HTTP {status}: {text[:500]}", action="retry")
 
 
 def _redirected(url: str, location: str) -> str:

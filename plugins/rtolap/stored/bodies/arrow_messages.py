@@ -49,9 +49,9 @@ class Chunks(io.RawIOBase):
             if len(self._held) > self._bytes_max + len(chunk):
                 raise _too_long(self._bytes_max, None)
         count = len(self._held) if size < 0 else size
-        found = bytes(self._held[:count])
+        data = bytes(self._held[:count])
         del self._held[:count]
-        return found
+        return data
 
 
 class Messages(io.RawIOBase):
@@ -137,11 +137,11 @@ class _Flat:
             return 0
         count = self._number("<I", buffers)
         places = np.frombuffer(self._data, "<i8", 2 * count, buffers + 4).reshape(count, 2)
-        found = 0
+        total = 0
         for start, length in places[places[:, 1] >= _LENGTH.size].tolist():
             (size,) = _LENGTH.unpack_from(body, start)
-            found += length if size < 0 else size
-        return found
+            total += length if size < 0 else size
+        return total
 
     def _number(self, layout: str, at: int) -> int:
         return int(struct.unpack_from(layout, self._data, at)[0])
@@ -161,5 +161,5 @@ class _Flat:
         return None if at is None else at + self._number("<I", at)
 
 
-def _too_long(bytes_max: int, found: int | None) -> Refused:
-    return Refused("a record batch is too long", expected=f"at most {bytes_max} bytes", found=found)
+def _too_long(bytes_max: int, found_bytes: int | None) -> Refused:
+    return Refused("a record batch is too long", expected=f"at most {bytes_max} bytes", found=found_bytes)

@@ -50,8 +50,8 @@ def whole_records(
             consumed, result = take(data, False)
             if consumed:
                 yield result
-            rest = data[consumed:]
-            parts, held = [rest] if rest else [], len(rest)
+            unfinished = data[consumed:]
+            parts, held = [unfinished] if unfinished else [], len(unfinished)
             wanted = 2 * held
         if held > record_bytes_max:
             raise Refused(

@@ -40,15 +40,15 @@ def convert(values: pa.Array, kind: ColumnType, *, zone: str, rounds: bool) -> C
     if plain.type == target and kind.kind not in ("double", "timestamp", "date"):
         return Converted(plain, None)
     _check_types(plain.type, target)
-    found = _at_once(plain, kind, target, rounds)
-    if found is not None:
-        return Converted(found, None)
+    converted = _at_once(plain, kind, target, rounds)
+    if converted is not None:
+        return Converted(converted, None)
     if pa.types.is_floating(plain.type) and pa.types.is_integer(target):
-        found = numbers.integers_of(plain, target)  # a large one has an exponent in its text
+        converted = numbers.integers_of(plain, target)  # a large one has an exponent in its text
     else:
-        found = text.read(_as_text(plain), kind, zone=zone, rounds=rounds)
-    lost = np.asarray(pc.and_(found.is_null(), values.is_valid()).to_numpy(zero_copy_only=False))
-    return Converted(found, lost if lost.any() else None)
+        converted = text.read(_as_text(plain), kind, zone=zone, rounds=rounds)
+    lost = np.asarray(pc.and_(converted.is_null(), values.is_valid()).to_numpy(zero_copy_only=False))
+    return Converted(converted, lost if lost.any() else None)
 
 
 def convertible(source: pa.DataType, kind: ColumnType) -> bool:
@@ -65,7 +65,9 @@ def shown(values: pa.Array) -> list[str | None]:
     try:
         return list(_as_text(_plain(values, "UTC")).to_pylist())
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        return [None if one is None else f"a {values.type}" for one in values.is_valid().to_pylist()]
+        return [
+            None if is_there is None else f"a {values.type}" for is_there in values.is_valid().to_pylist()
+        ]
 
 
 def _plain(values: pa.Array, zone: str) -> pa.Array:
@@ -115,16 +117,16 @@ def _at_once(values: pa.Array, kind: ColumnType, target: pa.DataType, rounds: bo
     if pa.types.is_timestamp(source) and pa.types.is_date(target):
         return values.cast(target, safe=False) if _in_calendar(values) else None
     try:
-        found = _cast(values, target, rounds)
+        converted = _cast(values, target, rounds)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         return None
-    if found is None:
+    if converted is None:
         return None
-    if kind.kind == "double" and not pc.all(pc.is_finite(found), min_count=0).as_py():
+    if kind.kind == "double" and not pc.all(pc.is_finite(converted), min_count=0).as_py():
         return None
-    if kind.kind in ("date", "timestamp") and not _in_calendar(found):
+    if kind.kind in ("date", "timestamp") and not _in_calendar(converted):
         return None
-    return found
+    return converted
 
 
 def _cast(values: pa.Array, target: pa.DataType, rounds: bool) -> pa.Array | None:

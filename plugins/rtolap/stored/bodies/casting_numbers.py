@@ -70,8 +70,8 @@ def _unscaled(decimals: pa.Array, most: int) -> Longs | None:
     words = np.frombuffer(decimals.buffers()[1], np.int64, 2 * len(decimals), 16 * decimals.offset)
     low, high = words[::2], words[1::2]
     if decimals.null_count:
-        there = np.asarray(decimals.is_valid())
-        low, high = np.where(there, low, 0), np.where(there, high, 0)
+        is_valid = np.asarray(decimals.is_valid())
+        low, high = np.where(is_valid, low, 0), np.where(is_valid, high, 0)
     if not bool((high == low >> 63).all()) or int(low.max()) > most or int(low.min()) < -most:
         return None
     return low

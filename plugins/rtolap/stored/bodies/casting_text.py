@@ -47,23 +47,23 @@ def read(values: pa.StringArray, kind: ColumnType, *, zone: str, rounds: bool) -
     texts = pc.utf8_trim_whitespace(encoded.dictionary)
     match kind.kind:
         case "boolean":
-            found = _booleans(texts)
+            parsed = _booleans(texts)
         case "int" | "bigint":
-            found = _integers(texts, kind)
+            parsed = _integers(texts, kind)
         case "double":
-            found = _doubles(texts)
+            parsed = _doubles(texts)
         case "decimal":
-            found = _decimals(texts, kind, rounds)
+            parsed = _decimals(texts, kind, rounds)
         case "date":
             micros, known = _instants(texts, zone, rounds)
             days = pa.array((micros // _DAY_MICROS).astype(np.int32), mask=~known)
-            found = days.cast(pa.date32())
+            parsed = days.cast(pa.date32())
         case "timestamp":
             micros, known = _instants(texts, zone, rounds)
-            found = pa.array(micros, mask=~known).cast(pa.timestamp("us"))
+            parsed = pa.array(micros, mask=~known).cast(pa.timestamp("us"))
         case _:
-            found = pa.nulls(len(texts), arrow_type(kind))
-    return found.take(encoded.indices)
+            parsed = pa.nulls(len(texts), arrow_type(kind))
+    return parsed.take(encoded.indices)
 
 
 def utf8(values: pa.BinaryArray) -> pa.StringArray:
@@ -103,8 +103,8 @@ def _within(numbers: pa.Array, least: int, most: int) -> pa.Array:
 
 
 def _doubles(texts: pa.StringArray) -> pa.Array:
-    found = _matching(texts, _DOUBLE).cast(pa.float64())
-    return pc.if_else(pc.is_finite(found), found, pa.scalar(None, pa.float64()))
+    doubles = _matching(texts, _DOUBLE).cast(pa.float64())
+    return pc.if_else(pc.is_finite(doubles), doubles, pa.scalar(None, pa.float64()))
 
 
 def _decimals(texts: pa.StringArray, kind: ColumnType, rounds: bool) -> pa.Array:

@@ -189,8 +189,8 @@ def parse_expression(header: str, text: str) -> Expression:
 
 def _check_node(header: str, text: str, node: exp.Expr) -> None:
     if type(node) not in _NODES:
-        what = f"the function {node.this}" if isinstance(node, exp.Anonymous) else node.key.upper()
-        raise DefinitionError(f"header {header}: {what} is not allowed", found=repr(text))
+        construct = f"the function {node.this}" if isinstance(node, exp.Anonymous) else node.key.upper()
+        raise DefinitionError(f"header {header}: {construct} is not allowed", found=repr(text))
     if isinstance(node, exp.Column) and len(node.parts) != 1:
         raise DefinitionError(f"header {header}: a qualified name", found=repr(node.sql()))
     if isinstance(node, exp.Var) and node.name.upper() not in _WORDS:

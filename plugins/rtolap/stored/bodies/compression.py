@@ -70,10 +70,10 @@ class _Counted(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        found = self._rest or self.next()
-        size = len(found) if size is None or size < 0 else size
-        self._rest = found[size:]
-        return found[:size]
+        data = self._rest or self.next()
+        size = len(data) if size is None or size < 0 else size
+        self._rest = data[size:]
+        return data[:size]
 
 
 def _streams(make: Callable[[], object]) -> Callable[[_Counted], Iterator[bytes]]:
@@ -82,12 +82,12 @@ def _streams(make: Callable[[], object]) -> Callable[[_Counted], Iterator[bytes]
     def unpack(source: _Counted) -> Iterator[bytes]:
         chunk = source.next()
         while chunk:
-            one = _Stream(make())
-            while not one.ended:
+            stream = _Stream(make())
+            while not stream.ended:
                 if not chunk:
                     raise EOFError("it ends within a stream")
-                yield from one.feed(chunk)
-                chunk = one.unused if one.ended else source.next()
+                yield from stream.feed(chunk)
+                chunk = stream.unused if stream.ended else source.next()
             chunk = chunk.lstrip(b"\0") or source.next()  # gzip files may be padded
 
     return unpack
@@ -144,8 +144,8 @@ def _snappy(source: _Counted) -> Iterator[bytes]:
             if not chunk:
                 raise EOFError("it ends within a block")
             held += chunk
-        found, held = held[:count], held[count:]
-        return found
+        data, held = held[:count], held[count:]
+        return data
 
     if take(len(_SNAPPY_HEAD)) != _SNAPPY_HEAD:
         raise ValueError("it does not begin as framed snappy does")

@@ -42,9 +42,9 @@ def decode_body(
 
         @cache
         def engine() -> Engine:
-            made = Engine(settings.expression_memory_bytes_max, options.timezone)
-            held.callback(made.close)
-            return made
+            engine_of_load = Engine(settings.expression_memory_bytes_max, options.timezone)
+            held.callback(engine_of_load.close)
+            return engine_of_load
 
         plan = load_plan(options, schema)
         packed = unpacked(chunks, options.compression, settings)

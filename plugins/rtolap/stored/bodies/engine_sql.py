@@ -153,10 +153,10 @@ def _unify(tree: exp.Expr, types: Mapping[str, pa.DataType]) -> None:
     """Results become text where one of them is; text becomes a number or an instant where one is needed."""
     for node in list(tree.find_all(exp.Coalesce, exp.If, exp.Case)):
         results = _results(node)
-        if any(_is_text(one, types) for one in results):
-            for one in results:
-                if not _is_text(one, types) and not isinstance(one, exp.Null):
-                    one.replace(exp.cast(one.copy(), exp.DataType.Type.TEXT))
+        if any(_is_text(result, types) for result in results):
+            for result in results:
+                if not _is_text(result, types) and not isinstance(result, exp.Null):
+                    result.replace(exp.cast(result.copy(), exp.DataType.Type.TEXT))
     for place in list(tree.find_all(*_NUMERIC, *_TIMES)):
         is_time = isinstance(place, _TIMES)
         both = not is_time or isinstance(place, (exp.DateDiff, exp.TsOrDsDiff))
@@ -170,10 +170,12 @@ def _unify(tree: exp.Expr, types: Mapping[str, pa.DataType]) -> None:
 def _results(node: exp.Expr) -> list[exp.Expr]:
     if isinstance(node, exp.Coalesce):
         return [node.this, *node.expressions]
-    found = [one.args["true"] for one in node.args.get("ifs", ())] if isinstance(node, exp.Case) else []
-    found += [node.args.get("true")] if isinstance(node, exp.If) else []
-    found += [node.args.get("default"), node.args.get("false")]
-    return [one for one in found if one is not None]
+    results = (
+        [result.args["true"] for result in node.args.get("ifs", ())] if isinstance(node, exp.Case) else []
+    )
+    results += [node.args.get("true")] if isinstance(node, exp.If) else []
+    results += [node.args.get("default"), node.args.get("false")]
+    return [result for result in results if result is not None]
 
 
 def _is_text(node: exp.Expr, types: Mapping[str, pa.DataType]) -> bool:
@@ -183,7 +185,7 @@ def _is_text(node: exp.Expr, types: Mapping[str, pa.DataType]) -> bool:
     if isinstance(node, exp.Literal):
         return bool(node.is_string)
     if isinstance(node, (exp.Coalesce, exp.If, exp.Case)):
-        return any(_is_text(one, types) for one in _results(node))
+        return any(_is_text(result, types) for result in _results(node))
     return isinstance(node, _TEXT_RESULTS)
 
 

@@ -65,7 +65,7 @@ class Engine:
         table = pa.table(list(columns), names=[f"c{place}" for place in range(len(columns))])
         try:
             self._cursor.register(_SOURCE, table)
-            found = self._cursor.sql(self._one_select(sql)).to_arrow_table().combine_chunks()
+            results = self._cursor.sql(self._one_select(sql)).to_arrow_table().combine_chunks()
         except duckdb.OutOfMemoryException as error:
             raise Unavailable("the expressions of a load need too much memory", found=_line(error)) from error
         except (duckdb.InternalException, duckdb.FatalException) as error:
@@ -74,7 +74,7 @@ class Engine:
             raise DefinitionError("an expression that cannot be computed", found=_line(error)) from error
         finally:
             self._cursor.unregister(_SOURCE)
-        return [single_chunk(column) for column in found.columns]
+        return [single_chunk(column) for column in results.columns]
 
     def _one_select(self, sql: str) -> Any:
         """The engine's own reading of it: whatever else the words were taken for, nothing else is run."""
@@ -110,7 +110,7 @@ class Computed:
         written = [
             engine_sql(expression.tree, places, types, engine.zone) for expression in expressions.values()
         ]
-        self._sql = f"SELECT {', '.join(f'TRY({one})' for one in written)} FROM {_SOURCE}"
+        self._sql = f"SELECT {', '.join(f'TRY({text})' for text in written)} FROM {_SOURCE}"
         self._results = tuple(expressions)
         #: of the results
         self.types: dict[str, pa.DataType] = {}
@@ -122,8 +122,8 @@ class Computed:
         if not self._results:
             return {}
         given = [columns[name] for name in self._names] or [pa.nulls(rows)]
-        found = [_finite(values) for values in self._engine.query(self._sql, given)]
-        return dict(zip(self._results, found, strict=True))
+        results = [_finite(values) for values in self._engine.query(self._sql, given)]
+        return dict(zip(self._results, results, strict=True))
 
 
 def _finite(values: pa.Array) -> pa.Array:

@@ -56,12 +56,12 @@ def buffer_bytes(batch: pa.RecordBatch) -> int:
 
 def shared_text_bytes(batch: pa.RecordBatch) -> Longs | None:
     """Return for each row the bytes of its values that share storage with others so far; None if none do."""
-    found: Longs | None = None
+    total_bytes: Longs | None = None
     for column in batch.columns:
         sizes = _shared(column)
         if sizes is not None:
-            found = sizes if found is None else found + sizes
-    return found
+            total_bytes = sizes if total_bytes is None else total_bytes + sizes
+    return total_bytes
 
 
 def _shared(column: pa.Array) -> Longs | None:

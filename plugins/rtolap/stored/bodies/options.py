@@ -143,17 +143,17 @@ def load_options(headers: Mapping[str, str]) -> LoadOptions:
 def separator(text: str, header: str = "column_separator") -> bytes:
     """`","`, `"||"`, `"\\x01"`, `"0x01"`, `"\\t"` → bytes. Raises DefinitionError."""
     if _HEX_WHOLE.fullmatch(text):
-        found = bytes.fromhex(text[2:])
+        decoded = bytes.fromhex(text[2:])
     else:
-        found, at = b"", 0
+        decoded, at = b"", 0
         for match in _HEX.finditer(text):
-            found += text[at : match.start()].encode()
-            found += bytes.fromhex(match[1]) if match[1] else _ESCAPES[match[2]]
+            decoded += text[at : match.start()].encode()
+            decoded += bytes.fromhex(match[1]) if match[1] else _ESCAPES[match[2]]
             at = match.end()
-        found += text[at:].encode()
-    if not 1 <= len(found) <= _SEPARATOR_BYTES_MAX:
+        decoded += text[at:].encode()
+    if not 1 <= len(decoded) <= _SEPARATOR_BYTES_MAX:
         raise _bad(header, f"1 to {_SEPARATOR_BYTES_MAX} bytes", text)
-    return found
+    return decoded
 
 
 def _csv(headers: Mapping[str, str]) -> CsvOptions:
@@ -233,10 +233,10 @@ def _character(headers: Mapping[str, str], header: str) -> bytes:
     written = headers.get(header, "")
     if not written:
         return b""
-    found = separator(written, header)
-    if len(found) != 1 or found >= b"\x80":
+    decoded = separator(written, header)
+    if len(decoded) != 1 or decoded >= b"\x80":
         raise _bad(header, "one ASCII character", written)
-    return found
+    return decoded
 
 
 def _count(headers: Mapping[str, str], header: str, most: int) -> int:

@@ -91,8 +91,8 @@ def load_plan(
     sequence = _sequence_source(options, schema, sources, hidden)
     targets: list[Direct | Made | Missing] = []
     for column in schema.columns:
-        if (made := written.computed.get(column.name)) is not None:
-            targets.append(Made(column, made))
+        if (expression := written.computed.get(column.name)) is not None:
+            targets.append(Made(column, expression))
         elif column.id == schema.sequence and sequence is not None:
             targets.append(Direct(column, sequence))
         elif (source := folded.get(column.name) or folded.get(column.name.lower())) is not None:
@@ -179,8 +179,8 @@ def _check_sketches(targets: list[Direct | Made | Missing]) -> None:
     for target in targets:
         if isinstance(target, Made):
             makers = _MAKERS.get(target.column.definition.type.strip().lower(), ())
-            made = target.expression.sketch
-            if made not in (makers or (None,)):
+            sketch = target.expression.sketch
+            if sketch not in (makers or (None,)):
                 raise DefinitionError(
                     f"header columns: {target.column.name} is {target.column.definition.type}",
                     expected=" or ".join(makers) or "no sketch",

@@ -30,20 +30,20 @@ def sketches(function: str, values: pa.Array) -> pa.BinaryArray:
     if function == "bitmap_hash":
         texts = convert(values, STRING, zone="UTC", rounds=True).values
         starts, lengths, data = string_parts(texts)
-        found = hash_strings_32(data, starts, lengths).astype(np.int64)
-        return bitmaps_of(pa.array(found, mask=np.asarray(texts.is_null())))
+        value_hashes = hash_strings_32(data, starts, lengths).astype(np.int64)
+        return bitmaps_of(pa.array(value_hashes, mask=np.asarray(texts.is_null())))
     return pa.nulls(len(values), pa.binary())
 
 
 def _hlls(values: pa.Array) -> pa.BinaryArray:
     """Images of one coupon differ in its four bytes, which are the last."""
-    found = coupons(values)
+    value_coupons = coupons(values)
     pattern = np.frombuffer(image_of_distinct(np.zeros(1, np.uint32), LG_K), np.uint8)
-    images = np.tile(pattern, (len(found), 1))
-    own = found.fill_null(0).to_numpy(zero_copy_only=False)
+    images = np.tile(pattern, (len(value_coupons), 1))
+    own = value_coupons.fill_null(0).to_numpy(zero_copy_only=False)
     images[:, -4:] = own.astype("<u4").view(np.uint8).reshape(-1, 4)
-    offsets = np.arange(len(found) + 1, dtype=np.int32) * len(pattern)
+    offsets = np.arange(len(value_coupons) + 1, dtype=np.int32) * len(pattern)
     whole = pa.BinaryArray.from_buffers(
-        pa.binary(), len(found), [None, pa.py_buffer(offsets), pa.py_buffer(images.tobytes())]
+        pa.binary(), len(value_coupons), [None, pa.py_buffer(offsets), pa.py_buffer(images.tobytes())]
     )
-    return pc.if_else(found.is_valid(), whole, pa.scalar(None, pa.binary()))
+    return pc.if_else(value_coupons.is_valid(), whole, pa.scalar(None, pa.binary()))

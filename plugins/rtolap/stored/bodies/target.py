@@ -45,13 +45,15 @@ class Target:
                 _check_type(target.column, types[target.source], "of the body")
                 if target.source == target.column.name:
                     known[target.source] = arrow_type(target.column.definition.load_type)
-        made = {target.column.name: target.expression for target in plan.targets if isinstance(target, Made)}
+        expressions = {
+            target.column.name: target.expression for target in plan.targets if isinstance(target, Made)
+        }
         conditions: dict[str, Expression] = {}
         if plan.where is not None:
             conditions[_WHERE] = plan.where
         if isinstance(plan.deletes, Expression):
             conditions[_DELETE] = plan.deletes
-        self._made = Computed(engine(), made, known) if made else None
+        self._made = Computed(engine(), expressions, known) if expressions else None
         for target in plan.targets:
             if self._made is not None and isinstance(target, Made) and target.expression.sketch is None:
                 _check_type(target.column, self._made.types[target.column.name], "as computed")
@@ -83,12 +85,12 @@ class Target:
         wanted = rows.accepted.copy()
         unselected = 0
         if self._conditions is not None:
-            found = self._conditions.run(given | columns, rows.count)
-            if _WHERE in found:
-                wanted &= _true(found[_WHERE])
+            conditions_met = self._conditions.run(given | columns, rows.count)
+            if _WHERE in conditions_met:
+                wanted &= _true(conditions_met[_WHERE])
                 unselected = int(np.count_nonzero(rows.accepted & ~wanted))
-            if _DELETE in found:
-                columns[DELETE_SIGN] = pa.array(_true(found[_DELETE]))
+            if _DELETE in conditions_met:
+                columns[DELETE_SIGN] = pa.array(_true(conditions_met[_DELETE]))
         if self._plan.deletes is True:
             columns[DELETE_SIGN] = pa.repeat(pa.scalar(True), rows.count)
         if self._plan.needed:
@@ -118,7 +120,7 @@ class _Rows:
     def direct(self, column: SchemaColumn, name: str) -> pa.Array:
         raw, strict = self._source.columns[name], self._options.strict_mode
         kind = column.definition.load_type
-        found, lost = convert(raw, kind, zone=self._options.timezone, rounds=not strict)
+        converted, lost = convert(raw, kind, zone=self._options.timezone, rounds=not strict)
         if lost is not None and (strict or not column.definition.nullable):
             self._refuse(
                 lost,
@@ -129,20 +131,20 @@ class _Rows:
             )
         absent = self._source.absent.get(name)
         if absent is not None and column.default is not None:
-            default = pa.scalar(column.default, stored_type(column)).cast(found.type)
-            found = pc.if_else(pa.array(absent), default, found)
-        self._check_nulls(column, found)
-        return found
+            default = pa.scalar(column.default, stored_type(column)).cast(converted.type)
+            converted = pc.if_else(pa.array(absent), default, converted)
+        self._check_nulls(column, converted)
+        return converted
 
     def signs(self, name: str) -> pa.BooleanArray:
         """Return a hidden column's delete signs; null is no."""
         raw = self._source.columns[name]
-        found, lost = convert(raw, BOOLEAN, zone=self._options.timezone, rounds=False)
+        converted, lost = convert(raw, BOOLEAN, zone=self._options.timezone, rounds=False)
         if lost is not None:
             self._refuse(
                 lost, lambda row: f"column({name}) is neither 0 nor 1, src value is {_shown(raw, row)}"
             )
-        return found.fill_null(False)
+        return converted.fill_null(False)
 
     def refuse_deletes(self, name: str) -> None:
         """Refuse the rows with a delete sign, for a table without deletes, rather than add them."""
@@ -154,9 +156,11 @@ class _Rows:
         column = target.column
         if target.expression.sketch is not None:
             return sketches(target.expression.sketch, values)
-        found = convert(values, column.definition.load_type, zone=self._options.timezone, rounds=True).values
-        self._check_nulls(column, found)
-        return found
+        converted = convert(
+            values, column.definition.load_type, zone=self._options.timezone, rounds=True
+        ).values
+        self._check_nulls(column, converted)
+        return converted
 
     def deleting(self, wanted: Mask, signs: pa.BooleanArray, needed: Sequence[str]) -> Mask:
         """Partial rows without `needed` columns could not become new ones: all but deletes are refused."""
@@ -180,12 +184,12 @@ class _Rows:
             self.accepted[at] = False
 
 
-def _check_type(column: SchemaColumn, found: pa.DataType, where: str) -> None:
-    if not convertible(found, column.definition.load_type):
+def _check_type(column: SchemaColumn, found_type: pa.DataType, place: str) -> None:
+    if not convertible(found_type, column.definition.load_type):
         raise DefinitionError(
-            f"column {column.name} {where} has another type",
+            f"column {column.name} {place} has another type",
             expected=f"what {column.definition.type} is made of",
-            found=str(found),
+            found=str(found_type),
         )
 
 
@@ -198,8 +202,8 @@ def _loaded_type(column: SchemaColumn, options: LoadOptions) -> pa.DataType:
 
 def _true(values: pa.Array) -> Mask:
     """Conditions as SQL has them: null is not true."""
-    found = convert(values, BOOLEAN, zone="UTC", rounds=True).values
-    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False))
+    converted = convert(values, BOOLEAN, zone="UTC", rounds=True).values
+    return np.asarray(converted.fill_null(False).to_numpy(zero_copy_only=False))
 
 
 def _shown(values: pa.Array, row: int) -> str:

@@ -47,15 +47,15 @@ def check_growth(header: str, tree: exp.Expr) -> None:
     """Raises DefinitionError where some part of the expression may become far longer than what it reads."""
     for node in tree.find_all(*_GROWING):
         try:
-            found = _growth(header, node)
+            growth = _growth(header, node)
         except RecursionError as error:
             raise DefinitionError(f"header {header}: nested too deeply") from error
-        factor = max(found.factors.values(), default=0)
-        if factor > FACTOR_MAX or found.constant > CONSTANT_BYTES_MAX:
+        factor = max(growth.factors.values(), default=0)
+        if factor > FACTOR_MAX or growth.constant > CONSTANT_BYTES_MAX:
             raise DefinitionError(
                 f"header {header}: text would become too long",
                 expected=f"at most {FACTOR_MAX} times a column, and {CONSTANT_BYTES_MAX} bytes more",
-                found=f"{factor:g} times, and {found.constant:g} bytes, of {node.sql()[:80]}",
+                found=f"{factor:g} times, and {growth.constant:g} bytes, of {node.sql()[:80]}",
             )
 
 

@@ -22,7 +22,7 @@ def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: Snapshot) -> None:
     folder = compacting_folder(core.root, name)
     inputs: list[FileId] = [(rowset.id, meta.name) for rowset in chosen for meta in rowset.files]
     outcome = _merge(core, chosen, snapshot, name, attempted)
-    made = [(meta.name, SortedFile(folder / meta.name)) for meta in outcome.files]
+    files = [(meta.name, SortedFile(folder / meta.name)) for meta in outcome.files]
     output = Rowset(name, chosen[0].first, chosen[-1].last, outcome.files)
     with core.writing:
         core.check_running(attempted)
@@ -39,7 +39,7 @@ def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: Snapshot) -> None:
         core.log.append(record, attempted)  # step 12
         if outcome.files:
             core.move(folder, rowset_folder(core.root, name))  # step 13
-        core.files.put(name, made)
+        core.files.put(name, files)
         with core.seeing:
             core.deletes = kept
             core.state = apply(core.state, record)
@@ -54,7 +54,7 @@ def compact(core: Core, chosen: tuple[Rowset, ...], snapshot: Snapshot) -> None:
 def _merge(core: Core, chosen: tuple[Rowset, ...], snapshot: Snapshot, name: str, attempted: str) -> Outcome:
     """Steps 9 and 10."""
     folder = compacting_folder(core.root, name)
-    views = [view for rowset, mine in snapshot.by_rowset() if rowset in chosen for view in mine]
+    views = [view for rowset, file_views in snapshot.by_rowset() if rowset in chosen for view in file_views]
     try:
         core.disk.remove(folder)
         core.disk.make_folder(folder)
@@ -79,7 +79,7 @@ def _carry(
     target: FileId = (output.id, outcome.files[0].name)
     by_version: dict[int, BitMap] = {}
     for file_id, moved in zip(inputs, outcome.moved, strict=False):
-        for made, rows in known.since(file_id, version):
-            by_version.setdefault(made, BitMap()).update(moved.carry(rows))
-    for made in sorted(by_version):
-        kept.add(made, {target: by_version[made]})
+        for delete_version, rows in known.since(file_id, version):
+            by_version.setdefault(delete_version, BitMap()).update(moved.carry(rows))
+    for delete_version in sorted(by_version):
+        kept.add(delete_version, {target: by_version[delete_version]})

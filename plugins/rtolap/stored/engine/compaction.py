@@ -159,8 +159,8 @@ def _moves(places: list[pa.Table], files: int) -> tuple[Moved, ...]:
     whole = pa.concat_tables(places)
     of_file: Longs = single_chunk(whole.column(_FILE)).to_numpy()
     rows: Longs = single_chunk(whole.column(_ROW)).to_numpy()
-    found = []
+    moves = []
     for at in range(files):
         new = np.flatnonzero(of_file == at)
-        found.append(Moved(rows[new], new))
-    return tuple(found)
+        moves.append(Moved(rows[new], new))
+    return tuple(moves)

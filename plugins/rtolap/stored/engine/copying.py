@@ -119,8 +119,8 @@ class Arriving:
 
     def _of(self, name: str) -> Iterator[bytes]:
         if self._next is None or self._next.name != name:
-            found = None if self._next is None else self._next.name
-            raise Corrupted("a copy of a tablet is not whole", expected=name, found=found)
+            found_name = None if self._next is None else self._next.name
+            raise Corrupted("a copy of a tablet is not whole", expected=name, found=found_name)
         while self._next is not None and self._next.name == name:
             yield self._next.data
             self._next = next(self._chunks, None)
@@ -192,14 +192,14 @@ def _single_versions(state: TabletState, after: int) -> tuple[CopiedVersion, ...
     """None where a version is no longer there by itself."""
     of_version = dict(state.history)
     rowsets: dict[str, Rowset] = {rowset.id: rowset for rowset in state.rowsets}
-    found = []
+    single_rowsets = []
     for version in range(after + 1, state.version + 1):
         txn, rowset = of_version.get(version), rowsets.get(published_rowset(version))
         # Below the floor a missing rowset may have been compacted; above it had no rows.
         if txn is None or (rowset is None and version <= state.floor):
             return None
-        found.append(CopiedVersion(version, txn, rowset.files if rowset else ()))
-    return tuple(found)
+        single_rowsets.append(CopiedVersion(version, txn, rowset.files if rowset else ()))
+    return tuple(single_rowsets)
 
 
 def _files_of(manifest: Manifest) -> Iterator[tuple[str, FileMeta]]:

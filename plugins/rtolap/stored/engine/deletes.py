@@ -43,11 +43,15 @@ class Deletes:
             return _NONE
         if known[-1][0] <= version:
             return self._now[file]
-        return FrozenBitMap.union(_NONE, *(rows for made, rows in known if made <= version))
+        return FrozenBitMap.union(_NONE, *(rows for made_version, rows in known if made_version <= version))
 
     def since(self, file: FileId, version: int) -> list[tuple[int, FrozenBitMap]]:
         """Return the rows that were deleted after a version, by version."""
-        return [(made, rows) for made, rows in self._by_file.get(file, []) if made > version]
+        return [
+            (made_version, rows)
+            for made_version, rows in self._by_file.get(file, [])
+            if made_version > version
+        ]
 
     def without(self, rowsets: Iterable[str], floor: int) -> Deletes:
         """Less what belongs to some rowsets, and with everything up to `floor` as one."""
@@ -56,9 +60,13 @@ class Deletes:
         for file, known in self._by_file.items():
             if file[0] in gone:
                 continue
-            below = FrozenBitMap.union(_NONE, *(rows for made, rows in known if made <= floor))
+            below = FrozenBitMap.union(
+                _NONE, *(rows for made_version, rows in known if made_version <= floor)
+            )
             versions = [(floor, below)] if below else []
-            kept._by_file[file] = versions + [(made, rows) for made, rows in known if made > floor]
+            kept._by_file[file] = versions + [
+                (made_version, rows) for made_version, rows in known if made_version > floor
+            ]
             kept._now[file] = self._now[file]
         return kept
 

@@ -60,19 +60,19 @@ class Memtable:
         return merged
 
     def _merged(self) -> pa.Table:
-        one = len(self._tables) == 1
-        whole = self._tables[0] if one else _together(self._tables).combine_chunks()
+        is_single = len(self._tables) == 1
+        whole = self._tables[0] if is_single else _together(self._tables).combine_chunks()
         return merge_partial(whole, self._schema) if self._partial else merge(whole, self._schema)
 
     def _check_columns(self, table: pa.Table) -> None:
-        found = set(table.column_names) - {DELETE_SIGN}
+        names = set(table.column_names) - {DELETE_SIGN}
         if self._columns is None:
-            self._columns = found
-        elif found != self._columns:
+            self._columns = names
+        elif names != self._columns:
             raise DefinitionError(
                 "partial rows of one load have different columns",
                 expected=f"{len(self._columns)} columns",
-                found=f"others in {sorted(found ^ self._columns)}",
+                found=f"others in {sorted(names ^ self._columns)}",
             )
 
 

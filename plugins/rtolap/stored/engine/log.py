@@ -185,7 +185,7 @@ def _stopped(attempted: str, reason: str) -> Unavailable:
     return Unavailable(f"{attempted}: the tablet has stopped", found=reason, action="open it again")
 
 
-def _damaged(path: Path, at: int, what: str) -> Corrupted:
+def _damaged(path: Path, at: int, damage: str) -> Corrupted:
     return Corrupted(
-        f"log {path}: wrong {what} at byte {at}", action="restore the tablet from another replica"
+        f"log {path}: wrong {damage} at byte {at}", action="restore the tablet from another replica"
     )

@@ -61,20 +61,20 @@ def publish(core: Core, txn: int, version: int) -> None:
     prepared = core.state.prepared[txn]
     pending = pending_folder(core.root, txn)
     try:
-        made = _make(core, prepared, version)
+        published = _make(core, prepared, version)
     except OSError as error:
         core.remove(completing_folder(core.root, txn))
         raise disk_error(error, attempted) from error
-    record = Published(txn, version, made.deletes, made.metas if prepared.partial else None)
+    record = Published(txn, version, published.deletes, published.metas if prepared.partial else None)
     core.log.append(record, attempted)  # step 5
     rowset = published_rowset(version)
-    if made.metas:
-        core.move(made.folder, rowset_folder(core.root, rowset))  # step 6
-    core.files.put(rowset, [(name, file) for (_, name), file in made.files])
+    if published.metas:
+        core.move(published.folder, rowset_folder(core.root, rowset))  # step 6
+    core.files.put(rowset, [(name, file) for (_, name), file in published.files])
     with core.seeing:
-        core.deletes.add(version, made.deleted)
+        core.deletes.add(version, published.deleted)
         core.state = apply(core.state, record)
-    if made.folder != pending or not made.metas:
+    if published.folder != pending or not published.metas:
         core.remove(pending)
     core.shorten_log()
 
@@ -146,10 +146,12 @@ def _former(table: pa.Table, overwriting: Overwriting, schema: StoredSchema) -> 
             continue
         signed = DELETE_SIGN in other.file.columns
         names = columns_in(other.file.columns, schema.columns) + [DELETE_SIGN] * signed
-        found = with_defaults(other.file.take(matches.mine, names), schema.columns)
+        former_rows = with_defaults(other.file.take(matches.mine, names), schema.columns)
         if not signed:
-            found = found.append_column(DELETE_SIGN, pa.repeat(pa.scalar(False), found.num_rows))
-        at[matches.theirs] = rows + np.arange(found.num_rows)
-        rows += found.num_rows
-        known.append(found)
+            former_rows = former_rows.append_column(
+                DELETE_SIGN, pa.repeat(pa.scalar(False), former_rows.num_rows)
+            )
+        at[matches.theirs] = rows + np.arange(former_rows.num_rows)
+        rows += former_rows.num_rows
+        known.append(former_rows)
     return Former(pa.concat_tables(known).combine_chunks(), at)

@@ -69,9 +69,9 @@ class Routing:
 
     def split(self, batch: pa.RecordBatch) -> RoutedBatch:
         """Raises DefinitionError where the batch lacks a column that decides, and it has no default."""
-        found, unroutable, beyond, absent = self._partition(batch)
+        partition_numbers, unroutable, beyond, absent = self._partition(batch)
         buckets = self._bucket(batch)
-        codes = found * self._buckets + buckets
+        codes = partition_numbers * self._buckets + buckets
         rows: Longs | None = None
         if unroutable.any():
             rows = np.flatnonzero(~unroutable)
@@ -124,8 +124,8 @@ class Routing:
             return np.zeros(batch.num_rows, np.int64)
         if not self._keys:
             return np.arange(batch.num_rows, dtype=np.int64) % self._buckets
-        found = hashes([_values(batch, column) for column in self._keys])
-        return (found % np.uint64(self._buckets)).astype(np.int64)
+        key_hashes = hashes([_values(batch, column) for column in self._keys])
+        return (key_hashes % np.uint64(self._buckets)).astype(np.int64)
 
 
 def _values(batch: pa.RecordBatch, column: SchemaColumn) -> pa.Array:
@@ -136,10 +136,10 @@ def _values(batch: pa.RecordBatch, column: SchemaColumn) -> pa.Array:
                 f"a batch lacks the column {column.name}", expected="its values: it has no default"
             )
         return pa.repeat(pa.scalar(column.default, kind), batch.num_rows)
-    found = single_chunk(batch.column(column.name))
-    if pa.types.is_dictionary(found.type):
-        found = found.dictionary_decode()
-    return found if found.type == kind else found.cast(kind)
+    values = single_chunk(batch.column(column.name))
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return values if values.type == kind else values.cast(kind)
 
 
 def _instants_ms(column: pa.Array) -> Longs:
@@ -148,5 +148,5 @@ def _instants_ms(column: pa.Array) -> Longs:
         days: Longs = column.cast(pa.int32()).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
         return days * _DAY_MS
     micros = pc.fill_null(column.cast(pa.timestamp("us")).cast(pa.int64()), 0)
-    found: Longs = micros.to_numpy(zero_copy_only=False)
-    return found // 1000
+    instants_us: Longs = micros.to_numpy(zero_copy_only=False)
+    return instants_us // 1000

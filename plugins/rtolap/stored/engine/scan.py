@@ -161,7 +161,9 @@ def _on_keys(predicate: Predicate | None, schema: StoredSchema) -> Predicate | N
 
 def _row_range(file: SortedFile, blocks: Blocks) -> tuple[int, int]:
     """From the first to the last of some blocks."""
-    found = np.flatnonzero(blocks)
-    if not len(found):
+    block_numbers = np.flatnonzero(blocks)
+    if not len(block_numbers):
         return 0, 0
-    return int(found[0]) * file.footer.block_rows, (int(found[-1]) + 1) * file.footer.block_rows
+    return int(block_numbers[0]) * file.footer.block_rows, (
+        int(block_numbers[-1]) + 1
+    ) * file.footer.block_rows

@@ -42,22 +42,22 @@ def apply(state: TabletState, record: Record) -> TabletState:
             return replace(state, schema=schema)
         case Published(txn=txn, version=version, deletes=deletes, completed=completed):
             files = state.prepared[txn].files if completed is None else completed
-            made = (Rowset(published_rowset(version), version, version, files),) if files else ()
+            added = (Rowset(published_rowset(version), version, version, files),) if files else ()
             return replace(
                 state,
                 version=version,
-                rowsets=(*state.rowsets, *made),
+                rowsets=(*state.rowsets, *added),
                 prepared=_without(state, txn),
                 history=(*state.history, (version, txn))[-HISTORY_MAX:],
                 deletes=state.deletes if deletes is None else (*state.deletes, deletes),
             )
         case Compacted(inputs=inputs, output=output, floor=floor, deletes=deletes):
             at = next(place for place, rowset in enumerate(state.rowsets) if rowset.id == inputs[0])
-            rest = [rowset for rowset in state.rowsets if rowset.id not in inputs]
-            made = (output,) if output.files else ()
+            others = [rowset for rowset in state.rowsets if rowset.id not in inputs]
+            added = (output,) if output.files else ()
             return replace(
                 state,
-                rowsets=(*rest[:at], *made, *rest[at:]),
+                rowsets=(*others[:at], *added, *others[at:]),
                 floor=floor,
                 deletes=() if deletes is None else (deletes,),
                 serial=state.serial + 1,
@@ -84,8 +84,8 @@ def check_publish(state: TabletState, txn: int, version: int) -> bool:
             found=version,
         )
     if version <= state.version:
-        found = "one that is no longer known" if known is None else f"transaction {known}"
-        raise Refused(f"version {version} is another transaction's", expected=txn, found=found)
+        holder = "one that is no longer known" if known is None else f"transaction {known}"
+        raise Refused(f"version {version} is another transaction's", expected=txn, found=holder)
     if txn not in state.prepared:
         raise NotFound(
             f"no transaction {txn} is prepared here", action="let the tablet catch up from another"

@@ -64,10 +64,10 @@ class Election:
         """Raises NotLeader while there is none."""
         if self.leading:
             return self.here
-        found = self._master
-        if found is None or found == self.here:
+        known_master = self._master
+        if known_master is None or known_master == self.here:
             raise NotLeader("no front end is master at the moment: ask again")
-        return found
+        return known_master
 
     def require(self) -> None:
         """Raises NotLeader, which names the master if one is known, unless this front end is it."""

@@ -24,7 +24,7 @@ class NodeCalls:
     def is_silent(self, node: str) -> bool:
         return node in self._silent
 
-    def ask(self, node: str, what: str, call: Callable[[], R]) -> R | None:
+    def ask(self, node: str, purpose: str, call: Callable[[], R]) -> R | None:
         """None where there is no answer. Raises NotLeader, and what is no error of the tree."""
         if node in self._silent:
             return None
@@ -34,7 +34,7 @@ class NodeCalls:
             raise
         except Unavailable as error:
             self._silent.add(node)
-            log.info("node %s does not answer (%s): %s", node, what, error)
+            log.info("node %s does not answer (%s): %s", node, purpose, error)
         except RtolapError as error:
-            log.warning("node %s fails (%s): %s", node, what, error)
+            log.warning("node %s fails (%s): %s", node, purpose, error)
         return None

@@ -133,7 +133,10 @@ class _Serving:
         if self._reason is not None:
             self._stop()
         await asyncio.gather(
-            *(server.serve(sockets=[one]) for server, one in zip(self._servers, sockets, strict=True))
+            *(
+                server.serve(sockets=[listener])
+                for server, listener in zip(self._servers, sockets, strict=True)
+            )
         )
 
     def _stop(self) -> None:

@@ -113,14 +113,14 @@ class StorageNodes(Closeable):
     def address(self, name: str) -> str:
         """Raises Unavailable for a node that never sent a heartbeat, whose lease has run out, or that stands
         still."""
-        found, heard = self._find(name)
-        if found is None:
+        known_node, is_any_alive = self._find(name)
+        if known_node is None:
             raise Unavailable(f"storage node {name} has never sent a heartbeat")
-        if heard and not found.alive:
+        if is_any_alive and not known_node.alive:
             raise Unavailable(f"storage node {name} has sent no heartbeat for {self._lease_ms / 1000:g} s")
         if not self._asked(name):
             raise _still(name)
-        return found.address
+        return known_node.address
 
     def addresses(self) -> dict[str, str]:
         """By name, of those that live and do not stand still."""
@@ -177,8 +177,8 @@ class StorageNodes(Closeable):
 
     def _most_others_answer(self, name: str) -> bool:
         """And this one does not."""
-        found, _ = self._find(name)
-        if found is None or self._answers(found):
+        known_node, _ = self._find(name)
+        if known_node is None or self._answers(known_node):
             return False
         with self._lock:
             living = [node for node in self._known.values() if node.alive and node.name != name]

@@ -60,21 +60,21 @@ class Upkeep:
         def late(connection: Connection) -> tuple[Transaction, ...]:
             return rows.overdue(connection, self._ledger.now_ms(connection))
 
-        found = self._ledger.read("read what has timed out", late)
-        return sum(self._manager.abort_overdue(each.db, each.txn_id) for each in found)
+        overdue = self._ledger.read("read what has timed out", late)
+        return sum(self._manager.abort_overdue(each.db, each.txn_id) for each in overdue)
 
     def forget_labels(self) -> int:
         """Delete finished transactions whose labels need not be kept; their number, in bounded steps."""
 
         def work(connection: Connection) -> int:
             now_ms = self._mastership.fence(connection)
-            found = list(rows.acknowledged(connection))
+            forgettable = list(rows.acknowledged(connection))
             if self._policy.keep_ms is not None:
-                found += rows.finished_before(connection, now_ms - self._policy.keep_ms)
+                forgettable += rows.finished_before(connection, now_ms - self._policy.keep_ms)
             if self._policy.count_max_per_database is not None:
                 for db in partition_rows.databases(connection):
-                    found += rows.finished_beyond(connection, db, self._policy.count_max_per_database)
-            ids = {transaction.txn_id for transaction in found}
+                    forgettable += rows.finished_beyond(connection, db, self._policy.count_max_per_database)
+            ids = {transaction.txn_id for transaction in forgettable}
             if ids:
                 rows.delete(connection, ids)
             return len(ids)

@@ -43,11 +43,11 @@ class Progress:
     _last_loaded_ms: int | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def loaded(self, pending: Pending, said: Loaded, clock: Clock) -> None:
-        rows, size = said.row_count or 0, pending.content.bytes if pending.content else 0
+    def loaded(self, pending: Pending, answer: Loaded, clock: Clock) -> None:
+        rows, size = answer.row_count or 0, pending.content.bytes if pending.content else 0
         with self._lock:
             self.counts.rows_loaded += rows
-            self.counts.rows_rejected += said.filtered_rows
+            self.counts.rows_rejected += answer.filtered_rows
             self.counts.bytes += size
             self.counts.batches += 1
             self._last_loaded_ms = clock.now_ms()

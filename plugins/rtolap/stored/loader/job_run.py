@@ -153,12 +153,12 @@ class LoadJobRun:
 
     def loaded_offsets(self) -> Offsets:
         """Return the end of the longest row of loaded batches."""
-        found: Offsets = {}
+        offsets: Offsets = {}
         for record in self._records.all(self.job.job_id):
             if not record.loaded:
                 break
-            found = record.end_offsets
-        return found
+            offsets = record.end_offsets
+        return offsets
 
     def _begin(self) -> Source:
         records = self._records.all(self.job.job_id) or (self._origin(),)

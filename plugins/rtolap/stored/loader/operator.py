@@ -66,8 +66,10 @@ class Operator:
         self._say(self._held.readable(self._visible.look()))
 
     def _say(self, oldest_ms: int) -> None:
-        one = self._application
-        self._client.set_oldest_work(one.level, self._job, one.key, oldest_ms, generation=self._generation)
+        application = self._application
+        self._client.set_oldest_work(
+            application.level, self._job, application.key, oldest_ms, generation=self._generation
+        )
 
 
 def operator_of(work: LoadJobRun, application: LoaderApplication, client: WatermarkClient) -> Operator:
@@ -75,7 +77,7 @@ def operator_of(work: LoadJobRun, application: LoaderApplication, client: Waterm
     def trouble() -> str:
         if client.problem:
             return f"watermarks: {client.problem}"
-        return "; ".join(f"watermarks: {one.what}: {one.why}" for one in client.last_refused)
+        return "; ".join(f"watermarks: {refusal.what}: {refusal.why}" for refusal in client.last_refused)
 
     epoch = work.ownership.lease.epoch
     return Operator(client, application, work.loader.name, epoch, work.visible, work.log_ends, trouble)

@@ -90,7 +90,7 @@ class PartitionKeeper:
 
     def run(self, stopping: threading.Event) -> None:
         again = Retrying(
-            retry=retry_if_result(lambda there: not there),
+            retry=retry_if_result(lambda is_complete: not is_complete),
             wait=wait_random_exponential(multiplier=_PAUSE_S, max=self._pause_max_s),
             stop=stop_when_event_set(stopping),
             sleep=sleep_using_event(stopping),
@@ -110,20 +110,20 @@ class PartitionKeeper:
     def run_once(self) -> bool:
         """Make what is missing; whether all is there now. What is wrong stands in the status."""
         try:
-            trouble = self._make_missing()
+            problem = self._make_missing()
         except RtolapError as error:
-            trouble = str(error)
+            problem = str(error)
         except Exception as error:  # nothing here may end the loader; it is told, and tried again
             log.exception("the partitions of %s cannot be kept", self._loader.table)
-            trouble = f"unexpected: {error!r}"
+            problem = f"unexpected: {error!r}"
         with self._lock:
-            if trouble and trouble != self._trouble:
-                log.error("partitions of %s.%s: %s", self._loader.database, self._loader.table, trouble)
-            self._trouble = trouble
-            if not trouble:
+            if problem and problem != self._trouble:
+                log.error("partitions of %s.%s: %s", self._loader.database, self._loader.table, problem)
+            self._trouble = problem
+            if not problem:
                 self._checked_ms = self._clock.now_ms()
         self._tried.set()
-        return not trouble
+        return not problem
 
     def _make_missing(self) -> str:
         """Make the missing partitions; return what is wrong with those that could not be made, "" if all are
@@ -133,7 +133,7 @@ class PartitionKeeper:
         has_time = self._has_time()
         db, table = self._loader.database, self._loader.table
         troubles: list[str] = []
-        there: list[PartitionRange] = []
+        present: list[PartitionRange] = []
         with self._open_session() as session:
             known = session.partitions(db, table)
             for part in wanted:
@@ -144,9 +144,9 @@ class PartitionKeeper:
                         troubles.append(str(error))
                         continue
                     self._note_made(part)
-                there.append(part)
+                present.append(part)
         with self._lock:
-            self._until_ms = end_of_row(there, self._clock.now_ms())
+            self._until_ms = end_of_row(present, self._clock.now_ms())
         return "; ".join(dict.fromkeys(troubles))
 
     def _note_made(self, part: PartitionRange) -> None:
@@ -172,12 +172,12 @@ class PartitionKeeper:
 def near(unit: PartitionUnit, now_ms: int, behind: int, ahead: int) -> list[PartitionRange]:
     """The present partition, so many before it and after it, in order."""
     present = partition_of(now_ms, unit)
-    found = [present]
+    near_ranges = [present]
     for _ in range(behind):
-        found.insert(0, partition_of(found[0].start_ms - 1, unit))
+        near_ranges.insert(0, partition_of(near_ranges[0].start_ms - 1, unit))
     for _ in range(ahead):
-        found.append(partition_of(found[-1].end_ms, unit))
-    return found
+        near_ranges.append(partition_of(near_ranges[-1].end_ms, unit))
+    return near_ranges
 
 
 def is_covered(part: PartitionRange, known: Iterable[KnownPartition]) -> bool:

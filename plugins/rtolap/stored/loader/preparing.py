@@ -60,8 +60,10 @@ class Preparer:
 
     def rows(self, content: Content) -> Decoded:
         """Returns, or stops, when all that is refused is kept."""
-        told = batch_statements(content.batch)
-        decoded = self._decoder_now().decode(content.batch.values, None if told is None else told.control)
+        statements = batch_statements(content.batch)
+        decoded = self._decoder_now().decode(
+            content.batch.values, None if statements is None else statements.control
+        )
         refused, total = len(decoded.rejects), decoded.events
         if refused:
             self._keep(content.batch, decoded.rejects)

@@ -180,8 +180,8 @@ class LoaderProcess:
     def _report(self, operator: Operator) -> None:
         while True:
             self._passing(operator.run_once)
-            if trouble := operator.trouble:
-                self.work.progress.error(trouble)
+            if problem := operator.trouble:
+                self.work.progress.error(problem)
             if self._stopping.wait(self._report_s):
                 return
 

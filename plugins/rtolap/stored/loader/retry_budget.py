@@ -30,9 +30,9 @@ class RetryBudget:
         self._timeout_ms = timeout_ms
         self._silent_s = silent_s
 
-    def troubled(self, pending: Pending, trouble: SinkError) -> None:
-        if not trouble.silent:
-            self.failed(pending, str(trouble))
+    def troubled(self, pending: Pending, error: SinkError) -> None:
+        if not error.silent:
+            self.failed(pending, str(error))
             return
         now_s = self._clock.monotonic_s()
         if pending.silent_since_s is None:
@@ -42,7 +42,7 @@ class RetryBudget:
             raise Stopped(
                 StopCause.SINK_UNAVAILABLE,
                 f"no answer for {silent_s:.0f} s",
-                found=str(trouble),
+                found=str(error),
                 action="start the loader again when the sink is back",
             )
 

@@ -170,14 +170,14 @@ def measure(metrics: Metrics, process: LoaderProcess, status: Callable[[], Loade
         work = process.work
         shown = work.progress.shown(work.clock)
         counts = shown.counts
-        for what, purpose, number in (
+        for name, purpose, number in (
             ("rows_loaded", "Rows that the sink has taken.", counts.rows_loaded),
             ("rows_rejected", "Records and rows that were refused.", counts.rows_rejected),
             ("loaded_bytes", "Bytes of the records that were loaded.", counts.bytes),
             ("batches", "Batches that were settled.", counts.batches),
             ("attempts", "Attempts to settle a batch.", counts.attempts),
         ):
-            family = metrics.counter_family(what, purpose, ["job"])
+            family = metrics.counter_family(name, purpose, ["job"])
             family.add_metric([work.loader.name], number)
             yield family
         pending = metrics.gauge_family("batches_pending", "Batches recorded and not settled.", ["job"])
@@ -195,9 +195,11 @@ def measure(metrics: Metrics, process: LoaderProcess, status: Callable[[], Loade
 
 
 def _of_partitions(metrics: Metrics, job: str, status: PartitionsStatus) -> Iterable[Family]:
-    made = metrics.counter_family("partitions_made", "Partitions that were made in the sink.", ["job"])
-    made.add_metric([job], status.made_count)
-    yield made
+    partitions_made = metrics.counter_family(
+        "partitions_made", "Partitions that were made in the sink.", ["job"]
+    )
+    partitions_made.add_metric([job], status.made_count)
+    yield partitions_made
     failing = metrics.gauge_family("partitions_failing", "1 while partitions cannot be made.", ["job"])
     failing.add_metric([job], int(status.state == "failing"))
     yield failing

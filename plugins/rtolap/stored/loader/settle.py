@@ -155,16 +155,16 @@ class Settler:
             )
         )
         sent = decoded.rows.num_rows if options.max_filter_ratio == 0 else None
-        said = _told(answer, len(decoded.rejects), sent)
+        loaded = _told(answer, len(decoded.rejects), sent)
         match verdict(answer, two_phase=two_phase):
             case Verdict.LOADED:
-                pending.said = said
+                pending.said = loaded
                 if answer.status == "Success":  # else it is committed, and no more is known
                     self._visible.told(pending.sequence)
-                return self._loaded(pending, said)
+                return self._loaded(pending, loaded)
             case Verdict.COMMIT:
-                pending.said = said
-                return self._second_phase(pending, said)
+                pending.said = loaded
+                return self._second_phase(pending, loaded)
             case Verdict.ASK:
                 if answer.status == "Fail":
                     self._progress.error(answer.message)
@@ -198,22 +198,22 @@ class Settler:
             headers=HEADERS[sink.format],
         )
 
-    def _second_phase(self, pending: Pending, said: Loaded) -> Outcome:
+    def _second_phase(self, pending: Pending, loaded: Loaded) -> Outcome:
         label = pending.record.label
         answer = self._of_sink(lambda: self._sink.commit_label(self._loader.database, label))
         if answer.status != "Success":  # it may be committed already: its state tells
             self._progress.error(answer.msg)
             self._retry_budget.failed(pending, answer.msg)
             return Outcome.AGAIN
-        return self._loaded(pending, said)
+        return self._loaded(pending, loaded)
 
-    def _loaded(self, pending: Pending, said: Loaded) -> Outcome:
-        if said.error_url is not None:
-            self._keep_filtered(pending, said.error_url)
-        elif said.row_count is None and self._loader.rejects.tolerance_percent:
+    def _loaded(self, pending: Pending, loaded: Loaded) -> Outcome:
+        if loaded.error_url is not None:
+            self._keep_filtered(pending, loaded.error_url)
+        elif loaded.row_count is None and self._loader.rejects.tolerance_percent:
             self._progress.error(self._preparer.keep_unknown(pending))
-        pending.record = self._records.mark_loaded(self._ownership.lease, pending.sequence, said)
-        self._progress.loaded(pending, said, self._clock)
+        pending.record = self._records.mark_loaded(self._ownership.lease, pending.sequence, loaded)
+        self._progress.loaded(pending, loaded, self._clock)
         self._progress.times.settled(pending.sequence, pending.content.latest_ms if pending.content else {})
         pending.content = None
         return Outcome.SETTLED

@@ -99,7 +99,7 @@ def _type_of(loader: Loader, column: SchemaColumn) -> ColumnType:
     return kind
 
 
-def _unusable(loader: Loader, why: str) -> Stopped:
+def _unusable(loader: Loader, reason: str) -> Stopped:
     return Stopped(
-        StopCause.TABLE_UNUSABLE, f"table {loader.database}.{loader.table} cannot be loaded", found=why
+        StopCause.TABLE_UNUSABLE, f"table {loader.database}.{loader.table} cannot be loaded", found=reason
     )

@@ -112,8 +112,8 @@ class Ledger(Closeable):
         """The database's clock."""
         return self._dialect.now_ms(connection)
 
-    def read(self, what: str, work: Callable[[sa.Connection], R]) -> R:
-        """`what` says in errors what was attempted. The work may be done more than once."""
+    def read(self, purpose: str, work: Callable[[sa.Connection], R]) -> R:
+        """`purpose` says in errors what was attempted. The work may be done more than once."""
 
         def attempt() -> R:
             with self._connection() as connection:
@@ -121,10 +121,10 @@ class Ledger(Closeable):
                 with connection.begin():
                     return work(connection)
 
-        return self._retry_budget.repeat(what, attempt)
+        return self._retry_budget.repeat(purpose, attempt)
 
     def write(
-        self, what: str, kind: type[R], work: Callable[[sa.Connection], R], *, key: str | None = None
+        self, purpose: str, kind: type[R], work: Callable[[sa.Connection], R], *, key: str | None = None
     ) -> R:
         """The work's result, committed exactly once for its key; a write with a key that was applied before
         returns what it returned then. `kind`: how the result is kept (msgspec, JSON).
@@ -138,7 +138,7 @@ class Ledger(Closeable):
             with self._connection() as connection:
                 transaction = connection.begin()
                 try:
-                    applied, result = self._apply(connection, unique, kind, work, what)
+                    applied, result = self._apply(connection, unique, kind, work, purpose)
                 except BaseException:
                     self._roll_back(connection, transaction)
                     raise
@@ -148,7 +148,7 @@ class Ledger(Closeable):
                     self._roll_back(connection, transaction)
                 return result
 
-        return self._retry_budget.repeat(what, attempt)
+        return self._retry_budget.repeat(purpose, attempt)
 
     def forget_keys(self) -> int:
         """Delete old keys of writes; returns their number."""
@@ -158,10 +158,10 @@ class Ledger(Closeable):
             keys = connection.scalars(
                 sa.select(applied_write.c.write_key).where(old).limit(_KEYS_FORGOTTEN_MAX)
             )
-            found = list(keys)
-            if found:
-                connection.execute(sa.delete(applied_write).where(applied_write.c.write_key.in_(found)))
-            return len(found)
+            result = list(keys)
+            if result:
+                connection.execute(sa.delete(applied_write).where(applied_write.c.write_key.in_(result)))
+            return len(result)
 
         return self.write("forget the keys of old writes", int, work)
 
@@ -171,7 +171,7 @@ class Ledger(Closeable):
         key: str,
         kind: type[R],
         work: Callable[[sa.Connection], R],
-        what: str,
+        purpose: str,
     ) -> tuple[bool, R]:
         """(whether there is something to commit, the result)."""
         table = applied_write
@@ -182,12 +182,12 @@ class Ledger(Closeable):
             # costs the statement only, on all servers; the transaction goes on
             stored = connection.scalar(sa.select(table.c.result).where(table.c.write_key == key))
             if stored is None:
-                raise CommitConflict(f"{what}: the key of a write was taken and given up") from None
+                raise CommitConflict(f"{purpose}: the key of a write was taken and given up") from None
             return False, msgspec.json.decode(stored, type=kind)
         try:
             result = work(connection)
         except sa.exc.IntegrityError as error:
-            raise CommitConflict(f"{what}: a unique key is taken", found=reason(error)) from error
+            raise CommitConflict(f"{purpose}: a unique key is taken", found=reason(error)) from error
         if result is not None:
             encoded = msgspec.json.encode(result).decode()
             connection.execute(sa.update(table).where(table.c.write_key == key).values(result=encoded))

@@ -98,8 +98,8 @@ class MySqlDialect:
         """READ COMMITTED holds nothing back."""
 
     def lock_for_upgrade(self, connection: sa.Connection, timeout_s: int) -> bool:
-        got = sa.text("SELECT GET_LOCK(CONCAT('rtolap:', LEFT(DATABASE(), 50)), :timeout_s)")
-        return bool(connection.scalar(got, {"timeout_s": timeout_s}) == 1)
+        lock = sa.text("SELECT GET_LOCK(CONCAT('rtolap:', LEFT(DATABASE(), 50)), :timeout_s)")
+        return bool(connection.scalar(lock, {"timeout_s": timeout_s}) == 1)
 
     def unlock_after_upgrade(self, connection: sa.Connection) -> None:
         connection.exec_driver_sql("SELECT RELEASE_LOCK(CONCAT('rtolap:', LEFT(DATABASE(), 50)))")

@@ -69,11 +69,11 @@ class Leases:
             self._set(connection, taken)
             return taken
 
-        what = f"take the lease {name}"
+        purpose = f"take the lease {name}"
         try:
-            return self._ledger.write(what, Lease, work)
+            return self._ledger.write(purpose, Lease, work)
         except CommitConflict:  # somebody else was the first ever to take it
-            return self._ledger.write(what, Lease, work)
+            return self._ledger.write(purpose, Lease, work)
 
     def renew(self, lease: Lease, lease_ms: int) -> Lease:
         """The same epoch for longer. Raises NotLeader when somebody else has taken it."""
@@ -110,9 +110,9 @@ class Leases:
         time in ms. Raises NotLeader when somebody has."""
         row = self._row(connection, lease.name)
         if row is None or (row.owner, row.epoch) != (lease.owner, lease.epoch):
-            found = "nobody's" if row is None else f"{row.owner}'s with epoch {row.epoch}"
+            holder = "nobody's" if row is None else f"{row.owner}'s with epoch {row.epoch}"
             raise NotLeader(
-                f"{lease.owner} with epoch {lease.epoch} owns {lease.name} no more: it is {found}"
+                f"{lease.owner} with epoch {lease.epoch} owns {lease.name} no more: it is {holder}"
             )
         return self._ledger.now_ms(connection)
 

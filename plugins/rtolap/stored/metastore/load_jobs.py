@@ -50,8 +50,8 @@ class LoadJobs:
 
     def create(self, job_id: str, db: str, table: str, topic: str, config: str) -> LoadJob:
         """A new job, STOPPED and nobody's. Raises CommitConflict where there is one of that id."""
-        for what, name in (("job", job_id), ("database", db), ("table", table), ("topic", topic)):
-            checked_name(what, name)
+        for field, name in (("job", job_id), ("database", db), ("table", table), ("topic", topic)):
+            checked_name(field, name)
         job = LoadJob(job_id, 1, db, table, topic, config, LoadJobState.STOPPED, "", "", 0, 0)
 
         def work(connection: sa.Connection) -> LoadJob:
@@ -66,9 +66,13 @@ class LoadJobs:
         """Take back one that was made and never run. Refused where it is not as it was made any more."""
 
         def work(connection: sa.Connection) -> None:
-            found = _record(connection.execute(_of(job.job_id).with_for_update()).one_or_none(), job.job_id)
-            if found != job or records_of(connection, job.job_id):
-                raise Refused(f"job {job.job_id} has been changed or run since", found=found.state.value)
+            present_job = _record(
+                connection.execute(_of(job.job_id).with_for_update()).one_or_none(), job.job_id
+            )
+            if present_job != job or records_of(connection, job.job_id):
+                raise Refused(
+                    f"job {job.job_id} has been changed or run since", found=present_job.state.value
+                )
             connection.execute(sa.delete(_j).where(_j.c.job_id == job.job_id))
 
         self._ledger.write(f"remove job {job.job_id}", type(None), work)
@@ -147,9 +151,9 @@ class LoadJobs:
                     "table, or come yet",
                 )
             after = transition(job_id, job.state, LoadJobEvent.RESET, reason=job.reason)
-            mine = sa.update(_j).where(_j.c.job_id == job_id)
+            update = sa.update(_j).where(_j.c.job_id == job_id)
             connection.execute(
-                mine.values(
+                update.values(
                     incarnation=job.incarnation + 1,
                     config=config(records),
                     epoch=job.epoch + 1,
@@ -181,8 +185,8 @@ def _compare_and_set(connection: sa.Connection, present: LoadJob, after: LoadJob
     before = present.state
     if before is LoadJobState.FAILED and after is LoadJobState.STOPPED:
         reason = f"{reason}; it had failed: {present.reason}"
-    mine = sa.update(_j).where(_j.c.job_id == present.job_id, _j.c.state == before.value)
-    if connection.execute(mine.values(state=after.value, reason=reason)).rowcount != 1:
+    update = sa.update(_j).where(_j.c.job_id == present.job_id, _j.c.state == before.value)
+    if connection.execute(update.values(state=after.value, reason=reason)).rowcount != 1:
         raise CommitConflict(f"job {present.job_id} has changed meanwhile", expected=before.value)
 
 

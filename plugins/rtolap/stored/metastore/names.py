@@ -6,12 +6,12 @@ from rtolap.base.errors import DefinitionError
 from rtolap.stored.metastore.schema import NAME_CHARS_MAX
 
 
-def checked_name(what: str, name: str) -> str:
+def checked_name(field: str, name: str) -> str:
     """The name. Raises DefinitionError for one that servers would treat differently: MySQL ignores blanks at
     the end when it compares, and SQLite keeps any length."""
     if not name or name != name.strip() or len(name) > NAME_CHARS_MAX or "\0" in name:
         raise DefinitionError(
-            f"the {what} cannot be kept",
+            f"the {field} cannot be kept",
             expected=f"1 to {NAME_CHARS_MAX} characters, no blank at either end",
             found=repr(name[: NAME_CHARS_MAX + 10]),
         )

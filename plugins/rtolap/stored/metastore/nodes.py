@@ -20,8 +20,8 @@ from rtolap.stored.metastore.schema import values
 
 def refresh(connection: sa.Connection, node: StorageNode, now_ms: int) -> None:
     """Note a heartbeat. Refused while the name is another folder's."""
-    for what, name in (("node", node.name), ("node id", node.node_id), ("address", node.address)):
-        checked_name(what, name)
+    for field, name in (("node", node.name), ("node id", node.node_id), ("address", node.address)):
+        checked_name(field, name)
     known = connection.execute(sa.select(_n).where(_n.c.name == node.name).with_for_update()).one_or_none()
     if known is None:
         connection.execute(sa.insert(_n).values(**_values(node)))
@@ -49,8 +49,8 @@ def alive(connection: sa.Connection, now_ms: int) -> tuple[StorageNode, ...]:
 def tablet_counts(connection: sa.Connection, names: Collection[str]) -> Mapping[str, int]:
     """Return how many tablets each of these nodes is to keep."""
     counted = sa.select(_r.c.node, sa.func.count()).where(_r.c.node.in_(tuple(names)))
-    found = {row[0]: int(row[1]) for row in connection.execute(counted.group_by(_r.c.node))}
-    return {name: found.get(name, 0) for name in names}
+    counts = {row[0]: int(row[1]) for row in connection.execute(counted.group_by(_r.c.node))}
+    return {name: counts.get(name, 0) for name in names}
 
 
 def _values(node: StorageNode) -> dict[str, object]:

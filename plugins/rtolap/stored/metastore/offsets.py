@@ -179,8 +179,8 @@ class OffsetsRecords:
         return self._ledger.read(f"read what {job_id} has sent", work)
 
     def _set(self, connection: sa.Connection, lease: Lease, sequence_id: int, **values: object) -> None:
-        mine = (_o.c.job_id == lease.name) & (_o.c.sequence_id == sequence_id)
-        connection.execute(sa.update(_o).where(mine).values(epoch=lease.epoch, **values))
+        own_row = (_o.c.job_id == lease.name) & (_o.c.sequence_id == sequence_id)
+        connection.execute(sa.update(_o).where(own_row).values(epoch=lease.epoch, **values))
 
 
 def records_of(connection: sa.Connection, job_id: str) -> tuple[OffsetsRecord, ...]:
@@ -217,10 +217,10 @@ def _of(job_id: str) -> sa.Select[tuple[object, ...]]:
 
 
 def _get(connection: sa.Connection, job_id: str, sequence_id: int) -> OffsetsRecord:
-    found = _records(connection, _of(job_id).where(_o.c.sequence_id == sequence_id))
-    if not found:
+    records = _records(connection, _of(job_id).where(_o.c.sequence_id == sequence_id))
+    if not records:
         raise NotFound(f"there is no record of batch {sequence_id} of {job_id}")
-    return found[0]
+    return records[0]
 
 
 def _records(

@@ -20,8 +20,12 @@ _AT_ONCE = 1000
 def create(connection: sa.Connection, partition: Partition, nodes: Mapping[int, Collection[str]]) -> None:
     """At version 0, empty. `nodes`: bucket -> those that keep a replica of it. One that is there already is
     an integrity error: CommitConflict of the write."""
-    for what, name in (("database", partition.db), ("table", partition.table), ("partition", partition.name)):
-        checked_name(what, name)
+    for field, name in (
+        ("database", partition.db),
+        ("table", partition.table),
+        ("partition", partition.name),
+    ):
+        checked_name(field, name)
     key = {"db": partition.db, "tbl": partition.table, "part": partition.name}
     connection.execute(sa.insert(_p).values(**key, committed_version=0, visible_version=0))
     rows = [
@@ -67,11 +71,11 @@ def make_visible(connection: sa.Connection, partition: Partition, version: int) 
 
 
 def replicas(connection: sa.Connection, partitions: Iterable[Partition]) -> tuple[Replica, ...]:
-    found = []
+    replica_rows = []
     for partition in partitions:
         rows = connection.execute(sa.select(_r).where(_is(_r, partition)))
-        found += [_replica(row) for row in rows]
-    return tuple(sorted(found))
+        replica_rows += [_replica(row) for row in rows]
+    return tuple(sorted(replica_rows))
 
 
 def replicas_of(connection: sa.Connection, db: str, table: str) -> tuple[Replica, ...]:
@@ -117,8 +121,8 @@ def lagging(connection: sa.Connection) -> tuple[tuple[Replica, int], ...]:
     order = (_r.c.db, _r.c.tbl, _r.c.part, _r.c.bucket)
     turn = sa.func.row_number().over(partition_by=_r.c.node, order_by=order)
     behind = sa.select(_r, _p.c.visible_version).join(_p, same).where(_r.c.version < _p.c.visible_version)
-    found = connection.execute(behind.order_by(turn, _r.c.node).limit(_AT_ONCE))
-    return tuple((_replica(row), row.visible_version) for row in found)
+    lagging_rows = connection.execute(behind.order_by(turn, _r.c.node).limit(_AT_ONCE))
+    return tuple((_replica(row), row.visible_version) for row in lagging_rows)
 
 
 def _is(table: sa.Table, partition: Partition) -> sa.ColumnElement[bool]:

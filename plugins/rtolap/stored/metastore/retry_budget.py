@@ -34,7 +34,7 @@ class RetryBudget:
         self._retry_budget_s = retry_budget_s
         self._sleep = sleep
 
-    def repeat(self, what: str, attempt: Callable[[], R]) -> R:
+    def repeat(self, purpose: str, attempt: Callable[[], R]) -> R:
         """Raises Unavailable, CommitUnknown, Unauthorized, and what the attempt raises otherwise."""
         in_doubt = False
 
@@ -48,7 +48,7 @@ class RetryBudget:
             except sa.exc.DBAPIError as error:
                 if self._dialect.is_denied(error):
                     raise Unauthorized(
-                        f"{what}: the database refuses the login", found=reason(error)
+                        f"{purpose}: the database refuses the login", found=reason(error)
                     ) from None
                 if self._dialect.is_lost(error) or self._dialect.is_busy(error):
                     raise Transient(error, in_doubt=False) from error
@@ -66,7 +66,7 @@ class RetryBudget:
         except Transient as error:
             kind = CommitUnknown if in_doubt else Unavailable
             raise kind(
-                f"{what}: the ledger's database did not answer within {self._retry_budget_s:g} s",
+                f"{purpose}: the ledger's database did not answer within {self._retry_budget_s:g} s",
                 found=str(error),
                 action="read back before acting" if in_doubt else "try again later",
             ) from error

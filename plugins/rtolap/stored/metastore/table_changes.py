@@ -37,7 +37,7 @@ def note(connection: sa.Connection, request_id: str, fingerprint: str, answer: s
 def forget(connection: sa.Connection, before_ms: int) -> int:
     """Delete old notes, in bounded steps; their number."""
     old = sa.select(_c.c.request_id).where(_c.c.answered_at_ms < before_ms).limit(_FORGOTTEN_MAX)
-    found = list(connection.scalars(old))
-    if found:
-        connection.execute(sa.delete(_c).where(_c.c.request_id.in_(found)))
-    return len(found)
+    old_ids = list(connection.scalars(old))
+    if old_ids:
+        connection.execute(sa.delete(_c).where(_c.c.request_id.in_(old_ids)))
+    return len(old_ids)

@@ -47,10 +47,10 @@ def find(connection: sa.Connection, db: str, name: str) -> StoredTableRow | None
 
 def get(connection: sa.Connection, db: str, name: str) -> StoredTableRow:
     """Raises NotFound."""
-    found = find(connection, db, name)
-    if found is None:
+    row = find(connection, db, name)
+    if row is None:
         raise NotFound(f"unknown table, tableName={name}", expected=f"a stored table of database {db}")
-    return found
+    return row
 
 
 def all_tables(connection: sa.Connection) -> tuple[StoredTableRow, ...]:
@@ -116,11 +116,11 @@ def ranges(connection: sa.Connection, table: StoredTableRow) -> tuple[PartitionR
 
 def ranges_of(connection: sa.Connection, table_ids: Iterable[int]) -> dict[int, tuple[PartitionRange, ...]]:
     """Return the partition ranges of several tables, each in the order of time."""
-    found: dict[int, list[PartitionRange]] = {}
+    ranges: dict[int, list[PartitionRange]] = {}
     rows = sa.select(_p).where(_p.c.table_id.in_(tuple(table_ids))).order_by(_p.c.start_ms)
     for row in connection.execute(rows):
-        found.setdefault(row.table_id, []).append(PartitionRange(row.start_ms, row.end_ms, row.part))
-    return {table_id: tuple(parts) for table_id, parts in found.items()}
+        ranges.setdefault(row.table_id, []).append(PartitionRange(row.start_ms, row.end_ms, row.part))
+    return {table_id: tuple(parts) for table_id, parts in ranges.items()}
 
 
 def visible(
@@ -134,14 +134,14 @@ def visible(
     same = (_v.c.db == _t.c.db) & (_v.c.tbl == _t.c.tbl) & (_v.c.part == _p.c.part)
     joined = _t.outerjoin(_p, _p.c.table_id == _t.c.table_id).outerjoin(_v, same)
     columns = sa.select(_t, _p.c.part, _p.c.start_ms, _p.c.end_ms, _v.c.visible_version)
-    found: dict[tuple[str, str], tuple[StoredTableRow, dict[PartitionRange, int]]] = {}
+    visible_tables: dict[tuple[str, str], tuple[StoredTableRow, dict[PartitionRange, int]]] = {}
     for row in connection.execute(columns.select_from(joined).where(wanted).order_by(_p.c.start_ms)):
-        if (row.db, row.tbl) not in found:
-            found[row.db, row.tbl] = (_row(row), {})
+        if (row.db, row.tbl) not in visible_tables:
+            visible_tables[row.db, row.tbl] = (_row(row), {})
         if row.part is not None:
             part = PartitionRange(row.start_ms, row.end_ms, row.part)
-            found[row.db, row.tbl][1][part] = row.visible_version
-    return found
+            visible_tables[row.db, row.tbl][1][part] = row.visible_version
+    return visible_tables
 
 
 def partition(table: StoredTableRow, part: PartitionRange) -> Partition:

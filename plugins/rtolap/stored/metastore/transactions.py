@@ -41,8 +41,8 @@ def insert(
     user_name: str | None = None,
 ) -> Transaction:
     """A new one in PREPARE. A label that is held is an integrity error: CommitConflict of the write."""
-    for what, name in (("database", db), ("label", label), ("request id", request_id)):
-        checked_name(what, name)
+    for field, name in (("database", db), ("label", label), ("request id", request_id)):
+        checked_name(field, name)
     values = {
         "db": db,
         "label": label,
@@ -122,8 +122,8 @@ def committed(connection: sa.Connection) -> tuple[Transaction, ...]:
     """Return the committed transactions of all databases. All of them: there are no more than the limits of
     running ones allow.
     """
-    found = sa.select(*_KEPT).where(_t.c.state == TransactionState.COMMITTED.value)
-    return _many(connection, found.order_by(_t.c.committed_at_ms, _t.c.txn_id))
+    query = sa.select(*_KEPT).where(_t.c.state == TransactionState.COMMITTED.value)
+    return _many(connection, query.order_by(_t.c.committed_at_ms, _t.c.txn_id))
 
 
 def overdue(connection: sa.Connection, now_ms: int) -> tuple[Transaction, ...]:
@@ -189,12 +189,12 @@ def touched(connection: sa.Connection, txn_id: int) -> dict[Partition, int | Non
 
 def set_versions(connection: sa.Connection, txn_id: int, versions: Mapping[Partition, int]) -> None:
     for partition, version in versions.items():
-        mine = (
+        own_rows = (
             (_parts.c.txn_id == txn_id)
             & (_parts.c.tbl == partition.table)
             & (_parts.c.part == partition.name)
         )
-        connection.execute(sa.update(_parts).where(mine).values(version=version))
+        connection.execute(sa.update(_parts).where(own_rows).values(version=version))
 
 
 def of_versions(connection: sa.Connection, partition: Partition, after: int, until: int) -> dict[int, int]:

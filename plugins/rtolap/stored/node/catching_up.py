@@ -76,10 +76,10 @@ class CatchingUp:
     def _forget(self, tablet: TabletId, copy: Future[None]) -> None:
         """Raises what went wrong in it, once."""
         with self._lock:
-            mine = self._copies.get(tablet) is copy
-            if mine:
+            is_own = self._copies.get(tablet) is copy
+            if is_own:
                 del self._copies[tablet]
-        if mine:
+        if is_own:
             copy.result()
 
     def _advance(self, request: CatchUp) -> bool:

@@ -126,8 +126,8 @@ class DataFolder:
 
 def generations(place: Path) -> list[int]:
     """Whole ones, ascending."""
-    found = [path.name.removeprefix("g") for path in place.glob("g*")]
-    return sorted(int(number) for number in found if number.isdigit())
+    names = [path.name.removeprefix("g") for path in place.glob("g*")]
+    return sorted(int(number) for number in names if number.isdigit())
 
 
 def generation(place: Path, number: int) -> Path:

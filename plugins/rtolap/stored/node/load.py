@@ -65,10 +65,12 @@ class Load:
         with self._lock:
             self._check()
             wanted = {each.tablet: each.rows for each in end.tablets}
-            found = {tablet: self._rows[tablet] for tablet in {*wanted, *self._rows}}
-            if found != wanted:
+            rows_by_tablet = {tablet: self._rows[tablet] for tablet in {*wanted, *self._rows}}
+            if rows_by_tablet != wanted:
                 different = {
-                    str(t): (wanted.get(t), rows) for t, rows in found.items() if wanted.get(t) != rows
+                    str(t): (wanted.get(t), rows)
+                    for t, rows in rows_by_tablet.items()
+                    if wanted.get(t) != rows
                 }
                 raise Refused("rows are missing", expected="what was announced", found=different)
             for tablet in wanted:

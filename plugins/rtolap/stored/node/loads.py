@@ -76,8 +76,8 @@ class Loads:
                 self._aborted[txn_id] = None
                 while len(self._aborted) > self._settings.aborted_max:
                     self._aborted.popitem(last=False)
-            found = [load for load in self._running if load.txn_id == txn_id]
-        for load in found:
+            loads = [load for load in self._running if load.txn_id == txn_id]
+        for load in loads:
             reason = "the transaction was aborted" if for_ever else "another replica's copy takes its place"
             load.abort(reason, everywhere=for_ever)
 

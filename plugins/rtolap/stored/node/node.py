@@ -116,17 +116,17 @@ class LocalNode(Closeable):
     def status(self) -> wire.NodeStatus:
         reports = []
         for slot, tablet in self._slots.open_tablets():
-            found = tablet.status()
+            tablet_status = tablet.status()
             reports.append(
                 wire.TabletReport(
                     tablet=slot.id,
-                    version=found.version,
-                    floor=found.floor,
-                    files=found.files,
-                    rows=found.rows,
-                    bytes=found.bytes,
-                    prepared=found.prepared,
-                    stopped=found.stopped,
+                    version=tablet_status.version,
+                    floor=tablet_status.floor,
+                    files=tablet_status.files,
+                    rows=tablet_status.rows,
+                    bytes=tablet_status.bytes,
+                    prepared=tablet_status.prepared,
+                    stopped=tablet_status.stopped,
                 )
             )
         return wire.NodeStatus(

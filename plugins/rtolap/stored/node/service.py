@@ -165,8 +165,8 @@ def node_metrics(node: LocalNode) -> Metrics:
             "load_memory_bytes": ("Rows that are in no file yet.", status.load_memory_bytes),
             "disk_free_bytes": ("Room on the disk.", status.free_bytes),
         }
-        for what, (purpose, value) in gauges.items():
-            family = metrics.gauge_family(what, purpose)
+        for name, (purpose, value) in gauges.items():
+            family = metrics.gauge_family(name, purpose)
             family.add_metric([], value)
             yield family
         counters = {
@@ -174,8 +174,8 @@ def node_metrics(node: LocalNode) -> Metrics:
             "compactions": ("Compactions that were done.", node.compactor.runs),
             "compaction_failures": ("Compactions that came to nothing.", node.compactor.failures),
         }
-        for what, (purpose, value) in counters.items():
-            counter = metrics.counter_family(what, purpose)
+        for name, (purpose, value) in counters.items():
+            counter = metrics.counter_family(name, purpose)
             counter.add_metric([], value)
             yield counter
 

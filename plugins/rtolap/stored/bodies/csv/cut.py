@@ -46,8 +46,8 @@ def cut(data: bytes, options: CsvOptions, final: bool) -> Fields:
     """Cut all lines that are whole; a final one may lack its delimiter."""
     text = np.frombuffer(data, np.uint8)
     if options.enclose and options.enclose in data:
-        found = _cut_enclosed(data, text, options, final)
-        return found if found is not None else Fields(*cut_irregular(data, options, final))
+        fields = _cut_enclosed(data, text, options, final)
+        return fields if fields is not None else Fields(*cut_irregular(data, options, final))
     places, lengths, is_line = _separators(text, options)
     return _fields(text, places, lengths, is_line, options, final)
 
@@ -87,19 +87,19 @@ def _cut_enclosed(data: bytes, text: Bytes, options: CsvOptions, final: bool) ->
     places, lengths, is_line = _separators(text, options)
     outside = (np.searchsorted(marks, places) & 1) == 0
     widths = np.broadcast_to(np.asarray(lengths, np.int64), places.shape)
-    found = _fields(text, places[outside], widths[outside], is_line[outside], options, final)
-    done = int(np.searchsorted(marks, found.consumed))
+    fields = _fields(text, places[outside], widths[outside], is_line[outside], options, final)
+    done = int(np.searchsorted(marks, fields.consumed))
     if not _open_at_edges(text, marks[done::2], options):
         return None
     marks = marks[:done]
     if len(marks) & 1:
         return None  # the last field never ends
-    first = np.searchsorted(marks, found.starts)
-    held = np.searchsorted(marks, found.ends) - first
+    first = np.searchsorted(marks, fields.starts)
+    held = np.searchsorted(marks, fields.ends) - first
     enclosed = held > 0
     if not enclosed.any():
-        return found
-    at, until = found.starts[enclosed], found.ends[enclosed]
+        return fields
+    at, until = fields.starts[enclosed], fields.ends[enclosed]
     first, held = first[enclosed], held[enclosed]
     whole = (marks[first] == at) & (marks[first + held - 1] == until - 1) & (held % 2 == 0)
     # between the first and the last, they must come in pairs of neighbours
@@ -109,11 +109,11 @@ def _cut_enclosed(data: bytes, text: Bytes, options: CsvOptions, final: bool) ->
     pairs = marks[inner]
     if not whole.all() or (pairs[1::2] - pairs[::2] != 1).any():
         return None
-    starts, ends = found.starts.copy(), found.ends.copy()
+    starts, ends = fields.starts.copy(), fields.ends.copy()
     starts[enclosed] += 1
     ends[enclosed] -= 1
     return replace(
-        found, starts=starts, ends=ends, enclosed=enclosed, rewritten=bool(len(pairs)) or bool(escapes)
+        fields, starts=starts, ends=ends, enclosed=enclosed, rewritten=bool(len(pairs)) or bool(escapes)
     )
 
 

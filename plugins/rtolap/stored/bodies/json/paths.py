@@ -44,20 +44,20 @@ def raw_at(document: bytes, steps: Sequence[Step]) -> bytes | None:
     """Return the value at `steps` as it is written; None when there is none. msgspec.DecodeError: it is no
     JSON.
     """
-    found = document
+    document_at = document
     for step in steps:
         try:
             if isinstance(step, int):
-                items = _ITEMS.decode(found)
+                items = _ITEMS.decode(document_at)
                 part = items[step] if step < len(items) else None
             else:
-                part = _FIELDS.decode(found).get(step)
+                part = _FIELDS.decode(document_at).get(step)
         except msgspec.ValidationError:
             return None
         if part is None:
             return None
-        found = bytes(part)
-    return found
+        document_at = bytes(part)
+    return document_at
 
 
 def value_at(value: Any, steps: Sequence[Step]) -> Any:

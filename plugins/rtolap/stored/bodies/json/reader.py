@@ -52,32 +52,34 @@ class JsonReader:
         self._rows = 0
 
     def read(self, chunks: Iterator[bytes]) -> Iterator[Source]:
-        for found in records(chunks, self._options.json, self._options.csv, self._settings):
-            if found.texts:
-                yield self._source(found)
+        for chunk_records in records(chunks, self._options.json, self._options.csv, self._settings):
+            if chunk_records.texts:
+                yield self._source(chunk_records)
 
-    def _source(self, found: Records) -> Source:
+    def _source(self, chunk_records: Records) -> Source:
         refused = Refusals(self._settings.rejected_rows_max)
-        numbers = self._rows + np.arange(1, len(found.texts) + 1)
-        self._rows += len(found.texts)
+        numbers = self._rows + np.arange(1, len(chunk_records.texts) + 1)
+        self._rows += len(chunk_records.texts)
 
         def texts(places: Longs) -> list[str]:
-            return [found.texts[place].strip().decode(errors="replace") for place in places.tolist()]
+            return [chunk_records.texts[place].strip().decode(errors="replace") for place in places.tolist()]
 
         def refuse(reasons: dict[int, str]) -> None:
             refused.add(numbers, texts, np.array(list(reasons), np.int64), list(reasons.values()))
 
-        problems = found.refused | ({} if _all_fit(found.texts) else _problems(found.texts, found.refused))
-        mine, places, lists = self._lists(found.texts, problems)
+        problems = chunk_records.refused | (
+            {} if _all_fit(chunk_records.texts) else _problems(chunk_records.texts, chunk_records.refused)
+        )
+        list_texts, places, lists = self._lists(chunk_records.texts, problems)
         if lists.null_count:  # what fits only together with its neighbours, or what only the engine refuses
-            problems |= _problems(found.texts, problems)
-            mine, places, lists = self._lists(found.texts, problems)
-            odd = places[np.asarray(lists.is_null().to_numpy(zero_copy_only=False))]
-            if len(odd):
-                problems |= dict.fromkeys(odd.tolist(), "malformed JSON")
-                mine, places, lists = self._lists(found.texts, problems)
+            problems |= _problems(chunk_records.texts, problems)
+            list_texts, places, lists = self._lists(chunk_records.texts, problems)
+            no_lists = places[np.asarray(lists.is_null().to_numpy(zero_copy_only=False))]
+            if len(no_lists):
+                problems |= dict.fromkeys(no_lists.tolist(), "malformed JSON")
+                list_texts, places, lists = self._lists(chunk_records.texts, problems)
         refuse(problems)
-        columns, named = self._columns(mine, lists)
+        columns, named = self._columns(list_texts, lists)
         empty = ~named.any(axis=1)
         if empty.any():
             refuse(dict.fromkeys(places[empty].tolist(), _NO_FIELD))
@@ -86,14 +88,19 @@ class JsonReader:
             places, named = places[~empty], named[~empty]
         absent = {name: ~named[:, at] for at, name in enumerate(columns) if not named[:, at].all()}
         return Source(
-            columns, numbers[places], lambda rows: texts(places[rows]), refused, len(found.texts), absent
+            columns,
+            numbers[places],
+            lambda rows: texts(places[rows]),
+            refused,
+            len(chunk_records.texts),
+            absent,
         )
 
     def _lists(self, texts: list[bytes], problems: dict[int, str]) -> tuple[list[bytes], Longs, pa.Array]:
         """Records without problems, their places, and each one's values in the order of columns."""
         places = np.delete(np.arange(len(texts)), np.array(list(problems), np.int64))
-        mine = [texts[place] for place in places.tolist()] if problems else texts
-        return mine, places, self._engine().query(self._values, [pa.array(mine, pa.string())])[0]
+        list_texts = [texts[place] for place in places.tolist()] if problems else texts
+        return list_texts, places, self._engine().query(self._values, [pa.array(list_texts, pa.string())])[0]
 
     def _columns(self, texts: list[bytes], lists: pa.Array) -> tuple[dict[str, pa.Array], Mask]:
         """By name; and by row and column, whether the record says something of it (also null)."""
@@ -142,8 +149,8 @@ def _first_of_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _problems(texts: Sequence[bytes], known: dict[int, str]) -> dict[int, str]:
     """Records that are no JSON objects, or no UTF-8: by place; one by one."""
-    found = {place: _problem(text) for place, text in enumerate(texts) if place not in known}
-    return {place: problem for place, problem in found.items() if problem is not None}
+    problems_by_place = {place: _problem(text) for place, text in enumerate(texts) if place not in known}
+    return {place: problem for place, problem in problems_by_place.items() if problem is not None}
 
 
 def _all_fit(texts: Sequence[bytes]) -> bool:
@@ -170,11 +177,11 @@ def _problem(text: bytes) -> str | None:
 
 
 def _any_null(columns: dict[str, pa.Array], rows: int) -> Mask:
-    found = np.zeros(rows, bool)
+    is_any_null = np.zeros(rows, bool)
     for values in columns.values():
         if values.null_count:
-            found |= np.asarray(values.is_null().to_numpy(zero_copy_only=False))
-    return found
+            is_any_null |= np.asarray(values.is_null().to_numpy(zero_copy_only=False))
+    return is_any_null
 
 
 def _rows_at(texts: Sequence[bytes], places: Longs) -> list[int]:
@@ -186,8 +193,8 @@ def _rows_at(texts: Sequence[bytes], places: Longs) -> list[int]:
 
 def _with_fractions(texts: Sequence[bytes]) -> list[int]:
     """Records with a fraction, perhaps within strings."""
-    found = [match.start() for match in _FRACTION.finditer(b"\n".join(texts))]
-    return _rows_at(texts, np.array(found, np.int64))
+    starts = [match.start() for match in _FRACTION.finditer(b"\n".join(texts))]
+    return _rows_at(texts, np.array(starts, np.int64))
 
 
 def _with_long_fractions(texts: Sequence[bytes]) -> list[int]:

@@ -56,11 +56,11 @@ def records(
             return Records(documents, {})
         texts: list[bytes] = []
         refused: dict[int, str] = {}
-        for one in documents:
-            found, reason = _inside(one, root, options.strip_outer_array)
+        for document in documents:
+            inner, reason = _inside(document, root, options.strip_outer_array)
             if reason is not None:
                 refused[len(texts)] = reason
-            texts += found
+            texts += inner
         return Records(texts, refused)
 
     yield from whole_records(
@@ -76,10 +76,10 @@ def records(
 def _inside(document: bytes, root: tuple[str | int, ...], strip: bool) -> tuple[list[bytes], str | None]:
     """The records of one document; itself, and why not."""
     try:
-        found = raw_at(document, root)
-        if found is None:
+        inner = raw_at(document, root)
+        if inner is None:
             return [document], NO_ROOT
-        return ([bytes(item) for item in _ITEMS.decode(found)], None) if strip else ([found], None)
+        return ([bytes(item) for item in _ITEMS.decode(inner)], None) if strip else ([inner], None)
     except msgspec.ValidationError:
         return [document], NOT_AN_ARRAY
     except (msgspec.DecodeError, RecursionError) as error:
@@ -121,9 +121,9 @@ class _Elements:
             at = len(data)
         return len(data) if final else at, Records(texts, {})
 
-    def _check_rest(self, rest: bytes) -> None:
-        if rest.strip(_SPACE):
-            raise Corrupted("more than one JSON array", expected="the end", found=repr(rest.strip()[:20]))
+    def _check_rest(self, unread: bytes) -> None:
+        if unread.strip(_SPACE):
+            raise Corrupted("more than one JSON array", expected="the end", found=repr(unread.strip()[:20]))
 
 
 def _cuts(data: bytes, start: int) -> tuple[np.ndarray, int | None]:

@@ -123,17 +123,17 @@ class SortedFile:
         candidates = np.flatnonzero(self.may_contain(wanted))
         low = np.searchsorted(self.hashes, wanted[candidates], "left")
         counts = np.searchsorted(self.hashes, wanted[candidates], "right") - low
-        theirs = np.repeat(candidates, counts)
+        other_rows = np.repeat(candidates, counts)
         places = np.repeat(low, counts) + _within(counts)
-        mine = self._hash_rows[places].astype(np.int64)
-        if not len(mine):
-            return Matches(theirs, mine)
-        found = self.take(mine, self.footer.keys)
+        own_rows = self._hash_rows[places].astype(np.int64)
+        if not len(own_rows):
+            return Matches(other_rows, own_rows)
+        found_keys = self.take(own_rows, self.footer.keys)
         same = equal_rows(
-            [single_chunk(found.column(name)) for name in self.footer.keys],
-            [column.take(pa.array(theirs)) for column in keys],
+            [single_chunk(found_keys.column(name)) for name in self.footer.keys],
+            [column.take(pa.array(other_rows)) for column in keys],
         )
-        return Matches(theirs[same], mine[same])
+        return Matches(other_rows[same], own_rows[same])
 
     def take(self, rows: Longs, columns: Sequence[str]) -> pa.Table:
         """Return some rows, in the requested order; only their blocks are read, not too many at once."""
@@ -202,13 +202,13 @@ class SortedFile:
 
     def _verify(self) -> None:
         for name, section in self.footer.sections.items():
-            found = xxhash.xxh3_64_intdigest(self._data[section.start : section.start + section.length])
-            if found != section.xxh3:
-                raise self._damaged(f"checksum of {name}", f"{section.xxh3:016x}", f"{found:016x}")
+            checksum = xxhash.xxh3_64_intdigest(self._data[section.start : section.start + section.length])
+            if checksum != section.xxh3:
+                raise self._damaged(f"checksum of {name}", f"{section.xxh3:016x}", f"{checksum:016x}")
 
-    def _damaged(self, what: str, expected: object, found: object) -> Corrupted:
+    def _damaged(self, part: str, expected: object, found: object) -> Corrupted:
         return Corrupted(
-            f"file {self.path}: wrong {what}",
+            f"file {self.path}: wrong {part}",
             expected=expected,
             found=found,
             action="restore the tablet from another replica",

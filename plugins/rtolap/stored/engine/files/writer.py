@@ -129,12 +129,12 @@ class FileWriter:
         self._add(sections, "sparse", _stream(pa.concat_tables([keys.empty_table(), *self._sparse, *last])))
         zones = pa.concat_tables(self._zones) if self._zones else pa.table({})
         self._add(sections, "zones", _stream(zones))
-        found = np.concatenate(self._hashes) if self._hashes else np.zeros(0, np.uint64)
+        row_hashes = np.concatenate(self._hashes) if self._hashes else np.zeros(0, np.uint64)
         if self._keys:
-            self._add(sections, "bloom", bloom.build(found).tobytes())
+            self._add(sections, "bloom", bloom.build(row_hashes).tobytes())
         if self._with_hashes:
-            order = np.argsort(found, kind="stable")
-            self._add(sections, "hashes", found[order].tobytes())
+            order = np.argsort(row_hashes, kind="stable")
+            self._add(sections, "hashes", row_hashes[order].tobytes())
             self._add(sections, "hash_rows", order.astype(np.uint32).tobytes())
         footer = Footer(
             rows=self.rows,

@@ -58,11 +58,11 @@ class Zones:
     def _judge(self, predicate: Predicate, columns: dict[str, SchemaColumn]) -> Blocks:
         match predicate:
             case And(terms=terms):
-                found = [self._judge(term, columns) for term in terms]
-                return np.logical_and.reduce(found) if found else self._all(True)
+                verdicts = [self._judge(term, columns) for term in terms]
+                return np.logical_and.reduce(verdicts) if verdicts else self._all(True)
             case Or(terms=terms):
-                found = [self._judge(term, columns) for term in terms]
-                return np.logical_or.reduce(found) if found else self._all(False)
+                verdicts = [self._judge(term, columns) for term in terms]
+                return np.logical_or.reduce(verdicts) if verdicts else self._all(False)
             case Compare(column=name, value=value) if self._known(columns, name):
                 return self._compare(columns[name], predicate) if value is not None else self._all(False)
             case In(column=name, values=values, negated=False) if (
@@ -89,16 +89,16 @@ class Zones:
 
         match predicate.op:
             case "eq":
-                found = holds(low, "le") & holds(high, "ge")
+                verdict = holds(low, "le") & holds(high, "ge")
             case "ne" if pa.types.is_floating(low.type):  # NaN stands in no range and differs from all
                 return self._all(True)
             case "ne":
-                found = holds(low, "ne") | holds(high, "ne")
+                verdict = holds(low, "ne") | holds(high, "ne")
             case "lt" | "le":
-                found = holds(low, predicate.op)
+                verdict = holds(low, predicate.op)
             case "gt" | "ge":
-                found = holds(high, predicate.op)
-        return unknown | found
+                verdict = holds(high, predicate.op)
+        return unknown | verdict
 
     def _bounds(self, column: SchemaColumn) -> tuple[pa.Array, pa.Array, NDArray[np.int64]]:
         name = file_column(column.id)

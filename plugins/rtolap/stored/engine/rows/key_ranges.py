@@ -44,8 +44,8 @@ def key_ranges(files: Sequence[SortedFile], rows_max: int, *, repeats: bool) -> 
             cuts[-1] = (below, True)
             cuts.append((through, False))
     cuts.append((ends, False))
-    found = [KeyRange(starts, stops, one_key) for (starts, one_key), (stops, _) in itertools.pairwise(cuts)]
-    return [each for each in found if each.rows]
+    ranges = [KeyRange(starts, stops, one_key) for (starts, one_key), (stops, _) in itertools.pairwise(cuts)]
+    return [each for each in ranges if each.rows]
 
 
 def _bounds(files: Sequence[SortedFile], rows_max: int) -> list[list[pa.Scalar]]:

@@ -109,10 +109,10 @@ def _longs(column: pa.Array) -> Longs:
         return np.ascontiguousarray(words[column.offset : column.offset + len(column), 0])
     if pa.types.is_date32(kind):
         column = column.cast(pa.int32())
-    found = column.cast(pa.int64())
-    if found.null_count:
-        found = found.fill_null(0)
-    return np.asarray(found.to_numpy(zero_copy_only=False))
+    longs = column.cast(pa.int64())
+    if longs.null_count:
+        longs = longs.fill_null(0)
+    return np.asarray(longs.to_numpy(zero_copy_only=False))
 
 
 def _ranks(column: pa.Array) -> Longs:
@@ -124,8 +124,8 @@ def _ranks(column: pa.Array) -> Longs:
     indices = encoded.indices
     if indices.null_count:
         indices = indices.fill_null(len(distinct))
-    found: Longs = ranks[indices.to_numpy()]
-    return found
+    value_ranks: Longs = ranks[indices.to_numpy()]
+    return value_ranks
 
 
 def _pack(codes: Sequence[Longs]) -> Longs | None:
@@ -154,17 +154,17 @@ def _column_hashes(column: pa.Array) -> Hashes:
         indices = encoded.indices
         if indices.null_count:
             indices = indices.fill_null(len(of_values) - 1)
-        found: Hashes = of_values[indices.to_numpy()]
-        return found
+        value_hashes: Hashes = of_values[indices.to_numpy()]
+        return value_hashes
     if pa.types.is_boolean(kind):
         column = column.cast(pa.int8())
-    found = _mix(_longs(column).view(np.uint64))
+    value_hashes = _mix(_longs(column).view(np.uint64))
     if pa.types.is_decimal(kind) and kind.precision > _SHORT_DECIMAL_DIGITS and len(column):
         words = np.frombuffer(column.buffers()[1], "<u8").reshape(-1, 2)
-        found = _mix(found + words[column.offset : column.offset + len(column), 1])
+        value_hashes = _mix(value_hashes + words[column.offset : column.offset + len(column), 1])
     if column.null_count:
-        found = np.where(column.is_valid().to_numpy(zero_copy_only=False), found, _NULL_HASH)
-    return found
+        value_hashes = np.where(column.is_valid().to_numpy(zero_copy_only=False), value_hashes, _NULL_HASH)
+    return value_hashes
 
 
 def _hash_text(values: pa.Array) -> Hashes:

@@ -49,10 +49,10 @@ class Overwriting:
         """The next one: whole rows."""
         for start in range(0, file.rows, _ROWS_AT_ONCE):
             for other, matches in self.alive(file.slice(start, start + _ROWS_AT_ONCE, self._keys)):
-                mine, theirs = matches.mine, matches.theirs + start
-                stays = _stays(file, theirs, other.file, mine, self._schema)
-                self._found.setdefault(other.id, BitMap()).update(mine[~stays].astype(np.uint32))
-                self._found.setdefault(file_id, BitMap()).update(theirs[stays].astype(np.uint32))
+                new_rows, old_rows = matches.mine, matches.theirs + start
+                stays = _stays(file, old_rows, other.file, new_rows, self._schema)
+                self._found.setdefault(other.id, BitMap()).update(new_rows[~stays].astype(np.uint32))
+                self._found.setdefault(file_id, BitMap()).update(old_rows[stays].astype(np.uint32))
         self._against.append(Older(file_id, file, FrozenBitMap()))
 
     def alive(self, table: pa.Table) -> Iterator[tuple[Older, Matches]]:
@@ -84,5 +84,5 @@ def _stays(
     new = single_chunk(file.take(rows, [name]).column(0))
     old = single_chunk(other.take(other_rows, [name]).column(0))
     larger = pc.fill_null(pc.greater(old, new), False)
-    found = pc.or_(larger, pc.and_(new.is_null(), old.is_valid())) if new.null_count else larger
-    return np.asarray(found.to_numpy(zero_copy_only=False))
+    is_larger = pc.or_(larger, pc.and_(new.is_null(), old.is_valid())) if new.null_count else larger
+    return np.asarray(is_larger.to_numpy(zero_copy_only=False))

@@ -63,8 +63,8 @@ def completed(partial: pa.Table, former: Former, schema: StoredSchema) -> pa.Tab
 
     Rows that a larger sequence keeps from counting are there too: they are deleted as whole ones are.
     """
-    there = former.at >= 0
-    taken_over = there & ~_among(former, _flags(former.table, DELETE_SIGN), partial.num_rows)
+    has_former = former.at >= 0
+    taken_over = has_former & ~_among(former, _flags(former.table, DELETE_SIGN), partial.num_rows)
     taken_over &= ~_cleared(partial, former, schema)
     columns: dict[str, pa.ChunkedArray | pa.Array] = {}
     for column in schema.columns:
@@ -72,7 +72,9 @@ def completed(partial: pa.Table, former: Former, schema: StoredSchema) -> pa.Tab
         if name in partial.column_names:
             columns[name] = partial.column(name)
         else:
-            columns[name] = _filled(column, former, there if column.id == schema.sequence else taken_over)
+            columns[name] = _filled(
+                column, former, has_former if column.id == schema.sequence else taken_over
+            )
     if DELETE_SIGN in partial.column_names:
         columns[DELETE_SIGN] = partial.column(DELETE_SIGN)
     return pa.table(columns)
@@ -111,8 +113,8 @@ def _counts(table: pa.Table, schema: StoredSchema, rows: Longs, starts: Longs) -
     order = np.arange(len(rows)) if by_sequence.rows is None else by_sequence.rows
     ranks[order] = _groups(by_sequence.starts, len(rows))
     levels = _groups(starts, len(rows)) * len(rows) + ranks[rows]
-    found: Mask = levels >= np.maximum.accumulate(levels)
-    return found
+    is_counted: Mask = levels >= np.maximum.accumulate(levels)
+    return is_counted
 
 
 def _groups(starts: Longs, rows: int) -> Longs:
@@ -136,10 +138,10 @@ def _flags(table: pa.Table, name: str) -> Mask:
 
 def _among(former: Former, flags: Mask, rows: int) -> Mask:
     """The former rows' flags, for each partial row; false where there is none."""
-    found = np.zeros(rows, np.bool_)
-    there = former.at >= 0
-    found[there] = flags[former.at[there]]
-    return found
+    is_among = np.zeros(rows, np.bool_)
+    has_former = former.at >= 0
+    is_among[has_former] = flags[former.at[has_former]]
+    return is_among
 
 
 def whole_columns(schema: StoredSchema, *, signed: bool) -> pa.Schema:

@@ -20,16 +20,16 @@ class PartitionUpkeep:
         """Return (partitions made, partitions dropped) and send the nodes their pending tasks. Raises
         NotLeader.
         """
-        made = dropped = 0
+        created = dropped = 0
         for table in self._catalogue.tables():
             if table.definition.partitions is None:
                 continue
             try:
-                made += self._catalogue.partitions.create_ahead(table.db, table.name)
+                created += self._catalogue.partitions.create_ahead(table.db, table.name)
                 dropped += self._catalogue.partitions.drop_old(table.db, table.name)
             except NotLeader:
                 raise
             except RtolapError as error:  # tried again with the next round
                 log.warning("the partitions of %s are not kept up: %s", table.qualified_name, error)
         self._catalogue.settle()
-        return made, dropped
+        return created, dropped

@@ -99,10 +99,10 @@ class Partitions:
             known = {part.name for part in existing}
             if asked.name in known and asked.if_not_exists:
                 return []
-            found = asked_partition(table.definition, existing, asked)
-            if found.name in known:
-                raise PartitionExists(f"partition {found.name} of {db}.{name} is there already")
-            return [found]
+            partition = asked_partition(table.definition, existing, asked)
+            if partition.name in known:
+                raise PartitionExists(f"partition {partition.name} of {db}.{name} is there already")
+            return [partition]
 
         table, _ = self._place_missing(connection, now_ms, db, name, wanted)
         return table
@@ -155,17 +155,17 @@ class Partitions:
     def _make(self, db: str, name: str, wanted: Wanted) -> int:
         def work(connection: Connection) -> tuple[int, int]:
             now_ms = self._mastership.fence(connection)
-            table, made = self._place_missing(connection, now_ms, db, name, wanted)
-            return table.table_id, made
+            table, created = self._place_missing(connection, now_ms, db, name, wanted)
+            return table.table_id, created
 
-        what = f"create partitions of {db}.{name}"
+        purpose = f"create partitions of {db}.{name}"
         try:
-            table_id, made = self._ledger.write(what, tuple[int, int], work)
+            table_id, created_count = self._ledger.write(purpose, tuple[int, int], work)
         except CommitConflict:  # somebody else was the first
-            table_id, made = self._ledger.write(what, tuple[int, int], work)
-        if made:
+            table_id, created_count = self._ledger.write(purpose, tuple[int, int], work)
+        if created_count:
             self._dispatcher.of_table(table_id)
-        return made
+        return created_count
 
     def _place_missing(
         self, connection: Connection, now_ms: int, db: str, name: str, wanted: Wanted
@@ -205,20 +205,20 @@ def asked_partition(
             f"partition {asked.name} of {table.qualified_name} has no lower bound",
             expected='a partition that ends before it, or both bounds: VALUES [("…"), ("…"))',
         )
-    there = partition_of(start_ms, policy.unit)
-    if (there.start_ms, there.end_ms) != (start_ms, asked.end_ms):
+    range_of_start = partition_of(start_ms, policy.unit)
+    if (range_of_start.start_ms, range_of_start.end_ms) != (start_ms, asked.end_ms):
         raise DefinitionError(
             f"partition {asked.name} of {table.qualified_name} is not one {policy.unit}",
-            expected=f"such as {_text(there.start_ms)} to {_text(there.end_ms)}",
+            expected=f"such as {_text(range_of_start.start_ms)} to {_text(range_of_start.end_ms)}",
             found=f"{_text(start_ms)} to {_text(asked.end_ms)}",
         )
-    if there.name != asked.name:
+    if range_of_start.name != asked.name:
         raise DefinitionError(
             f"partition {asked.name} of {table.qualified_name} has another name than its time says",
-            expected=there.name,
+            expected=range_of_start.name,
             found=asked.name,
         )
-    return there
+    return range_of_start
 
 
 def named_partition(table: StoredTable, existing: Iterable[PartitionRange], name: str) -> PartitionRange:
@@ -231,9 +231,9 @@ def named_partition(table: StoredTable, existing: Iterable[PartitionRange], name
     raise PartitionNotFound(f"no partition {name} in {table.qualified_name}")
 
 
-def _unpartitioned(table: StoredTable, what: str) -> DefinitionError:
+def _unpartitioned(table: StoredTable, action: str) -> DefinitionError:
     return DefinitionError(
-        what, expected="a table that is partitioned", found=f"{table.qualified_name}, which is not"
+        action, expected="a table that is partitioned", found=f"{table.qualified_name}, which is not"
     )
 
 

@@ -43,8 +43,8 @@ def place(
 
 def buckets_by_node(placed: dict[int, tuple[str, ...]]) -> dict[str, tuple[int, ...]]:
     """node -> the buckets that it keeps, ascending."""
-    found: dict[str, list[int]] = {}
+    by_node: dict[str, list[int]] = {}
     for bucket, nodes in sorted(placed.items()):
         for node in nodes:
-            found.setdefault(node, []).append(bucket)
-    return {node: tuple(buckets) for node, buckets in found.items()}
+            by_node.setdefault(node, []).append(bucket)
+    return {node: tuple(buckets) for node, buckets in by_node.items()}

@@ -35,12 +35,12 @@ class ReadViews:
         """Raises NotFound."""
 
         def work(connection: Connection) -> ReadView:
-            found = rows.visible(connection, [(name.db, name.name) for name in names])
+            visible = rows.visible(connection, [(name.db, name.name) for name in names])
             views = []
             for name in dict.fromkeys(names):
-                if (name.db, name.name) not in found:
+                if (name.db, name.name) not in visible:
                     raise NotFound(f"unknown table, tableName={name.name}", expected=f"one of {name.db}")
-                table, versions = found[name.db, name.name]
+                table, versions = visible[name.db, name.name]
                 replicas = partition_rows.replicas_of(connection, name.db, name.name)
                 views.append(_view(table, versions, replicas))
             return ReadView(tuple(views), dict(self._addresses(connection)))

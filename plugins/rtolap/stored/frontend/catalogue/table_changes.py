@@ -67,22 +67,24 @@ class TableChanges:
         self._dispatcher = dispatcher
 
     def make(
-        self, what: str, request: ChangeRequest | None, work: Callable[[Connection, int], Made]
+        self, purpose: str, request: ChangeRequest | None, work: Callable[[Connection, int], Made]
     ) -> TableInfo | None:
         """The table afterwards. `work` is called with the ledger's time in ms, after the fence; what it
         raises is what this raises, now and when the request comes again."""
         try:
-            made = self._write(what, request, work)
+            outcome = self._write(purpose, request, work)
         except _REFUSALS as error:
             if request is None:
                 raise
             refused = Made(refused=error.to_dict())
-            made = self._write(f"note the refusal of: {what}", request, lambda it, now_ms: refused)
-        for table_id in made.owing:
+            outcome = self._write(
+                f"note the refusal of: {purpose}", request, lambda connection, now_ms: refused
+            )
+        for table_id in outcome.owing:
             self._tell(table_id)
-        if made.refused is not None:
-            raise from_dict(made.refused)
-        return made.table
+        if outcome.refused is not None:
+            raise from_dict(outcome.refused)
+        return outcome.table
 
     def _tell(self, table_id: int) -> None:
         """The change stands: what goes wrong here is no word about it. Above all it must not send the caller
@@ -93,7 +95,7 @@ class TableChanges:
             log.warning("nodes are told of table %d later: %s", table_id, error)
 
     def _write(
-        self, what: str, request: ChangeRequest | None, work: Callable[[Connection, int], Made]
+        self, purpose: str, request: ChangeRequest | None, work: Callable[[Connection, int], Made]
     ) -> Made:
         def once(connection: Connection) -> Made:
             now_ms = self._mastership.fence(connection)
@@ -102,12 +104,12 @@ class TableChanges:
             answer = rows.find(connection, request.request_id, request.fingerprint)
             if answer is not None:
                 return msgspec.json.decode(answer, type=Made)
-            made = work(connection, now_ms)
-            encoded = msgspec.json.encode(made).decode()
+            outcome = work(connection, now_ms)
+            encoded = msgspec.json.encode(outcome).decode()
             rows.note(connection, request.request_id, request.fingerprint, encoded, now_ms)
-            return made
+            return outcome
 
         try:
-            return self._ledger.write(what, Made, once)
+            return self._ledger.write(purpose, Made, once)
         except CommitConflict:  # somebody else was the first to make what this makes
-            return self._ledger.write(what, Made, once)
+            return self._ledger.write(purpose, Made, once)

@@ -120,11 +120,11 @@ class Catalogue:
 
         wanted = frozenset(partitions)
         replicas = [each for each in entry.replicas if each.tablet.partition.name in wanted]
-        for told in (False, True):
+        for is_reloaded in (False, True):
             owed, living = self._ledger.read("read who can take rows", work)
             if on_majority(replicas, owed, living):
                 return True
-            if not told:
+            if not is_reloaded:
                 self._dispatcher.of_table(entry.table_id)
         return False
 
@@ -132,9 +132,9 @@ class Catalogue:
         """All, by name."""
 
         def work(connection: Connection) -> tuple[TableInfo, ...]:
-            found = rows.all_tables(connection)
-            ranges = rows.ranges_of(connection, [table.table_id for table in found])
-            return tuple(_info(table, ranges.get(table.table_id, ())) for table in found)
+            rows_found = rows.all_tables(connection)
+            ranges = rows.ranges_of(connection, [table.table_id for table in rows_found])
+            return tuple(_info(table, ranges.get(table.table_id, ())) for table in rows_found)
 
         return self._ledger.read("read all tables", work)
 
@@ -184,18 +184,18 @@ class Catalogue:
         Refused where a table of that name has another definition; Unavailable without a storage node.
         """
         validate_stored_table(definition)
-        what = f"table {definition.name} cannot be in database {definition.database}"
-        _check_database(definition.database, what)
+        problem = f"table {definition.name} cannot be in database {definition.database}"
+        _check_database(definition.database, problem)
 
         def work(connection: Connection, now_ms: int) -> Made:
-            found = rows.find(connection, definition.database, definition.name)
-            if found is not None:
-                if found.definition != definition and not if_not_exists:
+            rows_found = rows.find(connection, definition.database, definition.name)
+            if rows_found is not None:
+                if rows_found.definition != definition and not if_not_exists:
                     raise AlreadyExists(
                         f"table {definition.qualified_name} is there already with another definition",
                         action="drop it first, or change its columns",
                     )
-                return _made(connection, found)
+                return _made(connection, rows_found)
             table = rows.insert(connection, definition, initial_schema(definition), now_ms)
             self.partitions.place(connection, table, first_partitions(definition, now_ms))
             return _made(connection, table)
@@ -294,9 +294,9 @@ class Catalogue:
         return self._dispatcher.everything()
 
 
-def _check_database(name: str, what: str) -> None:
+def _check_database(name: str, problem: str) -> None:
     if name in RESERVED:
-        raise DefinitionError(what, expected=f"another database than {' and '.join(RESERVED)}")
+        raise DefinitionError(problem, expected=f"another database than {' and '.join(RESERVED)}")
 
 
 def _entry(connection: Connection, db: str, name: str) -> TableEntry:

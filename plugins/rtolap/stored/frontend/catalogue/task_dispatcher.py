@@ -39,7 +39,9 @@ class TaskDispatcher:
     def of_table(self, table_id: int) -> int:
         """Send the pending tasks of one table; return how many were completed."""
         return self._tell(
-            self._ledger.read("read what nodes are owed", lambda it: tasks.of_table(it, table_id))
+            self._ledger.read(
+                "read what nodes are owed", lambda connection: tasks.of_table(connection, table_id)
+            )
         )
 
     def everything(self) -> int:
@@ -48,26 +50,28 @@ class TaskDispatcher:
 
     def _tell(self, owed: Sequence[PendingTabletTask]) -> int:
         silent: set[str] = set()
-        told = 0
+        completed = 0
         for task in owed:
             if task.node in silent:
                 continue
             try:
-                told += self._tell_one(task)
+                completed += self._tell_one(task)
             except NotLeader:
                 raise
             except RtolapError as error:
                 if isinstance(error, Unavailable):
                     silent.add(task.node)
                 log.warning("node %s is told of %s.%s later: %s", task.node, task.db, task.tbl, error)
-        return told
+        return completed
 
     def _tell_one(self, task: PendingTabletTask) -> bool:
         """Send one task, with the present schema, whatever it was when the task was made. False: it is
         pending no more.
         """
         with self._one_at_a_time:
-            if not self._ledger.read("read what a node is owed", lambda it: tasks.stands(it, task)):
+            if not self._ledger.read(
+                "read what a node is owed", lambda transaction: tasks.stands(transaction, task)
+            ):
                 return False
             schema = None if task.kind == "drop" else self._schema(task)
             self._ask(task, schema)
@@ -116,8 +120,8 @@ def on_majority(
     pending task to create it. Pure.
     """
     to_make = {(task.node, task.part) for task in owed if task.kind == "create"}
-    told: dict[str, set[Tablet]] = defaultdict(set)
+    done_by_node: dict[str, set[Tablet]] = defaultdict(set)
     for replica in replicas:
         if replica.node in living and (replica.node, replica.tablet.partition.name) not in to_make:
-            told[replica.node].add(replica.tablet)
-    return shortfall(replicas, told) is None
+            done_by_node[replica.node].add(replica.tablet)
+    return shortfall(replicas, done_by_node) is None

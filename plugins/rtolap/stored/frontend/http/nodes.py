@@ -29,10 +29,10 @@ def nodes_router(nodes: StorageNodes, authorize: Callable[[Request], None]) -> A
 
     def beat(name: str, body: bytes) -> Response:
         try:
-            told = msgspec.json.decode(body, type=Heartbeat)
+            heartbeat = msgspec.json.decode(body, type=Heartbeat)
         except UNDECODABLE as error:
             raise DefinitionError("the heartbeat cannot be read", found=str(error)) from error
-        return _json(nodes.heartbeat(name, told))
+        return _json(nodes.heartbeat(name, heartbeat))
 
     @router.get("")
     def listed() -> Response:

@@ -76,10 +76,10 @@ def public_routes(
     async def schema(request: Request, db: str, table: str) -> Response:
         guard.user(request)
         try:
-            found = await run_in_threadpool(schema_of, db, table)
+            schema_and_version = await run_in_threadpool(schema_of, db, table)
         except NotFound as error:
             return _json(wire.SchemaAnswer(str(error), code=1))
-        return _json(wire.SchemaAnswer(data=table_schema(found)))
+        return _json(wire.SchemaAnswer(data=table_schema(schema_and_version)))
 
     @router.get("/api/_load_error_log")
     def error_log(file: str = "") -> Response:
@@ -126,19 +126,19 @@ def _column(schema: StoredSchema, column: SchemaColumn) -> wire.SchemaColumn:
 def _backends(election: Election) -> list[dict[str, object]]:
     """Only the master takes bodies: any other would send them on to it."""
     try:
-        where = urlsplit(election.master().body_url)
+        address = urlsplit(election.master().body_url)
     except NotLeader:
         return []
-    return [{"ip": where.hostname, "http_port": where.port, "is_alive": True}]
+    return [{"ip": address.hostname, "http_port": address.port, "is_alive": True}]
 
 
 def _frontends(election: Election) -> dict[str, object]:
-    where = urlsplit(election.here.url)
+    address = urlsplit(election.here.url)
     columns = ["Name", "Host", "HttpPort", "QueryPort", "Role", "IsMaster", "Alive"]
     row = [
         "endpoint",
-        where.hostname or "",
-        str(where.port),
+        address.hostname or "",
+        str(address.port),
         "0",
         "FOLLOWER",
         str(election.leading).lower(),

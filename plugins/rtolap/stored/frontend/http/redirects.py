@@ -26,5 +26,5 @@ def _with_credentials(request: Request, base_url: str) -> str:
     if request.scope.get("http_version") != "1.0" or scheme.lower() != "basic":
         return base_url
     name, password = (quote(each, safe="") for each in basic_credentials(value.strip()))
-    kind, _, rest = base_url.partition("://")
-    return f"{kind}://{name}:{password}@{rest}"
+    kind, _, host_and_path = base_url.partition("://")
+    return f"{kind}://{name}:{password}@{host_and_path}"

@@ -52,13 +52,13 @@ def tables_router(catalogue: Catalogue, views: ReadViews, manager: TransactionMa
     @router.post("/stored-tables")
     async def create(request: Request, request_id: RequestId) -> Response:
         body = await _body(request, CreateTable)
-        made = await run_in_threadpool(
+        created = await run_in_threadpool(
             catalogue.create_table,
             body.definition,
             if_not_exists=body.if_not_exists,
             request_id=request_id,
         )
-        return _json(made)
+        return _json(created)
 
     @router.get("/stored-tables/{db}/{table}")
     def one_table(db: str, table: str) -> Response:
@@ -131,18 +131,18 @@ def tables_router(catalogue: Catalogue, views: ReadViews, manager: TransactionMa
     return router
 
 
-def _transaction(found: Transaction) -> TransactionInfo:
+def _transaction(transaction: Transaction) -> TransactionInfo:
     return TransactionInfo(
-        txn_id=found.txn_id,
-        db=found.db,
-        label=found.label,
-        state=found.state,
-        tables=found.tables,
-        began_at_ms=found.began_at_ms,
-        committed_at_ms=found.committed_at_ms,
-        finished_at_ms=found.finished_at_ms,
-        deadline_ms=found.deadline_ms,
-        reason=found.reason,
+        txn_id=transaction.txn_id,
+        db=transaction.db,
+        label=transaction.label,
+        state=transaction.state,
+        tables=transaction.tables,
+        began_at_ms=transaction.began_at_ms,
+        committed_at_ms=transaction.committed_at_ms,
+        finished_at_ms=transaction.finished_at_ms,
+        deadline_ms=transaction.deadline_ms,
+        reason=transaction.reason,
     )
 
 

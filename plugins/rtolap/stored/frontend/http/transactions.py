@@ -73,8 +73,8 @@ def transaction_routes(
         guard.user(request)
         if not label:
             return _json(StateAnswer("the parameter label is missing", code=1))
-        found = await run_in_threadpool(manager.find, db, label)
-        state = LoadState.UNKNOWN if found is None else LoadState(found.state.value)
+        transaction = await run_in_threadpool(manager.find, db, label)
+        state = LoadState.UNKNOWN if transaction is None else LoadState(transaction.state.value)
         return _json(StateAnswer(data=state.value))
 
     @router.put("/api/{db}/_acknowledge_labels")
@@ -87,9 +87,9 @@ def transaction_routes(
     def acknowledged(db: str, labels: tuple[str, ...], user: str) -> TwoPhaseAnswer:
         try:
             for label in labels:
-                found = manager.find(db, label)
-                if found is not None:
-                    guard.owns(user, found)
+                transaction = manager.find(db, label)
+                if transaction is not None:
+                    guard.owns(user, transaction)
                 manager.acknowledge(db, label)
         except NotLeader:
             raise

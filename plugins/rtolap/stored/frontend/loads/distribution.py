@@ -186,10 +186,10 @@ def _shown(rows: pa.RecordBatch, beyond: pa.BooleanArray, reason: str) -> list[t
     columns = [shown(column) for column in first.columns]
     text = io.StringIO()
     lines = csv.writer(text, delimiter="\t", lineterminator="")
-    found = []
+    words = []
     for is_beyond, *values in zip(beyond.slice(0, SHOWN_MAX).to_pylist(), *columns, strict=True):
         text.seek(0)
         text.truncate()
         lines.writerow(["\\N" if value is None else value for value in values])
-        found.append((text.getvalue(), _BEYOND if is_beyond else reason))
-    return found
+        words.append((text.getvalue(), _BEYOND if is_beyond else reason))
+    return words

@@ -111,11 +111,11 @@ class ErrorFiles:
         """Delete what has had its time, and the oldest of what is too much; the number of files."""
         if not self._folder.is_dir():
             return 0
-        found = sorted(_looked_at(self._folder.iterdir()))
-        too_much = sum(size for _, size, _ in found) - self._bytes_max
+        files = sorted(_looked_at(self._folder.iterdir()))
+        too_much = sum(size for _, size, _ in files) - self._bytes_max
         oldest_kept_s = time.time() - self._keep_s
         gone = 0
-        for modified_s, size, path in found:
+        for modified_s, size, path in files:
             if modified_s >= oldest_kept_s and too_much <= 0:
                 break
             path.unlink(missing_ok=True)

@@ -166,7 +166,7 @@ def _held(batches: Iterator[tuple[RoutedPart, ...]]) -> list[RoutedPart]:
 
 def _by_tablet(parts: list[RoutedPart]) -> dict[tuple[str, int], pa.RecordBatch]:
     """Rows of one tablet together, in the order in which they came."""
-    found: dict[tuple[str, int], list[pa.RecordBatch]] = {}
+    by_tablet: dict[tuple[str, int], list[pa.RecordBatch]] = {}
     for part in parts:
-        found.setdefault((part.partition, part.bucket), []).append(part.rows)
-    return {tablet: pa.concat_batches(batches) for tablet, batches in found.items()}
+        by_tablet.setdefault((part.partition, part.bucket), []).append(part.rows)
+    return {tablet: pa.concat_batches(batches) for tablet, batches in by_tablet.items()}

@@ -111,9 +111,9 @@ class MemoryNodes:
             return
         for source in sources:
             other = self.nodes[source]
-            theirs = other.versions.get(tablet, [])
-            if other.up and len(theirs) >= missed.version:
-                txn_id, rows = theirs[missed.version - 1]
+            other_versions = other.versions.get(tablet, [])
+            if other.up and len(other_versions) >= missed.version:
+                txn_id, rows = other_versions[missed.version - 1]
                 versions.append((txn_id, rows))
                 # what it was sent itself, and was never asked to prepare, is of no more use
                 here.received.get(txn_id, {}).pop(tablet, None)

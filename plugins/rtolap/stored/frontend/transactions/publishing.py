@@ -119,11 +119,11 @@ class Publisher:
                 for partition, version in plan.versions.items()
                 if any(tablet.partition == partition for tablet in tablets[node])
             }
-            mine = frozenset(tablets[node])
+            own_tablets = frozenset(tablets[node])
             held = asking.ask(
                 node,
                 "publish",
-                lambda: self._participants.publish(node, transaction.txn_id, wanted, mine),
+                lambda: self._participants.publish(node, transaction.txn_id, wanted, own_tablets),
             )
             return held or frozenset()  # it is caught up when it is back
 
@@ -215,11 +215,11 @@ class Publisher:
 
         # All of them, whoever does not answer, because rows that nobody needs take room; but each only once,
         # because one node may be away for long.
-        told = self._told[transaction.txn_id]
+        told_nodes = self._told[transaction.txn_id]
         for node in nodes:
-            if node not in told and asking.ask(node, "abort", functools.partial(tell, node)):
-                told.add(node)
-        if not told.issuperset(nodes):
+            if node not in told_nodes and asking.ask(node, "abort", functools.partial(tell, node)):
+                told_nodes.add(node)
+        if not told_nodes.issuperset(nodes):
             return False  # owed, and told again with the next round
 
         def work(connection: Connection) -> None:

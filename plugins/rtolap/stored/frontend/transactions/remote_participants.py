@@ -23,7 +23,7 @@ class RemoteParticipants:
     def prepare(self, node: str, txn_id: int, tablets: Collection[Tablet]) -> frozenset[Tablet]:
         ids = self._ids(tablets)
         request = wire.Prepare(txn_id, tuple(ids.values()))
-        held = self._nodes.ask(node, lambda it: it.prepare(request))
+        held = self._nodes.ask(node, lambda storage_node: storage_node.prepare(request))
         return _held(ids, held)
 
     def publish(
@@ -31,7 +31,10 @@ class RemoteParticipants:
     ) -> frozenset[Tablet]:
         ids = self._ids(tablets)
         wanted = tuple((tablet_id, versions[tablet.partition]) for tablet, tablet_id in ids.items())
-        return _held(ids, self._nodes.ask(node, lambda it: it.publish(wire.Publish(txn_id, wanted))))
+        return _held(
+            ids,
+            self._nodes.ask(node, lambda storage_node: storage_node.publish(wire.Publish(txn_id, wanted))),
+        )
 
     def catch_up(
         self, node: str, tablet: Tablet, missed: Collection[MissedVersion], sources: Collection[str]
@@ -44,31 +47,32 @@ class RemoteParticipants:
             tuple(wire.Missed(each.version, each.txn_id) for each in missed),
             tuple(alive[source] for source in sources if source in alive),
         )
-        return self._nodes.ask(node, lambda it: it.catch_up(request)).version
+        return self._nodes.ask(node, lambda storage_node: storage_node.catch_up(request)).version
 
     def versions(self, node: str) -> Mapping[Tablet, int]:
-        reports = self._nodes.ask(node, lambda it: it.status()).tablets
+        reports = self._nodes.ask(node, lambda storage_node: storage_node.status()).tablets
 
         def work(connection: Connection) -> dict[Tablet, int]:
             names = {(report.tablet.db, report.tablet.table) for report in reports}
-            found = {name: tables.find(connection, *name) for name in names}
+            tables_by_name = {name: tables.find(connection, *name) for name in names}
             return {
                 Tablet(Partition(kept.db, kept.table, kept.partition), kept.bucket): report.version
                 for report in reports
                 for kept in (report.tablet,)
-                if (table := found[kept.db, kept.table]) is not None and table.table_id == kept.table_id
+                if (table := tables_by_name[kept.db, kept.table]) is not None
+                and table.table_id == kept.table_id
             }
 
         return self._ledger.read("read the tables that a node keeps", work)
 
     def abort(self, node: str, txn_id: int) -> None:
-        self._nodes.ask(node, lambda it: it.abort(wire.Abort(txn_id)))
+        self._nodes.ask(node, lambda storage_node: storage_node.abort(wire.Abort(txn_id)))
 
     def _ids(self, tablets: Iterable[Tablet]) -> dict[Tablet, wire.TabletId]:
         wanted = sorted(tablets)
-        found = self._tables(wanted)
+        table_rows = self._tables(wanted)
         return {
-            tablet: _id(found[tablet.partition.db, tablet.partition.table].table_id, tablet)
+            tablet: _id(table_rows[tablet.partition.db, tablet.partition.table].table_id, tablet)
             for tablet in wanted
         }
 
@@ -91,15 +95,15 @@ class RemoteTabletHosts:
         self, node: str, table_id: int, partition: Partition, buckets: Collection[int], schema: StoredSchema
     ) -> None:
         ids = tuple(_id(table_id, Tablet(partition, bucket)) for bucket in sorted(buckets))
-        self._nodes.ask(node, lambda it: it.create(wire.CreateTablets(ids, schema)))
+        self._nodes.ask(node, lambda storage_node: storage_node.create(wire.CreateTablets(ids, schema)))
 
     def drop(self, node: str, table_id: int, partition: Partition, buckets: Collection[int]) -> None:
         ids = tuple(_id(table_id, Tablet(partition, bucket)) for bucket in sorted(buckets))
-        self._nodes.ask(node, lambda it: it.drop(wire.DropTablets(ids)))
+        self._nodes.ask(node, lambda storage_node: storage_node.drop(wire.DropTablets(ids)))
 
     def change_schema(self, node: str, table_id: int, db: str, table: str, schema: StoredSchema) -> None:
         request = wire.ChangeSchema(table_id, db, table, schema)
-        self._nodes.ask(node, lambda it: it.change_schema(request))
+        self._nodes.ask(node, lambda storage_node: storage_node.change_schema(request))
 
 
 def _id(table_id: int, tablet: Tablet) -> wire.TabletId:
@@ -108,5 +112,5 @@ def _id(table_id: int, tablet: Tablet) -> wire.TabletId:
 
 
 def _held(ids: Mapping[Tablet, wire.TabletId], held: wire.TabletsDone) -> frozenset[Tablet]:
-    found = set(held.tablets)
-    return frozenset(tablet for tablet, tablet_id in ids.items() if tablet_id in found)
+    held_ids = set(held.tablets)
+    return frozenset(tablet for tablet, tablet_id in ids.items() if tablet_id in held_ids)

@@ -188,18 +188,20 @@ class TransactionManager:
 
     def find(self, db: str, label: str) -> Transaction | None:
         """The one that holds the label, or the latest that was aborted; None: the label is unknown."""
-        return self._ledger.read("look a label up", lambda it: rows.find_latest(it, db, label))
+        return self._ledger.read(
+            "look a label up", lambda connection: rows.find_latest(connection, db, label)
+        )
 
     def by_label(self, db: str, label: str) -> Transaction:
         """As `find`. Raises NotFound."""
-        found = self.find(db, label)
-        if found is None:
+        transaction = self.find(db, label)
+        if transaction is None:
             raise NotFound(messages.label_not_found(label))
-        return found
+        return transaction
 
     def like(self, db: str, pattern: str) -> tuple[Transaction, ...]:
         """Those whose labels are LIKE the pattern, the latest first, at most `LIKE_MAX`."""
-        return self._ledger.read("look labels up", lambda it: rows.find_like(it, db, pattern))
+        return self._ledger.read("look labels up", lambda connection: rows.find_like(connection, db, pattern))
 
     def _abort(self, db: str, txn_id: int, reason: str, wanted: Callable[[Transaction, int], bool]) -> bool:
         """`wanted` is called in the write, with the present state and time: what was read before may be

@@ -58,15 +58,15 @@ def content_of(batches: Sequence[Batch], end: Offsets | None = None) -> Content:
 
 
 def _latest_ms(batches: Sequence[Batch]) -> dict[int, int]:
-    found: dict[int, int] = {}
+    latest: dict[int, int] = {}
     for batch in batches:
         if batch.create_ms is None:
             continue
         for partition in np.unique(batch.partitions).tolist():
             latest_ms = int(batch.create_ms[batch.partitions == partition].max())
             if latest_ms >= 0:
-                found[partition] = max(latest_ms, found.get(partition, latest_ms))
-    return found
+                latest[partition] = max(latest_ms, latest.get(partition, latest_ms))
+    return latest
 
 
 def _taken(values: list[bytes | None], order: list[int]) -> Sequence[bytes | None]:

@@ -78,10 +78,12 @@ class RecordDecoder:
         events = len(places) + len(problems)
         rows, places = self._reader.read(records, places, problems)
         if self._statement_path:
-            found = stated(at_path(rows, self._statement_path), np.zeros(len(places), np.int32)).control
-            if found.any():
-                rows, places = rows.filter(pa.array(~found)), places[~found]
-                events -= int(np.count_nonzero(found))
+            statement_controls = stated(
+                at_path(rows, self._statement_path), np.zeros(len(places), np.int32)
+            ).control
+            if statement_controls.any():
+                rows, places = rows.filter(pa.array(~statement_controls)), places[~statement_controls]
+                events -= int(np.count_nonzero(statement_controls))
         keep = np.ones(len(rows), bool)
         columns = [self._column(column, rows, places, keep, problems) for column in self._columns]
         batch = pa.RecordBatch.from_arrays(columns, schema=self.schema)
@@ -128,8 +130,8 @@ class RecordDecoder:
         if filled.null_count > raw.null_count:
             lost = pc.and_(filled.is_null(), raw.is_valid()).to_numpy(zero_copy_only=False)
             for row in np.flatnonzero(lost & keep):
-                found = str(raw[int(row)].as_py())[:_SHOWN_CHARS_MAX]
-                detail = f"column {column.name}: expected {column.type}, found {found!r}"
+                shown = str(raw[int(row)].as_py())[:_SHOWN_CHARS_MAX]
+                detail = f"column {column.name}: expected {column.type}, found {shown!r}"
                 problems[int(places[row])] = Problem("wrong_type", detail)
             keep &= ~lost
         if filled.null_count and not column.nullable:
@@ -154,8 +156,8 @@ class RecordDecoder:
             encoded = raw.dictionary_encode()
             days = lenient(lambda part: part.cast(wanted), encoded.dictionary)
             return days.take(encoded.indices)
-        found = times.parse(raw)
-        instants = pa.array(found.micros, mask=found.missing | found.invalid).cast(pa.timestamp("us"))
+        parsed = times.parse(raw)
+        instants = pa.array(parsed.micros, mask=parsed.missing | parsed.invalid).cast(pa.timestamp("us"))
         return pc.floor_temporal(instants, unit="day").cast(wanted) if pa.types.is_date(wanted) else instants
 
 

@@ -72,8 +72,8 @@ class FileBox:
     def keep(self, topic: str, batch: Batch, rejects: Rejects) -> None:
         lines = []
         for record in dead_letter_records(topic, batch, rejects):
-            told = {name: value.decode("utf-8", "replace") for name, value in record.headers.items()}
-            lines.append(msgspec.json.encode({**told, "value": record.value}))
+            headers = {name: value.decode("utf-8", "replace") for name, value in record.headers.items()}
+            lines.append(msgspec.json.encode({**headers, "value": record.value}))
         with self._lock:
             self._file.write(b"\n".join(lines) + b"\n")
             self._file.flush()

@@ -82,20 +82,24 @@ class MemorySink:
     def commit_label(self, db: str, label: str) -> TwoPhaseAnswer:
         with self._lock:
             self._answering()
-            found = self._labels.get((db, label))
-            if found is None:
+            labelled = self._labels.get((db, label))
+            if labelled is None:
                 return TwoPhaseAnswer("Fail", f"transaction with label [{label}] not found")
-            if found.state is not LoadState.PRECOMMITTED:
-                state = f"already {found.state.lower()}" if found.state in _HELD else found.state.lower()
-                return TwoPhaseAnswer("Fail", f"transaction [{found.txn_id}] is {state}, not pre-committed.")
-            self._commit(found)
-            return TwoPhaseAnswer("Success", f"transaction [{found.txn_id}] commit successfully.")
+            if labelled.state is not LoadState.PRECOMMITTED:
+                state = (
+                    f"already {labelled.state.lower()}" if labelled.state in _HELD else labelled.state.lower()
+                )
+                return TwoPhaseAnswer(
+                    "Fail", f"transaction [{labelled.txn_id}] is {state}, not pre-committed."
+                )
+            self._commit(labelled)
+            return TwoPhaseAnswer("Success", f"transaction [{labelled.txn_id}] commit successfully.")
 
     def state(self, db: str, label: str) -> LoadState:
         with self._lock:
             self._answering()
-            found = self._labels.get((db, label))
-            return LoadState.UNKNOWN if found is None else found.state
+            labelled = self._labels.get((db, label))
+            return LoadState.UNKNOWN if labelled is None else labelled.state
 
     def schema(self, db: str, table: str) -> TableSchema:
         with self._lock:
@@ -113,11 +117,11 @@ class MemorySink:
         with self._lock:
             self._answering()
             for label in labels:
-                found = self._labels.get((db, label))
-                if found is None:
+                labelled = self._labels.get((db, label))
+                if labelled is None:
                     continue
-                if found.state not in (LoadState.VISIBLE, LoadState.ABORTED):
-                    raise Refused(f"label {label} cannot be acknowledged", found=f"{found.state}")
+                if labelled.state not in (LoadState.VISIBLE, LoadState.ABORTED):
+                    raise Refused(f"label {label} cannot be acknowledged", found=f"{labelled.state}")
                 del self._labels[db, label]
 
     def error_log(self, url: str) -> str:
