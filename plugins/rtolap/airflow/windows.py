@@ -46,7 +46,7 @@ class Window(NamedTuple):
         }
 
     def judge(self, explanation: Explanation, approved_until_ms: int | None) -> Explanation:
-        """Return what holds for this window: `explanation` is that of `due_ms`, and people may have approved."""
+        """Return what holds for this window: `explanation` is of `due_ms`, people may have approved it."""
         if explanation.may_close or approved_until_ms is None or approved_until_ms < self.end_ms:
             return explanation.model_copy(update={"window_end_ms": self.end_ms})
         let_go = f"let go up to {iso(approved_until_ms)}"
