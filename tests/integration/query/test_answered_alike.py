@@ -32,6 +32,7 @@ from tests.support.query.mariadb_oracle import MariaOracle, Row, differences, op
 from tests.support.query.query_world import PARTITIONS
 from tests.support.query.random_sql import RandomStatement
 from tests.support.query.random_sql_times import random_half_hour_statement
+from tests.support.seeds import so_many
 from tests.support.watermarks.half_hours import (
     CUBE,
     HOURS,
@@ -45,7 +46,7 @@ from tests.support.watermarks.half_hours import (
 pytestmark = pytest.mark.integration
 
 JOBS = Path(__file__).resolve().parents[3] / "spark_jobs"
-SEED, EVENTS, STATEMENTS = 31, 500, 130
+SEED, EVENTS, STATEMENTS = 31, 500, so_many(60)
 SEGMENTS = HOURS * 2
 HALF = SEGMENTS // 2
 ER_DATA_OUT_OF_RANGE = 1690
@@ -116,6 +117,7 @@ def night(
         services.close()
 
 
+@pytest.mark.seeded
 def test_random_statements_are_answered_alike_live_half_built_and_built(night: Night) -> None:
     services, late = night.services, sum(record.is_late for record in night.sent)
     expected = expected_answers(night.oracle)

@@ -23,6 +23,7 @@ from rtolap.protocols.agent.messages import ProcessSpec, ProcessStatus
 from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess
+from rtolap.stack.servers.java import LEAN_FLAGS
 from rtolap.stack.spec import ProcessSpec as PartSpec
 
 from tests.support.agent_harness import running_agent
@@ -78,7 +79,12 @@ class Standalone:
             name=name,
             folder=folder,
             argv=(str(home / "bin" / "spark-class"), kind, "--host", HOST, *arguments),
-            env={"SPARK_HOME": str(home), "SPARK_LOCAL_IP": HOST, "SPARK_DAEMON_MEMORY": "256m"},
+            env={
+                "SPARK_HOME": str(home),
+                "SPARK_LOCAL_IP": HOST,
+                "SPARK_DAEMON_MEMORY": "256m",
+                "JDK_JAVA_OPTIONS": " ".join(LEAN_FLAGS),  # of the worker's executors, too
+            },
             ready=lambda _: self.workers_missing(workers),
         )
 
