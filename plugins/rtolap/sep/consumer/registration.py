@@ -1,0 +1,112 @@
+"""Registration of a consumer's ports in ZooKeeper, where region servers look for the servers of a peer.
+
+    <root>/rs/<host,port,startcode>   ephemeral, a node for each port
+    <root>/master                     ephemeral, PBUF Master: HBase 3 asks there for the ports
+
+A node below `rs` with any other name stops all delivery to the peer, so names are checked before they are
+made.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from rtolap.base.errors import DefinitionError, NotLeader
+from rtolap.metadata.store import Check, Create, Delete, MetadataStore, Operation
+from rtolap.metadata.updates import retrying
+from rtolap.sep.hbase import admin_pb2, rpc_pb2
+from rtolap.sep.hbase.znodes import ServerName
+
+_HOST: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
+_PORT_MAX: Final = 65535
+
+
+class Registration:
+    """The nodes of one process. They go with the session of `store`: register again after it was lost.
+
+    `root`: of the subscription, as `/rtolap/sep/orders`. `fence`: the path of a node without which nothing is
+    registered; that of the leader's candidacy, so that a process that no longer leads cannot come back.
+    """
+
+    def __init__(self, store: MetadataStore, root: str, sinks: Sequence[ServerName]) -> None:
+        for sink in sinks:
+            check_sink(sink)
+        self._store = store
+        self._root = root.rstrip("/")
+        self._sinks = tuple(sinks)
+
+    def register(self, fence: str | None = None) -> None:
+        """Make the nodes that are missing, all or none; the node of a master before is replaced.
+
+        NotLeader: `fence` is gone. Raises what the store raises where it cannot be reached.
+        """
+        retrying(lambda: self._attempt(fence))
+
+    def withdraw(self) -> None:
+        """Remove the nodes; region servers stop to open connections within moments."""
+
+        def attempt() -> None:
+            operations = [Delete(path) for path in self._paths() if self._store.get(path) is not None]
+            master = self._store.get(self._master)
+            if master is not None and master.data == self._master_data():
+                operations.append(Delete(self._master, master.version))
+            if operations:
+                self._store.commit(operations)
+
+        retrying(attempt)
+
+    def registered(self) -> tuple[ServerName, ...]:
+        """Return the ports of all processes that are registered now."""
+        return tuple(ServerName.parse(name) for name in self._store.children(f"{self._root}/rs"))
+
+    def _attempt(self, fence: str | None) -> None:
+        if fence is not None and self._store.get(fence) is None:
+            raise NotLeader(f"{fence} is gone: another process registers its ports")
+        missing: list[Operation] = [
+            Create(path, b"", ephemeral=True) for path in self._paths() if self._store.get(path) is None
+        ]
+        master, own = self._store.get(self._master), self._master_data()
+        if master is None or master.data != own:
+            missing += [] if master is None else [Delete(self._master, master.version)]
+            missing.append(Create(self._master, own, ephemeral=True))
+        if missing:
+            self._store.commit([*([] if fence is None else [Check(fence, -1)]), *missing])
+
+    @property
+    def _master(self) -> str:
+        return f"{self._root}/master"
+
+    def _paths(self) -> list[str]:
+        return [f"{self._root}/rs/{sink}" for sink in self._sinks]
+
+    def _master_data(self) -> bytes:
+        first = self._sinks[0]
+        name = rpc_pb2.ServerName(host_name=first.host, port=first.port, start_code=first.start_code)
+        return b"PBUF" + admin_pb2.Master(master=name, rpc_version=0, info_port=0).SerializeToString()
+
+
+def check_sink(sink: ServerName) -> None:
+    """DefinitionError: region servers could not parse the name, or not connect to what it names."""
+    if not _HOST.fullmatch(sink.host) or _is_unspecified(sink.host):
+        raise DefinitionError(
+            "a consumer cannot be registered under this host",
+            expected="a name or IPv4 address that region servers reach, without commas, colons or spaces",
+            found=sink.host,
+            action="name the host that region servers shall connect to",
+        )
+    if not 0 < sink.port <= _PORT_MAX or sink.start_code <= 0:
+        raise DefinitionError(
+            "a consumer cannot be registered under this name",
+            expected=f"a port of 1 to {_PORT_MAX} and a start code above 0",
+            found=str(sink),
+        )
+
+
+def _is_unspecified(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_unspecified
+    except ValueError:
+        return False
