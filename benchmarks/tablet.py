@@ -82,7 +82,7 @@ def of_overwriting(folder: Path, whole: pa.Table, columns: list[str]) -> dict[st
     def load(txn: int, table: pa.Table) -> None:
         transaction = tablet.begin(txn, partial=len(table.column_names) < len(whole.column_names))
         for batch in table.combine_chunks().to_batches(max_chunksize=BATCH_ROWS):
-            transaction.add(batch)
+            transaction.add_rows(batch)
         transaction.prepare()
 
     load(1, kept)
@@ -136,7 +136,7 @@ def of_tablet(
         for txn in range(LOADS):
             transaction = tablet.begin(txn)
             for batch in batches[txn::LOADS]:
-                transaction.add(batch)
+                transaction.add_rows(batch)
             transaction.prepare()
 
     def publish() -> None:

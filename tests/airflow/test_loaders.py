@@ -239,18 +239,18 @@ def test_a_task_waits_with_a_loader_that_was_stopped_until_it_is_replaced(
 
 def test_caught_up_is_what_was_in_the_topic_at_the_first_look() -> None:
     topic = CaughtUp()
-    assert not topic.look(status({0: 1}, None)), "the broker did not tell"
-    assert not topic.look(status({0: 1}, {0: 3, 1: 2}))
-    assert not topic.look(status({0: 3}, {0: 9, 1: 9}))
-    assert topic.look(status({0: 3, 1: 2}, {0: 99, 1: 99}))
-    assert CaughtUp().look(status({}, {0: 0})), "an empty topic is loaded"
+    assert not topic.observe(status({0: 1}, None)), "the broker did not tell"
+    assert not topic.observe(status({0: 1}, {0: 3, 1: 2}))
+    assert not topic.observe(status({0: 3}, {0: 9, 1: 9}))
+    assert topic.observe(status({0: 3, 1: 2}, {0: 99, 1: 99}))
+    assert CaughtUp().observe(status({}, {0: 0})), "an empty topic is loaded"
 
 
 def test_what_is_loaded_and_cannot_be_read_yet_is_waited_for() -> None:
     topic, offsets = CaughtUp(), {0: 3, 1: 2}
-    assert not topic.look(status(offsets, offsets, {0: 3, 1: 1}))
+    assert not topic.observe(status(offsets, offsets, {0: 3, 1: 1}))
     assert behind(status(offsets, offsets, {0: 3, 1: 1}), offsets) == {1: 1}
-    assert topic.look(status(offsets, offsets))
+    assert topic.observe(status(offsets, offsets))
 
 
 def test_a_sensor_for_offsets_looks_at_once_and_waits_in_the_triggerer(loader: Loader) -> None:
@@ -408,7 +408,7 @@ def test_a_partition_is_announced_once_and_when_its_rows_are_loaded() -> None:
     progress = TableProgress()
 
     def look(loaded: int, end: int, until_ms: int | None) -> list[str]:
-        found = progress.look(status({0: loaded}, {0: end}), "day", until_ms)
+        found = progress.observe(status({0: loaded}, {0: end}), "day", until_ms)
         return [partition.name for partition in found]
 
     assert look(5, 5, None) == []

@@ -84,7 +84,7 @@ class Consumer:
             self.sequence += 1
             if self.begins:
                 self.pending.begin()
-            self.unsent = self.pending.take(self.name, self.sequence, self.epoch, self.begins)
+            self.unsent = self.pending.take_report(self.name, self.sequence, self.epoch, self.begins)
         return self.unsent
 
     def answered(self, answer: ReportAnswer) -> None:

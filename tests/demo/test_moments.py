@@ -89,8 +89,8 @@ def test_an_answer_that_goes_backwards_is_not_equal() -> None:
 
 def test_each_moment_says_what_was_seen_and_answered_at_it() -> None:
     journal = Journal()
-    journal.look({Moment.MEMORY, Moment.UPLOADED})
-    journal.look({Moment.MEMORY})
+    journal.observe({Moment.MEMORY, Moment.UPLOADED})
+    journal.observe({Moment.MEMORY})
     note(journal, 1, 1)
     note(journal, 3, 4)
     found = {each.moment: each for each in journal.by_moment(["q", "other"])}

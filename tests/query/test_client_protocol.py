@@ -50,7 +50,7 @@ def wire() -> Wire:
 
 def statement(*names: str) -> tuple[PreparedStatements, int]:
     prepared = PreparedStatements()
-    return prepared, prepared.add(Prepared("show tables", NAMES, names))
+    return prepared, prepared.add_statement(Prepared("show tables", NAMES, names))
 
 
 def execution(identity: int, flags: int, rest: bytes = b"") -> Fields:

@@ -215,7 +215,9 @@ def test_what_is_too_much_for_one_batch_goes_in_several() -> None:
         pending.progress("web", partition, 0, hosts, np.arange(len(hosts)), None)
     sizes = []
     while not sizes or pending.more:
-        sizes.append([len(one.index) // 4 for one in pending.take("c", len(sizes), 1, not sizes).sources])
+        sizes.append(
+            [len(one.index) // 4 for one in pending.take_report("c", len(sizes), 1, not sizes).sources]
+        )
     assert sizes == [[len(hosts)]] * 3
 
 
@@ -224,7 +226,7 @@ def test_what_an_earlier_owner_of_a_unit_says_in_the_same_client_is_void() -> No
     pending.work(UnitReport("sessions", "p", 0, 5, generation=2))
     pending.work(UnitReport("sessions", "p", 0, None, generation=1))
     pending.work(UnitReport("sessions", "p", left=True, generation=1))
-    assert pending.take("c", 1, 1, True).units == (UnitReport("sessions", "p", 0, 5, generation=2),)
+    assert pending.take_report("c", 1, 1, True).units == (UnitReport("sessions", "p", 0, 5, generation=2),)
 
 
 def test_unfinished_work_is_held_from_before_it_begins_until_it_has_succeeded(

@@ -30,13 +30,13 @@ def create_app(supervisor: Supervisor, token: str, shutdown: Callable[[], None])
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         watch = asyncio.create_task(supervisor.run())
 
-        def look(task: asyncio.Task[None]) -> None:
+        def watch_ended(task: asyncio.Task[None]) -> None:
             # Without its loop the agent would hold processes that nobody looks after: end visibly instead.
             if not task.cancelled() and task.exception() is not None:
                 log.critical("the agent's loop failed", exc_info=task.exception())
                 shutdown()
 
-        watch.add_done_callback(look)
+        watch.add_done_callback(watch_ended)
         try:
             yield
         finally:

@@ -48,7 +48,7 @@ class CaughtUp:
     def __init__(self) -> None:
         self._ends: dict[int, int] | None = None
 
-    def look(self, status: LoaderStatus) -> bool:
+    def observe(self, status: LoaderStatus) -> bool:
         if self._ends is None and status.lag_records is not None:
             self._ends = dict(status.log_ends)
         return self._ends is not None and not behind(status, self._ends)
@@ -72,14 +72,16 @@ class TableProgress:
         self._wanted_ms: int | None = None
         self._topic = CaughtUp()
 
-    def look(self, status: LoaderStatus, unit: PartitionUnit, until_ms: int | None) -> list[PartitionRange]:
+    def observe(
+        self, status: LoaderStatus, unit: PartitionUnit, until_ms: int | None
+    ) -> list[PartitionRange]:
         """Partitions that are complete and were not announced, in order; at first the last one only.
 
         `until_ms`: see `complete_until_ms`; `status` was requested after it was known.
         """
         if self._wanted_ms is None and until_ms is not None and until_ms != self._announced_ms:
             self._wanted_ms, self._topic = until_ms, CaughtUp()
-        if self._wanted_ms is None or not self._topic.look(status):
+        if self._wanted_ms is None or not self._topic.observe(status):
             return []
         complete_ms, before_ms = self._wanted_ms, self._announced_ms
         self._announced_ms, self._wanted_ms = complete_ms, None

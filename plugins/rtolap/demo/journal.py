@@ -52,7 +52,7 @@ class Journal:
         self._equal_at: Counter[Moment] = Counter()
         self._events_at: dict[Moment, tuple[int, int]] = {}
 
-    def look(self, moments: Iterable[Moment]) -> None:
+    def observe(self, moments: Iterable[Moment]) -> None:
         """Note the moments in which the cube was found, whether or not a query runs now."""
         self._found.update(moments)
 

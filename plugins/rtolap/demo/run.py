@@ -144,7 +144,7 @@ class Demo:
                 raise self._failure
             settled = ended and before.pending == 0 and self._caught_up(sender)
             moments = {Moment.END} if settled else set()
-            journal.look(moments)
+            journal.observe(moments)
             self._ask_all(journal, recount, before, moments)
             self._screen.tick()
             self._show_fragments(journal)
@@ -212,7 +212,7 @@ class Demo:
     def _look(self, journal: Journal) -> Situation:
         stats = [receiver.stats() for receiver in self._answering()]
         shown = situation(CUBE, self._coordinator.segments(CUBE), self._coordinator.queue().entries, stats)
-        journal.look(shown.moments)
+        journal.observe(shown.moments)
         progress = self._screen.progress
         progress.states, progress.building, progress.pending = shown.states, shown.building, shown.pending
         progress.receivers = shown.receivers

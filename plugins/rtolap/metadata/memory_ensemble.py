@@ -51,16 +51,16 @@ class MemoryEnsemble:
             for operation in operations:
                 touched += _apply(changed, operation, owner)
             self.nodes = changed
-            self.tell(touched)
+            self.notify_watchers(touched)
 
     def remove_owned(self, owner: tuple[int, int]) -> None:
         with self.lock:
             gone = [path for path, node in self.nodes.items() if node.owner == owner]
             for path in gone:
                 del self.nodes[path]
-            self.tell([*gone, *(path.rpartition("/")[0] for path in gone)])
+            self.notify_watchers([*gone, *(path.rpartition("/")[0] for path in gone)])
 
-    def tell(self, paths: Sequence[str]) -> None:
+    def notify_watchers(self, paths: Sequence[str]) -> None:
         for store in list(self.stores):
             store.touched(paths)
 

@@ -33,7 +33,7 @@ class Timeouts:
         self._thread = threading.Thread(target=self._run, name="timeouts", daemon=True)
         self._thread.start()
 
-    def add(self, at_s: float, call: Callable[[], None]) -> int:
+    def schedule(self, at_s: float, call: Callable[[], None]) -> int:
         """The number to `remove` it by."""
         with self._changed:
             self._next += 1
@@ -95,7 +95,7 @@ class Cancellation:
         self._insisting = threading.Lock()  # held while they run, so that none runs after `close`
         self._error: QueryError | None = None
         self._timeouts = timeouts
-        self._timeout = timeouts.add(self._deadline_s, self._time_out)
+        self._timeout = timeouts.schedule(self._deadline_s, self._time_out)
 
     def remaining_ms(self) -> int:
         return max(0, int((self._deadline_s - self.clock.monotonic_s()) * 1000))
@@ -159,4 +159,4 @@ class Cancellation:
             for callback in callbacks:
                 callback()
             if callbacks:
-                self._timeouts.add(self.clock.monotonic_s() + AGAIN_S, self._insist)
+                self._timeouts.schedule(self.clock.monotonic_s() + AGAIN_S, self._insist)

@@ -66,7 +66,7 @@ class Chain:
             for partition in statements.keys() - self._partitions:
                 del statements[partition]
 
-    def told(self, producer: str, partition: int) -> ProducerStatement | None:
+    def statement_of(self, producer: str, partition: int) -> ProducerStatement | None:
         return self._told.get(producer, {}).get(partition)
 
     def watermark_ms(self) -> int | None:

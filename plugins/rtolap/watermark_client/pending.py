@@ -156,7 +156,7 @@ class Pending:
             if unit.left and key not in self._units:
                 self._left.setdefault(key, unit)
 
-    def take(self, client_id: str, sequence: int, epoch: int, begins: bool) -> ReportBatch:
+    def take_report(self, client_id: str, sequence: int, epoch: int, begins: bool) -> ReportBatch:
         """Return what has changed, which then counts as sent; units are sent each time, to renew leases.
 
         What is too much for one batch is left for the next, see `more`.

@@ -169,4 +169,4 @@ class WatermarkSession:
         with self._lock:
             if self._begins:
                 self._pending.begin()
-            return self._pending.take(self.client_id, self._sequence, self._answer.epoch, self._begins)
+            return self._pending.take_report(self.client_id, self._sequence, self._answer.epoch, self._begins)

@@ -55,20 +55,20 @@ class Candidate:
 def test_it_steps_back_once_for_each_failure() -> None:
     candidate = Candidate()
     giving = GivingWay(candidate)
-    giving.look([])
+    giving.observe([])
     assert candidate.leads
-    giving.look(["sales"])
+    giving.observe(["sales"])
     assert not candidate.leads
     candidate.leads = True  # the other one has failed too
-    giving.look(["sales"])
+    giving.observe(["sales"])
     assert candidate.leads, "no better one is there"
-    giving.look(["sales", "visits"])
+    giving.observe(["sales", "visits"])
     assert candidate.steps == 2, "another failure"
     candidate.leads = True
-    giving.look(["visits"])
+    giving.observe(["visits"])
     assert candidate.leads
-    giving.look([])
-    giving.look(["visits"])
+    giving.observe([])
+    giving.observe(["visits"])
     assert candidate.steps == 3, "it had gone on in between"
 
 
@@ -76,10 +76,10 @@ def test_it_waits_for_another_one_to_be_there() -> None:
     candidate = Candidate()
     candidate.alone = True
     giving = GivingWay(candidate)
-    giving.look(["sales"])
+    giving.observe(["sales"])
     assert candidate.leads
     candidate.alone = False
-    giving.look(["sales"])
+    giving.observe(["sales"])
     assert not candidate.leads
 
 

@@ -95,15 +95,15 @@ def test_what_a_endpoint_says_of_its_partitions(endpoints: Endpoints, table: str
         assert session.partitions("shop", table) == (
             KnownPartition("p20231114", (PRESENT.start_ms, PRESENT.end_ms)),
         )
-        session.add("shop", table, partition_of(PRESENT.end_ms, "day"), has_time=True)
-        session.add("shop", table, partition_of(PRESENT.end_ms, "day"), has_time=False)
+        session.add_partition("shop", table, partition_of(PRESENT.end_ms, "day"), has_time=True)
+        session.add_partition("shop", table, partition_of(PRESENT.end_ms, "day"), has_time=False)
         assert [part.name for part in session.partitions("shop", table)] == ["p20231114", "p20231115"]
 
 
 def test_errors_of_a_endpoint_are_told_apart(endpoints: Endpoints, table: str) -> None:
     with endpoint(endpoints).session() as session:
         with pytest.raises(Refused, match=r"cannot add partition p13 .* expected p20231115"):
-            session.add(
+            session.add_partition(
                 "shop", table, PartitionRange(PRESENT.end_ms, PRESENT.end_ms + DAY_MS, "p13"), has_time=True
             )
         with pytest.raises(Refused, match="unknown table"):
@@ -114,7 +114,7 @@ def test_errors_of_a_endpoint_are_told_apart(endpoints: Endpoints, table: str) -
     with pytest.raises(Unauthorized), endpoint(endpoints, password="wrong").session():
         pytest.fail("let in with a wrong password")
     with endpoint(endpoints, user=USER).session() as session, pytest.raises(Unauthorized, match="define"):
-        session.add("shop", table, partition_of(PRESENT.end_ms, "day"), has_time=True)
+        session.add_partition("shop", table, partition_of(PRESENT.end_ms, "day"), has_time=True)
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         port = nobody.getsockname()[1]
     with pytest.raises(Unavailable), MysqlPartitions("127.0.0.1", port, "u", str).session():

@@ -119,7 +119,7 @@ def test_refused_rows_are_all_counted_and_some_kept() -> None:
     counts = RowCounts()
     batches = decode_body(iter([b"x\ta\n" * 50 + b"1\tb\n"]), LoadOptions(), plain_schema(), settings)
     for batch in batches:
-        counts.add(batch)
+        counts.add_batch(batch)
         assert batch.rejected is not None
         assert batch.rejected.rows.num_rows == 3
     assert (counts.total, counts.filtered, counts.loaded) == (51, 50, 1)

@@ -39,7 +39,7 @@ def rows(*ids: int) -> pa.RecordBatch:
 
 def load(tablet: Tablet, txn: int, *ids: int) -> None:
     transaction = tablet.begin(txn)
-    transaction.add(rows(*ids))
+    transaction.add_rows(rows(*ids))
     transaction.prepare()
 
 

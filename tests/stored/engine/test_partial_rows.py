@@ -53,7 +53,7 @@ def prepare(tablet: Tablet, *rows: Mapping[str, Any], partial: bool = True) -> i
     signed = any(DELETE_SIGN in row for row in rows)
     for row in rows:
         whole = dict(row) | ({DELETE_SIGN: row.get(DELETE_SIGN, False)} if signed else {})
-        transaction.add(
+        transaction.add_rows(
             pa.record_batch({name: pa.array([value], TYPES[name]) for name, value in whole.items()})
         )
     transaction.prepare()
@@ -134,7 +134,7 @@ def test_columns_may_change_between_load_and_publish(tmp_path: Path) -> None:
     schema = add_column(schema, StoredColumn("added", "int", default="3"))
     tablet.change_schema(schema)
     other = tablet.begin(10)
-    other.add(pa.record_batch({"id": pa.array([1], pa.int32()), "added": pa.array([9], pa.int32())}))
+    other.add_rows(pa.record_batch({"id": pa.array([1], pa.int32()), "added": pa.array([9], pa.int32())}))
     other.prepare()
     tablet.publish(10, 2)
     tablet.publish(txn, 3)
@@ -167,7 +167,9 @@ def test_what_is_prepared_stays_partial_when_the_whole_tablet_is_copied(tmp_path
     txn = 5
     for each in (tablet, copy):
         transaction = each.begin(txn, partial=True)
-        transaction.add(pa.record_batch({"id": pa.array([1], pa.int32()), "a": pa.array([7], pa.int32())}))
+        transaction.add_rows(
+            pa.record_batch({"id": pa.array([1], pa.int32()), "a": pa.array([7], pa.int32())})
+        )
         transaction.prepare()
     with tablet.export(0) as export:
         disk, root = RealDisk(), tmp_path / "whole"
@@ -199,14 +201,16 @@ def test_what_partial_rows_cannot_be(tmp_path: Path) -> None:
     tablet = made(tmp_path)
     transaction = tablet.begin(1, partial=True)
     with pytest.raises(DefinitionError, match="lack key columns; expected id"):
-        transaction.add(pa.record_batch({"a": pa.array([1], pa.int32())}))
-    transaction.add(pa.record_batch({"id": pa.array([1], pa.int32()), "a": pa.array([1], pa.int32())}))
+        transaction.add_rows(pa.record_batch({"a": pa.array([1], pa.int32())}))
+    transaction.add_rows(pa.record_batch({"id": pa.array([1], pa.int32()), "a": pa.array([1], pa.int32())}))
     with pytest.raises(DefinitionError, match="different columns"):
-        transaction.add(pa.record_batch({"id": pa.array([1], pa.int32()), "at": pa.array([1], pa.int32())}))
+        transaction.add_rows(
+            pa.record_batch({"id": pa.array([1], pa.int32()), "at": pa.array([1], pa.int32())})
+        )
     strict = table(columns=(*COLUMNS, StoredColumn("must", "int", nullable=False)))
     tablet = Tablet.create(tmp_path / "strict", initial_schema(strict))
     transaction = tablet.begin(1, partial=True)
     only_key = {"id": pa.array([1], pa.int32())}
     with pytest.raises(DefinitionError, match="lack must"):
-        transaction.add(pa.record_batch(only_key))
-    transaction.add(pa.record_batch(only_key | {DELETE_SIGN: pa.array([True])}))
+        transaction.add_rows(pa.record_batch(only_key))
+    transaction.add_rows(pa.record_batch(only_key | {DELETE_SIGN: pa.array([True])}))

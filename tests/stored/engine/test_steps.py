@@ -98,7 +98,7 @@ def test_what_a_full_disk_says(tmp_path: Path) -> None:
     run = TabletRun(tmp_path, "unique", 3, TABLE)
     run.disk.fail_at = run.disk.operations + 3
     transaction = run.tablet.begin(1_000)
-    transaction.add(batch_of([random_row(run.random, run.tablet.schema)], run.tablet.schema))
+    transaction.add_rows(batch_of([random_row(run.random, run.tablet.schema)], run.tablet.schema))
     with pytest.raises(Unavailable, match=r"the disk is full.*nothing that is visible has changed"):
         transaction.prepare()
     run.check()

@@ -30,7 +30,9 @@ def table(model: TableModel) -> StoredTable:
 def load(tablet: Tablet, txn: int) -> None:
     """The same ids each time, with the number of the transaction."""
     transaction = tablet.begin(txn)
-    transaction.add(pa.record_batch({"id": pa.array(range(ROWS)), "n": pa.array([txn] * ROWS, pa.int64())}))
+    transaction.add_rows(
+        pa.record_batch({"id": pa.array(range(ROWS)), "n": pa.array([txn] * ROWS, pa.int64())})
+    )
     transaction.prepare()
 
 

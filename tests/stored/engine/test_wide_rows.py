@@ -25,7 +25,7 @@ def made(folder: Path) -> Tablet:
     for version in range(1, FILES + 1):
         transaction = tablet.begin(version)
         ids = pa.array(range(version, FILES * ROWS + version, FILES), pa.int64())
-        transaction.add(pa.record_batch({"id": ids, "text": pa.array(["x" * WIDTH] * ROWS)}))
+        transaction.add_rows(pa.record_batch({"id": ids, "text": pa.array(["x" * WIDTH] * ROWS)}))
         transaction.prepare()
         tablet.publish(version, version)
     return tablet

@@ -480,7 +480,7 @@ def test_a_read_view_is_of_one_moment(world: World) -> None:
         partition_rows.reached(connection, holder.node, partition, (holder.tablet.bucket,), 1)
 
     world.ledger.write("publish", type(None), publish)
-    (table,) = world.views.take([TableName("d", "t")]).tables
+    (table,) = world.views.read_view([TableName("d", "t")]).tables
     (part,) = table.partitions
     assert part.version == 1
     nodes = {Tablet(partition, tablet.bucket): tablet.nodes for tablet in part.tablets}
@@ -489,7 +489,7 @@ def test_a_read_view_is_of_one_moment(world: World) -> None:
     (info,) = world.views.partitions(TableName("d", "t"))
     assert (info.visible_version, info.committed_version, info.buckets, info.replicas) == (1, 1, 2, 6)
     with pytest.raises(NotFound):
-        world.views.take([TableName("d", "nope")])
+        world.views.read_view([TableName("d", "nope")])
 
 
 def test_replicas_are_spread_over_nodes() -> None:

@@ -84,7 +84,7 @@ class TestErrorFiles:
         file = files.new()
         assert file.name is None
         for number in range(20):
-            file.add([(f"row {number} " + "x" * 5000, "no number")] * 20, count=1000)
+            file.write_rows([(f"row {number} " + "x" * 5000, "no number")] * 20, count=1000)
         file.close()
         assert file.name is not None
         assert file.first == "no number"

@@ -45,7 +45,7 @@ class Server:
     def partitions(self, db: str, table: str) -> Sequence[KnownPartition]:
         return tuple(self.there)
 
-    def add(self, db: str, table: str, part: PartitionRange, *, has_time: bool) -> None:
+    def add_partition(self, db: str, table: str, part: PartitionRange, *, has_time: bool) -> None:
         assert (db, table, has_time) == ("d", "t", True)
         self.there.append(KnownPartition(part.name, (part.start_ms, part.end_ms)))
 

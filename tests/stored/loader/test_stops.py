@@ -579,7 +579,7 @@ def test_a_label_that_may_be_forgotten_is_not_taken_for_unused(world: World) -> 
     work = world.start()
     work.source.step(0.0)
     world.sink.publishes_late = True
-    record = work.window.take()
+    record = work.window.take_batch()
     assert record is not None
     world.records.mark_sent(work.ownership.lease, record.sequence)
     world.clock.advance_ms(3_600_001)

@@ -40,12 +40,12 @@ def test_what_is_committed_and_not_visible_yet_is_waited_for(world: World) -> No
     work.committer.run_once(world.clock.now_ms())
     found = status(world, work)
     assert (found.loaded, found.visible, found.lag_records) == ({0: 2, 1: 0}, {0: 0, 1: 0}, 0)
-    assert not caught_up.look(found)
+    assert not caught_up.observe(found)
     world.sink.publish()
     work.committer.run_once(world.clock.now_ms())
     found = status(world, work)
     assert found.visible == found.loaded == {0: 2, 1: 0}
-    assert caught_up.look(found)
+    assert caught_up.observe(found)
 
 
 def test_one_that_was_found_committed_after_a_crash_is_waited_for_too(world: World) -> None:

@@ -130,7 +130,7 @@ class LocalSource:
         self._catalogue.drop_database(name)
 
     def read_view(self, names: Sequence[TableName]) -> ReadView:
-        return self._views.take(names)
+        return self._views.read_view(names)
 
     def scan(self, address: str, request: ScanRequest, timeout_s: float) -> Batches:
         self.scanned.append((address, request))
@@ -223,7 +223,7 @@ class StoredWorld(Closeable):
             loading = tablet.begin(self._txn)
             for part in parts:
                 if (part.partition, part.bucket) == (tablet_id.partition, tablet_id.bucket):
-                    loading.add(part.rows)
+                    loading.add_rows(part.rows)
             loading.prepare()
             tablet.publish(self._txn, assigned[tablet_id.partition])
 

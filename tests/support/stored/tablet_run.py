@@ -130,7 +130,7 @@ class TabletRun:
             some = [random_row(self.random, schema) for _ in range(self.random.choice(_ROWS_OF_A_BATCH))]
             if partial:
                 some = partial_rows(some, schema, named)
-            transaction.add(batch_of(some, schema))
+            transaction.add_rows(batch_of(some, schema))
             rows += some
             self.batches += 1
             self.partial_batches += partial

@@ -79,7 +79,7 @@ def test_any_split_order_and_repetition_tell_a_chain_the_same() -> None:
                 statements = columns([text for text, _ in part], [at for _, at in part]).statements
                 for partition, producer, generation, watermark_ms, ended in rows(statements):
                     chain.observe(producer, partition, watermark_ms, generation, ended=ended)
-            return [chain.told(producer, at) for producer in "abc" for at in range(PARTITIONS)]
+            return [chain.statement_of(producer, at) for producer in "abc" for at in range(PARTITIONS)]
 
         cuts = sorted(chance.sample(range(1, 40), 5))
         parts = [records[a:b] for a, b in zip([0, *cuts], [*cuts, 40], strict=True)]

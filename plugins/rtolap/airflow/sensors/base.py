@@ -36,7 +36,7 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
         """Return the client of the service that it queries."""
 
     @abstractmethod
-    def look(self, client: Client) -> Any:
+    def poll(self, client: Client) -> Any:
         """The sensor's result, or None while it has to wait."""
 
     @abstractmethod
@@ -53,7 +53,7 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
 
     def execute(self, context: Context) -> Any:
         with self.client(RtolapHook(self.rtolap_conn_id)) as client:
-            result = self.look(client)
+            result = self.poll(client)
             if result is not None:
                 return result
             trigger = addressed(self.trigger(client))
@@ -79,7 +79,7 @@ class DeferredSensor(BaseSensorOperator, Generic[Client]):
             ):
                 raise
             with self.client(RtolapHook(self.rtolap_conn_id)) as client:
-                result = self.look(client)
+                result = self.poll(client)
                 if result is not None:
                     return result
                 reason = f"waited {self.timeout:g} s in vain: {self.found(client)}"

@@ -43,7 +43,7 @@ class RemotePersistedSensor(CoordinatorSensor):
             rtolap_conn_id=self.rtolap_conn_id,
         )
 
-    def look(self, coordinator: CoordinatorClient) -> int | None:
+    def poll(self, coordinator: CoordinatorClient) -> int | None:
         return len(self._queued().wanted(coordinator.queue())) or None
 
     def found(self, coordinator: CoordinatorClient) -> str:
@@ -78,7 +78,7 @@ class LowWatermarkSensor(CoordinatorSensor):
             rtolap_conn_id=self.rtolap_conn_id,
         )
 
-    def look(self, coordinator: CoordinatorClient) -> int | None:
+    def poll(self, coordinator: CoordinatorClient) -> int | None:
         reached_ms = coordinator.watermark(self.cube).low_watermark_ms
         return reached_ms if reached_ms is not None and reached_ms >= instant_ms(self.at_least) else None
 
@@ -134,7 +134,7 @@ class WindowCompleteSensor(CoordinatorSensor):
             rtolap_conn_id=self.rtolap_conn_id,
         )
 
-    def look(self, coordinator: CoordinatorClient) -> dict[str, Any] | None:
+    def poll(self, coordinator: CoordinatorClient) -> dict[str, Any] | None:
         explanation = self._explain(coordinator)
         self.log.info(state_of(explanation))
         return outcome(explanation) if explanation.may_close else None

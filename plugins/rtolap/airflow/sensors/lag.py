@@ -59,7 +59,7 @@ class LagSensor(DeferredSensor[Reader]):
             )
         return _receivers(hook, self.cube) if self.cube is not None else _loader(hook, str(self.loader))
 
-    def look(self, client: Reader) -> dict[str, Any] | None:
+    def poll(self, client: Reader) -> dict[str, Any] | None:
         try:
             partition_lags = self._lag(client)
         except Unavailable as error:

@@ -53,7 +53,7 @@ class LoadedSensor(DeferredSensor[Loader]):
     def client(self, hook: RtolapHook) -> AbstractContextManager[Loader]:
         return _asking(hook, self.loader)
 
-    def look(self, client: Loader) -> dict[str, Any] | None:
+    def poll(self, client: Loader) -> dict[str, Any] | None:
         """Return a result for offsets only: the trigger waits for an instant and all in the topic then."""
         offsets = offsets_of(self._offsets())
         try:

@@ -80,7 +80,7 @@ class LoadedTrigger(BaseTrigger):
     def _reached(self, status: LoaderStatus, topic: CaughtUp) -> bool:
         if self.offsets:
             return not behind(status, offsets_of(self.offsets))
-        return topic.look(status)
+        return topic.observe(status)
 
 
 def offsets_of(offsets: Mapping[str, int]) -> dict[int, int]:

@@ -68,7 +68,7 @@ class PartitionsTrigger(BaseEventTrigger):
         async with self._hook.async_loader(loader.port) as client:
             status = await client.status()
         progress = self._tables.setdefault(loader.name, TableProgress())
-        found_progress = progress.look(status, loader.complete.unit, until_ms)
+        found_progress = progress.observe(status, loader.complete.unit, until_ms)
         return [_event(loader, status.database, status.table, partition) for partition in found_progress]
 
 

@@ -23,8 +23,9 @@ from rtolap.protocols.watermark import messages as wire
 
 
 class Intake:
-    """The intake of one application's reports. `check` a batch first, then `names_fit`, then `take`, under
-    the caller's lock."""
+    """The intake of one application's reports. `check` a batch first, then `names_fit`, then `apply_reports`,
+    under the caller's lock.
+    """
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ def adopt(
         if name.endswith(".parquet"):  # beside Hadoop's own checksums, on a local disk
             listed.setdefault(folder, []).append(name)
 
-    def take(place: int, spec: BuildSpec) -> list[CuboidEntry]:
+    def move_segment(place: int, spec: BuildSpec) -> list[CuboidEntry]:
         entries = []
         for folder, cuboid in names:
             source = f"{scratch_folder}/{folder}/{SEGMENT_COLUMN}={place}"
@@ -77,7 +77,7 @@ def adopt(
         return entries
 
     with ThreadPoolExecutor(_WORKERS) as pool:
-        adopted = list(pool.map(take, range(len(specs)), specs))
+        adopted = list(pool.map(move_segment, range(len(specs)), specs))
     store.delete_tree(scratch_folder)
     return adopted
 

@@ -247,7 +247,7 @@ class CubeReceiver:
             self.force.update(closings.late_before(self.schema, self.state, control.close_before_ms))
         if self.consumer_state is ConsumerState.STOPPED:
             return
-        self._limits.look(self.state, self.schema, view.records)
+        self._limits.observe(self.state, self.schema, view.records)
         if control.paused:
             self._life.hold("paused for the cube")
         else:
@@ -261,7 +261,7 @@ class CubeReceiver:
             self._topic.note_read()
         self._swap_if_new(state)
         self._checkpoints.dirty |= worked
-        self._trouble(self._ends.look_if_due(self.state.positions))
+        self._trouble(self._ends.poll_if_due(self.state.positions))
         positions = self.state.positions
         if self.consumer_state is ConsumerState.REPLAYING and all(
             self.progress.at_end(positions, p) for p in positions
@@ -271,7 +271,7 @@ class CubeReceiver:
 
     def look_up_log_ends(self) -> None:
         """From a thread beside the core."""
-        error_text = self._ends.look(self.state.positions)
+        error_text = self._ends.poll(self.state.positions)
         if self.consumer_state is not ConsumerState.FAILED:  # that has a reason of its own
             self._trouble(error_text)
 
@@ -301,7 +301,7 @@ class CubeReceiver:
         """A topic that was missing is there again: it goes on, or says that it is another one."""
         if self._missing_after is None:
             return
-        self._ends.look_if_due(self.state.positions)
+        self._ends.poll_if_due(self.state.positions)
         if self._topic.recreated is not None:
             self._life.rename(self._topic.recreated)
         elif self._topic.confirmations > self._missing_after:

@@ -50,7 +50,7 @@ class Limits:
         """A failed checkpoint is to be tried again now."""
         return self._flush is not None and self._clock.monotonic_s() >= self._flush_again_s
 
-    def look(self, state: LocalState, schema: Schema, records: Mapping[int, SegmentRecord]) -> None:
+    def observe(self, state: LocalState, schema: Schema, records: Mapping[int, SegmentRecord]) -> None:
         now_s = self._clock.monotonic_s()
         if self._flush is not None:
             self.reason = self._flush

@@ -16,7 +16,7 @@ _TIMEOUT_S = 1.0
 
 
 class LogEnds:
-    """`beside`: another thread calls `look` every LOG_END_EVERY_S, from a thread beside the core."""
+    """`beside`: another thread calls `poll` every LOG_END_EVERY_S, beside the core."""
 
     def __init__(
         self,
@@ -34,15 +34,15 @@ class LogEnds:
         self._beside = beside
         self._looked_at_s = float("-inf")
 
-    def look_if_due(self, partitions: Iterable[int]) -> str | None:
-        """As `look`, now and then; nothing when another thread looks."""
+    def poll_if_due(self, partitions: Iterable[int]) -> str | None:
+        """As `poll`, at most every LOG_END_EVERY_S; nothing when another thread polls."""
         now_s = self._clock.monotonic_s()
         if self._beside or now_s - self._looked_at_s < LOG_END_EVERY_S:
             return None
         self._looked_at_s = now_s
-        return self.look(partitions)
+        return self.poll(partitions)
 
-    def look(self, partitions: Iterable[int]) -> str | None:
+    def poll(self, partitions: Iterable[int]) -> str | None:
         """Look up the ends and return the error, if any. Calls Kafka: tens of milliseconds in which a core
         that calls it does not consume."""
         asked_s = self._clock.monotonic_s()

@@ -202,7 +202,7 @@ class ReceiverService:
                 if self._metadata.store.connected():
                     self._metadata.announce_live(self.receiver_id, self._instance)
                     self._follow_cubes()
-                    self._giving_way.look(self._failed())
+                    self._giving_way.observe(self._failed())
             except RtolapError as error:
                 log.warning("control waits: %s", error)
             except Exception:
@@ -285,7 +285,7 @@ class GivingWay:
         self._election = election
         self._given: frozenset[str] = frozenset()  # failed cubes for which it gave way
 
-    def look(self, failed: Collection[str]) -> None:
+    def observe(self, failed: Collection[str]) -> None:
         """`failed`: cubes that this receiver no longer reads."""
         self._given = self._given.intersection(failed)
         if not self._election.is_leader() or self._given.issuperset(failed):

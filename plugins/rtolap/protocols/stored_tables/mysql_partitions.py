@@ -47,7 +47,7 @@ class PartitionSession:
             cursor.execute(f"SHOW PARTITIONS FROM {_quoted(db)}.{_quoted(table)}")
             return tuple(_known(row) for row in cursor.fetchall())
 
-    def add(self, db: str, table: str, part: PartitionRange, *, has_time: bool) -> None:
+    def add_partition(self, db: str, table: str, part: PartitionRange, *, has_time: bool) -> None:
         """One of that name that is there stays. `has_time`: of a column of times, else of dates."""
         with self._asking(f"add partition {part.name} to {db}.{table}") as cursor:
             cursor.execute(

@@ -202,7 +202,7 @@ class Connection:
             with self._ending() as cancellation:
                 shown = self._executor.execute(request, self.session, (), cancellation)
             prepared = Prepared(text, shown.schema, ())
-        identity = self._prepared.add(prepared)
+        identity = self._prepared.add_statement(prepared)
         self._answers.prepared(identity, prepared.columns, len(prepared.names))
 
     def _execute_prepared(self, fields: Fields) -> None:

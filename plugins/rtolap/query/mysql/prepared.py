@@ -48,7 +48,7 @@ class PreparedStatements:
                 "too many prepared statements", expected=f"at most {STATEMENTS_MAX} a connection"
             )
 
-    def add(self, prepared: Prepared) -> int:
+    def add_statement(self, prepared: Prepared) -> int:
         identity, self._next = self._next, self._next + 1
         self._held[identity] = prepared
         return identity

@@ -133,7 +133,7 @@ class StoredReader:
                 batches: list[pa.RecordBatch] = []
                 for batch in stream:
                     taken += batch.nbytes
-                    budget.take(batch.nbytes)
+                    budget.reserve(batch.nbytes)
                     batches.append(batch)
                     if attempt.given_up:
                         raise Unavailable(f"nobody waits for {node.name} any more")
@@ -170,7 +170,7 @@ class _Budget:
         self._over = False
         self._lock = threading.Lock()
 
-    def take(self, size: int) -> None:
+    def reserve(self, size: int) -> None:
         with self._lock:
             if self._over:
                 raise QueryError("the statement has failed in another tablet")

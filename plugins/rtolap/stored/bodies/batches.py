@@ -44,7 +44,9 @@ class Refusals:
         """Return how many more rows are kept."""
         return max(self._rows_max - len(self._kept), 0)
 
-    def add(self, numbers: Longs, texts: Callable[[Longs], list[str]], at: Longs, reasons: list[str]) -> None:
+    def add_rejected(
+        self, numbers: Longs, texts: Callable[[Longs], list[str]], at: Longs, reasons: list[str]
+    ) -> None:
         """Rows `at` of those that `numbers` and `texts` know; `reasons` of at least the first `room`."""
         self.count += len(at)
         at = at[: self.room]
@@ -100,7 +102,7 @@ class RowCounts:
     filtered: int = 0
     unselected: int = 0
 
-    def add(self, batch: DecodedBatch) -> None:
+    def add_batch(self, batch: DecodedBatch) -> None:
         self.total += batch.total
         self.loaded += batch.rows.num_rows
         self.unselected += batch.unselected

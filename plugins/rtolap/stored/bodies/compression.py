@@ -137,7 +137,7 @@ def _snappy(source: _Counted) -> Iterator[bytes]:
     if not held:
         return
 
-    def take(count: int) -> bytes:
+    def read_exactly(count: int) -> bytes:
         nonlocal held
         while len(held) < count:
             chunk = source.next()
@@ -147,16 +147,16 @@ def _snappy(source: _Counted) -> Iterator[bytes]:
         data, held = held[:count], held[count:]
         return data
 
-    if take(len(_SNAPPY_HEAD)) != _SNAPPY_HEAD:
+    if read_exactly(len(_SNAPPY_HEAD)) != _SNAPPY_HEAD:
         raise ValueError("it does not begin as framed snappy does")
     while True:
         if not held:
             held = source.next()
             if not held:
                 return
-        head = take(4)
+        head = read_exactly(4)
         kind, size = head[0], int.from_bytes(head[1:4], "little")
-        block = take(size)
+        block = read_exactly(size)
         if kind == 0x00:
             body = block[4:]
             length = _length(body)

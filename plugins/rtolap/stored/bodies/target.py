@@ -180,7 +180,7 @@ class _Rows:
         if len(at):
             refused = self._source.refused
             reasons = [reason(row) for row in at[: refused.room].tolist()]
-            refused.add(self._source.numbers, self._source.texts, at, reasons)
+            refused.add_rejected(self._source.numbers, self._source.texts, at, reasons)
             self.accepted[at] = False
 
 

@@ -82,4 +82,4 @@ def _carry(
         for delete_version, rows in known.since(file_id, version):
             by_version.setdefault(delete_version, BitMap()).update(moved.carry(rows))
     for delete_version in sorted(by_version):
-        kept.add(delete_version, {target: by_version[delete_version]})
+        kept.add_deleted(delete_version, {target: by_version[delete_version]})

@@ -28,7 +28,7 @@ class Deletes:
         self._by_file: dict[FileId, list[tuple[int, FrozenBitMap]]] = {}
         self._now: dict[FileId, FrozenBitMap] = {}
 
-    def add(self, version: int, deleted: Deleted) -> None:
+    def add_deleted(self, version: int, deleted: Deleted) -> None:
         """Versions ascend."""
         for file, rows in deleted.items():
             if rows:
@@ -79,7 +79,7 @@ class Deletes:
 
     def load(self, entries: Iterable[_Entry]) -> None:
         for rowset, file, version, rows in sorted(entries, key=lambda entry: entry[2]):
-            self.add(version, {(rowset, file): BitMap.deserialize(rows)})
+            self.add_deleted(version, {(rowset, file): BitMap.deserialize(rows)})
 
 
 def entries_of(version: int, deleted: Deleted) -> list[_Entry]:

@@ -20,7 +20,7 @@ from rtolap.stored.engine.steps import file_name
 
 
 class Memtable:
-    """Bounded: `add` at most what `is_full` has not said yet, then `take`."""
+    """Bounded: `add_rows` until `is_full`, then `take_sorted`."""
 
     def __init__(self, schema: StoredSchema, bytes_max: int, *, partial: bool = False) -> None:
         self._schema, self._bytes_max, self._partial = schema, bytes_max, partial
@@ -32,7 +32,7 @@ class Memtable:
     def bytes(self) -> int:
         return self._bytes
 
-    def add(self, batch: pa.RecordBatch | pa.Table) -> None:
+    def add_rows(self, batch: pa.RecordBatch | pa.Table) -> None:
         """By name. Raises DefinitionError as `accept` does, and for partial rows with other columns."""
         table = accept(batch, self._schema, partial=self._partial)
         if self._partial:
@@ -51,7 +51,7 @@ class Memtable:
         self._tables, self._bytes = [merged], merged.nbytes
         return self._bytes > self._bytes_max // 2
 
-    def take(self) -> pa.Table | None:
+    def take_sorted(self) -> pa.Table | None:
         """Everything, sorted and merged, in file columns; None when there is nothing."""
         if not self._tables:
             return None
@@ -96,8 +96,8 @@ class FileLoader:
     def memory_bytes(self) -> int:
         return self._memtable.bytes
 
-    def add(self, batch: pa.RecordBatch | pa.Table) -> None:
-        self._memtable.add(batch)
+    def add_rows(self, batch: pa.RecordBatch | pa.Table) -> None:
+        self._memtable.add_rows(batch)
         if self._memtable.is_full():
             self.flush()
 
@@ -107,7 +107,7 @@ class FileLoader:
 
     def flush(self) -> None:
         """Write the rows in memory to a file."""
-        table = self._memtable.take()
+        table = self._memtable.take_sorted()
         if table is None:
             return
         name = file_name(len(self._files))

@@ -72,7 +72,7 @@ def publish(core: Core, txn: int, version: int) -> None:
         core.move(published.folder, rowset_folder(core.root, rowset))  # step 6
     core.files.put(rowset, [(name, file) for (_, name), file in published.files])
     with core.seeing:
-        core.deletes.add(version, published.deleted)
+        core.deletes.add_deleted(version, published.deleted)
         core.state = apply(core.state, record)
     if published.folder != pending or not published.metas:
         core.remove(pending)
@@ -99,7 +99,7 @@ def _make(core: Core, prepared: PreparedTxn, version: int) -> _Made:
             meta = complete(core, file, folder / meta.name, overwriting)
             metas = (*metas, meta)
             file = SortedFile(folder / meta.name)
-        overwriting.add((rowset.id, meta.name), file)
+        overwriting.add_file((rowset.id, meta.name), file)
         files.append(((rowset.id, meta.name), file))
     if prepared.partial:
         core.disk.sync_folder(folder)  # step 18
@@ -146,7 +146,7 @@ def _former(table: pa.Table, overwriting: Overwriting, schema: StoredSchema) -> 
             continue
         signed = DELETE_SIGN in other.file.columns
         names = columns_in(other.file.columns, schema.columns) + [DELETE_SIGN] * signed
-        former_rows = with_defaults(other.file.take(matches.mine, names), schema.columns)
+        former_rows = with_defaults(other.file.read_rows(matches.mine, names), schema.columns)
         if not signed:
             former_rows = former_rows.append_column(
                 DELETE_SIGN, pa.repeat(pa.scalar(False), former_rows.num_rows)

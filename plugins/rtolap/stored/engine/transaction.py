@@ -44,14 +44,14 @@ class Transaction:
             raise self._failed(error) from error
         self._loader = FileLoader(disk, folder, schema, settings, partial=partial)
 
-    def add(self, batch: pa.RecordBatch | pa.Table) -> None:
+    def add_rows(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Rows by the names of the schema that the transaction began with; `__delete_sign` deletes by key.
         Partial rows all have the same columns, keys among them.
 
         DefinitionError: the batch does not fit, and is left out as a whole. Unavailable: the disk failed.
         Refused: a sum needs more than its type holds.
         """
-        self._write(lambda: self._loader.add(batch))
+        self._write(lambda: self._loader.add_rows(batch))
 
     @property
     def memory_bytes(self) -> int:
@@ -59,11 +59,11 @@ class Transaction:
         return self._loader.memory_bytes if self._open else 0
 
     def flush(self) -> None:
-        """Write the rows in memory to a file. Unavailable, Refused: as `add`."""
+        """Write the rows in memory to a file. Unavailable, Refused: as `add_rows`."""
         self._write(self._loader.flush)
 
     def prepare(self) -> None:
-        """Durable on return: publish or abort decide. Unavailable, Refused: as `add`."""
+        """Durable on return: publish or abort decide. Unavailable, Refused: as `add_rows`."""
         self._decide_on(self._loader.finish, self._partial)
 
     def adopt(self, fill: Callable[[Disk, Path], tuple[FileMeta, ...]]) -> None:

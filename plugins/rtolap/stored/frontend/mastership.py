@@ -13,7 +13,7 @@ LEASE_MS = 10_000
 
 
 class Mastership:
-    """A candidate. It is master from a successful `take` until somebody else takes the lease."""
+    """A candidate. It is master from a successful `acquire` until somebody else takes the lease."""
 
     def __init__(self, leases: Leases, owner: str, *, lease_ms: int = LEASE_MS) -> None:
         self._leases = leases

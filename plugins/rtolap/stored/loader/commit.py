@@ -56,7 +56,7 @@ class Committer:
             return None
         if not row[-1].committed:
             self._records.commit(lease, keep_from=row[0].sequence_id)
-        self._visible.look()
+        self._visible.poll()
         ripe = list(takewhile(lambda record: self._is_ripe(record, now_ms), row[:-1]))
         for first in range(0, len(ripe), LABELS_MAX):
             part = ripe[first : first + LABELS_MAX]

@@ -121,7 +121,7 @@ class LoadJobRun:
     ) -> Outcome | None:
         """One attempt at one batch, None when none is due. `pause_s`: before the next one at the same batch,
         after so many in a row that did not settle it."""
-        pending = self.window.take(timeout_s, choose)
+        pending = self.window.take_batch(timeout_s, choose)
         if pending is None:
             return None
         outcome = Outcome.AGAIN
@@ -164,7 +164,7 @@ class LoadJobRun:
         records = self._records.all(self.job.job_id) or (self._origin(),)
         for record in records:
             if not record.loaded:
-                self.window.add(Pending(record, None, must_ask=True), recovered=True)
+                self.window.add_batch(Pending(record, None, must_ask=True), recovered=True)
         last = records[-1]
         consumer = self._open_consumer()
         source = Source(

@@ -62,8 +62,8 @@ class Operator:
     def run_once(self) -> None:
         """Raises the ledger's errors and Unavailable; the unit holds meanwhile."""
         input_ms = self._client.input_watermark(self._application.level)
-        self._held.look(input_ms, self._log_ends())
-        self._say(self._held.readable(self._visible.look()))
+        self._held.observe(input_ms, self._log_ends())
+        self._say(self._held.readable(self._visible.poll()))
 
     def _say(self, oldest_ms: int) -> None:
         application = self._application
@@ -94,7 +94,7 @@ class OldestWorkTracker:
         self.oldest_ms = EVERYTHING_MS
         self._looks: list[tuple[int, Offsets]] = []
 
-    def look(self, input_ms: int | None, ends: Offsets | None) -> None:
+    def observe(self, input_ms: int | None, ends: Offsets | None) -> None:
         """`ends` were requested after `input_ms` was known. Either may be unknown: then nothing follows."""
         newest_ms = self._looks[-1][0] if self._looks else self.oldest_ms
         if input_ms is None or ends is None or input_ms <= newest_ms:

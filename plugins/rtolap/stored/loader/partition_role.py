@@ -42,7 +42,7 @@ _SPREAD = 0.1  # of the interval, so that many loaders do not ask at once
 class Session(Protocol):
     def partitions(self, db: str, table: str) -> Sequence[KnownPartition]: ...
 
-    def add(self, db: str, table: str, part: PartitionRange, *, has_time: bool) -> None: ...
+    def add_partition(self, db: str, table: str, part: PartitionRange, *, has_time: bool) -> None: ...
 
 
 OpenSession = Callable[[], AbstractContextManager[Session]]  # to the sink's MySQL endpoint
@@ -139,7 +139,7 @@ class PartitionKeeper:
             for part in wanted:
                 if not is_covered(part, known):
                     try:
-                        session.add(db, table, part, has_time=has_time)
+                        session.add_partition(db, table, part, has_time=has_time)
                     except Refused as error:  # this one; others may be taken
                         troubles.append(str(error))
                         continue

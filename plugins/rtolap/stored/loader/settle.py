@@ -160,7 +160,7 @@ class Settler:
             case Verdict.LOADED:
                 pending.said = loaded
                 if answer.status == "Success":  # else it is committed, and no more is known
-                    self._visible.told(pending.sequence)
+                    self._visible.note_visible(pending.sequence)
                 return self._loaded(pending, loaded)
             case Verdict.COMMIT:
                 pending.said = loaded

@@ -32,12 +32,12 @@ class Visible:
         self._told: set[int] = set()
         self._lock, self._looking = threading.Lock(), threading.Lock()
 
-    def told(self, sequence: int) -> None:
+    def note_visible(self, sequence: int) -> None:
         """The sink has said of this batch that it is visible."""
         with self._lock:
             self._told.add(sequence)
 
-    def look(self) -> Offsets:
+    def poll(self) -> Offsets:
         """Return the end of the longest row of visible batches. Raises the ledger's errors, and Unavailable
         where the sink does not give it.
         """

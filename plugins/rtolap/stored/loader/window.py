@@ -50,7 +50,7 @@ class Window:
         self._recovering: set[int] = set()
         self._changed = threading.Condition()
 
-    def add(self, pending: Pending, *, recovered: bool = False) -> None:
+    def add_batch(self, pending: Pending, *, recovered: bool = False) -> None:
         with self._changed:
             self._waiting[pending.sequence] = pending
             if recovered:
@@ -64,7 +64,7 @@ class Window:
         with self._changed:
             return self._changed.wait_for(self._has_room, timeout_s)
 
-    def take(self, timeout_s: float = 0.0, choose: Callable[[list[int]], int] = min) -> Pending | None:
+    def take_batch(self, timeout_s: float = 0.0, choose: Callable[[list[int]], int] = min) -> Pending | None:
         """One to settle, for whoever takes it alone; None when there is none in time."""
         with self._changed:
             takeable = self._changed.wait_for(self._takeable, min(timeout_s, self._first_due_in_s()))

@@ -17,7 +17,7 @@ from rtolap.stored.metastore.schema import pending_tablet_task as _d
 _AT_ONCE = 10_000
 
 
-def add(connection: sa.Connection, tasks: Collection[PendingTabletTask]) -> None:
+def add_tasks(connection: sa.Connection, tasks: Collection[PendingTabletTask]) -> None:
     """One that is there already stays as it is: it will be completed by the state that it finds then."""
     known = {_key(task) for task in _of(connection, {task.table_id for task in tasks})}
     rows = [_values(task) for task in tasks if _key(task) not in known]

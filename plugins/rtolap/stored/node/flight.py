@@ -48,7 +48,7 @@ class StorageFlightServer(GuardedFlightServer):
         )
 
     def do_exchange(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
-        def take() -> None:
+        def receive() -> None:
             load = self._node.begin(body_of(descriptor.command or b"", wire.PutHead))
             try:
                 answer = _take(load, reader)
@@ -57,7 +57,7 @@ class StorageFlightServer(GuardedFlightServer):
             writer.begin(pa.schema([]))
             writer.write_metadata(pa.py_buffer(msgspec.json.encode(answer)))
 
-        guarded(take)
+        guarded(receive)
 
     def do_get(self, context: Any, ticket: Any) -> Any:
         def open() -> BatchStream:
@@ -99,4 +99,4 @@ def _take(load: Load, reader: Any) -> wire.PutAnswer:
         metadata = chunk.app_metadata.to_pybytes() if chunk.app_metadata is not None else b""
         if chunk.data is None:
             return load.finish(body_of(metadata, wire.PutEnd))
-        load.add(body_of(metadata, wire.TabletId), chunk.data)
+        load.add_rows(body_of(metadata, wire.TabletId), chunk.data)

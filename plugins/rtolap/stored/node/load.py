@@ -44,15 +44,15 @@ class Load:
     def rows(self) -> int:
         return self._rows.total()
 
-    def add(self, tablet: TabletId, batch: pa.RecordBatch) -> None:
-        """NotFound: the tablet is not here. Else as `tablet.Transaction.add`."""
+    def add_rows(self, tablet: TabletId, batch: pa.RecordBatch) -> None:
+        """NotFound: the tablet is not here. Else as `tablet.Transaction.add_rows`."""
         with self._lock:
             self._check()
             if batch.nbytes > self._batch_bytes_max:
                 raise DefinitionError(
                     "a batch is too large", expected=f"{self._batch_bytes_max} bytes", found=batch.nbytes
                 )
-            self._transaction(tablet).add(batch)
+            self._transaction(tablet).add_rows(batch)
             self._rows[tablet] += batch.num_rows
             self._note()
             while self._memory.has_to_write(self):
@@ -101,7 +101,7 @@ class Load:
         return known
 
     def _note(self) -> None:
-        self._memory.note(self, sum(each.memory_bytes for each in self._transactions.values()))
+        self._memory.note_used(self, sum(each.memory_bytes for each in self._transactions.values()))
 
     def _check(self) -> None:
         if self._over is not None:
@@ -110,5 +110,5 @@ class Load:
     def _end(self, reason: str, kind: type[Refused] | type[Unavailable]) -> None:
         self._over = kind(f"the load of transaction {self.txn_id} is over", found=reason)
         self._transactions.clear()
-        self._memory.note(self, 0)
+        self._memory.note_used(self, 0)
         self._ended(self)

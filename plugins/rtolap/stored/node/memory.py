@@ -20,7 +20,7 @@ class LoadMemory:
     def used_bytes(self) -> int:
         return self._total
 
-    def note(self, load: object, used_bytes: int) -> None:
+    def note_used(self, load: object, used_bytes: int) -> None:
         """Note the memory that a load uses now; 0 when it has ended."""
         with self._lock:
             self._total += used_bytes - self._used.pop(load, 0)

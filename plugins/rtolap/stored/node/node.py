@@ -151,7 +151,7 @@ class _Put:
 
     def write(self, tablet: wire.TabletId, batch: pa.RecordBatch) -> None:
         try:
-            self._load.add(tablet, batch)
+            self._load.add_rows(tablet, batch)
         except BaseException:
             self.cancel()
             raise

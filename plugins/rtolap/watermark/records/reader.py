@@ -107,7 +107,7 @@ class WatermarkReader:
     def _report(self, partition: int, producers: Sequence[str]) -> None:
         if not producers:
             return
-        statements = [self._chain.told(producer, partition) for producer in producers]
+        statements = [self._chain.statement_of(producer, partition) for producer in producers]
         known = [UNKNOWN_MS if statement is None else statement.watermark_ms for statement in statements]
         self._reports.report_progress(
             self._level,

@@ -75,7 +75,7 @@ class HostProgress:
             rows = (batch.partitions == partition) & ~lost
             columns = self._partitions.setdefault(partition, Columns())
             columns.grow(len(self._names))
-            columns.take(at[rows], batch.latest_ms[rows], batch.events[rows], batch.generations[rows])
+            columns.merge(at[rows], batch.latest_ms[rows], batch.events[rows], batch.generations[rows])
         return hostless
 
     def drain(self, partitions: Collection[int], *, whole: bool) -> dict[int, PartitionProgress]:
@@ -233,7 +233,7 @@ class Columns:
         self.latest_ms, self.events = self.latest_ms[at], self.events[at]
         self.changed, self.generations = self.changed[at], self.generations[at]
 
-    def take(self, at: Int64s, latest_ms: Int64s, events: Int64s, generations: Int64s) -> None:
+    def merge(self, at: Int64s, latest_ms: Int64s, events: Int64s, generations: Int64s) -> None:
         """Merge rows: within a generation the largest counts, and a later generation replaces the one
         before."""
         stands = self.generations[at]

@@ -69,7 +69,7 @@ class CsvReader:
         def refuse(lines: Mask, reason: str) -> None:
             at = np.flatnonzero(lines)
             if len(at):
-                refused.add(numbers, texts, at, [reason] * min(len(at), refused.room))
+                refused.add_rejected(numbers, texts, at, [reason] * min(len(at), refused.room))
                 np.logical_and(wanted, ~lines, out=wanted)
 
         if fields.malformed is not None:
@@ -98,7 +98,7 @@ class CsvReader:
                 f"column number. actual number: {count}, schema column number: {expected}"
                 for count in fields.counts[at[: refused.room]].tolist()
             ]
-            refused.add(numbers, texts, at, reasons)  # type: ignore[arg-type]
+            refused.add_rejected(numbers, texts, at, reasons)  # type: ignore[arg-type]
             wanted[at] = False
 
     def _columns(self, data: bytes, fields: Fields, wanted: Mask) -> dict[str, pa.Array]:

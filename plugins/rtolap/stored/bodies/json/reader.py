@@ -65,7 +65,7 @@ class JsonReader:
             return [chunk_records.texts[place].strip().decode(errors="replace") for place in places.tolist()]
 
         def refuse(reasons: dict[int, str]) -> None:
-            refused.add(numbers, texts, np.array(list(reasons), np.int64), list(reasons.values()))
+            refused.add_rejected(numbers, texts, np.array(list(reasons), np.int64), list(reasons.values()))
 
         problems = chunk_records.refused | (
             {} if _all_fit(chunk_records.texts) else _problems(chunk_records.texts, chunk_records.refused)

@@ -65,7 +65,7 @@ def records(
 
     yield from whole_records(
         chunks,
-        taker.take if taker is not None else lines if options.by_line else document,
+        taker.read_records if taker is not None else lines if options.by_line else document,
         size_bytes=settings.chunk_bytes,
         record_bytes_max=settings.record_bytes_max,
     )
@@ -96,7 +96,7 @@ class _Elements:
         if self._begun and not self._ended:
             raise Corrupted("the body's JSON array does not end", expected="]", found="the end of the body")
 
-    def take(self, data: bytes, final: bool) -> tuple[int, Records]:
+    def read_records(self, data: bytes, final: bool) -> tuple[int, Records]:
         at = 0
         if not self._begun:
             at = len(data) - len(data.lstrip(_SPACE))

@@ -128,14 +128,14 @@ class SortedFile:
         own_rows = self._hash_rows[places].astype(np.int64)
         if not len(own_rows):
             return Matches(other_rows, own_rows)
-        found_keys = self.take(own_rows, self.footer.keys)
+        found_keys = self.read_rows(own_rows, self.footer.keys)
         same = equal_rows(
             [single_chunk(found_keys.column(name)) for name in self.footer.keys],
             [column.take(pa.array(other_rows)) for column in keys],
         )
         return Matches(other_rows[same], own_rows[same])
 
-    def take(self, rows: Longs, columns: Sequence[str]) -> pa.Table:
+    def read_rows(self, rows: Longs, columns: Sequence[str]) -> pa.Table:
         """Return some rows, in the requested order; only their blocks are read, not too many at once."""
         reader = self.reader(columns)
         if not len(rows):

@@ -45,7 +45,7 @@ class Overwriting:
         """Rows to delete so far, of older files and of the new ones."""
         return {file_id: rows for file_id, rows in self._found.items() if rows}
 
-    def add(self, file_id: FileId, file: SortedFile) -> None:
+    def add_file(self, file_id: FileId, file: SortedFile) -> None:
         """The next one: whole rows."""
         for start in range(0, file.rows, _ROWS_AT_ONCE):
             for other, matches in self.alive(file.slice(start, start + _ROWS_AT_ONCE, self._keys)):
@@ -81,8 +81,8 @@ def _stays(
     if schema.sequence is None or not len(rows):
         return np.zeros(len(rows), np.bool_)
     name = file_column(schema.sequence)
-    new = single_chunk(file.take(rows, [name]).column(0))
-    old = single_chunk(other.take(other_rows, [name]).column(0))
+    new = single_chunk(file.read_rows(rows, [name]).column(0))
+    old = single_chunk(other.read_rows(other_rows, [name]).column(0))
     larger = pc.fill_null(pc.greater(old, new), False)
     is_larger = pc.or_(larger, pc.and_(new.is_null(), old.is_valid())) if new.null_count else larger
     return np.asarray(is_larger.to_numpy(zero_copy_only=False))

@@ -86,7 +86,7 @@ class Partitions:
 
         return self._make(db, name, wanted)
 
-    def add(
+    def add_partition(
         self, connection: Connection, now_ms: int, db: str, name: str, asked: AddPartition
     ) -> StoredTableRow:
         """Add a partition within a write of the caller's, who sends the nodes their tasks; return its table.

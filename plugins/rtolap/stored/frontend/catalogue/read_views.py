@@ -31,7 +31,7 @@ class ReadViews:
         self._ledger = ledger
         self._addresses = addresses
 
-    def take(self, names: Sequence[TableName]) -> ReadView:
+    def read_view(self, names: Sequence[TableName]) -> ReadView:
         """Raises NotFound."""
 
         def work(connection: Connection) -> ReadView:

@@ -38,7 +38,7 @@ def add_partitions(
             PendingTabletTask(table.table_id, table.db, table.name, part.name, node, "create", buckets)
             for node, buckets in buckets_by_node(placed).items()
         ]
-    tasks.add(connection, owed)
+    tasks.add_tasks(connection, owed)
 
 
 def end_table(connection: Connection, table: StoredTableRow) -> None:
@@ -62,7 +62,7 @@ def end_partition(connection: Connection, table: StoredTableRow, part: Partition
         )
         for node, buckets in placed.items()
     ]
-    tasks.add(connection, owed)
+    tasks.add_tasks(connection, owed)
 
 
 def first_partitions(definition: StoredTable, now_ms: int) -> tuple[PartitionRange, ...]:

@@ -215,7 +215,7 @@ class Catalogue:
             rows.change_schema(connection, table, changed(table.schema, changes))
             nodes = partition_rows.nodes_of(connection, db, (name,))
             owed = [PendingTabletTask(table.table_id, db, name, "", node, "schema") for node in nodes]
-            tasks.add(connection, owed)
+            tasks.add_tasks(connection, owed)
             return _made(connection, rows.get(connection, db, name))
 
         asked = ChangeRequest.of(request_id, "columns", db, name, changes)
@@ -264,10 +264,10 @@ class Catalogue:
     def add_partition(
         self, db: str, name: str, asked: AddPartition, *, request_id: str | None = None
     ) -> TableInfo:
-        """Raises as `Partitions.add`."""
+        """Raises as `Partitions.add_partition`."""
 
         def work(connection: Connection, now_ms: int) -> Made:
-            return _made(connection, self.partitions.add(connection, now_ms, db, name, asked))
+            return _made(connection, self.partitions.add_partition(connection, now_ms, db, name, asked))
 
         request = ChangeRequest.of(request_id, "add partition", db, name, asked)
         return _present(self._changes.make(f"add partition {asked.name} to {db}.{name}", request, work))

@@ -118,7 +118,7 @@ def tables_router(catalogue: Catalogue, views: ReadViews, manager: TransactionMa
     @router.post("/read-views")
     async def read_view(request: Request) -> Response:
         body = await _body(request, ReadViewRequest)
-        return _json(await run_in_threadpool(views.take, body.tables))
+        return _json(await run_in_threadpool(views.read_view, body.tables))
 
     @router.get("/transactions/{db}/{label}")
     def transaction(db: str, label: str) -> Response:

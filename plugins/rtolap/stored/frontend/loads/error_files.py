@@ -44,7 +44,7 @@ class ErrorFile:
     def full(self) -> bool:
         return self._bytes >= FILE_BYTES_MAX
 
-    def add(self, rows: Iterable[tuple[str, str]], count: int) -> None:
+    def write_rows(self, rows: Iterable[tuple[str, str]], count: int) -> None:
         """`rows`: (as it came, why), perhaps only the first of `count`."""
         lines: list[bytes] = []
         for text, reason in rows:

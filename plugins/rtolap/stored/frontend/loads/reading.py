@@ -37,16 +37,16 @@ class Reading:
     def parts(self, distribution: Distribution) -> Iterator[tuple[RoutedPart, ...]]:
         chunks = self._pipe.chunks(self._deadline_s)
         for batch in decode_body(chunks, self._request.options, distribution.schema, self._settings):
-            self._progress.counts.add(batch)
+            self._progress.counts.add_batch(batch)
             if batch.rejected is not None:
                 rows = batch.rejected.rows
                 shown = zip(rows["text"].to_pylist(), rows["reason"].to_pylist(), strict=True)
-                self._errors.add(shown, batch.rejected.count)
+                self._errors.write_rows(shown, batch.rejected.count)
             with self._progress.measured(Phase.WRITE):
                 distributed = distribution.split(batch.rows)
             if distributed.unroutable is not None:
                 self._progress.counts.filter(distributed.unroutable.count)
-                self._errors.add(distributed.unroutable.shown, distributed.unroutable.count)
+                self._errors.write_rows(distributed.unroutable.shown, distributed.unroutable.count)
             yield distributed.parts
 
     def close(self) -> None:

@@ -209,7 +209,7 @@ class Publisher:
             lambda connection: partition_rows.nodes_of(connection, transaction.db, transaction.tables),
         )
 
-        def tell(node: str) -> bool:
+        def abort_on(node: str) -> bool:
             self._participants.abort(node, transaction.txn_id)
             return True
 
@@ -217,7 +217,7 @@ class Publisher:
         # because one node may be away for long.
         told_nodes = self._told[transaction.txn_id]
         for node in nodes:
-            if node not in told_nodes and asking.ask(node, "abort", functools.partial(tell, node)):
+            if node not in told_nodes and asking.ask(node, "abort", functools.partial(abort_on, node)):
                 told_nodes.add(node)
         if not told_nodes.issuperset(nodes):
             return False  # owed, and told again with the next round

@@ -161,7 +161,7 @@ class Source:
         self._start = sealed.end
         self._sequence += 1
         # asked for before it is sent: once that is noted, a load of somebody else would pass for ours
-        self._window.add(Pending(record, sealed.content, must_ask=True))
+        self._window.add_batch(Pending(record, sealed.content, must_ask=True))
         return True
 
     def _confirm_topic(self) -> str | None:
