@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 from rtolap.base.errors import Corrupted, DefinitionError
+from rtolap.coordinator.assembly import CHECK_EVERY_TICKS
 from rtolap.coordinator.closable import WINDOWS_KEPT, Standing, closed_by, due_ends
-from rtolap.coordinator.service import CHECK_EVERY_TICKS
 from rtolap.metadata import paths, segments
 from rtolap.metadata.applications import ApplicationRecords
 from rtolap.metadata.records import Approval, SegmentRecord

@@ -16,7 +16,7 @@ from rtolap.protocols.receiver.messages import PartialQuery, ReceiverStats
 from rtolap.protocols.storage import messages as wire
 from rtolap.stored.node.flight import StorageFlightServer
 from rtolap.stored.node.node import LocalNode
-from rtolap.stored.node.service import node_metrics
+from rtolap.stored.node.process import node_metrics
 from rtolap.stored.node.settings import StorageSettings
 
 from tests.support.http_apps import PASSWORD, USERS

@@ -20,7 +20,7 @@ import pytest
 import yaml
 from airflow.cli.cli_parser import get_parser
 from airflow.configuration import conf
-from rtolap.agent.service import create_app
+from rtolap.agent.http import create_app
 from rtolap.base.settings import Settings
 from rtolap.cli.main import load
 from rtolap.coordinator.rest import build_app
@@ -30,7 +30,7 @@ from rtolap.stack.probes import AIRFLOW_HEALTH
 from rtolap.stack.secrets import password_hash
 from rtolap.stack.servers.airflow import EXECUTION_API
 from rtolap.stored.frontend.http.app import OPEN_PATHS
-from rtolap.stored.frontend.service import here
+from rtolap.stored.frontend.process import here
 from rtolap.stored.metastore.address import checked_address
 
 _PROJECT = Path(__file__).resolve().parents[2]

@@ -8,7 +8,7 @@ import pytest
 from rtolap.base.errors import QueryError
 from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.protocols.stored_tables.messages import TableName
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 
 from tests.support.query.query_world import QueryWorld
 from tests.support.stored.stored_world import StoredWorld

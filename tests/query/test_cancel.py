@@ -17,7 +17,7 @@ import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import QueryError, QueryTimeout, Unavailable
 from rtolap.query.cancel import Cancellation, Timeouts
-from rtolap.query.service import Limits, QueryService
+from rtolap.query.statement_service import Limits, QueryService
 
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.workers import is_alive, is_asked, wait_until, worker_pids

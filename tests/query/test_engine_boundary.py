@@ -10,10 +10,10 @@ import pytest
 from rtolap.base.errors import OutOfRange, QueryError, RtolapError, UnknownFunction
 from rtolap.query.approval.engine_tree import EngineTexts
 from rtolap.query.engine import Engine
-from rtolap.query.service import QueryService
 from rtolap.query.sql.dialect import engine_sql
 from rtolap.query.sql.function_names import FUNCTIONS
 from rtolap.query.sql.parser import parse
+from rtolap.query.statement_service import QueryService
 
 ATTACKS = (
     "SELECT EXTRACT(`day FROM NOW()); CREATE OR REPLACE MACRO main.sum(x) AS 1; "

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from rtolap.base.errors import QueryError
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 
 from tests.support.query.query_world import QueryWorld
 

@@ -16,7 +16,7 @@ from rtolap.base.errors import Unavailable
 from rtolap.query.admission import AdmissionControl
 from rtolap.query.mysql import server as mysql_server
 from rtolap.query.mysql.server import MySqlLimits
-from rtolap.query.service import Limits
+from rtolap.query.statement_service import Limits
 
 from tests.support.hostile.exhausted_listener import ExhaustedListener
 from tests.support.query.query_endpoints import OTHER_USER, PASSWORD, USER, Endpoints, open_endpoints

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 from rtolap.base.errors import QueryError
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 
 from tests.support.query.query_world import QueryWorld
 

@@ -11,7 +11,7 @@ from fsspec.implementations.local import LocalFileSystem
 from pyarrow.fs import FSSpecHandler, PyFileSystem
 from rtolap.base.errors import Corrupted, Unavailable
 from rtolap.object_store.store import ObjectStore
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 
 from tests.support.query.query_world import QueryWorld
 

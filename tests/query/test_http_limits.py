@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 from rtolap.base.http_limits import HttpLimits
 from rtolap.query.http import ARROW_STREAM
-from rtolap.query.service import Limits
+from rtolap.query.statement_service import Limits
 
 from tests.support import http_calls
 from tests.support.query.query_endpoints import PASSWORD, TOKEN, USER, Endpoints, open_endpoints

@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from rtolap.base.errors import UnknownTable
 from rtolap.base.users import Users
 from rtolap.query.http import make_app
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 
 TOKEN = "a token"
 

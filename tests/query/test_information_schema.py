@@ -9,7 +9,7 @@ import pytest
 from rtolap.model.stored.table import StoredColumn, StoredTable
 from rtolap.query.described import described
 from rtolap.query.information_schema import INFORMATION_TABLES, information_columns
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.session import Session
 from rtolap.query.statements.show_answers import Shows
 from rtolap.query.statements.shows import show_of

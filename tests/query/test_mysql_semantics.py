@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 from rtolap.base.errors import OutOfRange, QueryError
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 
 from tests.support.query.query_world import QueryWorld
 

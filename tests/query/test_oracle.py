@@ -6,7 +6,7 @@ import random
 
 import duckdb
 import pytest
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.sql_oracle import asked_of, rows_of

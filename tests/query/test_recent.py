@@ -17,7 +17,7 @@ import pytest
 from rtolap.base.errors import QueryError
 from rtolap.model.cube import Cube, Measure, Schema, SegmentPolicy
 from rtolap.protocols.query.warning import QueryWarning
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import flight_table, random_flights
 from tests.support.query.calendar_units import unit_start

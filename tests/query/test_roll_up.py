@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 from rtolap.base.errors import QueryError
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 
 from tests.support.query.query_world import QueryWorld
 from tests.support.query.sql_oracle import asked_of, rows_of

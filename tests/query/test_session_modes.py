@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rtolap.base.errors import QueryError
 from rtolap.query.mysql import codes
-from rtolap.query.service import QueryService
 from rtolap.query.sql.dialect import quoted_for_ansi, quoted_with_backticks
+from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.session import VARIABLES, Session
 from rtolap.query.statements.text import plain
 

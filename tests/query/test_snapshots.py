@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from rtolap.base.errors import Corrupted, StaleSnapshot, Unavailable
-from rtolap.query.service import Limits, QueryService
+from rtolap.query.statement_service import Limits, QueryService
 
 from tests.support.query.query_world import QueryWorld
 

@@ -16,8 +16,8 @@ from rtolap.query import http
 from rtolap.query.approval import bounds
 from rtolap.query.cancel import Cancellation
 from rtolap.query.outcome import Outcome
-from rtolap.query.service import Limits, QueryService
 from rtolap.query.sql.parser import parse
+from rtolap.query.statement_service import Limits, QueryService
 from rtolap.query.statements.classify import Kill, Query, UseDatabase, classify, is_diagnostic, kill_of
 from rtolap.query.statements.session import Session
 from rtolap.query.statements.show_answers import Shows

@@ -10,7 +10,7 @@ from rtolap.base.clock import ManualClock, SystemClock
 from rtolap.base.errors import NotFound, QueryError, QueryTimeout, Unavailable
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.peers import Attempt, Peer, Peers, PeersFailed
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 
 from tests.support.query.query_world import QueryWorld
 

@@ -14,7 +14,7 @@ from rtolap.base.errors import QueryError
 from rtolap.model.stored.table import Buckets, RangePartitions, StoredColumn, StoredTable
 from rtolap.model.table import Column, Lookup
 from rtolap.protocols.stored_tables.messages import AddColumn, RenameColumn, TableName
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import AIRLINE_ROWS
 from tests.support.query.query_world import QueryWorld

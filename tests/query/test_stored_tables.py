@@ -14,7 +14,7 @@ import pytest
 from rtolap.base.errors import QueryError, StaleSnapshot, Unavailable
 from rtolap.model.stored.table import Buckets, RangePartitions, StoredColumn, StoredTable, TableModel
 from rtolap.protocols.stored_tables.messages import AddColumn, DropColumn, RenameColumn, TableName
-from rtolap.query.service import Limits, QueryService
+from rtolap.query.statement_service import Limits, QueryService
 
 from tests.support.query.query_world import QueryWorld
 from tests.support.stored.stored_world import StoredWorld

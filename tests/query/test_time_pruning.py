@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 import pytest
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 
 from tests.support.query.query_world import QueryWorld
 

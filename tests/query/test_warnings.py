@@ -11,7 +11,7 @@ import pytest
 from rtolap.model.event_loss import EventLoss
 from rtolap.model.offsets import PartRange
 from rtolap.protocols.query.warning import QueryWarning
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import flights_world
 from tests.support.query.query_world import QueryWorld

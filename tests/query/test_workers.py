@@ -23,8 +23,8 @@ from rtolap.base.errors import Corrupted, QueryError, RtolapError, Unavailable, 
 from rtolap.base.metrics import Metrics
 from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.engine import Engine
-from rtolap.query.service import Limits, QueryService
 from rtolap.query.session import Session
+from rtolap.query.statement_service import Limits, QueryService
 from rtolap.query.workers import messages, pool
 from rtolap.query.workers.pool import WorkerPool
 

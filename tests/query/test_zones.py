@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 import duckdb
 import pytest
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.flights import flights_world
 from tests.support.query.query_world import QueryWorld

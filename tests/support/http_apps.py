@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from rtolap.agent.commands import Commands
 from rtolap.agent.host import Host
-from rtolap.agent.service import create_app
+from rtolap.agent.http import create_app
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.metrics import Metrics
 from rtolap.base.users import Users, password_hash

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import FrameType
 
 from rtolap.agent.commands import Commands
-from rtolap.agent.service import create_app
+from rtolap.agent.http import create_app
 from rtolap.agent.supervisor import Supervisor
 from rtolap.base.http_server import HttpConnections, HttpServer
 

@@ -11,7 +11,7 @@ from rtolap.cli.serving import end_now, service_settings
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.query.mysql.server import MySqlLimits
 from rtolap.query.run import QueryProcess
-from rtolap.query.service import Limits
+from rtolap.query.statement_service import Limits
 
 app = typer.Typer(no_args_is_help=True, help="The query service.")
 

@@ -12,7 +12,7 @@ from rtolap.base.stopping import stop_event, wait_awake
 from rtolap.cli.kafka_access import kafka_connections
 from rtolap.cli.serving import end_now, service_settings, switch_often
 from rtolap.cubes.receiver.assembly import CubeAssembly
-from rtolap.cubes.receiver.service import ReceiverService
+from rtolap.cubes.receiver.process import ReceiverService
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.metadata.cubes import ClusterMetadata

@@ -9,7 +9,7 @@ import typer
 
 from rtolap.base.stopping import stop_event, wait_awake
 from rtolap.cli.serving import end_now, service_settings, switch_often
-from rtolap.stored.node.service import StorageService
+from rtolap.stored.node.process import StorageService
 from rtolap.stored.node.settings import StorageSettings
 
 app = typer.Typer(no_args_is_help=True, help="Storage nodes.")

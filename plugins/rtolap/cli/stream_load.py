@@ -8,7 +8,7 @@ import typer
 
 from rtolap.cli.serving import service_settings
 from rtolap.stored.frontend.assembly import FrontendOptions
-from rtolap.stored.frontend.service import run
+from rtolap.stored.frontend.process import run
 
 app = typer.Typer(help="The front end.")
 

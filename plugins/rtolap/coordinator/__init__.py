@@ -1,6 +1,6 @@
 """The coordinator: one leader, any number of standbys, REST in front (`wire.coordinator`).
 
-`service` wires it, `rest` is its server with the routes of `routes`, `leadership` elects the leader and runs
+`assembly` wires it, `rest` is its server with the routes of `routes`, `leadership` elects the leader and runs
 the leader's periodic work, `fencing` refuses the commits of one that leads no more. The work: `cubes`
 (create, enable, and the other switches), `assigners`, `assignment` and `reassignment` (who consumes what),
 `builds` with `build_check` (queue, attempts, promotion in order), `purge` (horizon, retention, clean-up),

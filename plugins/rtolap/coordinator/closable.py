@@ -8,7 +8,7 @@ import msgspec
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotFound
-from rtolap.coordinator.applications.service import Applications
+from rtolap.coordinator.applications.registry import Applications
 from rtolap.metadata.records import Approval
 from rtolap.model.application import CubeWatermark
 from rtolap.model.completeness import ClosedBy, Completeness

@@ -16,8 +16,8 @@ from rtolap.base.errors import NotLeader, RtolapError
 from rtolap.base.http_guard import guard, json_answer
 from rtolap.base.http_limits import HttpLimits
 from rtolap.coordinator.applications.routes import add_application_routes
+from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.routes import add_routes
-from rtolap.coordinator.service import Coordinator
 from rtolap.protocols.coordinator import messages as wire
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from fastapi import APIRouter, Query
 
 from rtolap.base.errors import DefinitionError
 from rtolap.coordinator.answers import segment_info
+from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.request_ids import RequestId
-from rtolap.coordinator.service import Coordinator
 from rtolap.protocols.coordinator import messages as wire
 
 

@@ -11,9 +11,9 @@ from rtolap.base.errors import Unavailable
 from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.settings import Settings
 from rtolap.coordinator.applications.list_places import ListPlaces
+from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.assignment import TopicsOf
 from rtolap.coordinator.rest import build_app
-from rtolap.coordinator.service import Coordinator
 from rtolap.metadata.cubes import ClusterMetadata
 from rtolap.metadata.zookeeper import ZooKeeperStore
 

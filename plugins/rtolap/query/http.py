@@ -39,7 +39,7 @@ from rtolap.base.users import Users
 from rtolap.query.cancel import Cancellation
 from rtolap.query.durations import durations_us, is_duration, time_text
 from rtolap.query.outcome import Outcome
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.classify import classify, needs_admission
 from rtolap.query.statements.executor import Executor, NoPeers, Peers
 from rtolap.query.statements.session import Session

@@ -25,7 +25,7 @@ from rtolap.query.http import make_app
 from rtolap.query.lookups import Lookups
 from rtolap.query.mysql.handshake import Tls
 from rtolap.query.mysql.server import MySqlLimits, MySqlServer
-from rtolap.query.service import Limits, QueryService
+from rtolap.query.statement_service import Limits, QueryService
 from rtolap.query.stored.listing import Listing
 from rtolap.query.stored.source import RemoteSource
 

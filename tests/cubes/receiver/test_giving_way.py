@@ -10,7 +10,7 @@ import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import RtolapError
 from rtolap.cubes.receiver.assembly import CubeAssembly
-from rtolap.cubes.receiver.service import GivingWay, ReceiverService
+from rtolap.cubes.receiver.process import GivingWay, ReceiverService
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import READING
 from rtolap.kafka.memory.broker import MemoryBroker

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import Forbidden
-from rtolap.cubes.receiver import service as service_module
+from rtolap.cubes.receiver import process as process_module
 from rtolap.cubes.receiver.assembly import CubeAssembly
-from rtolap.cubes.receiver.service import ReceiverService
+from rtolap.cubes.receiver.process import ReceiverService
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.connections import MemoryConnections
@@ -89,8 +89,8 @@ class Receiver:
 
 @pytest.fixture
 def receiver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
-    monkeypatch.setattr(service_module, "RIGHTS_RETRY_S", 0.05)
-    monkeypatch.setattr(service_module, "CONTROL_EVERY_S", 0.02)
+    monkeypatch.setattr(process_module, "RIGHTS_RETRY_S", 0.05)
+    monkeypatch.setattr(process_module, "CONTROL_EVERY_S", 0.02)
     receiver = Receiver(tmp_path)
     yield receiver
     receiver.close()

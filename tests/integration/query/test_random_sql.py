@@ -13,7 +13,7 @@ import pymysql
 import pytest
 from rtolap.base.errors import OutOfRange
 from rtolap.query.http import ARROW_STREAM
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 from rtolap.stack.process import ManagedProcess
 
 from tests.support.cubes.flights import flights_world

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rtolap.query.service import Limits
+from rtolap.query.statement_service import Limits
 
 from tests.support.query.query_endpoints import SLOW, TOKEN, Endpoints, open_endpoints
 from tests.support.query.query_world import QueryWorld

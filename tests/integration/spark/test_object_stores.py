@@ -42,7 +42,7 @@ from rtolap.query.cluster import Cluster
 from rtolap.query.cubes.history import EmbeddedHistory
 from rtolap.query.cubes.realtime import FlightSource
 from rtolap.query.lookups import Lookups
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 from rtolap.stack.artifacts import JavaArtifacts
 from rtolap.stack.ports import free_port
 from rtolap.stack.process import ManagedProcess

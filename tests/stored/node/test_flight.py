@@ -21,7 +21,7 @@ from rtolap.protocols.storage import messages as wire
 from rtolap.protocols.storage.client import StorageClient
 from rtolap.stored.node.flight import StorageFlightServer
 from rtolap.stored.node.node import LocalNode
-from rtolap.stored.node.service import node_metrics
+from rtolap.stored.node.process import node_metrics
 from rtolap.stored.node.settings import StorageSettings
 
 from tests.support.cubes.services import wait_for

@@ -19,7 +19,7 @@ from rtolap.protocols.storage.messages import Heartbeat, HeartbeatAnswer
 from rtolap.stored.frontend.http.nodes import nodes_router
 from rtolap.stored.frontend.storage_nodes import KNOWN_FOR_S, LATELY_MS, LEASE_MS, StorageNodes
 from rtolap.stored.metastore.database import Ledger
-from rtolap.stored.node.service import Heartbeats, node_metrics
+from rtolap.stored.node.process import Heartbeats, node_metrics
 
 from tests.support.stored.storage_nodes import InProcessNodes
 from tests.support.stored.storage_rows import SCHEMA, rows, tablet

@@ -11,8 +11,8 @@ from fastapi.testclient import TestClient
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import NotFound
 from rtolap.coordinator.applications.list_places import ListPlaces
+from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.rest import build_app
-from rtolap.coordinator.service import Coordinator
 from rtolap.cubes.format.manifest import MANIFEST_NAME, HistoryManifest, StagedManifest, encode
 from rtolap.metadata import segments
 from rtolap.metadata.cubes import ClusterMetadata

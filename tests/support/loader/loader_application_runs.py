@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import msgspec
-from rtolap.coordinator.applications.service import Applications
+from rtolap.coordinator.applications.registry import Applications
 from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
 from rtolap.model.application import Application, HostList, HostPrecise, Registry, Rule, Sink, Source
 from rtolap.model.loader import LoaderApplication

@@ -18,7 +18,7 @@ from rtolap.base.users import Users, password_hash
 from rtolap.query.http import make_app
 from rtolap.query.mysql.handshake import Tls
 from rtolap.query.mysql.server import MySqlLimits, MySqlServer
-from rtolap.query.service import Limits, QueryService
+from rtolap.query.statement_service import Limits, QueryService
 from rtolap.query.stored.source import StoredSource
 
 from tests.support.query.query_world import QueryWorld

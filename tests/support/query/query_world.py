@@ -48,7 +48,7 @@ from rtolap.query.cubes.arrow_filter import arrow_filter
 from rtolap.query.cubes.history import EmbeddedHistory
 from rtolap.query.engine import Engine
 from rtolap.query.lookups import Lookups
-from rtolap.query.service import Limits, QueryService
+from rtolap.query.statement_service import Limits, QueryService
 from rtolap.query.stored.listing import Listing
 from rtolap.query.stored.source import StoredSource
 

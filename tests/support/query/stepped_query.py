@@ -31,7 +31,7 @@ from rtolap.query.cubes.realtime import CancelHook
 from rtolap.query.engine import Engine
 from rtolap.query.lookups import Lookups
 from rtolap.query.plan import CubeRead, ReadStats
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 
 from tests.support.cubes.stepped_receiver import Receiver
 

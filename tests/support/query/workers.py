@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 from rtolap.query.workers.memory import memory_of
 from rtolap.query.workers.pool import WorkerPool
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 from rtolap.base.clock import ManualClock
 from rtolap.base.errors import CommitConflict, CommitUnknown, NotFound, NotLeader, Refused, Unavailable
-from rtolap.coordinator.applications.service import Applications
+from rtolap.coordinator.applications.registry import Applications
 from rtolap.coordinator.closable import Closable
 from rtolap.coordinator.heartbeats import Heartbeats
 from rtolap.coordinator.watermarks import Watermarks

@@ -1,6 +1,7 @@
 """Watermarks of applications: reports come in, watermarks go out, persisted first.
 
-`service` is the front: one `running.RunningApplication` per declared application on the leader, and its tick.
+`registry` is the front: one `running.RunningApplication` per declared application on the leader, and its
+tick.
 Reports come in by `intake`, which looks up in `sessions` what a client has reported before, `columns` and
 `source_reports` for the hosts' progress in `sources`, and `units` for the oldest work; `refusals` says what
 had no effect. Hosts come and go by `host_changes`, lists are fetched off the tick by `host_lists`.

@@ -10,8 +10,8 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from rtolap.base.errors import DefinitionError
 from rtolap.base.undecodable import UNDECODABLE
 from rtolap.coordinator.applications.limits import INSTANT_MAX_MS
+from rtolap.coordinator.assembly import Coordinator
 from rtolap.coordinator.request_ids import RequestId
-from rtolap.coordinator.service import Coordinator
 from rtolap.protocols.coordinator.messages import Definition
 from rtolap.protocols.watermark import history as watched
 from rtolap.protocols.watermark import messages as wire

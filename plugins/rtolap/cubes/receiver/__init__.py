@@ -26,5 +26,5 @@ Modules
     beside it   `work` calls `fragments`, `realign` and `upload`; `requests` brings results to the core,
                 `views` what the cluster says; `checkpoint` is the file
     the server  `flight`; `query_service` answers, `reports` is what it shows
-    process     `service`: `assembly` of each cube, `heartbeats`; threads in `runner` (three a cube) too
+    process     `process`: `assembly` of each cube, `heartbeats`; threads in `runner` (three a cube) too
 """

@@ -19,8 +19,8 @@ from rtolap.query.mysql.packets import Fields, PacketStream
 from rtolap.query.mysql.prepared import Prepared, PreparedStatements
 from rtolap.query.mysql.rows import binary_rows, text_rows
 from rtolap.query.outcome import Outcome
-from rtolap.query.service import QueryService
 from rtolap.query.sql.parser import Statement
+from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.classify import Kill, Query, Request, classify, is_diagnostic, needs_admission
 from rtolap.query.statements.executor import Executor
 from rtolap.query.statements.session import Session

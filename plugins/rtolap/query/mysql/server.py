@@ -29,7 +29,7 @@ from rtolap.query.mysql.answers import error_packet
 from rtolap.query.mysql.connection import Connection
 from rtolap.query.mysql.handshake import Login, Tls, Verify, log_in
 from rtolap.query.mysql.packets import ConnectionClosed, PacketStream, ReaderTooSlow
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.executor import Executor
 from rtolap.query.statements.session import Session
 

@@ -12,8 +12,8 @@ from rtolap.base.users import Users
 from rtolap.protocols.query.warning import QueryWarning
 from rtolap.query.cancel import Cancellation
 from rtolap.query.outcome import Outcome
-from rtolap.query.service import QueryService
 from rtolap.query.sql.parser import Parameters, Statement
+from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.assignments import Value
 from rtolap.query.statements.classify import (
     Define,

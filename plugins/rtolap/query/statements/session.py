@@ -10,9 +10,9 @@ from sqlglot import exp
 from rtolap.base.errors import UnknownDatabase, UnknownVariable
 from rtolap.query.approval.bounds import STATEMENT_BYTES_MAX
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA
-from rtolap.query.service import TIMEOUT_MS_DEFAULT
 from rtolap.query.sql.dialect import user_sql
 from rtolap.query.sql.parser import Statement
+from rtolap.query.statement_service import TIMEOUT_MS_DEFAULT
 from rtolap.query.statements.assignments import ANSI_QUOTES, TIMEOUT_MS_MAX, Value, assigned
 
 SERVER_VERSION = "8.0.33-rtolap"  # clients decide by it which grammar and catalogue they use

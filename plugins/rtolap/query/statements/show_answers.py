@@ -15,9 +15,9 @@ from rtolap.query.cancel import Cancellation
 from rtolap.query.catalogue import DATABASE, INFORMATION_SCHEMA, Catalogue, unknown_table
 from rtolap.query.described import described
 from rtolap.query.information_schema import INFORMATION_TABLES, index_rows
-from rtolap.query.service import QueryService
 from rtolap.query.sql.dialect import engine_sql, quoted_for_ansi
 from rtolap.query.sql.parser import parse
+from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.session import Session
 from rtolap.query.statements.shows import Show, ShowKind
 from rtolap.query.statements.stored_shows import StoredShows

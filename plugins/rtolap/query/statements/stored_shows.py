@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from rtolap.base.errors import NotFound, QueryError
 from rtolap.protocols.stored_tables.messages import TableName, TransactionInfo
-from rtolap.query.service import QueryService
+from rtolap.query.statement_service import QueryService
 from rtolap.query.statements.session import Session
 from rtolap.query.statements.shows import Show
 

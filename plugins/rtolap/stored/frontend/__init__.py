@@ -9,7 +9,7 @@ majorities: all pure. `participants` is the seam towards the nodes, `memory_part
 `requests` begins, commits and aborts (`preparation` prepares the nodes first), `publishing` finishes what is
 committed; `upkeep` does what falls due, and all that a new master has to do.
 
-A **front end** is a process that takes loads over HTTP: `service` is the process, `assembly` puts it
+A **front end** is a process that takes loads over HTTP: `process` is the process, `assembly` puts it
 together, `election` says which of several is master, `periodic_tasks` are its threads. A load goes
 `http.load` → `http.body_pipe` → `loads.reading` (`distribution`, `error_files`) → `loads.writer` →
 `loads.committing` (`transactions.visibility`); `loads.load` is the whole of one, `loads.group_commit` of

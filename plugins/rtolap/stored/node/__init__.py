@@ -7,7 +7,7 @@ replica is a new one.
 `folder` is the data folder and who it belongs to, `tablet_replica` and `tablet_replicas` the tablets, `load`
 and `loads` what comes in, `memory` its bound, `transaction_participant` the requests of a transaction's
 master, `catching_up` how missed versions come, `compactor` the background work, `node` all of it as
-`protocols.storage.client.StorageNode` has it; `flight` and `heartbeats` face outwards, `service` puts them
+`protocols.storage.client.StorageNode` has it; `flight` and `heartbeats` face outwards, `process` puts them
 together.
 
 Invariants: what was answered as prepared is there until it is published or aborted; a stream that did not end

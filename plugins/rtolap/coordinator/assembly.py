@@ -8,7 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from rtolap.base.errors import NotFound, NotLeader, RtolapError, SessionLost, Unavailable
 from rtolap.coordinator.answers import completeness_info
 from rtolap.coordinator.applications.list_places import ListPlaces
-from rtolap.coordinator.applications.service import Applications
+from rtolap.coordinator.applications.registry import Applications
 from rtolap.coordinator.assignment import Assignments, TopicsOf
 from rtolap.coordinator.builds import BUILDING_MAX, Builds
 from rtolap.coordinator.checks import Checks
