@@ -29,6 +29,9 @@ class Settings(BaseSettings):
     kafka_clusters: Path | None = Field(
         default=None, description="YAML file of Kafka clusters by name, with the settings of their clients"
     )
+    hbase: str = Field(
+        default="127.0.0.1:2181/hbase", description="ZooKeeper of the HBase that is followed, and its node"
+    )
     object_store: str = Field(
         default="file:///var/lib/rtolap/store", description="file://, s3:// or hdfs://, no secrets"
     )

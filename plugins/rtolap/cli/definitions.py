@@ -22,7 +22,6 @@ from rtolap.model.cube import Cube, Schema
 from rtolap.model.cuboids import cuboids
 from rtolap.model.durations import format_duration
 from rtolap.model.stored.table import StoredTable
-from rtolap.model.subscription import Subscription
 from rtolap.model.table import Lookup, Table
 from rtolap.model.yaml_files import Definitions, read_definitions
 from rtolap.protocols.coordinator.client import CoordinatorClient
@@ -59,7 +58,7 @@ def validate(paths: PathsArgument = None, as_json: JsonOption = False) -> None:
         for name, loader in definitions.loaders.items()
     ]
     rows += [
-        ("subscription", name, f"{_followed(subscription)} to {subscription.listener.kind}")
+        ("subscription", name, f"{subscription.followed} to {subscription.listener.kind}")
         for name, subscription in definitions.subscriptions.items()
     ]
     print_table(("kind", "name", "summary"), rows, as_json=as_json)
@@ -183,12 +182,6 @@ def _stored_summary(table: StoredTable) -> str:
     policy = table.partitions
     by = "one partition" if policy is None else f"partitions by {policy.unit} of {policy.column}"
     return f"{table.model} model, {len(table.columns)} columns, {by}, buckets: {table.buckets.count}"
-
-
-def _followed(subscription: Subscription) -> str:
-    if subscription.follows_everything:
-        return f"everything but {', '.join((*subscription.exclude_tables, *subscription.exclude_namespaces))}"
-    return ", ".join((*subscription.tables, *(f"{name}:*" for name in subscription.namespaces)))
 
 
 def _cubes(definitions: Definitions) -> list[tuple[str, str]]:

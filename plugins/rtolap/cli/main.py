@@ -62,6 +62,7 @@ MOUNTS: dict[str, Mount] = {
     "build": Mount("rtolap.cli.build", "Builds of closed segments."),
     "receivers": Mount("rtolap.cli.receivers", "Receivers and replica sets."),
     "loader": Mount("rtolap.cli.loader", "Loaders: topics into tables, exactly once."),
+    "sep": Mount("rtolap.cli.sep.commands", "HBase change capture: subscriptions and how far they are."),
     "storage": Mount("rtolap.cli.storage", "Run a storage node of stored tables."),
     "receiver": Mount("rtolap.cli.receiver", "Run a receiver."),
     "watermark": Mount(

@@ -27,11 +27,19 @@ _PARENT_ATTEMPTS = 3
 
 
 class ZooKeeperStore:
-    """One session on `hosts` (`host:port,…`); all paths lie below `root`."""
+    """One session on `hosts` (`host:port,…`); all paths lie below `root`. `named_in`: where the hosts are
+    declared, for the error when none of them answers."""
 
-    def __init__(self, hosts: str, *, root: str = "/rtolap", session_timeout_s: float = 6.0) -> None:
+    def __init__(
+        self,
+        hosts: str,
+        *,
+        root: str = "/rtolap",
+        session_timeout_s: float = 6.0,
+        named_in: str = "RTOLAP_ZOOKEEPER",
+    ) -> None:
         self._root = "/" + root.strip("/") if root.strip("/") else ""
-        self._session = ZooKeeperSession(hosts, session_timeout_s)
+        self._session = ZooKeeperSession(hosts, session_timeout_s, named_in)
         self._client = self._session.client
         try:
             self._make_parents(self._root)

@@ -37,7 +37,7 @@ _POLL_S = 0.05
 class ZooKeeperSession:
     """`watches` and `elections` are notified of every change of the connection; change them under `lock`."""
 
-    def __init__(self, hosts: str, session_timeout_s: float) -> None:
+    def __init__(self, hosts: str, session_timeout_s: float, named_in: str) -> None:
         self.lock = threading.Lock()
         self.number = 0  # grows with every lost session
         self.lost: list[Callable[[], None]] = []
@@ -61,7 +61,7 @@ class ZooKeeperSession:
             raise Unavailable(
                 "ZooKeeper does not answer",
                 expected=f"a server at {hosts} within {self._wait_s:g} s",
-                action="start it, or set RTOLAP_ZOOKEEPER",
+                action=f"start it, or set {named_in}",
             ) from error
 
     def connected(self) -> bool:

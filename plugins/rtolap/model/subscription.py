@@ -96,3 +96,11 @@ class Subscription(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     def follows_everything(self) -> bool:
         """Return True where it has exclusions in place of tables and namespaces."""
         return bool(self.exclude_tables or self.exclude_namespaces)
+
+    @property
+    def followed(self) -> str:
+        """Return its tables in words, and its namespaces as `name:*`."""
+        if self.follows_everything:
+            excluded = (*self.exclude_tables, *(f"{name}:*" for name in self.exclude_namespaces))
+            return f"everything but {', '.join(excluded)}"
+        return ", ".join((*self.tables, *(f"{name}:*" for name in self.namespaces)))

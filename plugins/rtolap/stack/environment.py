@@ -39,6 +39,7 @@ def rtolap_settings(
         **ledger,
         "RTOLAP_HOST": HOST,
         "RTOLAP_ZOOKEEPER": f"{HOST}:{ports['zookeeper']}",
+        "RTOLAP_HBASE": f"{HOST}:{ports['hbase-zookeeper']}/hbase",
         "RTOLAP_KAFKA": f"{HOST}:{ports['kafka']}",
         "RTOLAP_COORDINATOR_PORT": str(ports["coordinator"]),
         "RTOLAP_RECEIVER_PORT": str(ports["receiver"]),

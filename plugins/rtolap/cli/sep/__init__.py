@@ -1,0 +1,1 @@
+"""`rtolap sep`: HBase change capture. `commands` mounts them all; `cluster` finds the HBase that is meant."""

@@ -1,0 +1,25 @@
+"""The HBase cluster that a command is about."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from rtolap.base.settings import Settings
+from rtolap.model.subscription import HBaseSource
+
+ClusterOption = Annotated[
+    str,
+    typer.Option(
+        "--cluster",
+        help="ZooKeeper of HBase and its parent node, host:port,…/hbase; by default RTOLAP_HBASE.",
+        show_default=False,
+    ),
+]
+
+
+def source_of(cluster: str) -> HBaseSource:
+    """From `host:port,host:port/hbase`; the parent node may be left out."""
+    servers, slash, parent = (cluster or Settings().hbase).partition("/")
+    return HBaseSource(servers, f"/{parent}") if slash else HBaseSource(servers)

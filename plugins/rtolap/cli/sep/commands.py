@@ -1,0 +1,161 @@
+"""`rtolap sep`: subscriptions to changes of HBase's tables.
+
+Exit codes: 0 done; 1 an error, reported on stderr; `list` and `describe` end with 3 when a subscription is
+half made, half removed or broken.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from rtolap.base.clock import SystemClock
+from rtolap.base.errors import DefinitionError
+from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
+from rtolap.cli.sep.cluster import ClusterOption, source_of
+from rtolap.model.yaml_files import read_definitions
+from rtolap.sep.subscriptions import commands, states
+from rtolap.sep.subscriptions.source import open_source
+from rtolap.sep.subscriptions.states import SubscriptionState
+
+EXIT_BROKEN = 3
+_SOUND = frozenset(("running", "waiting", "paused"))
+
+app = typer.Typer(no_args_is_help=True, help="HBase change capture: subscriptions and how far they are.")
+
+NameArgument = Annotated[str, typer.Argument(help="Name of the subscription.")]
+
+
+@app.command()
+def create(
+    path: Annotated[Path, typer.Argument(help="Definition file, or a folder of them.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Create subscriptions on the clusters that they name. Repeating it changes nothing, and finishes what an
+    earlier command began."""
+    subscriptions = read_definitions(path).subscriptions
+    if not subscriptions:
+        raise DefinitionError(f"no subscriptions in {path}", expected="documents of kind: subscription")
+    created = []
+    for subscription in subscriptions.values():
+        with open_source(subscription.source) as source:
+            commands.create(source, subscription, SystemClock().now_ms())
+            for warning in commands.scope_warnings(source, subscription):
+                warn(f"{subscription.name}: {warning}")
+            created.append(states.state(source, subscription.name))
+    if as_json:
+        print_json([_document(state) for state in created])
+        return
+    for state in created:
+        success(f"subscription {state.name}, {state.state}")
+
+
+@app.command("list")
+def list_(cluster: ClusterOption = "", as_json: JsonOption = False) -> None:
+    """List the subscriptions of a cluster."""
+    with open_source(source_of(cluster)) as source:
+        found = states.all_states(source)
+    if as_json:
+        print_json([_document(state) for state in found])
+    else:
+        print_table(
+            ("subscription", "state", "follows", "listener", "ports"),
+            [(state.name, state.state, *_summary(state), len(state.ports)) for state in found],
+        )
+    _end(found, quiet=as_json)
+
+
+@app.command()
+def describe(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOption = False) -> None:
+    """Show a subscription: its definition, how it stands, and what HBase does not ship of it."""
+    with open_source(source_of(cluster)) as source:
+        state = states.state(source, name)
+        kept = state.kept
+        warnings = commands.scope_warnings(source, kept.subscription) if kept else []
+    if as_json:
+        print_json({**_document(state), "warnings": warnings})
+    else:
+        console.print(f"[bold]subscription {state.name}[/bold]  {state.state}", highlight=False)
+        rows = [("ports", ", ".join(state.ports) or "none")]
+        if kept is not None:
+            rows += [("cluster id", kept.cluster_id), ("start_ms", str(kept.start_ms))]
+            values = msgspec.to_builtins(kept.subscription)
+            rows += [(key, msgspec.json.encode(value).decode()) for key, value in values.items()]
+        print_table(("key", "value"), rows)
+        for warning in warnings:
+            warn(warning)
+    _end((state,), quiet=as_json)
+
+
+@app.command()
+def pause(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOption = False) -> None:
+    """Let HBase keep what is written, until `resume`."""
+    with open_source(source_of(cluster)) as source:
+        commands.pause(source, name)
+        _report(states.state(source, name), as_json)
+
+
+@app.command()
+def resume(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOption = False) -> None:
+    """Let HBase ship again, from where it stopped."""
+    with open_source(source_of(cluster)) as source:
+        commands.resume(source, name)
+        _report(states.state(source, name), as_json)
+
+
+@app.command()
+def drop(
+    name: NameArgument,
+    cluster: ClusterOption = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove a subscription with its peer, also a half made one; what was not delivered yet never is."""
+    if not yes and not typer.confirm(f"Drop subscription {name}? What is not delivered yet is lost to it"):
+        raise typer.Exit(1)
+    with open_source(source_of(cluster)) as source:
+        commands.drop(source, name)
+    if as_json:
+        print_json({"dropped": name})
+    else:
+        success(f"subscription {name} dropped")
+
+
+def _report(state: SubscriptionState, as_json: bool) -> None:
+    if as_json:
+        print_json(_document(state))
+    else:
+        success(f"subscription {state.name}, {state.state}")
+
+
+def _document(state: SubscriptionState) -> dict[str, object]:
+    kept = state.kept
+    return {
+        "name": state.name,
+        "state": state.state,
+        "problem": state.problem,
+        "ports": state.ports,
+        "cluster_id": None if kept is None else kept.cluster_id,
+        "start_ms": None if kept is None else kept.start_ms,
+        "definition": None if kept is None else msgspec.to_builtins(kept.subscription),
+    }
+
+
+def _summary(state: SubscriptionState) -> tuple[str, str]:
+    if state.kept is None:
+        return "", ""
+    subscription = state.kept.subscription
+    return subscription.followed, subscription.listener.kind
+
+
+def _end(found: tuple[SubscriptionState, ...], *, quiet: bool) -> None:
+    """Exit with 3, and say why, where one is not sound."""
+    unsound = [state for state in found if state.state not in _SOUND]
+    if not quiet:
+        for state in unsound:
+            warn(f"{state.name} is {state.state}: {state.problem}")
+    if unsound:
+        raise typer.Exit(EXIT_BROKEN)

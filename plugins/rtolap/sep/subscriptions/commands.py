@@ -1,0 +1,120 @@
+"""What a user asks for: create, pause, resume, drop. A subscription that is half made or half removed is
+finished first, whichever command comes next; `drop` undoes one that is half made."""
+
+from __future__ import annotations
+
+import uuid
+
+import msgspec
+
+from rtolap.base.errors import AlreadyExists, NotFound
+from rtolap.model.instants import instant_ms
+from rtolap.model.subscription import START_NOW, Subscription
+from rtolap.model.validation.subscription import validate_subscription
+from rtolap.sep.hbase.master import scope_statement, unreplicated
+from rtolap.sep.subscriptions import kept as kept_subscriptions
+from rtolap.sep.subscriptions import steps
+from rtolap.sep.subscriptions.kept import KeptSubscription
+from rtolap.sep.subscriptions.source import SourceCluster
+from rtolap.sep.subscriptions.wanted_peer import is_peer_of, wanted_peer
+
+
+def create(source: SourceCluster, subscription: Subscription, now_ms: int) -> KeptSubscription:
+    """Return it as it is kept. One of the same definition stays as it is, paused or not.
+
+    Raises DefinitionError; AlreadyExists where the name is that of another subscription or peer.
+    """
+    validate_subscription(subscription)
+    read = kept_subscriptions.find(source.store, subscription.name)
+    if read is not None and read.kept.phase == "dropping":
+        steps.remove(source, subscription.name)
+        read = None
+    if read is None:
+        _check_peer(source, subscription)
+        start_ms = now_ms if subscription.start == START_NOW else instant_ms(subscription.start)
+        kept = KeptSubscription(
+            subscription=subscription, cluster_id=str(uuid.uuid4()), start_ms=start_ms, phase="creating"
+        )
+    else:
+        kept = read.kept
+        if kept.subscription != subscription:
+            raise AlreadyExists(
+                f"there is another subscription {subscription.name}",
+                expected="the same definition",
+                found=_difference(kept.subscription, subscription),
+                action=f"name it otherwise, or drop the other first: rtolap sep drop {subscription.name}",
+            )
+    if kept.phase == "creating":
+        steps.create(source, kept)
+    return kept_subscriptions.load(source.store, subscription.name)
+
+
+def pause(source: SourceCluster, name: str) -> None:
+    """HBase keeps what is written meanwhile, and ships it after `resume`. Raises NotFound."""
+    _settled(source, name)
+    source.master.disable_peer(name)
+
+
+def resume(source: SourceCluster, name: str) -> None:
+    """Raises NotFound."""
+    _settled(source, name)
+    source.master.enable_peer(name)
+
+
+def drop(source: SourceCluster, name: str) -> None:
+    """Remove the peer and then the nodes. Edits that were not delivered yet never are. Raises NotFound."""
+    if name not in kept_subscriptions.names(source.store):
+        kept_subscriptions.load(source.store, name)
+    steps.remove(source, name)
+
+
+def scope_warnings(source: SourceCluster, subscription: Subscription) -> list[str]:
+    """Of what is followed: tables that are not there, and families that HBase does not ship."""
+    families = source.master.replicated_families()
+    wanted = wanted_peer(subscription)
+    warnings = [
+        f"HBase has no table {table}: its edits are followed once it is created with REPLICATION_SCOPE => 1"
+        for table in wanted.tables
+        if table not in families
+    ]
+    tables = dict(wanted.tables)
+    for table in families:
+        namespace = table.rpartition(":")[0] or "default"
+        if wanted.replicate_all or namespace in wanted.namespaces:
+            excluded = table in wanted.exclude_tables or namespace in wanted.exclude_namespaces
+            tables |= {} if excluded else {table: ()}
+    for table, names in tables.items():
+        unknown = [name for name in names if table in families and name not in families[table]]
+        warnings += [f"the table {table} has no family {name}" for name in unknown]
+    return warnings + [
+        f"edits of {table} are not shipped, its REPLICATION_SCOPE is 0 for {', '.join(silent)}; "
+        f"in HBase's shell: {scope_statement(table, silent)}"
+        for table, silent in unreplicated(families, tables).items()
+    ]
+
+
+def _settled(source: SourceCluster, name: str) -> KeptSubscription:
+    """The subscription, finished if it was half made. Raises NotFound, also after a drop was finished."""
+    kept = kept_subscriptions.load(source.store, name)
+    if kept.phase == "creating":
+        steps.create(source, kept)
+    elif kept.phase == "dropping":
+        steps.remove(source, name)
+        raise NotFound(f"the subscription {name} was half dropped; it is gone now")
+    return kept
+
+
+def _check_peer(source: SourceCluster, subscription: Subscription) -> None:
+    """Raises AlreadyExists before anything is made."""
+    peer = source.master.peers().get(subscription.name)
+    if peer is not None and not is_peer_of(peer, subscription.name):
+        raise AlreadyExists(
+            f"HBase has a peer {subscription.name} already",
+            found=peer.cluster_key,
+            action="give the subscription another name",
+        )
+
+
+def _difference(old: Subscription, new: Subscription) -> str:
+    keys = [field for field in msgspec.structs.asdict(old) if getattr(old, field) != getattr(new, field)]
+    return f"a difference in {', '.join(keys)}"

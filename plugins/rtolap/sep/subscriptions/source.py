@@ -1,0 +1,58 @@
+"""The cluster that subscriptions follow: its ZooKeeper and its master."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
+
+from rtolap.metadata.store import MetadataStore
+from rtolap.metadata.zookeeper import ZooKeeperStore
+from rtolap.model.subscription import HBaseSource
+from rtolap.sep.hbase.master import MasterClient
+from rtolap.sep.hbase.peers import Peer
+from rtolap.sep.hbase.znodes import HBaseZnodes
+
+
+class Master(Protocol):
+    """What is asked of the master; see `hbase.master.MasterClient`."""
+
+    def peers(self) -> Mapping[str, Peer]: ...
+
+    def replicated_families(self, namespace: str | None = None) -> dict[str, dict[str, bool]]: ...
+
+    def add_peer(self, peer: Peer) -> None: ...
+
+    def update_peer(self, peer: Peer) -> None: ...
+
+    def remove_peer(self, peer_id: str) -> None: ...
+
+    def enable_peer(self, peer_id: str) -> None: ...
+
+    def disable_peer(self, peer_id: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class SourceCluster:
+    """`store`: of the cluster's ZooKeeper, paths absolute."""
+
+    declared: HBaseSource
+    store: MetadataStore
+    master: Master
+
+    def cluster_id(self) -> uuid.UUID:
+        """Raises NotFound where there is no HBase below the parent node."""
+        return HBaseZnodes(self.store, self.declared.parent).cluster_id()
+
+
+@contextmanager
+def open_source(declared: HBaseSource, *, timeout_s: float = 30.0) -> Iterator[SourceCluster]:
+    """Raises Unavailable where ZooKeeper does not answer."""
+    store = ZooKeeperStore(declared.zookeeper, root="/", named_in="the subscription's source.zookeeper")
+    try:
+        with MasterClient(HBaseZnodes(store, declared.parent), timeout_s=timeout_s) as master:
+            yield SourceCluster(declared, store, master)
+    finally:
+        store.close()

@@ -1,0 +1,203 @@
+"""How a subscription is made and removed, step by step. Every step may be repeated.
+
+    creating                          a crash after it leaves
+    1. the definition, `creating`     a name that is taken; nothing in HBase
+    2. hbaseid, whole and read back   the same, and a node that nobody reads
+    3. rs                             the same
+    4. the peer, disabled             logs that are kept for it; nothing is shipped
+    5. the peer, enabled              edits that wait for a consumer
+    6. the definition, `created`
+
+    removing
+    1. the definition, `dropping`     consumers leave
+    2. the peer is gone               nothing reads the nodes any more
+    3. all nodes but the definition
+    4. the definition
+
+A region server that reads an hbaseid which is no UUID aborts, and so do all others. So the node is never
+without its contents: it is created whole, and checked again right before the peer is added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from rtolap.base.errors import AlreadyExists, Corrupted, NotFound, Refused
+from rtolap.metadata.store import Create, Delete, MetadataStore, Put
+from rtolap.metadata.updates import retrying
+from rtolap.sep.hbase.znodes import parse_cluster_id
+from rtolap.sep.subscriptions import kept as kept_subscriptions
+from rtolap.sep.subscriptions.kept import KeptSubscription, Phase
+from rtolap.sep.subscriptions.paths import SubscriptionPaths
+from rtolap.sep.subscriptions.source import SourceCluster
+from rtolap.sep.subscriptions.wanted_peer import is_as_wanted, is_peer_of, wanted_peer
+
+
+def put_definition(source: SourceCluster, kept: KeptSubscription) -> None:
+    """Raises AlreadyExists where another subscription has the name."""
+
+    def attempt() -> None:
+        read = kept_subscriptions.find(source.store, kept.name)
+        if read is None:
+            source.store.commit([Create(kept.paths.definition, kept.encode())])
+        elif read.kept != kept:
+            raise AlreadyExists(f"another subscription {kept.name} was created at the same time")
+
+    retrying(attempt)
+
+
+def put_cluster_id(source: SourceCluster, kept: KeptSubscription) -> None:
+    path = kept.paths.hbaseid
+
+    def attempt() -> None:
+        if source.store.get(path) is None:
+            source.store.commit([Create(path, kept.cluster_id.encode())])
+
+    retrying(attempt)
+    check_cluster_id(source, kept)
+
+
+def put_servers_node(source: SourceCluster, kept: KeptSubscription) -> None:
+    def attempt() -> None:
+        if source.store.get(kept.paths.rs) is None:
+            source.store.commit([Create(kept.paths.rs, b"")])
+
+    retrying(attempt)
+
+
+def put_peer(source: SourceCluster, kept: KeptSubscription) -> None:
+    """Raises AlreadyExists where HBase has a peer of that name which is not ours."""
+    wanted = wanted_peer(kept.subscription)
+    check_cluster_id(source, kept)
+    peer = source.master.peers().get(kept.name)
+    if peer is None:
+        source.master.add_peer(wanted)
+    elif not is_peer_of(peer, kept.name):
+        raise AlreadyExists(
+            f"HBase has another peer {kept.name}",
+            expected=f"none, or one of {wanted.cluster_key}",
+            found=peer.cluster_key,
+            action="give the subscription another name",
+        )
+    elif peer.cluster_key != wanted.cluster_key:  # of an earlier one; HBase changes it for no peer
+        source.master.remove_peer(kept.name)
+        source.master.add_peer(wanted)
+    elif not is_as_wanted(peer, wanted):
+        source.master.update_peer(wanted)
+
+
+def enable_peer(source: SourceCluster, kept: KeptSubscription) -> None:
+    source.master.enable_peer(kept.name)
+
+
+def mark_created(source: SourceCluster, kept: KeptSubscription) -> None:
+    """Raises Refused where it was dropped meanwhile; then nothing of it is left."""
+    if not set_phase(source.store, kept.name, "created", expected=("creating", "created")):
+        remove(source, kept.name)
+        raise Refused(f"the subscription {kept.name} was dropped while it was created")
+
+
+CREATION: tuple[Callable[[SourceCluster, KeptSubscription], None], ...] = (
+    put_definition,
+    put_cluster_id,
+    put_servers_node,
+    put_peer,
+    enable_peer,
+    mark_created,
+)
+
+
+def mark_dropping(source: SourceCluster, name: str) -> None:
+    set_phase(source.store, name, "dropping", expected=("creating", "created", "dropping"))
+
+
+def remove_peer(source: SourceCluster, name: str) -> None:
+    """Another's peer of the same name stays."""
+    peer = source.master.peers().get(name)
+    if peer is None or not is_peer_of(peer, name):
+        return
+    try:
+        source.master.remove_peer(name)
+    except NotFound:
+        return  # by another command, at the same time
+
+
+def remove_nodes(source: SourceCluster, name: str) -> None:
+    """All nodes but the definition. Those of consumers go before their sessions have ended."""
+    store, paths = source.store, SubscriptionPaths(name)
+
+    def attempt() -> None:
+        below = [path for path in _tree(store, paths.root) if path not in (paths.root, paths.definition)]
+        if below:
+            store.commit([Delete(path) for path in below])
+
+    retrying(attempt)
+
+
+def remove_definition(source: SourceCluster, name: str) -> None:
+    def attempt() -> None:
+        remaining = _tree(source.store, SubscriptionPaths(name).root)
+        if remaining:
+            source.store.commit([Delete(path) for path in remaining])
+
+    retrying(attempt)
+
+
+REMOVAL: tuple[Callable[[SourceCluster, str], None], ...] = (
+    mark_dropping,
+    remove_peer,
+    remove_nodes,
+    remove_definition,
+)
+
+
+def create(source: SourceCluster, kept: KeptSubscription) -> None:
+    for step in CREATION:
+        step(source, kept)
+
+
+def remove(source: SourceCluster, name: str) -> None:
+    """Also what is left of one whose definition was not made, or is gone."""
+    for step in REMOVAL:
+        step(source, name)
+
+
+def set_phase(store: MetadataStore, name: str, phase: Phase, *, expected: tuple[Phase, ...]) -> bool:
+    """False where it is in another phase than expected, or is not there."""
+
+    def attempt() -> bool:
+        read = kept_subscriptions.find(store, name)
+        if read is None or read.kept.phase not in expected:
+            return False
+        if read.kept.phase != phase:
+            changed = msgspec.structs.replace(read.kept, phase=phase)
+            store.commit([Put(SubscriptionPaths(name).definition, changed.encode(), read.version)])
+        return True
+
+    return retrying(attempt)
+
+
+def check_cluster_id(source: SourceCluster, kept: KeptSubscription) -> None:
+    """Raises Refused unless the node holds the subscription's own UUID, as a region server reads it."""
+    path = kept.paths.hbaseid
+    node = source.store.get(path)
+    try:
+        found = None if node is None else str(parse_cluster_id(node.data))
+    except Corrupted as error:
+        found = str(error.found)
+    own = str(source.cluster_id())
+    if found != kept.cluster_id or found == own:
+        raise Refused(
+            f"{path} is not the subscription's: region servers that read it may abort",
+            expected=f"{kept.cluster_id}, and not the cluster's own {own}",
+            found=found or "no node",
+            action=f"drop it: rtolap sep drop {kept.name}",
+        )
+
+
+def _tree(store: MetadataStore, path: str) -> list[str]:
+    """The node and all below it, children before their parents; empty where it is not there."""
+    below = [descendant for name in store.children(path) for descendant in _tree(store, f"{path}/{name}")]
+    return [*below, path] if below or store.get(path) is not None else []

@@ -1,0 +1,257 @@
+"""Subscriptions are created, paused and dropped whole, whatever command was cut short before."""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Callable, Iterator
+
+import msgspec
+import pytest
+from rtolap.base.errors import AlreadyExists, CommitUnknown, DefinitionError, NotFound, Refused
+from rtolap.metadata.store import Create, Put
+from rtolap.model.subscription import HBaseSource, Subscription, SubscriptionListener
+from rtolap.sep.hbase.peers import Peer
+from rtolap.sep.subscriptions import commands, states
+from rtolap.sep.subscriptions.kept import load
+from rtolap.sep.subscriptions.paths import ROOT, cluster_key
+from rtolap.sep.subscriptions.source import SourceCluster
+
+from tests.support.hbase.model_source import OWN_ID, Crash, ModelSource
+
+NOW_MS = 1_700_000_000_000
+ORDERS = Subscription(
+    name="orders",
+    source=HBaseSource("127.0.0.1:2181", "/hbase"),
+    tables={"orders": ("meta", "cf"), "default:items": ()},
+    listener=SubscriptionListener("kafka", topic="orders_changes"),
+)
+Command = Callable[[SourceCluster], object]
+
+
+def create(source: SourceCluster) -> None:
+    commands.create(source, ORDERS, NOW_MS)
+
+
+def resume(source: SourceCluster) -> None:
+    commands.resume(source, "orders")
+
+
+def pause(source: SourceCluster) -> None:
+    commands.pause(source, "orders")
+
+
+def drop(source: SourceCluster) -> None:
+    commands.drop(source, "orders")
+
+
+def crashes(command: Command, prepared: Callable[[], ModelSource]) -> Iterator[ModelSource]:
+    """A source for each change of the command: cut short right before it, and right after."""
+    for number in itertools.count():
+        for after in (False, True):
+            model = prepared()
+            try:
+                command(model.crash_at(number, after=after))
+            except Crash:
+                yield model
+                continue
+            return
+
+
+def created() -> ModelSource:
+    model = ModelSource()
+    create(model.cluster)
+    return model
+
+
+def state(model: ModelSource) -> str:
+    return states.state(model.cluster, "orders").state
+
+
+def is_gone(model: ModelSource) -> bool:
+    nodes = [path for path in model.ensemble.nodes if path.startswith(f"{ROOT}/")]
+    return not model.master.known and not nodes
+
+
+def test_a_created_subscription_has_its_nodes_and_an_enabled_peer() -> None:
+    model = created()
+    kept = load(model.store, "orders")
+    assert (kept.subscription, kept.start_ms, kept.phase) == (ORDERS, NOW_MS, "created")
+    node = model.store.get("/rtolap/sep/orders/hbaseid")
+    assert node is not None
+    assert uuid.UUID(node.data.decode()) not in (OWN_ID, uuid.UUID(int=0))
+    assert model.store.children("/rtolap/sep/orders/rs") == ()
+    assert model.master.known["orders"] == Peer(
+        id="orders",
+        cluster_key="127.0.0.1:2181:/rtolap/sep/orders",
+        enabled=True,
+        tables={"items": (), "orders": ("cf", "meta")},
+        configuration={"replication.source.ratio": "1.0"},
+    )
+    assert state(model) == "waiting"
+
+
+def test_a_subscription_of_everything_but_exclusions_says_so_to_hbase() -> None:
+    model = ModelSource()
+    subscription = msgspec.structs.replace(ORDERS, tables={}, exclude_namespaces=("test",), serial=True)
+    commands.create(model.cluster, subscription, NOW_MS)
+    peer = model.master.known["orders"]
+    assert (peer.replicate_all, peer.exclude_namespaces, peer.serial) == (True, ("test",), True)
+
+
+def test_it_begins_where_it_is_told() -> None:
+    model = ModelSource()
+    commands.create(model.cluster, msgspec.structs.replace(ORDERS, start="2026-01-31T10:00Z"), NOW_MS)
+    assert load(model.store, "orders").start_ms == 1_769_853_600_000
+
+
+def test_it_runs_once_a_consumer_has_a_port_and_rests_while_it_is_paused() -> None:
+    model = created()
+    model.store.commit([Create("/rtolap/sep/orders/rs/h1,16020,7", b"", ephemeral=True)])
+    assert states.state(model.cluster, "orders").ports == ("h1:16020",)
+    assert state(model) == "running"
+    pause(model.cluster)
+    assert state(model) == "paused"
+    create(model.cluster)  # the same definition: nothing changes
+    assert state(model) == "paused"
+    resume(model.cluster)
+    assert [each.state for each in states.all_states(model.cluster)] == ["running"]
+    drop(model.cluster)
+    assert is_gone(model)
+
+
+def test_a_crash_at_any_change_of_creation_is_finished_by_the_next_command() -> None:
+    for command, then in ((create, "waiting"), (resume, "waiting"), (pause, "paused")):
+        count = 0
+        for model in crashes(create, ModelSource):
+            before = states.all_states(model.cluster)
+            assert [each.state for each in before] in ([], ["creating"], ["waiting"])
+            model.master.region_servers_read()
+            if not before and command is not create:
+                continue  # nothing was made
+            command(model.cluster)
+            assert state(model) == then
+            count += 1
+        assert count >= 8
+
+
+def test_a_crash_at_any_change_of_creation_is_undone_by_a_drop() -> None:
+    for model in crashes(create, ModelSource):
+        if states.all_states(model.cluster):
+            drop(model.cluster)
+        assert is_gone(model)
+
+
+def test_a_crash_at_any_change_of_a_drop_is_finished_by_the_next_command() -> None:
+    count = 0
+    for model in crashes(drop, created):
+        model.master.region_servers_read()
+        before = states.all_states(model.cluster)
+        assert [each.state for each in before] in ([], ["waiting"], ["dropping"])
+        if before:
+            drop(model.cluster)
+        assert is_gone(model)
+        count += 1
+    assert count >= 6
+    for model in crashes(drop, created):
+        create(model.cluster)
+        assert state(model) == "waiting"
+
+
+def test_a_half_dropped_subscription_is_not_resumed() -> None:
+    for model in crashes(drop, created):
+        if [each.state for each in states.all_states(model.cluster)] == ["dropping"]:
+            with pytest.raises(NotFound, match="gone now"):
+                resume(model.cluster)
+            assert is_gone(model)
+
+
+def test_a_broken_connection_at_any_commit_changes_nothing() -> None:
+    for number, when in itertools.product(range(8), ("before", "after")):
+        model = ModelSource()
+        counter = itertools.count()
+        model.ensemble.fault = lambda _, counter=counter, number=number, when=when: (
+            when if next(counter) == number else None
+        )
+        create(model.cluster)
+        assert state(model) == "waiting"
+        drop(model.cluster)
+        assert is_gone(model)
+
+
+def test_a_commit_that_never_succeeds_is_told() -> None:
+    model = ModelSource()
+    model.ensemble.fault = lambda _: "before"
+    with pytest.raises(CommitUnknown):
+        create(model.cluster)
+    assert not model.master.known
+
+
+def test_a_cluster_id_that_is_none_keeps_the_peer_from_being_added() -> None:
+    for bad in (b"", b"orders", str(OWN_ID).encode(), str(uuid.UUID(int=7)).encode()):
+        model = ModelSource()
+        model.store.commit([Create("/rtolap/sep/orders/hbaseid", bad)])
+        with pytest.raises(Refused, match="rtolap sep drop orders"):
+            create(model.cluster)
+        assert not model.master.known
+        drop(model.cluster)
+        create(model.cluster)
+        assert state(model) == "waiting"
+
+
+def test_names_of_others_are_respected() -> None:
+    model = created()
+    with pytest.raises(AlreadyExists, match="a difference in tables"):
+        commands.create(model.cluster, msgspec.structs.replace(ORDERS, tables={"orders": ()}), NOW_MS)
+    model = ModelSource()
+    model.master.known["orders"] = Peer(id="orders", cluster_key="other:2181:/hbase", replicate_all=True)
+    with pytest.raises(AlreadyExists, match="other:2181:/hbase"):
+        create(model.cluster)
+    assert model.store.children(ROOT) == ()
+    with pytest.raises(DefinitionError, match="name"):
+        commands.create(model.cluster, msgspec.structs.replace(ORDERS, name="a-b"), NOW_MS)
+    for command in (pause, resume, drop):
+        with pytest.raises(NotFound, match="there is no subscription orders"):
+            command(model.cluster)
+
+
+def test_what_others_did_to_a_subscription_is_shown() -> None:
+    model = created()
+    peer = model.master.known.pop("orders")
+    assert "HBase has no such peer" in states.state(model.cluster, "orders").problem
+    model.master.known["orders"] = msgspec.structs.replace(peer, tables={})
+    assert "somebody has changed HBase's peer" in states.state(model.cluster, "orders").problem
+    node = model.store.get("/rtolap/sep/orders/hbaseid")
+    assert node is not None
+    model.master.known["orders"] = peer
+    model.store.commit([Put("/rtolap/sep/orders/hbaseid", b"x", node.version)])
+    assert "region servers that read it may abort" in states.state(model.cluster, "orders").problem
+    node = model.store.get("/rtolap/sep/orders/definition")
+    assert node is not None
+    model.store.commit([Put("/rtolap/sep/orders/definition", b"{}", node.version)])
+    assert "cannot be read" in states.state(model.cluster, "orders").problem
+
+
+def test_families_that_hbase_does_not_ship_are_named_with_the_statement_that_mends_it() -> None:
+    model = created()
+    model.master.families = {"orders": {"cf": False, "meta": True}, "test:t": {"f": False}}
+    assert commands.scope_warnings(model.cluster, ORDERS) == [
+        "HBase has no table items: its edits are followed once it is created with REPLICATION_SCOPE => 1",
+        "edits of orders are not shipped, its REPLICATION_SCOPE is 0 for cf; in HBase's shell: "
+        "alter 'orders', {NAME => 'cf', REPLICATION_SCOPE => 1}",
+    ]
+    everything = msgspec.structs.replace(ORDERS, tables={}, exclude_tables={"orders": ()})
+    (warning,) = commands.scope_warnings(model.cluster, everything)
+    assert warning.startswith("edits of test:t are not shipped")
+
+
+@pytest.mark.parametrize(
+    ("zookeeper", "key"),
+    [
+        ("h1:2181", "h1:2181:/p"),
+        ("h1:2181,h2:2181", "h1,h2:2181:/p"),
+        ("h1:2181, h2:2182", "h1:2181,h2:2182:2181:/p"),
+    ],
+)
+def test_the_cluster_key_names_every_server(zookeeper: str, key: str) -> None:
+    assert cluster_key(zookeeper, "/p") == key
