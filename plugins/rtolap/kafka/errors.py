@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, KafkaException
 
-from rtolap.base.errors import Forbidden, NotFound, Refused, RtolapError, Unauthorized, Unavailable
+from rtolap.base.errors import Forbidden, NotFound, Refused, RtolapError, TooLarge, Unauthorized, Unavailable
 from rtolap.kafka.clusters import KafkaCluster
 
 GONE_TOPIC = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
@@ -24,7 +24,8 @@ def translated(
     verb: str, topic: str, error: KafkaException | KafkaError, cluster: KafkaCluster
 ) -> RtolapError:
     """NotFound: no such topic; Forbidden: the principal may not; Unauthorized: it is not who it says it is;
-    Unavailable: worth a retry; Refused: it will not be taken as it is."""
+    Unavailable: worth a retry; Refused: it will not be taken as it is; TooLarge: a record is
+    larger than its topic takes."""
     reason = error.args[0] if isinstance(error, KafkaException) else error
     if reason.code() in GONE_TOPIC:
         return NotFound(f"cannot {verb} {topic}: there is no such topic")
@@ -38,6 +39,12 @@ def translated(
         return unauthorized(cluster, reason)
     if reason.retriable() or reason.code() < 0 or reason.code() in _PASSING:
         return Unavailable(f"cannot {verb} {topic}", found=reason.str(), action="retry")
+    if reason.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        return TooLarge(
+            f"Kafka refuses to {verb} {topic}: a record is larger than it takes",
+            found=reason.str(),
+            action="raise max.message.bytes of the topic",
+        )
     return Refused(f"Kafka refuses to {verb} {topic}", found=reason.str())
 
 

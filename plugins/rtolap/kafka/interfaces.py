@@ -213,7 +213,7 @@ class TopicAdmin(Protocol):
     def create_topic(
         self, topic: str, partitions: int, *, replication: int = 1, config: Mapping[str, str] | None = None
     ) -> bool:
-        """True when it was created, False when it was there already."""
+        """True when it was created, False when it was there. `replication` -1: the brokers' default."""
 
     def delete_topic(self, topic: str) -> None: ...
 

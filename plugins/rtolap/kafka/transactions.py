@@ -48,7 +48,8 @@ class TransactionalProducer(Protocol):
     def send(self, columns: Sequence[OutColumns], timeout_s: float) -> None:
         """Return when all records are committed, in their order within each partition.
 
-        Nothing is written where it raises Unavailable (try again), NotFound, Refused or Forbidden (mend it).
+        Nothing is written where it raises Unavailable (try again), NotFound, Refused or Forbidden (mend it);
+        TooLarge: one of the records is.
         CommitUnknown: only `begin` of another producer with the same id settles it, and reading tells what
         became of it. NotLeader: another one has begun with the id; nothing is written.
         """

@@ -293,3 +293,14 @@ def test_a_target_that_is_away_costs_an_event_no_try(delivery: Deliver) -> None:
     assert "away" in str(error)
     assert process.counts.dead_letters == 0
     process.close()
+
+
+def test_a_record_that_the_topic_does_not_take_costs_its_event_alone(
+    broker: MemoryBroker, delivery: Deliver
+) -> None:
+    broker.configure("changes", max_message_bytes="50")
+    process = delivery(policy=PoisonPolicy("skip", 3))
+    batch = batch_of([Event("a", 1, b"x"), Event("a", 2, b"y" * 60), Event("a", 3, b"x")])
+    assert run(process, batch) == [None]
+    assert values(broker) == ["a/1/x", "a/3/x"]
+    assert process.counts.dead_letters == 1

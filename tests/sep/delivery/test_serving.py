@@ -15,6 +15,7 @@ from rtolap.sep.listeners.callable import CallableListener
 
 from tests.sep.delivery.test_delivery import journal_of
 from tests.support.sep.batches import puts
+from tests.support.waiting import until
 
 
 @asynccontextmanager
@@ -100,6 +101,7 @@ def test_calls_that_wait_are_answered_at_the_end() -> None:
             waiting = asyncio.create_task(thread.deliver(puts("a", [2]), soon_s()))
             await asyncio.sleep(0)
             closing = asyncio.create_task(asyncio.to_thread(thread.close))
+            await asyncio.to_thread(until, lambda: thread._closing, "the beginning of the end")
             go_on.set()
             await first
             with pytest.raises(Unavailable):

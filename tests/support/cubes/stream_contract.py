@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from rtolap.base.errors import NotFound, Refused, RtolapError
+from rtolap.base.errors import NotFound, Refused, RtolapError, TooLarge
 from rtolap.kafka.interfaces import (
     Batch,
     OffsetsGone,
@@ -326,7 +326,7 @@ class StreamContract:
         world.producer.poll()
         assert [(record, type(error)) for record, error in told] == [
             (small, type(None)),
-            (large, Refused),
+            (large, TooLarge),
             (small, type(None)),
         ]
         with pytest.raises(Refused):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
-from rtolap.base.errors import NotFound, NotLeader, Refused
+from rtolap.base.errors import NotFound, NotLeader, TooLarge
 from rtolap.kafka.interfaces import StreamConsumer, TopicAdmin
 from rtolap.kafka.transactions import OutColumns, TransactionalProducer
 
@@ -58,7 +58,7 @@ class TransactionContract:
         transactions.admin.create_topic(one, 1)
         transactions.admin.create_topic(other, 1, config={"max.message.bytes": "1000"})
         producer = transactions.begun()
-        with pytest.raises(Refused):
+        with pytest.raises(TooLarge):
             producer.send([column(one, b"a"), column(other, os.urandom(5000))], DEADLINE_S)
         producer.send([column(one, b"b"), column(other, b"x")], DEADLINE_S)
         assert transactions.values(one, 1) == [b"b"]

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from threading import Condition
 
-from rtolap.base.errors import NotFound, Refused
+from rtolap.base.errors import NotFound, Refused, TooLarge
 from rtolap.kafka.interfaces import OutRecord
 
 
@@ -102,7 +102,7 @@ class MemoryBroker:
             logs = self.logs(topic)
             size, most = len(record.value or b""), self._config[topic].get("max.message.bytes")
             if most is not None and size > int(most):
-                raise Refused(f"{topic} takes no such record", expected=f"at most {most} bytes", found=size)
+                raise TooLarge(f"{topic} takes no such record", expected=f"at most {most} bytes", found=size)
             if record.partition is not None and not 0 <= record.partition < len(logs):
                 raise Refused(f"{topic} has no partition {record.partition}", expected=f"below {len(logs)}")
 

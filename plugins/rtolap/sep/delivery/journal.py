@@ -91,7 +91,7 @@ class Journal:
     def recover(self) -> DeliveredEdits:
         """Take the journal over and read it. Unavailable, Forbidden; then nothing is remembered yet."""
         self.close()
-        self._admin.create_topic(self.topic, 1, config=_TOPIC_CONFIG)
+        self._admin.create_topic(self.topic, 1, replication=-1, config=_TOPIC_CONFIG)
         self._producer = self._open_producer(self.topic)
         self._producer.begin(TIMEOUT_S)
         self.open_loads = {}

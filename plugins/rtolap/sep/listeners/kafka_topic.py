@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from rtolap.base.errors import TooLarge
 from rtolap.kafka.transactions import Headers, OutColumns
 from rtolap.sep.delivery.journal import Journal
 from rtolap.sep.delivery.poison import held_back
@@ -41,6 +42,15 @@ class KafkaTopicListener:
 
     def deliver(self, group: EventGroup) -> Outcome:
         encoded = self._encode(group.batch, group.late)
+        try:
+            return self._commit(group, encoded)
+        except TooLarge as error:
+            # the broker does not say which it was: the largest one first, the others with the next pass
+            largest = int(np.argmax([len(value) for value in encoded.values]))
+            nothing = np.zeros(group.batch.num_events, bool)
+            return Outcome(nothing, {largest: Failure(str(error), final=True)})
+
+    def _commit(self, group: EventGroup, encoded: EncodedEvents) -> Outcome:
         if not encoded.refused:
             everything = np.ones(group.batch.num_events, bool)
             group.commit(everything, [OutColumns(self._topic, encoded.keys, encoded.values, encoded.headers)])
