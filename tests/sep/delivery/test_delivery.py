@@ -11,7 +11,7 @@ from rtolap.kafka.memory.transactions import MemoryTransactionalProducer
 from rtolap.sep.delivery.dead_letters import dead_letter_topic
 from rtolap.sep.delivery.delivered_edits import Mask
 from rtolap.sep.delivery.delivery import Call, Delivery
-from rtolap.sep.delivery.journal import Journal, delete_journal, journal_name
+from rtolap.sep.delivery.journal import Journal, journal_name
 from rtolap.sep.delivery.lanes import Lanes
 from rtolap.sep.delivery.poison import PoisonPolicy
 from rtolap.sep.events.edit_batch import EditBatch
@@ -42,9 +42,12 @@ def clock() -> ManualClock:
 Deliver = Callable[..., Delivery]
 
 
-def journal_of(broker: MemoryBroker, rewrite_records: int = 1000) -> Journal:
+JOURNAL = journal_name("orders", "5e0bd3a8-0c4d-4d58-9f0e-6d2f5d4f1c11")
+
+
+def journal_of(broker: MemoryBroker, rewrite_records: int = 1000, topic: str = JOURNAL) -> Journal:
     return Journal(
-        "orders",
+        topic,
         open_producer=lambda name: MemoryTransactionalProducer(broker, name),
         open_consumer=lambda topic: MemoryConsumer(broker, topic),
         admin=MemoryAdmin(broker),
@@ -83,7 +86,7 @@ def test_calls_that_wait_together_share_one_transaction_and_one_order(
     process = delivery()
     assert run(process, puts("a", [5, 6]), puts("a", [3, 4]), puts("b", [1, 9])) == [None] * 3
     assert [value.rsplit("/", 1)[0] for value in values(broker)] == ["b/1", "a/3", "a/4", "a/5", "a/6", "b/9"]
-    assert len(values(broker, journal_name("orders"))) == 1
+    assert len(values(broker, JOURNAL)) == 1
 
 
 def test_the_same_edits_in_one_group_are_delivered_once_and_both_calls_succeed(
@@ -139,7 +142,7 @@ def test_a_journal_stays_short_and_says_the_same(broker: MemoryBroker) -> None:
     process = Delivery(KafkaTopicListener("changes", encode), journal, ManualClock())
     for sequence_id in range(50):
         run(process, puts("a", [sequence_id]))
-    assert len(values(broker, journal_name("orders"))) <= 6
+    assert len(values(broker, JOURNAL)) <= 6
     again = Delivery(KafkaTopicListener("changes", encode), journal_of(broker), ManualClock())
     assert run(again, puts("a", range(60))) == [None]
     assert again.counts.duplicates == 50
@@ -149,8 +152,8 @@ def test_a_subscription_that_is_made_again_begins_without_a_memory(
     broker: MemoryBroker, delivery: Deliver
 ) -> None:
     run(delivery(), puts("a", [1]))
-    delete_journal("orders", MemoryAdmin(broker))
-    run(delivery(), puts("a", [1]))
+    journal = journal_of(broker, topic=journal_name("orders", "another"))
+    run(Delivery(KafkaTopicListener("changes", encode), journal, ManualClock()), puts("a", [1]))
     assert len(values(broker)) == 2
 
 

@@ -143,7 +143,7 @@ class DeliveryWorld:
 
     def _start(self) -> Delivery:
         journal = self._make_journal(
-            "orders",
+            "rtolap-sep-orders",
             open_producer=lambda name: FaultyProducer(self._broker, name, self),
             open_consumer=lambda topic: MemoryConsumer(self._broker, topic),
             admin=MemoryAdmin(self._broker),

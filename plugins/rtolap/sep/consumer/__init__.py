@@ -5,6 +5,7 @@
 exception of `failures` where it failed. `allowed_addresses` says who may connect. `metrics` counts.
 
 `registration` makes the ports known in ZooKeeper; `small_master` answers what HBase 3 asks of a master.
+`process` stands for election and serves while it leads, with what `assembly` puts together.
 
 Bytes that are no frames close their connection; a frame that is no call of ours is answered. In both cases
 the source sends its edits again: nothing is acknowledged before delivery has returned.

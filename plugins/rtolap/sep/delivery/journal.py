@@ -59,9 +59,13 @@ _decoder = msgspec.msgpack.Decoder(Record)
 _encoder = msgspec.msgpack.Encoder()
 
 
-def journal_name(subscription: str) -> str:
-    """Return the name of the journal's topic, which is its transactional id too."""
-    return f"rtolap-sep-{subscription}"
+def journal_name(subscription: str, cluster_id: str) -> str:
+    """Return the name of the journal's topic, which is its transactional id too.
+
+    `cluster_id`: the one that HBase takes the subscription for. A subscription that is dropped and created
+    again has another: what its predecessor has delivered it may deliver again.
+    """
+    return f"rtolap-sep-{subscription}-{cluster_id[:8]}"
 
 
 class Journal:
@@ -69,7 +73,7 @@ class Journal:
 
     def __init__(
         self,
-        subscription: str,
+        topic: str,
         *,
         open_producer: Callable[[str], TransactionalProducer],
         open_consumer: Callable[[str], StreamConsumer],
@@ -77,7 +81,7 @@ class Journal:
         make_memory: Callable[[], DeliveredEdits] = DeliveredEdits,
         rewrite_records: int = REWRITE_RECORDS,
     ) -> None:
-        self.topic = journal_name(subscription)
+        self.topic = topic
         self.memory: DeliveredEdits | None = None
         self.open_loads: dict[str, LoadBegun] = {}
         self._open_producer = open_producer
@@ -174,8 +178,3 @@ class Journal:
     def _column(self, records: Sequence[Record]) -> OutColumns:
         values = [_encoder.encode(record) for record in records]
         return OutColumns(self.topic, [None] * len(values), values, partition=0)
-
-
-def delete_journal(subscription: str, admin: TopicAdmin) -> None:
-    """Forget what was delivered. NotFound where nothing ever was."""
-    admin.delete_topic(journal_name(subscription))

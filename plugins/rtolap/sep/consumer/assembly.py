@@ -1,0 +1,110 @@
+"""The process of one subscription, put together from what was created: decoder, ports, delivery."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable, Sequence
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import NotYet
+from rtolap.kafka.clusters import KafkaClusters
+from rtolap.metadata.store import MetadataStore
+from rtolap.model.subscription import Subscription
+from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
+from rtolap.sep.consumer.process import SubscriptionProcess
+from rtolap.sep.consumer.server import ConsumerServer
+from rtolap.sep.events.columns import only_deletes
+from rtolap.sep.events.decode import EditDecoder
+from rtolap.sep.events.edit_batch import EditBatch
+from rtolap.sep.events.entry_points import load_filter
+from rtolap.sep.events.filters import EditFilter, RowPrefixFilter, TableFilter
+from rtolap.sep.hbase.znodes import HBaseZnodes
+from rtolap.sep.listeners.assembly import open_delivery
+from rtolap.sep.subscriptions.kept import KeptSubscription, find, load
+
+
+def open_process(
+    name: str,
+    store: MetadataStore,
+    clusters: KafkaClusters,
+    clock: Clock,
+    *,
+    host: str,
+    bind: str,
+    ports: Sequence[int] = (),
+) -> SubscriptionProcess:
+    """`store`: the source's ZooKeeper, paths absolute. `ports`: none takes free ones, as many as declared.
+
+    NotFound: no such subscription; NotYet: it is being created or dropped.
+    """
+    kept = load(store, name)
+    if kept.phase != "created":
+        raise NotYet(
+            f"subscription {name} is not there to be served",
+            expected="created",
+            found=kept.phase,
+            action="finish what was begun: create or drop it again",
+        )
+    subscription = kept.subscription
+    cluster = clusters.get(subscription.listener.cluster)
+    decoder = EditDecoder(
+        start_ms=kept.start_ms, meta_cells=subscription.meta_cells, filters=filters_of(subscription)
+    )
+    return SubscriptionProcess(
+        name,
+        store,
+        clock,
+        open_delivery=lambda leads: open_delivery(subscription, kept.cluster_id, cluster, clock, leads),
+        make_server=lambda deliver, answers: ConsumerServer(
+            decoder,
+            deliver,
+            allowed=AllowedAddresses(allowed_addresses(subscription, store)),
+            answers=answers,
+        ),
+        cluster_id=kept.cluster_id,
+        host=host,
+        bind=bind,
+        ports=ports or [0] * subscription.ports,
+        is_wanted=lambda: _is_created(store, kept),
+    )
+
+
+def filters_of(subscription: Subscription) -> list[EditFilter]:
+    """Raises NotFound for a filter that no installed distribution declares."""
+    filters: list[EditFilter] = []
+    if subscription.tables and not subscription.namespaces:
+        filters.append(
+            TableFilter(
+                {
+                    table: [family.encode() for family in families]
+                    for table, families in subscription.tables.items()
+                }
+            )
+        )
+    if subscription.row_prefixes:
+        filters.append(RowPrefixFilter([prefix.encode() for prefix in subscription.row_prefixes]))
+    if subscription.deletes == "ignore":
+        filters.append(_without_deletes)
+    filters += [load_filter(name) for name in subscription.filters]
+    return filters
+
+
+def allowed_addresses(subscription: Subscription, store: MetadataStore) -> Callable[[], Iterable[str]]:
+    if subscription.allowed_addresses:
+        return lambda: subscription.allowed_addresses
+    znodes = HBaseZnodes(store, subscription.source.parent)
+    return lambda: {server.host for server in znodes.region_servers()}
+
+
+def host_name() -> str:
+    """Return this host's name as region servers resolve it."""
+    return socket.getfqdn()
+
+
+def _without_deletes(batch: EditBatch) -> EditBatch:
+    return batch.filter(~only_deletes(batch))
+
+
+def _is_created(store: MetadataStore, kept: KeptSubscription) -> bool:
+    read = find(store, kept.name)
+    return read is not None and read.kept.phase == "created" and read.kept.cluster_id == kept.cluster_id

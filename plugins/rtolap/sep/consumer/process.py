@@ -1,0 +1,174 @@
+"""A process of a subscription: it waits until it leads, serves for as long as it does, and waits again.
+
+    stand ──elected──▶ recover ──▶ listen ──▶ register the ports ──▶ serve
+      ▲                                                                │  leads no more · replaced · stopped
+      └────── delivery closed ◀── calls answered ◀── ports withdrawn ◀─┘
+
+Only the leader has ports, so region servers ship to one process; who is replaced without noticing is kept
+from writing by the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import CommitConflict, CommitUnknown, NotLeader, RtolapError, Unavailable
+from rtolap.metadata.store import Election, MetadataStore
+from rtolap.sep.consumer.calls import Answer, Deliver
+from rtolap.sep.consumer.registration import Registration
+from rtolap.sep.consumer.server import ConsumerServer
+from rtolap.sep.consumer.small_master import small_master
+from rtolap.sep.delivery.delivery import Delivery
+from rtolap.sep.delivery.serving import DeliveryThread
+from rtolap.sep.hbase.znodes import ServerName
+from rtolap.sep.subscriptions.paths import SubscriptionPaths
+
+log = logging.getLogger(__name__)
+
+DRAIN_S = 30.0
+_PAUSE_S, _PAUSE_MAX_S = 0.5, 15.0
+
+
+class SubscriptionProcess:
+    """`open_delivery(leads)` and `make_server(deliver, answers)` are called once a term. `host`: by which
+    region servers reach the ports. `cluster_id`: the one that HBase takes this for.
+
+    `is_wanted`: False where the subscription was dropped: then the process ends.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        store: MetadataStore,
+        clock: Clock,
+        *,
+        open_delivery: Callable[[Callable[[], bool]], Delivery],
+        make_server: Callable[[Deliver, Mapping[str, Answer]], ConsumerServer],
+        cluster_id: str,
+        host: str,
+        bind: str,
+        ports: Sequence[int],
+        is_wanted: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.paths = SubscriptionPaths(name)
+        self.serving_ports: list[int] = []
+        self.delivery: Delivery | None = None
+        self._store = store
+        self._clock = clock
+        self._open_delivery = open_delivery
+        self._make_server = make_server
+        self._cluster_id = cluster_id
+        self._host, self._bind, self._ports = host, bind, list(ports)
+        self._is_wanted = is_wanted
+        self._changed = asyncio.Event()
+        self._stopping = False
+
+    @property
+    def leads(self) -> bool:
+        return bool(self.serving_ports)
+
+    def stop(self) -> None:
+        """End after the calls that are at work. On the event loop."""
+        self._stopping = True
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Return once stopped, or dropped. Raises what no later try would mend."""
+        loop = asyncio.get_running_loop()
+
+        def changed() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(self._changed.set)
+
+        identity = f"{self._host}@{self._clock.now_ms()}"
+        election = await asyncio.to_thread(self._store.elect, self.paths.leader, identity, changed)
+        watch = self._store.watch(self.paths.definition, changed)
+        tries = 0
+        try:
+            while not await self._is_over():
+                if not election.is_leader():
+                    await self._wait_for_change(_PAUSE_MAX_S)
+                    continue
+                try:
+                    await self._lead(election)
+                    tries = 0
+                except NotLeader as error:
+                    log.warning("%s", error)
+                    await asyncio.to_thread(election.step_back)
+                except (Unavailable, CommitUnknown, CommitConflict) as error:
+                    log.warning("this process leads, and cannot serve yet: %s", error)
+                    tries += 1
+                    await self._wait_for_change(min(_PAUSE_MAX_S, _PAUSE_S * 2**tries))
+        finally:
+            watch.stop()
+            await asyncio.to_thread(election.close)
+
+    async def _is_over(self) -> bool:
+        return self._stopping or not await asyncio.to_thread(self._is_wanted)
+
+    async def _wait_for_change(self, timeout_s: float) -> None:
+        try:
+            await asyncio.wait_for(self._changed.wait(), timeout_s)
+        except TimeoutError:
+            return
+        self._changed.clear()
+
+    async def _lead(self, election: Election) -> None:
+        """One term. Raises why it ended, where that is not that it is over."""
+        delivery = await asyncio.to_thread(self._open_delivery, election.is_leader)
+        self.delivery = delivery
+        try:
+            began_s = time.monotonic()
+            await asyncio.to_thread(delivery.recover)
+            log.info("leads; what was delivered is known after %.1f s", time.monotonic() - began_s)
+            await self._serve(election, delivery)
+        finally:
+            await asyncio.to_thread(delivery.close)
+
+    async def _serve(self, election: Election, delivery: Delivery) -> None:
+        loop = asyncio.get_running_loop()
+        ended: list[Exception] = []
+
+        def over(error: Exception | None) -> None:
+            if error is not None:
+                ended.append(error)
+                loop.call_soon_threadsafe(self._changed.set)
+
+        thread = DeliveryThread(delivery, self._clock, ended=over)
+        sinks: list[ServerName] = []
+        server = self._make_server(thread.deliver, small_master(self._cluster_id, lambda: sinks))
+        registration: Registration | None = None
+        thread.start()
+        try:
+            ports = await server.start(self._bind, self._ports)
+            start_code = self._clock.now_ms()
+            sinks += [ServerName(self._host, port, start_code) for port in ports]
+            fence = election.fence()
+            if fence is None:
+                return
+            registration = Registration(self._store, self.paths.root, sinks)
+            await asyncio.to_thread(registration.register, fence)
+            self.serving_ports = ports
+            log.info("region servers may ship to %s", ", ".join(map(str, ports)))
+            while election.is_leader() and not ended and not await self._is_over():
+                await self._wait_for_change(_PAUSE_MAX_S)
+        finally:
+            self.serving_ports = []
+            if registration is not None:
+                await asyncio.to_thread(_withdraw, registration)
+            await server.drain(DRAIN_S)
+            await asyncio.to_thread(thread.close)
+        if ended:
+            raise ended[0]
+
+
+def _withdraw(registration: Registration) -> None:
+    """Before the calls at work end, so that no new ones come. The nodes go with the session anyway."""
+    try:
+        registration.withdraw()
+    except RtolapError as error:
+        log.info("the ports are left to their session: %s", error)

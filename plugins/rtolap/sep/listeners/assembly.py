@@ -1,0 +1,85 @@
+"""A subscription's delivery: its listener, its journal, its memory, put together as it declares them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import DefinitionError
+from rtolap.kafka.clusters import KafkaCluster
+from rtolap.kafka.consumer import KafkaConsumer
+from rtolap.kafka.interfaces import TopicAdmin
+from rtolap.kafka.producer import KafkaAdmin
+from rtolap.kafka.transactions import KafkaTransactionalProducer
+from rtolap.model.subscription import Subscription
+from rtolap.sep.delivery.dead_letters import dead_letter_topic
+from rtolap.sep.delivery.delivery import Delivery
+from rtolap.sep.delivery.journal import Journal, journal_name
+from rtolap.sep.delivery.poison import PoisonPolicy
+from rtolap.sep.listeners.callable import CallableListener
+from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
+from rtolap.sep.listeners.json_events import JsonEvents
+from rtolap.sep.listeners.kafka_topic import KafkaTopicListener
+from rtolap.sep.listeners.listener import Listener
+
+PARTITIONS = 4  # of a listener's topic that is not there yet
+TOPIC_CONFIG = {"max.message.bytes": str(16 << 20)}  # a cell of HBase may have 10 MB
+
+
+def event_columns(subscription: Subscription) -> EventColumns:
+    columns = {
+        name: ColumnSource(family.encode(), qualifier.encode(), column.type)
+        for name, column in subscription.columns.items()
+        for family, _, qualifier in [column.cell.partition(":")]
+    }
+    return EventColumns(columns, (subscription.row.name, subscription.row.type))
+
+
+def open_delivery(
+    subscription: Subscription,
+    cluster_id: str,
+    cluster: KafkaCluster,
+    clock: Clock,
+    leads: Callable[[], bool],
+) -> Delivery:
+    """`cluster`: that of the listener; `cluster_id`: the subscription's, new with each creation. Makes the
+    topics that are missing; `recover` is still to come.
+
+    Unavailable, Forbidden: Kafka; NotFound, DefinitionError: the listener.
+    """
+    name = subscription.name
+    client_id = f"rtolap-sep-{name}"
+    admin = KafkaAdmin(cluster)
+    letters = dead_letter_topic(name)
+    if subscription.poison.policy == "skip":
+        admin.create_topic(letters, 1, replication=-1, config=TOPIC_CONFIG)
+    journal = Journal(
+        journal_name(name, cluster_id),
+        open_producer=lambda it: KafkaTransactionalProducer(cluster, it, client_id=client_id),
+        open_consumer=lambda topic: KafkaConsumer(cluster, topic, client_id=client_id),
+        admin=admin,
+    )
+    return Delivery(
+        open_listener(subscription, admin),
+        journal,
+        clock,
+        policy=PoisonPolicy(subscription.poison.policy, subscription.poison.tries),
+        dead_letter_topic=letters,
+        leads=leads,
+    )
+
+
+def open_listener(subscription: Subscription, admin: TopicAdmin) -> Listener:
+    declared = subscription.listener
+    match declared.kind:
+        case "kafka" if declared.topic is not None:
+            admin.create_topic(declared.topic, PARTITIONS, replication=-1, config=TOPIC_CONFIG)
+            return KafkaTopicListener(declared.topic, JsonEvents(event_columns(subscription)))
+        case "python" if declared.entry_point is not None:
+            return CallableListener.load(declared.entry_point, declared.lanes)
+        case _:
+            raise DefinitionError(
+                f"subscription {subscription.name} has no listener that can be served",
+                expected="kafka with a topic, or python with an entry_point",
+                found=declared.kind,
+            )
