@@ -59,6 +59,20 @@ def test_events_are_taken_in_any_order_with_their_cells() -> None:
     assert taken.cells.schema == CELLS_SCHEMA
 
 
+def test_neighbouring_events_are_cut_out_with_their_cells() -> None:
+    edits = batch("t", [2, 1, 0, 3])
+    assert values_by_event(edits.slice(1, 3)) == [["t-1-0"], [], ["t-3-0", "t-3-1", "t-3-2"]]
+    assert values_by_event(edits.slice(1, 3).slice(2, 1)) == [["t-3-0", "t-3-1", "t-3-2"]]
+    assert values_by_event(edits.slice(1, 3).take(np.array([2, 0]))) == [values_by_event(edits)[3], ["t-1-0"]]
+    assert values_by_event(concat([edits.slice(2, 2), edits.slice(0, 1)])) == [
+        *values_by_event(edits)[2:],
+        *values_by_event(edits)[:1],
+    ]
+    assert edits.slice(4, 1).num_events == 0
+    assert edits.slice(0, 2).events.schema == EVENTS_SCHEMA
+    assert edits.slice(0, 2).cells.schema == CELLS_SCHEMA
+
+
 def test_a_filter_keeps_the_events_of_the_mask() -> None:
     edits = batch("t", [1, 2, 1])
     assert values_by_event(edits.filter(np.array([False, True, False]))) == [["t-1-0", "t-1-1"]]

@@ -56,11 +56,12 @@ class Lanes:
         self._pool.shutdown()
 
     def _run_lane(self, group: EventGroup, places: NDArray[np.int64], outcome: Outcome) -> Unavailable | None:
+        own, begun = group.batch.take(places), 0
         for some in self._batches(places, group.singly):
             if self._monotonic_s() >= group.deadlines_s[some].min():
                 return None
             try:
-                self._process(group.batch.take(some))
+                self._process(own.slice(begun, len(some)))
             except Unavailable as error:
                 return error
             except Exception as error:  # noqa: BLE001 a user's code may raise anything; it is told and kept
@@ -69,6 +70,7 @@ class Lanes:
                     outcome.failures[place] = Failure(reason, alone=len(some) == 1)
                 return None
             outcome.delivered[some] = True
+            begun += len(some)
         return None
 
     def _batches(self, places: NDArray[np.int64], singly: NDArray[np.bool_]) -> Iterator[NDArray[np.int64]]:

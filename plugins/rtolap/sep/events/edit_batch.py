@@ -91,6 +91,20 @@ class EditBatch:
             ),
         )
 
+    def slice(self, first: int, count: int) -> EditBatch:
+        """Return neighbouring events with their cells, without copying any of what they hold."""
+        events = self.events.slice(first, count)
+        if not events.num_rows:
+            return EditBatch(events, self.cells.slice(0, 0))
+        first_cells = events["first_cell"].to_numpy()
+        start = int(first_cells[0])
+        end = int(first_cells[-1]) + events["cell_count"][-1].as_py()
+        cells = self.cells.slice(start, end - start)
+        return EditBatch(
+            _replaced(events, "first_cell", first_cells - start),
+            _replaced(cells, "event", cells["event"].to_numpy() - first),
+        )
+
     def filter(self, mask: NDArray[np.bool_]) -> EditBatch:
         """Return the events where `mask` holds, with their cells; this batch itself if it holds for all."""
         if len(mask) != self.num_events:
