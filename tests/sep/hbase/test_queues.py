@@ -52,16 +52,7 @@ def test_positions_are_read_in_every_form() -> None:
 
 def _znodes(nodes: dict[str, bytes]) -> HBaseZnodes:
     store = MemoryStore(MemoryEnsemble())
-    made: set[str] = set()
-    for path, data in nodes.items():
-        parts = path.strip("/").split("/")
-        for depth in range(1, len(parts)):
-            parent = "/" + "/".join(parts[:depth])
-            if parent not in made:
-                made.add(parent)
-                store.commit([Create(parent, b"")])
-        made.add(path)
-        store.commit([Create(path, data)])
+    store.commit([Create(path, data) for path, data in nodes.items()])
     return HBaseZnodes(store, "/hbase")
 
 

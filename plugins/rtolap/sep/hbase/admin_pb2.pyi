@@ -383,6 +383,16 @@ class ListDecommissionedRegionServersResponse(_message.Message):
     server_name: _containers.RepeatedCompositeFieldContainer[_rpc_pb2.ServerName]
     def __init__(self, server_name: _Optional[_Iterable[_Union[_rpc_pb2.ServerName, _Mapping]]] = ...) -> None: ...
 
+class RollWALWriterRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RollWALWriterResponse(_message.Message):
+    __slots__ = ("region_to_flush",)
+    REGION_TO_FLUSH_FIELD_NUMBER: _ClassVar[int]
+    region_to_flush: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, region_to_flush: _Optional[_Iterable[bytes]] = ...) -> None: ...
+
 class Master(_message.Message):
     __slots__ = ("master", "rpc_version", "info_port")
     MASTER_FIELD_NUMBER: _ClassVar[int]

@@ -1,0 +1,74 @@
+"""Looks kept in a file, a JSON document a line, and the lines of a picture made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+import msgspec
+
+from rtolap.base.errors import Corrupted, NotFound, RtolapError
+from rtolap.sep.status.summary import PeerSummary
+
+
+class Look(msgspec.Struct, frozen=True):
+    """`at_ms`: milliseconds since 1970; `peers` as they were summed up then."""
+
+    at_ms: int
+    cluster: str
+    peers: tuple[PeerSummary, ...]
+
+
+class PeerLag(msgspec.Struct, frozen=True):
+    """Columns of equal length, in the order of `at_ms`; lags in milliseconds, None: not known."""
+
+    peer: str
+    at_ms: tuple[int, ...]
+    worst_ms: tuple[int | None, ...]
+    median_ms: tuple[float | None, ...]
+
+
+def append_look(path: Path, look: Look) -> None:
+    """Raises RtolapError where the file cannot be written."""
+    try:
+        with path.open("ab") as file:
+            file.write(msgspec.json.encode(look) + b"\n")
+    except OSError as error:
+        raise RtolapError(f"{path} cannot be written", found=error.strerror or str(error)) from error
+
+
+def read_looks(path: Path) -> list[Look]:
+    """A last line without its end was being written, and is left out. Raises NotFound, Corrupted."""
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except FileNotFoundError as error:
+        raise NotFound(f"there is no file {path}", action="keep looks by --record") from error
+    looks: list[Look] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            looks.append(msgspec.json.decode(line, type=Look))
+        except msgspec.DecodeError as error:
+            raise Corrupted(f"{path}, line {number} is no look at replication", found=error) from error
+    return looks
+
+
+def lag_by_peer(looks: Iterable[Look], only: Collection[str] = ()) -> list[PeerLag]:
+    """By peer's name; a peer has just the looks that have seen it. Raises NotFound for one of `only` that
+    none has seen."""
+    rows: dict[str, list[tuple[int, PeerSummary]]] = {}
+    for look in sorted(looks, key=lambda look: look.at_ms):
+        for summary in look.peers:
+            if not only or summary.peer in only:
+                rows.setdefault(summary.peer, []).append((look.at_ms, summary))
+    unknown = sorted(set(only) - set(rows))
+    if unknown:
+        raise NotFound(f"no look has seen a peer {unknown[0]}")
+    return [
+        PeerLag(
+            peer,
+            tuple(at_ms for at_ms, _ in seen),
+            tuple(None if row.lag_ms is None else row.lag_ms.worst for _, row in seen),
+            tuple(None if row.lag_ms is None else row.lag_ms.median for _, row in seen),
+        )
+        for peer, seen in sorted(rows.items())
+    ]
