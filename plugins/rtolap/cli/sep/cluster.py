@@ -8,6 +8,7 @@ import typer
 
 from rtolap.base.settings import Settings
 from rtolap.model.subscription import HBaseSource
+from rtolap.sep.hbase.cluster_keys import ClusterKey
 
 ClusterOption = Annotated[
     str,
@@ -23,3 +24,9 @@ def source_of(cluster: str) -> HBaseSource:
     """From `host:port,host:port/hbase`; the parent node may be left out."""
     servers, slash, parent = (cluster or Settings().hbase).partition("/")
     return HBaseSource(servers, f"/{parent}") if slash else HBaseSource(servers)
+
+
+def key_of(cluster: str) -> ClusterKey:
+    """As `source_of`."""
+    source = source_of(cluster)
+    return ClusterKey(source.zookeeper, source.parent)

@@ -15,6 +15,9 @@ import typer
 from rtolap.base.clock import SystemClock
 from rtolap.base.errors import DefinitionError
 from rtolap.cli.output import JsonOption, console, print_json, print_table, success, warn
+from rtolap.cli.sep import plot as sep_plot
+from rtolap.cli.sep import status as sep_status
+from rtolap.cli.sep import wait as sep_wait
 from rtolap.cli.sep.cluster import ClusterOption, source_of
 from rtolap.model.yaml_files import read_definitions
 from rtolap.sep.subscriptions import commands, states
@@ -25,6 +28,9 @@ EXIT_BROKEN = 3
 _SOUND = frozenset(("running", "waiting", "paused"))
 
 app = typer.Typer(no_args_is_help=True, help="HBase change capture: subscriptions and how far they are.")
+
+for _command in (sep_status.status, sep_wait.wait, sep_plot.plot):
+    app.command()(_command)
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the subscription.")]
 

@@ -1,0 +1,160 @@
+"""`rtolap sep status`: how far behind every queue of every peer is, ours or not, and why."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import ExitStack, nullcontext, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Group
+from rich.live import Live
+from rich.text import Text
+
+from rtolap.base.clock import SystemClock
+from rtolap.base.errors import DefinitionError
+from rtolap.base.metrics import Metrics
+from rtolap.base.metrics_server import MetricsServer
+from rtolap.base.settings import Settings
+from rtolap.cli.output import JsonOption, console, print_json, print_table, success, text_table, warn
+from rtolap.cli.sep.cluster import ClusterOption, key_of
+from rtolap.model.durations import parse_duration_ms
+from rtolap.sep.status.collect import collect
+from rtolap.sep.status.history import Look, append_look
+from rtolap.sep.status.metrics import SERVICE, ReplicationMetrics
+from rtolap.sep.status.model import QueueStatus, ReplicationStatus
+from rtolap.sep.status.sources import ReplicationSources
+from rtolap.sep.status.summary import PeerSummary, summarize
+from rtolap.sep.status.tables import ORDERS, QUEUE_COLUMNS, SUMMARY_COLUMNS, choose, queue_row, summary_row
+
+# A trend over fewer looks jumps, over more it hides that a listener has just stopped.
+_LOOKS_KEPT = 15
+_LEAST_EVERY_MS = 200
+
+
+@dataclass(frozen=True)
+class _Shown:
+    status: ReplicationStatus
+    peers: list[PeerSummary]
+    queues: list[QueueStatus]
+    hidden: int
+
+
+def status(
+    cluster: ClusterOption = "",
+    peer: Annotated[list[str] | None, typer.Option(help="Only this peer; may be repeated.")] = None,
+    sort: Annotated[str, typer.Option(help=f"Queues by: {', '.join(ORDERS)}.")] = "lag",
+    limit: Annotated[int, typer.Option(min=0, help="So many queues; 0: the summary alone.")] = 20,
+    server: Annotated[str, typer.Option(help="Queues of servers with this in their names.")] = "",
+    recovered: Annotated[bool, typer.Option("--recovered", help="Recovered queues alone.")] = False,
+    behind: Annotated[str, typer.Option(help="Queues that are so far behind, such as 30s.")] = "0s",
+    root_dir: Annotated[
+        str | None,
+        typer.Option(help="HBase's hbase.rootdir, file:// or hdfs://, for sizes of logs and progress."),
+    ] = None,
+    jmx: Annotated[bool, typer.Option("--jmx/--no-jmx", help="Ask each server's page for failures.")] = True,
+    jmx_url: Annotated[
+        list[str] | None, typer.Option(help="Page of a JVM with several servers, http://host:port.")
+    ] = None,
+    every: Annotated[str, typer.Option(help="Time between two looks, which trends are made of.")] = "1s",
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Again and again, until Ctrl-C.")] = False,
+    record: Annotated[
+        Path | None, typer.Option(help="Keep each look's summary in this file, for `rtolap sep plot`.")
+    ] = None,
+    metrics_port: Annotated[
+        int | None, typer.Option(help="With --watch: serve looks to Prometheus at this port.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how far behind replication is: a summary per peer, and its queues below.
+
+    With --watch and --json, a document for each look."""
+    if metrics_port is not None and not watch:
+        raise DefinitionError("one look is no use to Prometheus", action="take --watch with --metrics-port")
+    key, every_ms = key_of(cluster), max(_LEAST_EVERY_MS, parse_duration_ms(every))
+    behind_ms = parse_duration_ms(behind)
+    choose((), order=sort)
+    with ExitStack() as opened:
+        opened.enter_context(suppress(KeyboardInterrupt) if watch else nullcontext())
+        sources = opened.enter_context(
+            ReplicationSources.open(key, root_dir=root_dir, with_jmx=jmx, jmx_urls=jmx_url or ())
+        )
+        gauges = None if metrics_port is None else _serve(opened, metrics_port)
+        live = (
+            opened.enter_context(Live(console=console, auto_refresh=False)) if watch and not as_json else None
+        )
+        looks = _looks(sources, tuple(peer or ()), every_ms / 1000, watch)
+        for number, (now, before) in enumerate(looks):
+            peers = summarize(now, before)
+            if record is not None:
+                append_look(record, Look(now.at_ms, now.cluster, tuple(peers)))
+            if gauges is not None:
+                gauges.show(now, peers)
+            if not watch and number == 0:
+                continue  # the second look has trends
+            chosen = choose(now.queues, order=sort, server=server, recovered=recovered, behind_ms=behind_ms)
+            shown = _Shown(now, peers, chosen[:limit], len(chosen) - min(limit, len(chosen)))
+            if as_json:
+                print_json({"status": now, "peers": peers, "queues": shown.queues})
+            elif live is not None:
+                live.update(_picture(shown), refresh=True)
+            else:
+                _print(shown)
+
+
+def _looks(
+    sources: ReplicationSources, only: tuple[str, ...], every_s: float, watch: bool
+) -> Iterator[tuple[ReplicationStatus, ReplicationStatus | None]]:
+    """Each look, and the oldest that is kept beside it: two in all, or without end."""
+    clock = SystemClock()
+    kept: deque[ReplicationStatus] = deque(maxlen=_LOOKS_KEPT)
+    begun_s = time.monotonic()
+    while watch or len(kept) < 2:
+        if kept:
+            time.sleep(max(0.0, begun_s + every_s - time.monotonic()))
+            begun_s = time.monotonic()
+        now = collect(sources, clock.now_ms(), only=only, before=kept[-1] if kept else None)
+        yield now, kept[0] if kept else None
+        kept.append(now)
+
+
+def _serve(opened: ExitStack, port: int) -> ReplicationMetrics:
+    settings, metrics = Settings(), Metrics(SERVICE)
+    gauges = ReplicationMetrics(metrics)
+    server = MetricsServer(metrics, host=settings.host, port=port, token=settings.token())
+    opened.callback(server.close)
+    success(f"metrics at {server.url}")
+    return gauges
+
+
+def _print(shown: _Shown) -> None:
+    print_table(SUMMARY_COLUMNS, map(summary_row, shown.peers), title=_title(shown))
+    if shown.queues:
+        console.print()
+        print_table(QUEUE_COLUMNS, map(queue_row, shown.queues))
+    for note in _notes(shown):
+        warn(note)
+
+
+def _picture(shown: _Shown) -> Group:
+    return Group(
+        text_table(SUMMARY_COLUMNS, [summary_row(row) for row in shown.peers], title=_title(shown)),
+        text_table(QUEUE_COLUMNS, [queue_row(row) for row in shown.queues]),
+        *(Text(f"! {note}", style="yellow") for note in _notes(shown)),
+    )
+
+
+def _title(shown: _Shown) -> str:
+    status = shown.status
+    return f"{status.cluster}: {status.servers} region servers, {len(shown.peers)} peers"
+
+
+def _notes(shown: _Shown) -> Iterator[str]:
+    if shown.hidden:
+        yield f"{shown.hidden} more queues; --limit shows more, --sort, --behind and --server choose"
+    for missing in shown.status.missing:
+        yield f"not asked: {missing.source}: {missing.reason}"
