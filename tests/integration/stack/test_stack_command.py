@@ -246,3 +246,26 @@ def test_a_stack_of_another_version_is_told_so_and_can_be_stopped(stack: Command
     assert json.loads(down.stdout)["swept"] == 1  # the part whose name this version does not know
     assert stack.left() == []
     assert stack("up", "--only", "zookeeper").returncode == 0
+
+
+def test_hbase_comes_and_goes_with_the_stack_where_it_is_asked_for(stack: Command) -> None:
+    up = stack("up", "--only", "zookeeper", "--with", "hbase", "--json", *_ports())
+    assert up.returncode == 0, up.stderr
+    told = json.loads(up.stdout)
+    assert (told["components"], set(told["ports"])) == (
+        ["zookeeper", "hbase"],
+        {"zookeeper", "hbase-zookeeper", "hbase-master", "hbase-info"},
+    )
+    cluster = f"127.0.0.1:{told['ports']['hbase-zookeeper']}/hbase"
+    assert f"RTOLAP_HBASE={cluster}" in StackLayout(stack.folder).env_file.read_text()
+    listed = subprocess.run(
+        [sys.executable, "-m", "rtolap.cli.main", "sep", "list", "--cluster", cluster, "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (listed.returncode, json.loads(listed.stdout)) == (0, []), listed.stderr
+    code, parts = stack.status()
+    assert (code, parts["hbase"]["state"]) == (0, "ready")
+    assert stack("down").returncode == 0
+    assert not stack.left()

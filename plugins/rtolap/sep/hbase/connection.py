@@ -96,7 +96,7 @@ class Connection:
                 raise Unavailable(
                     f"{self._service} at {self.address} did not answer {method}", found=reason
                 ) from error
-            except (DecodeError, Corrupted) as error:
+            except Corrupted as error:
                 self._drop()
                 raise Corrupted(
                     f"{self._service} at {self.address} answered {method} with something else",
@@ -135,15 +135,12 @@ class Connection:
         connection.settimeout(_left_s(deadline_s))
         connection.sendall(_SIZE.pack(frame.tell()) + frame.getvalue())
         answer = io.BytesIO(self._receive(connection, deadline_s))
-        response = proto.parse_length_prefixed(ResponseHeader, answer)
-        if response is None or response.call_id != call_id:
-            found = None if response is None else response.call_id
-            raise Corrupted("another call's answer", expected=f"call {call_id}", found=found)
+        response = _message(ResponseHeader, answer)
+        if response.call_id != call_id:
+            raise Corrupted("another call's answer", expected=f"call {call_id}", found=response.call_id)
         if response.HasField("exception"):
             raise remote_error(response.exception, f"{method} at {self.address}")
-        result = proto.parse_length_prefixed(kind, answer)
-        if result is None:
-            raise Corrupted("an answer without its message", expected=kind.__name__)
+        result = _message(kind, answer)
         length = response.cell_block_meta.length if response.HasField("cell_block_meta") else 0
         return result, answer.read(length)
 
@@ -173,6 +170,17 @@ class Connection:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+
+
+def _message(kind: type[M], answer: io.BytesIO) -> M:
+    """The next message, behind its length."""
+    try:
+        message = proto.parse_length_prefixed(kind, answer)
+    except (DecodeError, ValueError) as error:
+        raise Corrupted("no message", expected=kind.__name__, found=error) from error
+    if message is None:
+        raise Corrupted("no message", expected=kind.__name__, found="the end of the answer")
+    return message
 
 
 def _exactly(connection: socket.socket, size: int, deadline_s: float) -> bytes:
