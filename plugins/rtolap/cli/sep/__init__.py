@@ -1,3 +1,3 @@
 """`rtolap sep`: HBase change capture. `commands` mounts them all; `cluster` finds the HBase that is meant;
-`status`, `wait` and `plot` watch replication.
+`serve` runs a process of a subscription; `status`, `wait` and `plot` watch replication.
 """

@@ -1,0 +1,58 @@
+"""`rtolap sep serve`: one process of a subscription; start several, and one of them leads."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from typing import Annotated
+
+import typer
+
+from rtolap.base.clock import SystemClock
+from rtolap.cli.sep.cluster import ClusterOption, source_of
+from rtolap.cli.serving import service_settings
+from rtolap.kafka.clusters import KafkaClusters
+from rtolap.metadata.zookeeper import ZooKeeperStore
+from rtolap.sep.consumer.assembly import host_name, open_process
+from rtolap.sep.consumer.process import SubscriptionProcess
+
+
+def serve(
+    name: Annotated[str, typer.Argument(help="Name of the subscription.")],
+    cluster: ClusterOption = "",
+    host: Annotated[
+        str, typer.Option(help="Name by which region servers reach this host; empty: its own.")
+    ] = "",
+    bind: Annotated[str, typer.Option(help="Address that the ports listen on.")] = "0.0.0.0",
+    port: Annotated[
+        list[int] | None, typer.Option(help="A port; several are taken. None: free ones, as declared.")
+    ] = None,
+) -> None:
+    """Take the edits of a subscription and deliver them, in this process, until it is stopped.
+
+    Of several processes of one subscription one leads; the others stand by and take over.
+    """
+    settings = service_settings()
+    store = ZooKeeperStore(
+        source_of(cluster).zookeeper, root="/", session_timeout_s=settings.session_timeout_s
+    )
+    try:
+        process = open_process(
+            name,
+            store,
+            KafkaClusters.of_host(settings),
+            SystemClock(),
+            host=host or host_name(),
+            bind=bind,
+            ports=port or (),
+        )
+        asyncio.run(_run(process))
+    finally:
+        store.close()
+
+
+async def _run(process: SubscriptionProcess) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, process.stop)
+    await process.run()
