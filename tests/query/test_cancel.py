@@ -20,7 +20,7 @@ from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.statement_service import Limits, QueryService
 
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.workers import is_alive, is_asked, wait_until, worker_pids
+from tests.support.query.workers import is_asked, wait_until, worker_pids
 
 WAIT_S = 10.0
 LET_GO_S = 60.0  # it is half a second on a machine that has nothing else to do
@@ -101,39 +101,6 @@ def one_turn(world: QueryWorld) -> Iterator[QueryService]:
     made = world.service(Limits(queries_max=1, queue_wait_s=0.05), in_workers=True)
     yield made
     made.close()
-
-
-def deafen(service: QueryService) -> int:
-    """Its worker hears nothing from now on; its process id."""
-    answer_in_time(service)
-    pids = worker_pids(service)
-    assert len(pids) == 1
-    os.kill(pids[0], signal.SIGSTOP)
-    return pids[0]
-
-
-@pytest.mark.parametrize("how", ["killed", "timed out"])
-def test_an_ended_statement_that_the_engine_does_not_hear_costs_its_worker_and_gives_its_turn_back(
-    how: str, one_turn: QueryService
-) -> None:
-    pid = deafen(one_turn)
-    ending = one_turn.cancellation(60_000 if how == "killed" else 500)
-    with ThreadPoolExecutor(1) as client:
-        waiting = client.submit(one_turn.execute, "select count(*) n from flights", (), ending)
-        if how == "killed":
-            wait_until(lambda: is_asked(one_turn))
-            with pytest.raises(Unavailable, match="too many queries"):
-                one_turn.execute("select 1 as x")
-            ending.cancel("KILL QUERY")
-        with pytest.raises(QueryError, match=r"KILL QUERY|took longer than 500 ms"):
-            waiting.result(LET_GO_S)
-    if how == "timed out" and pid in worker_pids(one_turn):  # it came before the worker was asked
-        os.kill(pid, signal.SIGKILL)
-    assert answer_in_time(one_turn) == [{"x": 1}]
-    assert pid not in worker_pids(one_turn)
-    wait_until(lambda: not is_alive(pid))
-    with pytest.raises(ValueError, match="too many times"):  # there is one turn, and it is back
-        one_turn._turns.release("")
 
 
 @pytest.mark.parametrize("how", ["killed", "closed"])

@@ -24,8 +24,9 @@ from rtolap.query.statements.show_answers import Shows
 from rtolap.query.statements.shows import Show, show_of
 from rtolap.query.statements.text import plain
 
+from tests.support.hostile.hostile_texts import STATEMENT_BEGINNINGS
 from tests.support.query.query_world import QueryWorld
-from tests.support.query.workers import is_asked, wait_until, worker_pids
+from tests.support.query.workers import is_alive, is_asked, wait_until, worker_pids
 
 WAIT_S = 60.0
 LOOK_S = 30.0  # for what takes a second at most on an idle machine, and minutes if it is quadratic
@@ -47,18 +48,7 @@ SLOW = (
     *("create table " + "a" * 900_000, "create table t (" * 60_000, "{{" * 400_000, "@" * 900_000),
 )
 ALPHABET = (
-    *(
-        "select ",
-        "use ",
-        "kill ",
-        "set ",
-        "show ",
-        "describe ",
-        "explain ",
-        "with ",
-        "create table ",
-        "from ",
-    ),
+    *STATEMENT_BEGINNINGS,
     *("(", ")", "'", '"', "`", "\\", "/*", "/*!", "*/", "--", "-- ", "#", ";", ",", ".", "@@", "?", ":", "="),
     *(
         " ",
@@ -196,7 +186,7 @@ def one_turn(world: QueryWorld) -> Iterator[QueryService]:
 
 @pytest.mark.parametrize("kind", ASKED)
 @pytest.mark.parametrize("how", ["killed", "timed out"])
-def test_every_kind_of_statement_is_ended_and_takes_a_turn(
+def test_every_kind_of_statement_is_ended_takes_a_turn_and_gives_it_back(
     kind: str, how: str, one_turn: QueryService
 ) -> None:
     """Also while the engine hears nothing: its process stands still."""
@@ -217,6 +207,9 @@ def test_every_kind_of_statement_is_ended_and_takes_a_turn(
         os.kill(pid, signal.SIGKILL)
     turn_comes_back(one_turn)
     assert pid not in worker_pids(one_turn)
+    wait_until(lambda: not is_alive(pid))
+    with pytest.raises(ValueError, match="too many times"):  # there is one turn, and it is back
+        one_turn._turns._admission.release("")
 
 
 def turn_comes_back(service: QueryService) -> None:

@@ -25,7 +25,7 @@ from rtolap.query.cancel import Cancellation, Timeouts
 from rtolap.query.engine import Engine
 from rtolap.query.session import Session
 from rtolap.query.statement_service import Limits, QueryService
-from rtolap.query.workers import messages, pool
+from rtolap.query.workers import messages, packing, pool
 from rtolap.query.workers.pool import WorkerPool
 
 from tests.support.hostile.hostile_texts import GREEDY
@@ -415,7 +415,7 @@ def test_what_a_worker_may_not_say_is_damage() -> None:
         read.to_pylist()
     for value in (["int", "x"], ["no kind"], [], ["decimal", []], ["datetime", "then"], ["timedelta", "x"]):
         with pytest.raises(Corrupted):
-            messages.unpacked(value)
+            packing.unpacked(value)
     for said in (
         (1 << 31).to_bytes(4, "little") + bytes(8),
         bytes(4) + (1 << 40).to_bytes(8, "little"),

@@ -34,7 +34,14 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
     3. fsync the folder                 afterwards the new name survives a power cut
     """
     temporary = path.with_name(path.name + ".tmp")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    write_synced(temporary, data, mode=mode)
+    os.replace(temporary, path)
+    fsync_dir(path.parent)
+
+
+def write_synced(path: Path, data: bytes | memoryview, *, mode: int = 0o644) -> None:
+    """Write and fsync the file. Its name survives a power cut only once the folder was synced too."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
     try:
         view = memoryview(data)
         while view:
@@ -42,5 +49,3 @@ def write_atomic(path: Path, data: bytes, *, mode: int = 0o644) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-    os.replace(temporary, path)
-    fsync_dir(path.parent)

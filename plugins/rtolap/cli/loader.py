@@ -7,7 +7,6 @@ Exit codes: 0 done; 1 an error, reported on stderr; `run` ends with those of
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
@@ -15,7 +14,7 @@ from typing import Annotated
 import typer
 
 from rtolap.base.clock import SystemClock
-from rtolap.base.errors import DefinitionError, NotYet, Unavailable
+from rtolap.base.errors import DefinitionError, Unavailable
 from rtolap.base.settings import Settings
 from rtolap.cli.kafka_access import kafka_connections
 from rtolap.cli.loader_access import (
@@ -112,7 +111,7 @@ def run(
 def start(job: JobArgument, wait_s: WaitOption = 0.0, as_json: JsonOption = False) -> None:
     """Have the agent of this host run it; what had failed is tried again."""
     with job_access(Settings()) as access:
-        _start(access, job)
+        access.start(job)
         _told(access, job, wait_s, lambda status: status.alive, "runs", as_json=as_json)
 
 
@@ -145,8 +144,8 @@ def restart(job: JobArgument, wait_s: WaitOption = 60.0, as_json: JsonOption = F
     """Stop it, and start it again."""
     with job_access(Settings()) as access:
         access.jobs.change_state(job, LoadJobEvent.STOP, "restarted by command")
-        _await(access, job, wait_s, lambda status: not status.alive)
-        _start(access, job)
+        access.wait(job, wait_s, lambda status: not status.alive)
+        access.start(job)
         _told(access, job, wait_s, lambda status: status.alive, "runs", as_json=as_json)
 
 
@@ -253,31 +252,6 @@ def _troubles(status: LoaderStatus) -> Iterator[str]:
         yield f"partitions: {status.partitions.state}: {status.partitions.last_error}"
 
 
-def _start(access: JobAccess, job: str) -> None:
-    access.jobs.change_state(job, LoadJobEvent.START, "")
-    try:
-        access.start_by_agent(job)
-    except Unavailable as error:
-        raise Unavailable(
-            f"loader {job} is wanted, but no agent answers that could run it",
-            found=str(error),
-            action=f"run `rtolap agent serve`, or `rtolap loader run {job}` yourself",
-        ) from error
-
-
-def _await(access: JobAccess, job: str, wait_s: float, is_so: Callable[[LoaderStatus], bool]) -> LoaderStatus:
-    deadline_s = time.monotonic() + wait_s
-    while True:
-        status = access.status(access.jobs.get(job))
-        if is_so(status):
-            return status
-        if time.monotonic() >= deadline_s:
-            raise NotYet(
-                f"loader {job} is not there yet", found=f"{status.state}, {status.phase or 'no process'}"
-            )
-        time.sleep(0.2)
-
-
 def _told(
     access: JobAccess,
     job: str,
@@ -287,7 +261,7 @@ def _told(
     *,
     as_json: bool,
 ) -> None:
-    status = _await(access, job, wait_s, is_so) if wait_s > 0 else access.status(access.jobs.get(job))
+    status = access.wait(job, wait_s, is_so) if wait_s > 0 else access.status(access.jobs.get(job))
     if as_json:
         print_json(status)
     elif is_so(status):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,6 +15,7 @@ from rtolap.base.errors import (
     DefinitionError,
     Forbidden,
     NotFound,
+    NotYet,
     Unauthorized,
     Unavailable,
 )
@@ -38,6 +40,7 @@ from rtolap.stored.loader.records.rejects import FileBox, RejectBox, TopicBox, r
 from rtolap.stored.loader.reset import given, going_on, left_labels
 from rtolap.stored.loader.status import status_of
 from rtolap.stored.metastore.database import Ledger
+from rtolap.stored.metastore.load_job_states import LoadJobEvent
 from rtolap.stored.metastore.load_jobs import LoadJob, LoadJobs
 from rtolap.stored.metastore.offsets import OffsetsRecord, OffsetsRecords
 
@@ -120,6 +123,31 @@ class JobAccess:
             return write_config(JobConfig(loader, start, left, topic_id))
 
         return self.jobs.define_again(job_id, config, abandon=abandon)
+
+    def start(self, job: str) -> None:
+        """Raises Unavailable where no agent answers that could run it."""
+        self.jobs.change_state(job, LoadJobEvent.START, "")
+        try:
+            self.start_by_agent(job)
+        except Unavailable as error:
+            raise Unavailable(
+                f"loader {job} is wanted, but no agent answers that could run it",
+                found=str(error),
+                action=f"run `rtolap agent serve`, or `rtolap loader run {job}` yourself",
+            ) from error
+
+    def wait(self, job: str, wait_s: float, is_so: Callable[[LoaderStatus], bool]) -> LoaderStatus:
+        """Return the first status that `is_so`. Raises NotYet when the time is over."""
+        deadline_s = time.monotonic() + wait_s
+        while True:
+            status = self.status(self.jobs.get(job))
+            if is_so(status):
+                return status
+            if time.monotonic() >= deadline_s:
+                raise NotYet(
+                    f"loader {job} is not there yet", found=f"{status.state}, {status.phase or 'no process'}"
+                )
+            time.sleep(0.2)
 
     def start_by_agent(self, job: str) -> None:
         settings = self._settings

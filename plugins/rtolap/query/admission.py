@@ -10,8 +10,8 @@ class AdmissionControl:
     """Thread-safe. Who waits gets a turn before those whose user has more of them already; else in order."""
 
     def __init__(self, total: int, per_user: int) -> None:
-        self._total = total
-        self._per_user = per_user
+        self.total = total
+        self.per_user = per_user
         self._changed = threading.Condition()
         self._running: Counter[str] = Counter()
         self._waiting: dict[object, str] = {}
@@ -40,7 +40,7 @@ class AdmissionControl:
             self._changed.notify_all()
 
     def _next(self) -> object | None:
-        if self._running.total() >= self._total:
+        if self._running.total() >= self.total:
             return None
-        able = [ticket for ticket, user in self._waiting.items() if self._running[user] < self._per_user]
+        able = [ticket for ticket, user in self._waiting.items() if self._running[user] < self.per_user]
         return min(able, key=lambda ticket: self._running[self._waiting[ticket]], default=None)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import QueryError, TooManyAtOnce, Unavailable
+from rtolap.base.errors import QueryError
 from rtolap.protocols.query.warning import QueryWarning
 from rtolap.query import explain
 from rtolap.query.admission import AdmissionControl
@@ -39,6 +38,7 @@ from rtolap.query.stored.definitions import StoredDefinitions
 from rtolap.query.stored.reader import StoredReader
 from rtolap.query.stored.relation import arrow_schema
 from rtolap.query.stored.source import NoSource, StoredSource
+from rtolap.query.turns import Turns
 from rtolap.query.workers.pool import WorkerPool
 
 TIMEOUT_MS_DEFAULT = 60_000
@@ -92,7 +92,8 @@ class QueryService:
         self.definitions = StoredDefinitions(self._stored, cluster)
         self._prepared = PreparedStatements()
         self._timeouts = Timeouts(clock)
-        self._turns = AdmissionControl(limits.queries_max, limits.turns_per_user)
+        admission = AdmissionControl(limits.queries_max, limits.turns_per_user)
+        self._turns = Turns(self._engine, admission, limits.queue_wait_s)
 
     def close(self) -> None:
         self._timeouts.close()
@@ -133,7 +134,7 @@ class QueryService:
         statement = self._prepared.parse(sql) if isinstance(sql, str) else sql
         values = statement.bind(parameters)
         ending = cancellation or self.cancellation()
-        with self._turn(ending, is_over=False) as session:
+        with self._turns.open(ending, is_over=False) as session:
             return self._start(statement, values, session, ending)
 
     def describe(
@@ -144,7 +145,7 @@ class QueryService:
         if statement.explain is not None:
             return explain.SCHEMA, statement.parameters
         ending = cancellation or self.cancellation()
-        with self._turn(ending) as session:
+        with self._turns.open(ending) as session:
             rewritten, catalogue = self._rewrite(statement, {}, session, ending)
             for name in rewritten.lookups:
                 session.register(relation_name(name), self._lookups.empty(catalogue.lookups[name]))
@@ -156,39 +157,9 @@ class QueryService:
         self, table: pa.Table, name: str, sql: str, cancellation: Cancellation | None = None
     ) -> pa.Table:
         """Run `sql`, made by a server, over one small table called `name`. Waits for admission."""
-        with self._turn(cancellation or self.cancellation()) as session:
+        with self._turns.open(cancellation or self.cancellation()) as session:
             session.register(name, table)
             return session.read(sql, {})
-
-    @contextmanager
-    def _turn(self, ending: Cancellation, *, is_over: bool = True) -> Iterator[Session]:
-        """A session of the engine, and what ends it. It is given back behind the block where that `is_over`;
-        otherwise only if the block fails, with what ended it as the error."""
-        if not self._turns.acquire(ending.user, self._limits.queue_wait_s):
-            ending.close()
-            limits = self._limits
-            raise TooManyAtOnce(
-                "too many queries",
-                expected=f"at most {limits.queries_max} at a time, {limits.turns_per_user} of one user",
-                action="ask again later",
-            )
-        try:
-            session = self._engine.session(ending)
-        except BaseException:
-            ending.close()
-            self._turns.release(ending.user)
-            raise
-        try:
-            ending.on_cancel(session.interrupt, until_over=True)
-            yield session
-        except BaseException as error:
-            self._finish(session, ending)
-            stopped = ending.error()
-            if stopped is not None and stopped is not error and isinstance(error, QueryError | Unavailable):
-                raise stopped from error
-            raise
-        if is_over:
-            self._finish(session, ending)
 
     def _start(
         self, statement: Statement, values: dict[str, object], session: Session, ending: Cancellation
@@ -312,14 +283,7 @@ class QueryService:
     def _stream(
         self, read: Callable[[], pa.RecordBatch | None], session: Session, ending: Cancellation
     ) -> Iterator[pa.RecordBatch]:
-        return ResultStream(read, lambda: self._finish(session, ending), ending)
-
-    def _finish(self, session: Session, ending: Cancellation) -> None:
-        try:
-            ending.close()
-            session.close()
-        finally:
-            self._turns.release(ending.user)
+        return ResultStream(read, lambda: self._turns.finish(session, ending), ending)
 
 
 def _read(table: pa.Table) -> Callable[[], pa.RecordBatch | None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from rtolap.coordinator.losses import Losses
 from rtolap.coordinator.views import Views
 from rtolap.cubes.receiver.local.align import Piece
 from rtolap.cubes.receiver.reports import cube_report
-from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.kafka.interfaces import OffsetsGone
 from rtolap.metadata.records import SegmentRecord
@@ -22,30 +20,23 @@ from rtolap.model.offsets import PartRange
 from rtolap.model.segment_states import SegmentState
 from rtolap.protocols.coordinator.messages import HeartbeatRequest
 
-from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
-from tests.support.cubes.cluster import Cluster
-from tests.support.cubes.stepped_receiver import Receiver
+from tests.support.cubes.builders import START_MS
+from tests.support.cubes.two_segments import TwoSegments
 
 LOST = (PartRange(0, 0, 4), PartRange(2, 0, 4))
 
 
-class World:
-    """Two segments whose staged parts are there, ten and five events a partition. `lose` takes the first's
-    part of partitions 0 and 2, disks of receivers that read those, and the beginning of their logs."""
+class World(TwoSegments):
+    """Their staged parts are there. `lose` takes the first's part of partitions 0 and 2, disks of receivers
+    that read those, and the beginning of their logs."""
 
     def __init__(self, folder: Path) -> None:
-        self.cluster = Cluster(
-            small_schema(), folder, ReceiverSettings(disk_free_bytes_min=0), start_ms=START_MS
-        )
+        super().__init__(folder)
         self.views = Views(self.cluster.metadata)
         self.heartbeats = Heartbeats(self.cluster.clock)
         self.losses = Losses(
             self.cluster.metadata, self.views, self.heartbeats, lambda name: self.cluster.admin
         )
-        self.receivers = {receiver.name: receiver for receiver in self.cluster.receivers}
-        for partition in self.cluster.log:
-            self.send(partition, START_MS, 10)
-            self.send(partition, START_MS + WINDOW_MS, 5)
         self.turn()
         for receiver in self.receivers.values():
             receiver.core.force.update(receiver.core.state.segments)
@@ -53,24 +44,10 @@ class World:
         self.turn()
         assert [record.state for record in self.records] == [SegmentState.REMOTE_PERSISTED] * 2
 
-    def send(self, partition: int, at_ms: int, count: int) -> None:
-        body = json.dumps({"ts": at_ms, "kind": "a", "place": 1, "amount": 1}).encode()
-        for _ in range(count):
-            self.cluster.produce(partition, body, None)
-
-    @property
-    def records(self) -> list[SegmentRecord]:
-        return list(self.cluster.records().values())
-
-    def step(self, receiver: Receiver) -> None:
-        receiver.look()
-        while receiver.consume():
-            pass
-
     def turn(self) -> None:
         """Everybody reads, leaders close and upload what they can, and all say how they are."""
         for receiver in self.receivers.values():
-            self.step(receiver)
+            self.read(receiver)
             if receiver.core.consumer_state is not ConsumerState.FAILED:
                 receiver.close_due()
                 receiver.look()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
@@ -13,7 +12,6 @@ import msgspec
 import pytest
 from rtolap.cubes.receiver.background_work import BackgroundWork
 from rtolap.cubes.receiver.requests import Requests
-from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerState
 from rtolap.metadata import segments
 from rtolap.metadata.records import SegmentRecord, StagedPart
@@ -21,36 +19,18 @@ from rtolap.model.event_loss import EventLoss
 from rtolap.model.offsets import PartRange
 from rtolap.model.segment_states import SegmentState
 
-from tests.support.cubes.builders import START_MS, WINDOW_MS, small_schema
-from tests.support.cubes.cluster import BASE_FILE, Cluster
+from tests.support.cubes.builders import START_MS
+from tests.support.cubes.cluster import BASE_FILE
 from tests.support.cubes.stepped_receiver import Receiver
+from tests.support.cubes.two_segments import TwoSegments
 
 
-class World:
-    """Ten events a partition of a first segment, then five of a second; both READY."""
+class World(TwoSegments):
+    """Both are READY."""
 
     def __init__(self, folder: Path) -> None:
-        settings = ReceiverSettings(disk_free_bytes_min=0, retry_s=0.01)
-        self.cluster = Cluster(small_schema(), folder, settings, start_ms=START_MS)
-        self.receivers = {receiver.name: receiver for receiver in self.cluster.receivers}
-        for partition in self.cluster.log:
-            self.send(partition, START_MS, 10)
-            self.send(partition, START_MS + WINDOW_MS, 5)
+        super().__init__(folder)
         self.history()
-
-    def send(self, partition: int, at_ms: int, count: int) -> None:
-        body = json.dumps({"ts": at_ms, "kind": "a", "place": 1, "amount": 1}).encode()
-        for _ in range(count):
-            self.cluster.produce(partition, body, None)
-
-    @property
-    def records(self) -> list[SegmentRecord]:
-        return list(self.cluster.records().values())
-
-    def read(self, receiver: Receiver) -> None:
-        receiver.look()
-        while receiver.consume():
-            pass
 
     def close(self) -> None:
         """Everybody reads, and leaders close all there is."""

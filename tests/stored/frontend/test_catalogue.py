@@ -24,8 +24,9 @@ from rtolap.stored.frontend.catalogue.memory_hosts import MemoryTabletHosts
 from rtolap.stored.frontend.catalogue.partition_upkeep import PartitionUpkeep
 from rtolap.stored.frontend.catalogue.placement import place
 from rtolap.stored.frontend.catalogue.read_views import ReadViews
+from rtolap.stored.frontend.catalogue.table_entry import TableEntry
 from rtolap.stored.frontend.catalogue.table_writes import ON_DEMAND_MAX
-from rtolap.stored.frontend.catalogue.tables import Catalogue, TableEntry
+from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.frontend.mastership import Mastership
 from rtolap.stored.frontend.transactions.labels import LabelPolicy
 from rtolap.stored.frontend.transactions.memory_participants import MemoryNodes

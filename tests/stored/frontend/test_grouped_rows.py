@@ -12,7 +12,7 @@ from rtolap.protocols.storage.messages import ScanRequest, TabletId
 from rtolap.protocols.stored_tables.messages import RenameColumn
 from rtolap.protocols.stream_load.messages import LoadAnswer
 from rtolap.stored.engine.routing import RoutedPart
-from rtolap.stored.frontend.catalogue.tables import TableEntry
+from rtolap.stored.frontend.catalogue.table_entry import TableEntry
 from rtolap.stored.frontend.loads.committing import Committing
 from rtolap.stored.frontend.loads.distribution import Tables
 from rtolap.stored.frontend.loads.error_files import ErrorFiles

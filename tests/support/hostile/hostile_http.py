@@ -10,11 +10,13 @@ import json
 import random
 import re
 import socket
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from tests.support.hostile.hostile_sockets import sent_and_answered
 from tests.support.hostile.hostile_texts import statement
+from tests.support.hostile.unhandled import unhandled_errors
 
 _ANSWER = re.compile(rb"HTTP/1\.1 [2-5]\d\d ")
 _METHODS = (b"GET", b"POST", b"PUT", b"DELETE", b"HEAD", b"OPTIONS", b"PATCH", b"TRACE", b"PROPFIND", b"LOCK")
@@ -127,6 +129,20 @@ class HostileHttp:
         with socket.create_connection((self.host, self.port), timeout=60) as connection:
             answers = sent_and_answered(connection, b"".join((*sent, last)))
         return len(_ANSWER.findall(answers))
+
+    def ask_until(
+        self, rng: random.Random, credentials: bytes | None, requests: int, *, answers: int, cpu_s_max: float
+    ) -> None:
+        """Connection after connection until so many were answered. Raises AssertionError where one costs more
+        than `cpu_s_max`, or something in this process was raised and not handled.
+        """
+        answered = 0
+        with unhandled_errors() as unhandled:
+            while answered < answers:
+                began_s = time.process_time()
+                answered += self.ask(rng, credentials, requests)
+                assert time.process_time() - began_s < cpu_s_max
+                assert not unhandled, unhandled[0]
 
     def _request(self, rng: random.Random, credentials: bytes | None) -> bytes:
         given = credentials if credentials is not None else _wrong_credentials(rng)

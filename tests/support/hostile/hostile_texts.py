@@ -79,19 +79,20 @@ ENDLESS = (
     "select rpad('', 2000000000, 'x')",
     "select space(4000000000)",
 )
+STATEMENT_BEGINNINGS = (
+    "select ",
+    "use ",
+    "kill ",
+    "set ",
+    "show ",
+    "describe ",
+    "explain ",
+    "with ",
+    "create table ",
+    "from ",
+)
 _PIECES = (
-    *(
-        "select ",
-        "use ",
-        "kill ",
-        "set ",
-        "show ",
-        "describe ",
-        "explain ",
-        "with ",
-        "create table ",
-        "from ",
-    ),
+    *STATEMENT_BEGINNINGS,
     *(
         "(",
         ")",

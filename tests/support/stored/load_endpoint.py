@@ -16,7 +16,7 @@ from rtolap.base.http_server import HttpConnections, HttpServer
 from rtolap.base.users import Users, password_hash
 from rtolap.stored.frontend.assembly import Assembly, FrontendOptions, Storage
 from rtolap.stored.frontend.catalogue.memory_hosts import MemoryTabletHosts
-from rtolap.stored.frontend.catalogue.tables import TableEntry
+from rtolap.stored.frontend.catalogue.table_entry import TableEntry
 from rtolap.stored.frontend.election import Endpoint
 from rtolap.stored.frontend.http.app import Port
 from rtolap.stored.frontend.http.authentication import Guard

@@ -1,4 +1,4 @@
 """The guard before every Flight server: see `relay`.
 
-limits → frames → calls, answers → connection → relay
+limits → frames → message_bounds → calls, answers → connection → relay
 """

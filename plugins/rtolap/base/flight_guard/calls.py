@@ -12,14 +12,13 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from hpack import Decoder, HPACKError
 
-from rtolap.base.errors import Refused, RtolapError, TooLarge, Unauthorized
+from rtolap.base.errors import Unauthorized
 from rtolap.base.flight_guard import frames
 from rtolap.base.flight_guard.limits import FlightLimits
+from rtolap.base.flight_guard.message_bounds import CallRefused, MessageBounds, Refusal
 
 _STREAMS_OF_ROWS = ("/DoPut", "/DoExchange")
 _REFUSED_MAX = 1000
@@ -35,65 +34,6 @@ class BrokenConnection(Exception):
         self.code = code
 
 
-class Refusal(NamedTuple):
-    """The refusal of a call; `status` is gRPC's, `reason` counts it, `begun`: the head of its answer is sent
-    already.
-    """
-
-    stream: int
-    status: int
-    reason: str
-    error: RtolapError
-    begun: bool
-
-
-class _Refuse(Exception):
-    def __init__(self, status: int, reason: str, error: RtolapError) -> None:
-        super().__init__(reason)
-        self.status, self.reason, self.error = status, reason, error
-
-
-@dataclass
-class _Messages:
-    """The positions of the messages of one call."""
-
-    bytes_max: int
-    answer_begun: bool = False
-    left_bytes: int = 0
-    prefix: bytearray = field(default_factory=bytearray)
-
-    def advance(self, piece: memoryview) -> None:
-        """Raises _Refuse at the beginning of a message that is too long."""
-        at, size = 0, len(piece)
-        while at < size:
-            if self.left_bytes:
-                step = min(self.left_bytes, size - at)
-                self.left_bytes -= step
-                at += step
-                continue
-            step = min(frames.MESSAGE_PREFIX_BYTES - len(self.prefix), size - at)
-            self.prefix += piece[at : at + step]
-            at += step
-            if len(self.prefix) == frames.MESSAGE_PREFIX_BYTES:
-                self._begin(self.prefix[0], int.from_bytes(self.prefix[1:], "big"))
-                self.prefix.clear()
-
-    def _begin(self, compressed: int, size: int) -> None:
-        if compressed:
-            raise _Refuse(
-                frames.UNIMPLEMENTED,
-                "compressed",
-                Refused("a message is compressed", expected="messages as they are", action="send it so"),
-            )
-        if size > self.bytes_max:
-            raise _Refuse(
-                frames.RESOURCE_EXHAUSTED,
-                "too_large",
-                TooLarge("a message is too large", expected=f"at most {self.bytes_max} bytes", found=size),
-            )
-        self.left_bytes = size
-
-
 class Calls:
     """The calls of one connection. `authorized` from the first call that had the token."""
 
@@ -106,7 +46,7 @@ class Calls:
         self._limits = limits
         self._now_s = now_s
         self._decoder = Decoder(max_header_list_size=limits.head_bytes_max)
-        self._calls: dict[int, _Messages] = {}
+        self._calls: dict[int, MessageBounds] = {}
         self._refused: dict[int, None] = {}  # the last ones, for what their clients send on
         self._out: list[bytes | memoryview] = []
         self._held = bytearray()  # of a frame, or of the preface, that has not come whole
@@ -290,7 +230,7 @@ class Calls:
         given = next((bytes(value) for name, value in fields if name == b"authorization"), b"")
         if not hmac.compare_digest(given, self._expected):
             why = Unauthorized("the token is missing or wrong")
-            self._refuse(stream, _Refuse(frames.UNAUTHENTICATED, "unauthorized", why))
+            self._refuse(stream, CallRefused(frames.UNAUTHENTICATED, "unauthorized", why))
             if not self.authorized:
                 raise BrokenConnection("unauthorized", frames.NO_ERROR, "the token is missing or wrong")
             # The server's table of headers has to know of it all the same.
@@ -303,7 +243,7 @@ class Calls:
         bytes_max = self._limits.message_bytes_max
         if self._limits.batch_bytes_max is not None and path.endswith(_STREAMS_OF_ROWS):
             bytes_max = self._limits.batch_bytes_max
-        self._calls[stream] = _Messages(bytes_max)
+        self._calls[stream] = MessageBounds(bytes_max)
         self._out.append(block)
 
     # -- messages ---------------------------------------------------------------------------------------
@@ -336,7 +276,7 @@ class Calls:
         if messages is not None:
             try:
                 messages.advance(piece)
-            except _Refuse as refuse:
+            except CallRefused as refuse:
                 self._refuse(self._data_stream, refuse)
                 self._data_refused = True
         self._out.append(piece)
@@ -344,7 +284,7 @@ class Calls:
             self._out.append(frames.reset(self._data_stream, frames.CANCEL))
         return at + step
 
-    def _refuse(self, stream: int, refuse: _Refuse) -> None:
+    def _refuse(self, stream: int, refuse: CallRefused) -> None:
         call = self._calls.pop(stream, None)
         begun = call is not None and call.answer_begun
         self._refused[stream] = None

@@ -5,7 +5,6 @@ A fragment is immutable, opened by memory map, and may be deleted while it is re
 
 from __future__ import annotations
 
-import os
 import struct
 from pathlib import Path
 from typing import NamedTuple
@@ -17,7 +16,7 @@ import pyarrow.compute as pc
 import xxhash
 
 from rtolap.base.errors import Corrupted, DefinitionError, NotFound
-from rtolap.base.files import fsync_dir, write_atomic
+from rtolap.base.files import fsync_dir, write_atomic, write_synced
 from rtolap.columnar.filter import mask
 from rtolap.columnar.groups import single_chunk
 from rtolap.columnar.schema import physical_schema
@@ -161,14 +160,7 @@ def _write_arrow(path: Path, batch: pa.RecordBatch) -> tuple[str, int]:
     with pa.ipc.new_file(sink, batch.schema) as writer:
         writer.write_batch(batch)
     data = sink.getvalue()
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    write_synced(path, memoryview(data))
     return xxhash.xxh3_64_hexdigest(data), data.size
 
 

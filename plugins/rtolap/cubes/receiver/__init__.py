@@ -21,10 +21,10 @@ What it never does: decide alone which events are in history (the record does), 
 Modules
     pure        `align`, `alignment`, `batch`, `closing`, `states`, `tables`; `statistics` of one table
     the core    `ingest` steps; `assignment`, `intake` (a batch into the state), `lifecycle`, `limits` (when
-                to wait), `progress` (counters and clocks), `log_ends`, `closings`, `dead_letters`,
-                `checkpointing`
-    beside it   `work` calls `fragments`, `realign` and `upload`; `requests` brings results to the core,
-                `views` what the cluster says; `checkpoint` is the file
+                to wait), `partition_progress` (counters and clocks), `topic_watch` (its ends and identity),
+                `closings`, `dead_letters`, `checkpointing`
+    beside it   `background_work` calls `fragments`, `realign` and `upload`; `requests` brings results to the
+                core, `views` what the cluster says; `checkpoint` is the file
     the server  `flight`; `query_service` answers, `reports` is what it shows
     process     `process`: `assembly` of each cube, `heartbeats`; threads in `runner` (three a cube) too
 """

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import Corrupted, NotFound, RtolapError, Unavailable
+from rtolap.base.errors import Corrupted, NotFound, RtolapError
 from rtolap.cubes.receiver.assignment import Assignment
 from rtolap.cubes.receiver.checkpointing import TOPIC_WAIT_S, Checkpoints, Persisting
 from rtolap.cubes.receiver.closing import candidates as closings
@@ -32,11 +32,11 @@ from rtolap.cubes.receiver.local.alignment import aligned, exchanged
 from rtolap.cubes.receiver.local.checkpoint import CheckpointFile
 from rtolap.cubes.receiver.local.fragments import MergeJob
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable
-from rtolap.cubes.receiver.log_ends import LogEnds
 from rtolap.cubes.receiver.lost_offsets import LostOffsets
 from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.settings import ReceiverSettings
 from rtolap.cubes.receiver.states import ConsumerEvent, ConsumerState
+from rtolap.cubes.receiver.topic_watch import TopicWatch
 from rtolap.cubes.receiver.views import CubeView
 from rtolap.kafka.interfaces import OffsetsGone, StreamConsumer, StreamProducer, TopicRecreated
 from rtolap.kafka.topic_identity import CUBE_ACTION, TopicIdentity
@@ -61,7 +61,7 @@ class CubeReceiver:
         ends_beside: bool = False,
         create_dead_letter_topic: Callable[[], object] | None = None,
     ) -> None:
-        """`ends_beside`: see `log_ends`; `create_dead_letter_topic`: see `dead_letters`."""
+        """`ends_beside`: see `topic_watch`; `create_dead_letter_topic`: see `dead_letters`."""
         table = schema.table
         self.schema = schema
         self.settings = settings
@@ -74,7 +74,6 @@ class CubeReceiver:
             producer, table.topic, table.dead_letter_topic, create_dead_letter_topic
         )
         self._topic = TopicIdentity(table.topic, consumer.topic_id, action=CUBE_ACTION)
-        self._missing_after: int | None = None  # the topic's confirmations before it was missing
         self._checkpoints = Checkpoints(schema, folder, dead_letters, settings, clock, self._topic)
         self._life = Lifecycle(schema.cube.name, consumer)
         self._limits = Limits(settings, folder, clock)
@@ -88,7 +87,7 @@ class CubeReceiver:
         self._aligned_basis: tuple[int | None, int] = (None, 0)
         self._close_epoch = 0
         self._asked_to_pause = False
-        self._ends = LogEnds(consumer, self._topic, self.progress, clock, beside=ends_beside)
+        self._watch = TopicWatch(consumer, self._topic, self.progress, clock, beside=ends_beside)
         self._assignment = Assignment(
             consumer=consumer,
             life=self._life,
@@ -182,8 +181,8 @@ class CubeReceiver:
             self._swap_if_new(self._persisting.if_due(self.state, self.progress))
         except (NotFound, OffsetsGone, Corrupted, TopicRecreated) as error:
             if isinstance(error, NotFound) and self._life.reading:
-                self._missing_after = self._topic.confirmations
-            self.fail(self._named(error))
+                self._watch.note_missing()
+            self.fail(self._watch.cause_of(error))
             return False
         except RtolapError as error:
             self._trouble(str(error))  # seen until a step goes well: the same is tried again
@@ -261,7 +260,7 @@ class CubeReceiver:
             self._topic.note_read()
         self._swap_if_new(state)
         self._checkpoints.dirty |= worked
-        self._trouble(self._ends.poll_if_due(self.state.positions))
+        self._trouble(self._watch.poll_if_due(self.state.positions))
         positions = self.state.positions
         if self.consumer_state is ConsumerState.REPLAYING and all(
             self.progress.at_end(positions, p) for p in positions
@@ -271,7 +270,7 @@ class CubeReceiver:
 
     def look_up_log_ends(self) -> None:
         """From a thread beside the core."""
-        error_text = self._ends.poll(self.state.positions)
+        error_text = self._watch.poll(self.state.positions)
         if self.consumer_state is not ConsumerState.FAILED:  # that has a reason of its own
             self._trouble(error_text)
 
@@ -279,34 +278,16 @@ class CubeReceiver:
 
     def _knows_topic(self) -> bool:
         """Nothing is read before it was asked once whether the topic is the one that positions count in."""
-        if not self._topic.confirmations:
-            try:
-                self._topic.confirm(TOPIC_WAIT_S)
-            except Unavailable as error:
-                self._trouble(str(error))
+        self._trouble(self._watch.confirm_once())
         return self._topic.confirmations > 0
-
-    def _named(self, error: RtolapError) -> RtolapError:
-        """An offset that is gone may be one of a topic that is gone."""
-        if isinstance(error, OffsetsGone):
-            try:
-                self._topic.confirm(TOPIC_WAIT_S)
-            except TopicRecreated as cause:
-                return cause
-            except RtolapError as cause:
-                log.info("whether the topic is another one is not known: %s", cause)
-        return error
 
     def _look_for_missing_topic(self) -> None:
         """A topic that was missing is there again: it goes on, or says that it is another one."""
-        if self._missing_after is None:
-            return
-        self._ends.poll_if_due(self.state.positions)
-        if self._topic.recreated is not None:
-            self._life.rename(self._topic.recreated)
-        elif self._topic.confirmations > self._missing_after:
-            self._missing_after = None
-            self.restart()
+        try:
+            if self._watch.returned(self.state.positions):
+                self.restart()
+        except TopicRecreated as error:
+            self._life.rename(error)
 
     def _trouble(self, problem: str | None) -> None:
         if problem is not None:

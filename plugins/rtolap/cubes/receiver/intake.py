@@ -12,7 +12,7 @@ from rtolap.base.clock import Clock
 from rtolap.cubes.format.aggregate import merge_tables
 from rtolap.cubes.receiver.dead_letters import DeadLetterWriter
 from rtolap.cubes.receiver.hosts.batch_progress import HostProgressBatch, heard, stated
-from rtolap.cubes.receiver.local.batch import batch_tables
+from rtolap.cubes.receiver.local.batch import batch_tables, decode_batch
 from rtolap.cubes.receiver.local.tables import LocalSegment, LocalState, appended
 from rtolap.cubes.receiver.partition_progress import Progress
 from rtolap.cubes.receiver.settings import ReceiverSettings
@@ -63,14 +63,7 @@ class Intake:
         return (state if positions == state.positions else replace(state, positions=positions)), False
 
     def _with(self, state: LocalState, batch: Batch) -> LocalState:
-        decoded = self._decoder.decode(
-            batch.values,
-            batch.partitions,
-            batch.offsets,
-            now_ms=self._clock.now_ms(),
-            create_ms=batch.create_ms,
-            statements=batch.statements,
-        )
+        decoded = decode_batch(self._decoder, batch, self._clock.now_ms())
         added = batch_tables(self._schema, decoded.table, state.vectors, state.horizon_ms)
         changed = {
             start: appended(state.segments.get(start, LocalSegment(start)), tables, self._merge)

@@ -20,10 +20,10 @@ from rtolap.cubes.receiver.closing.commits import ClosingCommits
 from rtolap.cubes.receiver.hosts.reports import WatermarkReports
 from rtolap.cubes.receiver.ingest import CubeReceiver
 from rtolap.cubes.receiver.local.realign import RangeReader
-from rtolap.cubes.receiver.log_ends import LOG_END_EVERY_S
 from rtolap.cubes.receiver.query_service import NotReady, answer
 from rtolap.cubes.receiver.requests import Requests
 from rtolap.cubes.receiver.states import READING
+from rtolap.cubes.receiver.topic_watch import LOG_END_EVERY_S
 from rtolap.cubes.receiver.upload import Uploader
 from rtolap.cubes.receiver.views import ViewSource
 from rtolap.metadata.cubes import ClusterMetadata

@@ -10,8 +10,9 @@ import msgspec
 
 from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
-from rtolap.protocols.loader.client import TIMEOUT_S, error_of
+from rtolap.protocols.loader.client import TIMEOUT_S
 from rtolap.protocols.loader.messages import API, LoaderStatus
+from rtolap.protocols.rest.error_responses import error_of
 
 
 class AsyncLoaderClient:

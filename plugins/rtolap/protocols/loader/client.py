@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import httpx
 import msgspec
 
 from rtolap.base.closeable import Closeable
-from rtolap.base.errors import RtolapError, Unavailable, from_dict
+from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
 from rtolap.protocols.loader.messages import API, LoaderStatus
+from rtolap.protocols.rest.error_responses import error_of
 
 TIMEOUT_S = 10.0
 
@@ -44,13 +45,3 @@ class LoaderClient(Closeable):
         if response.status_code != 200:
             raise error_of(response)
         return msgspec.json.decode(response.content, type=LoaderStatus)
-
-
-def error_of(response: httpx.Response) -> RtolapError:
-    try:
-        payload = msgspec.json.decode(response.content, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        payload = {}
-    if "code" not in payload:
-        payload = {"code": "error", "message": f"HTTP {response.status_code}: {response.text[:500]}"}
-    return from_dict(payload)

@@ -10,9 +10,10 @@ import httpx
 import msgspec
 
 from rtolap.base.closeable import Closeable
-from rtolap.base.errors import RtolapError, Unavailable, from_dict
+from rtolap.base.errors import Unavailable
 from rtolap.base.tls import trust
 from rtolap.protocols.query.warning import QueryWarning
+from rtolap.protocols.rest.error_responses import error_of
 
 DEADLINE_GRACE_S = 5.0  # the service gives up by itself; its words are better than a broken call
 
@@ -80,7 +81,7 @@ class QueryClient(Closeable):
                 action="start it with `rtolap query serve`",
             ) from error
         if response.status_code != 200:
-            raise _error_of(response)
+            raise error_of(response)
         return msgspec.json.decode(response.content, type=QueryAnswer)
 
     def health(self) -> dict[str, str]:
@@ -89,18 +90,8 @@ class QueryClient(Closeable):
         except httpx.HTTPError as error:
             raise Unavailable(f"the query service {self.url} does not answer", found=str(error)) from error
         if response.status_code != 200:
-            raise _error_of(response)
+            raise error_of(response)
         return msgspec.json.decode(response.content, type=dict[str, str])
 
     def close(self) -> None:
         self._http.close()
-
-
-def _error_of(response: httpx.Response) -> RtolapError:
-    try:
-        payload = msgspec.json.decode(response.content, type=dict[str, Any])
-    except msgspec.MsgspecError:
-        payload = {}
-    if "code" not in payload:
-        payload = {"code": "error", "message": f"HTTP {response.status_code}: {response.text[:500]}"}
-    return from_dict(payload)

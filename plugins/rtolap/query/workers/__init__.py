@@ -10,5 +10,5 @@
 
 A worker serves one statement at a time and is used again. One that was in any doubt (killed, out of memory,
 an error of the engine's own) is replaced. What comes from a worker is data, never objects: msgpack and Arrow,
-bounded in size and validated.
+bounded in size and validated: `messages` frames them, `packing` holds values of statements.
 """

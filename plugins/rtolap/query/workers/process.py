@@ -22,7 +22,7 @@ import pyarrow as pa
 from rtolap.base.errors import Corrupted, QueryError, RtolapError, Unavailable
 from rtolap.query.engine import Engine
 from rtolap.query.session import BATCH_ROWS, Result, Session
-from rtolap.query.workers import messages
+from rtolap.query.workers import messages, packing
 from rtolap.query.workers.memory import memory_of
 from rtolap.query.workers.messages import (
     BATCH_BYTES_MAX,
@@ -154,13 +154,13 @@ class _Worker:
         assert session is not None, "a statement begins its session first"
         if isinstance(request, Value):
             value = session.value(request.sql, _unpacked(request.values))
-            if messages.value_size(value) > VALUE_BYTES_MAX:
+            if packing.value_size(value) > VALUE_BYTES_MAX:
                 raise QueryError(
                     "a constant is too large",
                     expected=f"at most {VALUE_BYTES_MAX >> 20} MiB",
                     action="ask for less",
                 )
-            return Found(messages.packed(value)), b""
+            return Found(packing.packed(value)), b""
         if isinstance(request, Run):
             self._rows = iter(())  # of the result before, whose memory is free now
             self._result = result = session.run(request.sql, _unpacked(request.values))
@@ -198,7 +198,7 @@ class _Worker:
 
 
 def _unpacked(values: Mapping[str, Any]) -> dict[str, object]:
-    return {name: messages.unpacked(value) for name, value in values.items()}
+    return {name: packing.unpacked(value) for name, value in values.items()}
 
 
 def _pieces(result: Result) -> Iterator[tuple[pa.RecordBatch, bool]]:

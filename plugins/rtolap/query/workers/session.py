@@ -16,7 +16,7 @@ import pyarrow as pa
 from rtolap.base.errors import Corrupted, RtolapError, Unavailable, from_dict
 from rtolap.query.cancel import Cancellation
 from rtolap.query.session import Session
-from rtolap.query.workers import messages
+from rtolap.query.workers import messages, packing
 from rtolap.query.workers.messages import (
     Answer,
     Begin,
@@ -87,14 +87,14 @@ class WorkerSession(Session):
             os.close(descriptor)
 
     def value(self, sql: str, parameters: Mapping[str, object]) -> object:
-        answer, _ = self._answer(Value(sql, messages.packed_values(parameters)))
+        answer, _ = self._answer(Value(sql, packing.packed_values(parameters)))
         with self._doubting():
             if not isinstance(answer, Found):
                 raise _strange(answer)
-            return messages.unpacked(answer.value)
+            return packing.unpacked(answer.value)
 
     def run(self, sql: str, parameters: Mapping[str, object]) -> WorkerResult:
-        answer, body = self._answer(Run(sql, messages.packed_values(parameters)))
+        answer, body = self._answer(Run(sql, packing.packed_values(parameters)))
         with self._doubting():
             if not isinstance(answer, Ran):
                 raise _strange(answer)

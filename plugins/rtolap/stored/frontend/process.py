@@ -23,7 +23,7 @@ from rtolap.base.tls import load_context
 from rtolap.base.users import Users
 from rtolap.protocols.storage.client import StorageClients
 from rtolap.stored.frontend.assembly import Assembly, FrontendOptions, Storage
-from rtolap.stored.frontend.catalogue.tables import TableEntry
+from rtolap.stored.frontend.catalogue.table_entry import TableEntry
 from rtolap.stored.frontend.election import Endpoint
 from rtolap.stored.frontend.http.app import Port
 from rtolap.stored.frontend.http.authentication import Guard

@@ -18,6 +18,8 @@ from rtolap.columnar.schema import EVENT_MS, OFFSET, PARTITION
 from rtolap.cubes.format.aggregate import aggregate_events
 from rtolap.cubes.receiver.local.align import NO_VECTORS, Int64s, Ranges, Vectors, split_batch
 from rtolap.cubes.receiver.local.tables import LocalTable
+from rtolap.events.decode import Decoded, EventDecoder
+from rtolap.kafka.interfaces import Batch
 from rtolap.model.cube import ROWS, Schema
 
 RANKS = (1, 2)
@@ -39,6 +41,18 @@ class BatchTables:
 
     tables: Mapping[int, tuple[LocalTable, ...]] = field(default_factory=dict)
     seen: Mapping[int, Seen] = field(default_factory=dict)
+
+
+def decode_batch(decoder: EventDecoder, batch: Batch, now_ms: int) -> Decoded:
+    """Decode all that was polled at once."""
+    return decoder.decode(
+        batch.values,
+        batch.partitions,
+        batch.offsets,
+        now_ms=now_ms,
+        create_ms=batch.create_ms,
+        statements=batch.statements,
+    )
 
 
 def batch_tables(

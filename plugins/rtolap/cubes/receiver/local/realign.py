@@ -16,7 +16,7 @@ from rtolap.base.errors import Unavailable
 from rtolap.columnar.schema import EVENT_MS, OFFSET, PARTITION
 from rtolap.cubes.format.aggregate import aggregate_events, merge_tables
 from rtolap.cubes.receiver.local.align import NO_VECTORS, Piece, pieces
-from rtolap.cubes.receiver.local.batch import sum_of_rows
+from rtolap.cubes.receiver.local.batch import decode_batch, sum_of_rows
 from rtolap.cubes.receiver.local.tables import LocalState, LocalTable, union
 from rtolap.events.decode import EventDecoder
 from rtolap.kafka.interfaces import OffsetsGone, StreamConsumer
@@ -89,14 +89,7 @@ class RangeReader:
                 batch = consumer.poll(self._records_max, 0.2)
                 if len(batch):
                     deadline_s = self._clock.monotonic_s() + READ_TIMEOUT_S
-                    decoded = self._decoder.decode(
-                        batch.values,
-                        batch.partitions,
-                        batch.offsets,
-                        now_ms=self._clock.now_ms(),
-                        create_ms=batch.create_ms,
-                        statements=batch.statements,
-                    )
+                    decoded = decode_batch(self._decoder, batch, self._clock.now_ms())
                     for table in self._cut(start_ms, kept, decoded.table):
                         tables_by_version.setdefault(table.version, []).append(table)
                 elif self._clock.monotonic_s() > deadline_s:

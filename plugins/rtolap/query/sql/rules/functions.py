@@ -25,23 +25,27 @@ does not know at all is an error there.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 
 from sqlglot import exp
 
-from rtolap.base.errors import SqlSyntaxError, UnsupportedSql
+from rtolap.base.errors import UnsupportedSql
 from rtolap.query.sql.rules.context import Context
 from rtolap.query.sql.rules.mysql_functions import (
     adddate,
-    find_in_set,
     from_unixtime,
     macro,
     subdate,
-    substring_index,
     time,
     time_literal,
     time_now,
     timediff,
+)
+from rtolap.query.sql.rules.text_functions import (
+    ANONYMOUS_TEXT_FUNCTIONS,
+    TEXT_FUNCTIONS,
+    Rewrite,
+    macro_of,
+    only_argument,
 )
 
 _WHOLE_UNITS = frozenset(("MICROSECOND", "SECOND", "MINUTE", "HOUR", "DAY", "WEEK"))
@@ -51,11 +55,6 @@ _SUNDAY_WEEKS = "0"
 _YEAR_ZERO, _EPOCH, _EPOCH_DAYS = "0000-01-01", "1970-01-01", 719_528
 _MICROSECONDS = 1_000_000
 _FORMAT_PIECES = re.compile(r"(%%|%D)")
-_FORMAT_DIGITS_MAX = 30
-_GROWING = frozenset(("MYSQL_REPEAT", "MYSQL_LPAD", "MYSQL_RPAD"))
-TEXT_BYTES_MAX = 64 << 10  # of a text that REPEAT, SPACE, LPAD or RPAD makes, in a statement over rows
-ONE_ROW_BYTES_MAX = 32 << 20  # of all of them together, in a statement of one row
-_Rewrite = Callable[[exp.Expr], exp.Expr | None]
 
 
 def functions(tree: exp.Expr, context: Context) -> exp.Expr:
@@ -73,7 +72,7 @@ def _day_of_week(node: exp.Expr) -> exp.Expr:
 
 
 def _weekday(node: exp.Expr) -> exp.Expr:
-    part = exp.Extract(this=exp.var("ISODOW"), expression=exp.TsOrDsToDate(this=_only(node)))
+    part = exp.Extract(this=exp.var("ISODOW"), expression=exp.TsOrDsToDate(this=only_argument(node)))
     return exp.paren(exp.Sub(this=part, expression=exp.Literal.number(1)), copy=False)
 
 
@@ -103,7 +102,7 @@ def _extract(node: exp.Expr) -> exp.Expr | None:
 
 
 def _microsecond(node: exp.Expr) -> exp.Expr:
-    at = exp.cast(_only(node), exp.DataType.Type.TIMESTAMP)
+    at = exp.cast(only_argument(node), exp.DataType.Type.TIMESTAMP)
     return _of_the_second(exp.Extract(this=exp.var("MICROSECOND"), expression=at))
 
 
@@ -153,27 +152,6 @@ def _days(node: exp.Expr) -> exp.Expr | None:
     return rewritten
 
 
-def _length(node: exp.Expr) -> exp.Expr | None:
-    return _bytes(node.this) if node.args.get("binary") else None
-
-
-def _octet_length(node: exp.Expr) -> exp.Expr:
-    return _bytes(_only(node))
-
-
-def _bytes(text: exp.Expr) -> exp.Expr:
-    return exp.Anonymous(this="STRLEN", expressions=[exp.cast(text.copy(), exp.DataType.Type.TEXT)])
-
-
-def _of_text(node: exp.Expr) -> exp.Expr | None:
-    """UPPER and LOWER, which take numbers and times as the texts that they read as."""
-    if node.this.is_string or isinstance(node.this, exp.Cast):
-        return None
-    rewritten = node.copy()
-    rewritten.set("this", exp.cast(rewritten.this, exp.DataType.Type.TEXT))
-    return rewritten
-
-
 def _from_unixtime(node: exp.Expr) -> exp.Expr:
     at = from_unixtime(node)
     written = node.args.get("format")
@@ -214,109 +192,32 @@ def _formatted(node: exp.Expr, pattern: str) -> exp.Expr:
     return exp.TimeToStr(this=node.this.copy(), format=exp.Literal.string(pattern))
 
 
-def _substring(node: exp.Expr) -> exp.Expr:
-    start, length = node.args.get("start"), node.args.get("length")
-    return macro("FROM" if length is None else "SUBSTRING", node.this, start, length)
-
-
-def _position(node: exp.Expr) -> exp.Expr | None:
-    start = node.args.get("position")
-    return None if start is None else macro("LOCATE", node.args["substr"], node.this, start)
-
-
-def _pad(node: exp.Expr) -> exp.Expr:
-    name = "LPAD" if node.args.get("is_left") else "RPAD"
-    fill = node.args.get("fill_pattern") or exp.Literal.string(" ")
-    return macro(name, node.this, node.expression, fill, _text_bytes_max(node))
-
-
-def _repeat(node: exp.Expr) -> exp.Expr:
-    return macro("REPEAT", node.this, node.args["times"], _text_bytes_max(node))
-
-
-def _space(node: exp.Expr) -> exp.Expr:
-    return macro("REPEAT", exp.Literal.string(" "), node.this, _text_bytes_max(node))
-
-
-def _text_bytes_max(node: exp.Expr) -> exp.Expr:
-    """Return the bytes that a text may have that a function makes longer. The engine makes some thousand rows
-    of it at a time, unless the whole statement is one row; then all that such functions make together has a
-    bound."""
-    tree = node.root()
-    selects = list(tree.find_all(exp.Select))
-    if len(selects) != 1 or selects[0].args.get("from_") is not None:
-        return exp.Literal.number(TEXT_BYTES_MAX)
-    calls = sum(1 for _ in tree.find_all(exp.Repeat, exp.Space, exp.Pad))
-    made = sum(str(each.name).upper() in _GROWING for each in tree.find_all(exp.Anonymous))
-    return exp.Literal.number(max(TEXT_BYTES_MAX, ONE_ROW_BYTES_MAX // (calls + made)))
-
-
-def _format(node: exp.Expr) -> exp.Expr | None:
-    """FORMAT shows at most 30 digits behind the point, as in MySQL."""
-    digits = node.args.get("format")
-    written = digits.unnest() if isinstance(digits, exp.Expr) else None
-    if not isinstance(written, exp.Literal) or written.is_string or not str(written.this).isdigit():
-        raise UnsupportedSql(
-            "unsupported SQL: FORMAT with digits that are not written in the statement",
-            expected="FORMAT(x, 2)",
-        )
-    if len(str(written.this)) < 3 and int(written.this) <= _FORMAT_DIGITS_MAX:
-        return None
-    rewritten = node.copy()
-    rewritten.set("format", exp.Literal.number(_FORMAT_DIGITS_MAX))
-    return rewritten
-
-
-def _macro_of(name: str) -> _Rewrite:
-    return lambda node: macro(name, node.this, node.args.get("expression"))
-
-
-def _only(node: exp.Expr) -> exp.Expr:
-    if len(node.expressions) != 1:
-        raise SqlSyntaxError(f"bad SQL: {node.this} takes one argument", found=len(node.expressions))
-    argument: exp.Expr = node.expressions[0].copy()
-    return argument
-
-
-_KNOWN: dict[type[exp.Expr], _Rewrite] = {
-    exp.Left: _macro_of("LEFT"),
-    exp.Right: _macro_of("RIGHT"),
-    exp.Substring: _substring,
-    exp.StrPosition: _position,
-    exp.Pad: _pad,
-    exp.Repeat: _repeat,
-    exp.Space: _space,
-    exp.NumberToStr: _format,
-    exp.Ascii: _macro_of("ASCII"),
-    exp.Sqrt: _macro_of("SQRT"),
-    exp.Ln: _macro_of("LN"),
-    exp.Log: _macro_of("LOG"),
-    exp.Acos: _macro_of("ACOS"),
-    exp.Asin: _macro_of("ASIN"),
-    exp.Exp: _macro_of("EXP"),
-    exp.Pow: _macro_of("POW"),
-    exp.Cot: _macro_of("COT"),
+_KNOWN: dict[type[exp.Expr], Rewrite] = {
+    **TEXT_FUNCTIONS,
+    exp.Sqrt: macro_of("SQRT"),
+    exp.Ln: macro_of("LN"),
+    exp.Log: macro_of("LOG"),
+    exp.Acos: macro_of("ACOS"),
+    exp.Asin: macro_of("ASIN"),
+    exp.Exp: macro_of("EXP"),
+    exp.Pow: macro_of("POW"),
+    exp.Cot: macro_of("COT"),
     exp.DayOfWeek: _day_of_week,
     exp.Week: _week,
     exp.Extract: _extract,
     exp.TimestampDiff: _difference,
     exp.DateDiff: _days,
-    exp.Length: _length,
-    exp.Lower: _of_text,
-    exp.Upper: _of_text,
     exp.UnixToTime: _from_unixtime,
-    exp.SubstringIndex: substring_index,
     exp.Time: time,
     exp.CurrentTime: time_now,
     exp.UtcTime: time_now,
     exp.Cast: time_literal,
     exp.TimeToStr: _date_format,
 }
-_ANONYMOUS: dict[str, _Rewrite] = {
+_ANONYMOUS: dict[str, Rewrite] = {
+    **ANONYMOUS_TEXT_FUNCTIONS,
     "weekday": _weekday,
     "microsecond": _microsecond,
-    "octet_length": _octet_length,
-    "find_in_set": find_in_set,
     "adddate": adddate,
     "subdate": subdate,
     "timediff": timediff,

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 
-import msgspec
-
 from rtolap.base.errors import AlreadyExists, DefinitionError, NotFound, NotYet, Refused
-from rtolap.model.stored.partitions import PartitionRange
-from rtolap.model.stored.schema import StoredSchema, initial_schema
+from rtolap.model.stored.schema import initial_schema
 from rtolap.model.stored.table import StoredTable
 from rtolap.model.validation.stored_table import validate_stored_table
 from rtolap.protocols.stored_tables.messages import AddPartition, ColumnChange, TableInfo
@@ -21,6 +18,7 @@ from rtolap.stored.frontend.catalogue.column_changes import changed
 from rtolap.stored.frontend.catalogue.partitions import Partitions
 from rtolap.stored.frontend.catalogue.placement import REPLICATION
 from rtolap.stored.frontend.catalogue.table_changes import ChangeRequest, Made, TableChanges
+from rtolap.stored.frontend.catalogue.table_entry import TableEntry, read_entry, table_info
 from rtolap.stored.frontend.catalogue.table_writes import end_table, first_partitions
 from rtolap.stored.frontend.catalogue.tablet_hosts import TabletHosts
 from rtolap.stored.frontend.catalogue.task_dispatcher import TaskDispatcher, on_majority, without_majority
@@ -29,40 +27,9 @@ from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import pending_tablet_tasks as tasks
 from rtolap.stored.metastore import tables as rows
 from rtolap.stored.metastore.database import Connection, Ledger
-from rtolap.stored.metastore.records import PendingTabletTask, Replica, StoredTableRow
+from rtolap.stored.metastore.records import PendingTabletTask, StoredTableRow
 
 RESERVED = ("rtolap", "information_schema")  # SQL has cubes and lookups in the one, itself in the other
-
-
-class TableEntry(msgspec.Struct, frozen=True):
-    """All that a load needs to know of a table, read at one moment. `partitions` in the order of time."""
-
-    table_id: int
-    definition: StoredTable
-    schema: StoredSchema
-    created_at_ms: int
-    partitions: tuple[PartitionRange, ...]
-    replicas: tuple[Replica, ...]
-
-    def with_partitions_of(self, later: TableEntry) -> TableEntry:
-        """As it was read, columns and all, with the partitions that there are later. Refused where that is
-        another table of the name: rows that were routed for this one do not belong there."""
-        if later.table_id != self.table_id:
-            raise Refused(
-                f"table {self.definition.qualified_name} was recreated while rows for it waited",
-                action="send them again",
-            )
-        return msgspec.structs.replace(self, partitions=later.partitions, replicas=later.replicas)
-
-    @property
-    def info(self) -> TableInfo:
-        return TableInfo(
-            table_id=self.table_id,
-            definition=self.definition,
-            schema=self.schema,
-            created_at_ms=self.created_at_ms,
-            partitions=self.partitions,
-        )
 
 
 class Catalogue:
@@ -94,7 +61,7 @@ class Catalogue:
 
     def table(self, db: str, name: str) -> TableEntry:
         """Raises NotFound."""
-        return self._ledger.read("read a table", lambda connection: _entry(connection, db, name))
+        return self._ledger.read("read a table", lambda connection: read_entry(connection, db, name))
 
     def table_to_load(self, db: str, name: str) -> TableEntry:
         """Raises NotFound. Its rows may be sent: where another request has made a table or partition and
@@ -102,7 +69,7 @@ class Catalogue:
         """
 
         def work(connection: Connection) -> tuple[TableEntry, tuple[PendingTabletTask, ...]]:
-            entry = _entry(connection, db, name)
+            entry = read_entry(connection, db, name)
             return entry, tasks.of_table(connection, entry.table_id)
 
         entry, owed = self._ledger.read("read a table to load", work)
@@ -134,7 +101,7 @@ class Catalogue:
         def work(connection: Connection) -> tuple[TableInfo, ...]:
             rows_found = rows.all_tables(connection)
             ranges = rows.ranges_of(connection, [table.table_id for table in rows_found])
-            return tuple(_info(table, ranges.get(table.table_id, ())) for table in rows_found)
+            return tuple(table_info(table, ranges.get(table.table_id, ())) for table in rows_found)
 
         return self._ledger.read("read all tables", work)
 
@@ -299,35 +266,12 @@ def _check_database(name: str, problem: str) -> None:
         raise DefinitionError(problem, expected=f"another database than {' and '.join(RESERVED)}")
 
 
-def _entry(connection: Connection, db: str, name: str) -> TableEntry:
-    table = rows.get(connection, db, name)
-    parts = rows.ranges(connection, table)
-    return TableEntry(
-        table.table_id,
-        table.definition,
-        table.schema,
-        table.created_at_ms,
-        parts,
-        partition_rows.replicas_of(connection, db, name),
-    )
-
-
 def _made(connection: Connection, table: StoredTableRow, *, also_owing: int | None = None) -> Made:
     """`also_owing`: a table whose place this one has taken; its pending tasks are sent first."""
     before = () if also_owing is None else (also_owing,)
-    return Made((*before, table.table_id), _info(table, rows.ranges(connection, table)))
+    return Made((*before, table.table_id), table_info(table, rows.ranges(connection, table)))
 
 
 def _present(table: TableInfo | None) -> TableInfo:
     assert table is not None
     return table
-
-
-def _info(table: StoredTableRow, parts: tuple[PartitionRange, ...]) -> TableInfo:
-    return TableInfo(
-        table_id=table.table_id,
-        definition=table.definition,
-        schema=table.schema,
-        created_at_ms=table.created_at_ms,
-        partitions=parts,
-    )

@@ -23,7 +23,8 @@ from rtolap.model.stored.schema import StoredSchema
 from rtolap.stored.bodies.casting import shown
 from rtolap.stored.bodies.options import LoadOptions
 from rtolap.stored.engine.routing import RoutedBatch, RoutedPart, Routing
-from rtolap.stored.frontend.catalogue.tables import Catalogue, TableEntry
+from rtolap.stored.frontend.catalogue.table_entry import TableEntry
+from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.metastore.records import Partition, Replica
 
 NODES_WAIT_S = 10.0  # for nodes that can take a partition's rows; one that lives is heard every two seconds

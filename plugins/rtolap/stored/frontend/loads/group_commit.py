@@ -27,7 +27,7 @@ from rtolap.protocols.stream_load.messages import LoadAnswer
 from rtolap.stored.bodies.batches import check_ratio
 from rtolap.stored.bodies.settings import BodySettings
 from rtolap.stored.engine.routing import RoutedPart
-from rtolap.stored.frontend.catalogue.tables import TableEntry
+from rtolap.stored.frontend.catalogue.table_entry import TableEntry
 from rtolap.stored.frontend.http.body_pipe import BodyPipe
 from rtolap.stored.frontend.loads import messages
 from rtolap.stored.frontend.loads.committing import Committing

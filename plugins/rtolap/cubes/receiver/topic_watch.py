@@ -1,0 +1,99 @@
+"""The watch over a topic: the ends of its logs, which tell idle from late and a replay from the present, and
+whether it is there and still the same.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from rtolap.base.clock import Clock
+from rtolap.base.errors import RtolapError, Unavailable
+from rtolap.cubes.receiver.checkpointing import TOPIC_WAIT_S
+from rtolap.cubes.receiver.partition_progress import Progress
+from rtolap.kafka.interfaces import OffsetsGone, StreamConsumer, TopicRecreated
+from rtolap.kafka.topic_identity import TopicIdentity
+
+log = logging.getLogger(__name__)
+
+LOG_END_EVERY_S = 1.0
+_TIMEOUT_S = 1.0
+
+
+class TopicWatch:
+    """`beside`: another thread calls `poll` every LOG_END_EVERY_S, beside the core."""
+
+    def __init__(
+        self,
+        consumer: StreamConsumer,
+        topic: TopicIdentity,
+        progress: Progress,
+        clock: Clock,
+        *,
+        beside: bool,
+    ) -> None:
+        self._consumer = consumer
+        self._topic = topic
+        self._progress = progress
+        self._clock = clock
+        self._beside = beside
+        self._looked_at_s = float("-inf")
+        self._missing_after: int | None = None  # the topic's confirmations before it was missing
+
+    def poll_if_due(self, partitions: Iterable[int]) -> str | None:
+        """As `poll`, at most every LOG_END_EVERY_S; nothing when another thread polls."""
+        now_s = self._clock.monotonic_s()
+        if self._beside or now_s - self._looked_at_s < LOG_END_EVERY_S:
+            return None
+        self._looked_at_s = now_s
+        return self.poll(partitions)
+
+    def poll(self, partitions: Iterable[int]) -> str | None:
+        """Look up the ends and return the error, if any. Calls Kafka: tens of milliseconds in which a core
+        that calls it does not consume."""
+        asked_s = self._clock.monotonic_s()
+        try:
+            ends = {p: self._consumer.log_range(p, _TIMEOUT_S).end for p in partitions}
+            self._topic.confirm(_TIMEOUT_S)
+            self._progress.log_ends = ends
+        except RtolapError as error:
+            self._progress.log_ends = {}
+            return str(error)
+        self._progress.log_ends_asked_s = asked_s
+        return None
+
+    def confirm_once(self) -> str | None:
+        """Confirm the topic before anything of it is read; return the error while that is not possible."""
+        if not self._topic.confirmations:
+            try:
+                self._topic.confirm(TOPIC_WAIT_S)
+            except Unavailable as error:
+                return str(error)
+        return None
+
+    def cause_of(self, error: RtolapError) -> RtolapError:
+        """Return why reading failed: an offset that is gone may be one of a topic that is gone."""
+        if isinstance(error, OffsetsGone):
+            try:
+                self._topic.confirm(TOPIC_WAIT_S)
+            except TopicRecreated as cause:
+                return cause
+            except RtolapError as cause:
+                log.info("whether the topic is another one is not known: %s", cause)
+        return error
+
+    def note_missing(self) -> None:
+        self._missing_after = self._topic.confirmations
+
+    def returned(self, partitions: Iterable[int]) -> bool:
+        """Return True, once, if the topic was missing and is there again. Raises TopicRecreated where it is
+        another one.
+        """
+        if self._missing_after is None:
+            return False
+        self.poll_if_due(partitions)
+        self._topic.raise_if_recreated()
+        if self._topic.confirmations <= self._missing_after:
+            return False
+        self._missing_after = None
+        return True

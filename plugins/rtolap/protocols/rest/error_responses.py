@@ -1,0 +1,21 @@
+"""The errors of the tree out of what a server has answered with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx
+import msgspec
+
+from rtolap.base.errors import RtolapError, from_dict
+
+
+def error_of(response: httpx.Response) -> RtolapError:
+    """Return the error that the server names, or one with its status and the beginning of its text."""
+    try:
+        payload = msgspec.json.decode(response.content, type=dict[str, Any])
+    except msgspec.MsgspecError:
+        payload = {}
+    if "code" not in payload:
+        payload = {"code": "error", "message": f"HTTP {response.status_code}: {response.text[:500]}"}
+    return from_dict(payload)

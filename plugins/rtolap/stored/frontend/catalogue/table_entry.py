@@ -1,0 +1,69 @@
+"""A table as loads see it, and as callers are shown it: read from the ledger at one moment."""
+
+from __future__ import annotations
+
+import msgspec
+
+from rtolap.base.errors import Refused
+from rtolap.model.stored.partitions import PartitionRange
+from rtolap.model.stored.schema import StoredSchema
+from rtolap.model.stored.table import StoredTable
+from rtolap.protocols.stored_tables.messages import TableInfo
+from rtolap.stored.metastore import partitions as partition_rows
+from rtolap.stored.metastore import tables as rows
+from rtolap.stored.metastore.database import Connection
+from rtolap.stored.metastore.records import Replica, StoredTableRow
+
+
+class TableEntry(msgspec.Struct, frozen=True):
+    """All that a load needs to know of a table, read at one moment. `partitions` in the order of time."""
+
+    table_id: int
+    definition: StoredTable
+    schema: StoredSchema
+    created_at_ms: int
+    partitions: tuple[PartitionRange, ...]
+    replicas: tuple[Replica, ...]
+
+    def with_partitions_of(self, later: TableEntry) -> TableEntry:
+        """As it was read, columns and all, with the partitions that there are later. Refused where that is
+        another table of the name: rows that were routed for this one do not belong there."""
+        if later.table_id != self.table_id:
+            raise Refused(
+                f"table {self.definition.qualified_name} was recreated while rows for it waited",
+                action="send them again",
+            )
+        return msgspec.structs.replace(self, partitions=later.partitions, replicas=later.replicas)
+
+    @property
+    def info(self) -> TableInfo:
+        return TableInfo(
+            table_id=self.table_id,
+            definition=self.definition,
+            schema=self.schema,
+            created_at_ms=self.created_at_ms,
+            partitions=self.partitions,
+        )
+
+
+def read_entry(connection: Connection, db: str, name: str) -> TableEntry:
+    table = rows.get(connection, db, name)
+    parts = rows.ranges(connection, table)
+    return TableEntry(
+        table.table_id,
+        table.definition,
+        table.schema,
+        table.created_at_ms,
+        parts,
+        partition_rows.replicas_of(connection, db, name),
+    )
+
+
+def table_info(table: StoredTableRow, parts: tuple[PartitionRange, ...]) -> TableInfo:
+    return TableInfo(
+        table_id=table.table_id,
+        definition=table.definition,
+        schema=table.schema,
+        created_at_ms=table.created_at_ms,
+        partitions=parts,
+    )
