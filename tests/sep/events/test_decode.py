@@ -10,30 +10,12 @@ import pytest
 from rtolap.base.errors import Corrupted, RtolapError
 from rtolap.sep.events.cells import decode_cells
 from rtolap.sep.events.decode import EditDecoder
-from rtolap.sep.events.edit_batch import CELLS_SCHEMA, EVENTS_SCHEMA, EditBatch
 
 from tests.support.seeds import so_many
-from tests.support.sep.wal_calls import Cell, Entry, encode_call, expected_events, random_entries
+from tests.support.sep.wal_calls import Cell, Entry, encode_call, events_of, expected_events, random_entries
 
 # The vector of a put of "v" to r1, cf:q.
 _VECTOR = bytes.fromhex("0000001a 00000011 00000001 0002 7231 02 6366 71 0000018bcfe56800 04 76")
-
-
-def events_of(batch: EditBatch) -> list[dict[str, Any]]:
-    """The batch as its oracle writes it; that events and cells refer to each other is checked on the way."""
-    assert batch.events.schema == EVENTS_SCHEMA
-    assert batch.cells.schema == CELLS_SCHEMA
-    batch.events.validate(full=True)
-    batch.cells.validate(full=True)
-    cells = batch.cells.to_pylist()
-    events = batch.events.to_pylist()
-    assert sum(event["cell_count"] for event in events) == len(cells)
-    for number, event in enumerate(events):
-        first = event.pop("first_cell")
-        own = cells[first : first + event.pop("cell_count")]
-        assert all(cell.pop("event") == number for cell in own)
-        event["cells"] = [tuple(cell.values()) for cell in own]
-    return events
 
 
 def decoded(entries: list[Entry], **options: Any) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rtolap.sep.events.edit_batch import CELLS_SCHEMA, EVENTS_SCHEMA, EditBatch
 from rtolap.sep.hbase.replication_pb2 import UUID, ReplicateWALEntryRequest
 
 SOURCE_ID = "6a0c2a3e-9d1c-4f0e-8a55-0c6f7f1f2b11"
@@ -85,6 +86,23 @@ def expected_events(entries: Sequence[Entry]) -> list[dict[str, Any]]:
                     "cells": cells,
                 }
             )
+    return events
+
+
+def events_of(batch: EditBatch) -> list[dict[str, Any]]:
+    """List the batch as `expected_events` does, and check that events and cells refer to each other."""
+    assert batch.events.schema == EVENTS_SCHEMA
+    assert batch.cells.schema == CELLS_SCHEMA
+    batch.events.validate(full=True)
+    batch.cells.validate(full=True)
+    cells = batch.cells.to_pylist()
+    events: list[dict[str, Any]] = batch.events.to_pylist()
+    assert sum(event["cell_count"] for event in events) == len(cells)
+    for number, event in enumerate(events):
+        first = event.pop("first_cell")
+        own = cells[first : first + event.pop("cell_count")]
+        assert all(cell.pop("event") == number for cell in own)
+        event["cells"] = [tuple(cell.values()) for cell in own]
     return events
 
 
