@@ -90,6 +90,15 @@ def test_refusals_are_told_apart_by_their_class(java_class: str, kind: type[Rtol
         assert "GetClusterStatus" in str(caught.value)
 
 
+def test_a_part_of_a_starting_server_that_is_not_there_yet_is_waited_for() -> None:
+    text = 'Cannot invoke "x.peers()" because "x" is null\nCaused by: java.lang.NullPointerException'
+    with (
+        scripted_server(lambda header, _: exception(header, "java.io.IOException", text)) as server,
+        pytest.raises(Unavailable, match="not now"),
+    ):
+        ask(server)
+
+
 @pytest.mark.parametrize(
     "answer",
     [

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
+import threading
 import uuid
 from collections.abc import Callable, Iterator
 
 import msgspec
 import pytest
 from rtolap.base.errors import AlreadyExists, CommitUnknown, DefinitionError, NotFound, Refused
+from rtolap.metadata.memory import MemoryStore
 from rtolap.metadata.store import Create, Put
 from rtolap.model.subscription import HBaseSource, Subscription, SubscriptionListener
 from rtolap.sep.hbase.peers import Peer
@@ -18,6 +21,7 @@ from rtolap.sep.subscriptions.paths import ROOT, cluster_key
 from rtolap.sep.subscriptions.source import SourceCluster
 
 from tests.support.hbase.model_source import OWN_ID, Crash, ModelSource
+from tests.support.waiting import until
 
 NOW_MS = 1_700_000_000_000
 ORDERS = Subscription(
@@ -213,6 +217,29 @@ def test_names_of_others_are_respected() -> None:
     for command in (pause, resume, drop):
         with pytest.raises(NotFound, match="there is no subscription orders"):
             command(model.cluster)
+
+
+def test_a_drop_lets_its_consumers_leave_first() -> None:
+    model = created()
+    patient = dataclasses.replace(model.cluster, consumers_leave_s=60.0)
+    stores = [MemoryStore(model.ensemble) for _ in range(2)]
+    seen: list[str] = []
+    for store in stores:
+        store.elect("/rtolap/sep/orders/leader", "a consumer", lambda: None)
+    until(lambda: len(model.store.children("/rtolap/sep/orders/leader")) == 2, "both stand for election")
+
+    def leave() -> None:
+        until(lambda: load(model.store, "orders").phase == "dropping", "the phase is seen")
+        seen.extend(model.store.children("/rtolap/sep/orders/leader"))
+        for store in stores:
+            store.close()
+
+    leaving = threading.Thread(target=leave)
+    leaving.start()
+    drop(patient)
+    leaving.join()
+    assert len(seen) == 2
+    assert is_gone(model)
 
 
 def test_what_others_did_to_a_subscription_is_shown() -> None:

@@ -108,7 +108,7 @@ class ModelSource:
         return self._opened(_CrashingStore(self.ensemble, guarded), _CrashingMaster(self.master, guarded))
 
     def _opened(self, store: MemoryStore, master: ModelMaster | _CrashingMaster) -> SourceCluster:
-        return SourceCluster(HBaseSource("127.0.0.1:2181", "/hbase"), store, master)
+        return SourceCluster(HBaseSource("127.0.0.1:2181", "/hbase"), store, master, consumers_leave_s=0.0)
 
 
 Guard = Callable[[Callable[[], None]], None]

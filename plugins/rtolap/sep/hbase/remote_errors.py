@@ -23,6 +23,7 @@ _STARTING_OR_BUSY = frozenset(
         "StandbyMasterException",
     )
 )
+_NOT_THERE_YET = "java.lang.NullPointerException"
 _UNKNOWN = frozenset(
     (
         "NamespaceNotFoundException",
@@ -40,6 +41,9 @@ def remote_error(exception: ExceptionResponse, what: str) -> RtolapError:
     name = exception.exception_class_name.rpartition(".")[2].rpartition("$")[2]
     # the first line of the trace is the exception's text; NotFound of a peer has the peer's name alone
     text = exception.stack_trace.partition("\n")[0].strip() or exception.exception_class_name
+    if name == "IOException" and _NOT_THERE_YET in exception.stack_trace:
+        # a master that starts answers calls before all of its parts are there
+        return Unavailable(f"{what}: not now", found=text, action="try again")
     return error_of(name, text, what)
 
 

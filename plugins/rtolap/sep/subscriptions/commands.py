@@ -15,6 +15,7 @@ from rtolap.sep.hbase.master import scope_statement, unreplicated
 from rtolap.sep.subscriptions import kept as kept_subscriptions
 from rtolap.sep.subscriptions import steps
 from rtolap.sep.subscriptions.kept import KeptSubscription
+from rtolap.sep.subscriptions.paths import ROOT
 from rtolap.sep.subscriptions.source import SourceCluster
 from rtolap.sep.subscriptions.wanted_peer import is_peer_of, wanted_peer
 
@@ -63,7 +64,7 @@ def resume(source: SourceCluster, name: str) -> None:
 
 def drop(source: SourceCluster, name: str) -> None:
     """Remove the peer and then the nodes. Edits that were not delivered yet never are. Raises NotFound."""
-    if name not in kept_subscriptions.names(source.store):
+    if name not in source.store.children(ROOT):  # what is left of one, too
         kept_subscriptions.load(source.store, name)
     steps.remove(source, name)
 

@@ -47,7 +47,9 @@ class Read(msgspec.Struct, frozen=True):
 
 def names(store: MetadataStore) -> tuple[str, ...]:
     """Return all subscriptions of the cluster whose ZooKeeper `store` is, paths absolute."""
-    return store.children(ROOT)
+    return tuple(
+        name for name in store.children(ROOT) if store.get(SubscriptionPaths(name).definition) is not None
+    )
 
 
 def find(store: MetadataStore, name: str) -> Read | None:

@@ -36,11 +36,13 @@ class Master(Protocol):
 
 @dataclass(frozen=True)
 class SourceCluster:
-    """`store`: of the cluster's ZooKeeper, paths absolute."""
+    """`store`: of the cluster's ZooKeeper, paths absolute. `consumers_leave_s`: consumers of a dropped
+    subscription get so long to finish what they are delivering."""
 
     declared: HBaseSource
     store: MetadataStore
     master: Master
+    consumers_leave_s: float = 40.0
 
     def cluster_id(self) -> uuid.UUID:
         """Raises NotFound where there is no HBase below the parent node."""

@@ -44,7 +44,7 @@ def _state(source: SourceCluster, name: str, peers: Mapping[str, Peer]) -> Subsc
     except Corrupted as error:
         return SubscriptionState(name, "broken", (), str(error))
     if read is None:
-        return SubscriptionState(name, "creating", (), "its definition is not there: create it, or drop it")
+        return SubscriptionState(name, "dropping", (), "it was dropped just now")
     kept = read.kept
     servers = source.store.children(kept.paths.rs)
     ports = tuple(":".join(server.split(",")[:2]) for server in servers)

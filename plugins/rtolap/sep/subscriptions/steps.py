@@ -9,10 +9,11 @@
     6. the definition, `created`
 
     removing
-    1. the definition, `dropping`     consumers leave
+    1. the definition, `dropping`     consumers see it and leave
     2. the peer is gone               nothing reads the nodes any more
-    3. all nodes but the definition
-    4. the definition
+    3. consumers have left            else they would stand for election below a node that is gone
+    4. all nodes but the definition
+    5. the definition
 
 A region server that reads an hbaseid which is no UUID aborts, and so do all others. So the node is never
 without its contents: it is created whole, and checked again right before the peer is added.
@@ -20,6 +21,7 @@ without its contents: it is created whole, and checked again right before the pe
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 import msgspec
@@ -33,6 +35,8 @@ from rtolap.sep.subscriptions.kept import KeptSubscription, Phase
 from rtolap.sep.subscriptions.paths import SubscriptionPaths
 from rtolap.sep.subscriptions.source import SourceCluster
 from rtolap.sep.subscriptions.wanted_peer import is_as_wanted, is_peer_of, wanted_peer
+
+_POLL_S = 0.05
 
 
 def put_definition(source: SourceCluster, kept: KeptSubscription) -> None:
@@ -124,8 +128,18 @@ def remove_peer(source: SourceCluster, name: str) -> None:
         return  # by another command, at the same time
 
 
+def wait_for_consumers(source: SourceCluster, name: str) -> None:
+    """Whoever has not left by then is not waited for: its nodes go with the others."""
+    paths = SubscriptionPaths(name)
+    deadline_s = time.monotonic() + source.consumers_leave_s
+    while time.monotonic() < deadline_s:
+        if not source.store.children(paths.leader) and not source.store.children(paths.rs):
+            return
+        time.sleep(_POLL_S)
+
+
 def remove_nodes(source: SourceCluster, name: str) -> None:
-    """All nodes but the definition. Those of consumers go before their sessions have ended."""
+    """All nodes but the definition."""
     store, paths = source.store, SubscriptionPaths(name)
 
     def attempt() -> None:
@@ -148,6 +162,7 @@ def remove_definition(source: SourceCluster, name: str) -> None:
 REMOVAL: tuple[Callable[[SourceCluster, str], None], ...] = (
     mark_dropping,
     remove_peer,
+    wait_for_consumers,
     remove_nodes,
     remove_definition,
 )
