@@ -44,7 +44,8 @@ class SubscriptionPoison(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 class SubscriptionListener(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """`kafka`: a `topic`; `stored_table`: `database` and `table`; `python`: an `entry_point` of the group
-    `rtolap.sep.listeners`, called in `lanes` threads. `cluster`: the Kafka cluster of the topic and of the
+    `rtolap.sep.listeners`, called in `lanes` threads. `user` and `password_file` are those of loads, as of a
+    loader's sink. `cluster`: the Kafka cluster of the topic and of the
     journal of what was delivered, as of a `Table`."""
 
     kind: ListenerKind
@@ -53,6 +54,8 @@ class SubscriptionListener(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     table: str | None = None
     entry_point: str | None = None
     lanes: int = 4
+    user: str = "root"
+    password_file: str | None = None
     cluster: str = DEFAULT_KAFKA_CLUSTER
 
 

@@ -11,7 +11,6 @@ import typer
 from rtolap.base.clock import SystemClock
 from rtolap.cli.sep.cluster import ClusterOption, source_of
 from rtolap.cli.serving import service_settings
-from rtolap.kafka.clusters import KafkaClusters
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.sep.consumer.assembly import host_name, open_process
 from rtolap.sep.consumer.process import SubscriptionProcess
@@ -40,7 +39,7 @@ def serve(
         process = open_process(
             name,
             store,
-            KafkaClusters.of_host(settings),
+            settings,
             SystemClock(),
             host=host or host_name(),
             bind=bind,

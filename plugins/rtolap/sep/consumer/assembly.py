@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import NotYet
+from rtolap.base.settings import Settings
 from rtolap.kafka.clusters import KafkaClusters
 from rtolap.metadata.store import MetadataStore
 from rtolap.model.subscription import Subscription
@@ -26,7 +27,7 @@ from rtolap.sep.subscriptions.kept import KeptSubscription, find, load
 def open_process(
     name: str,
     store: MetadataStore,
-    clusters: KafkaClusters,
+    settings: Settings,
     clock: Clock,
     *,
     host: str,
@@ -46,7 +47,7 @@ def open_process(
             action="finish what was begun: create or drop it again",
         )
     subscription = kept.subscription
-    cluster = clusters.get(subscription.listener.cluster)
+    cluster = KafkaClusters.of_host(settings).get(subscription.listener.cluster)
     decoder = EditDecoder(
         start_ms=kept.start_ms, meta_cells=subscription.meta_cells, filters=filters_of(subscription)
     )
@@ -54,7 +55,9 @@ def open_process(
         name,
         store,
         clock,
-        open_delivery=lambda leads: open_delivery(subscription, kept.cluster_id, cluster, clock, leads),
+        open_delivery=lambda leads: open_delivery(
+            subscription, kept.cluster_id, cluster, clock, settings, leads
+        ),
         make_server=lambda deliver, answers: ConsumerServer(
             decoder,
             deliver,

@@ -84,6 +84,7 @@ class Journal:
         self.topic = topic
         self.memory: DeliveredEdits | None = None
         self.open_loads: dict[str, LoadBegun] = {}
+        self.ended_loads: dict[str, int] = {}  # label → not_after_ms; whoever gives it back takes it out
         self._open_producer = open_producer
         self._open_consumer = open_consumer
         self._admin = admin
@@ -98,7 +99,7 @@ class Journal:
         self._admin.create_topic(self.topic, 1, replication=-1, config=_TOPIC_CONFIG)
         self._producer = self._open_producer(self.topic)
         self._producer.begin(TIMEOUT_S)
-        self.open_loads = {}
+        self.open_loads, self.ended_loads = {}, {}
         memory = self._make_memory()
         consumer = self._open_consumer(self.topic)
         try:
@@ -157,7 +158,10 @@ class Journal:
                 self.open_loads[label] = record
             case LoadEnded(label, delivered):
                 begun = self.open_loads.pop(label, None)
-                if begun is not None and delivered:
+                if begun is None:
+                    return
+                self.ended_loads[label] = begun.not_after_ms
+                if delivered:
                     memory.remember(begun.regions)
 
     def _rewrite(self) -> None:

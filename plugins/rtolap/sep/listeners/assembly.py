@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from rtolap.base.clock import Clock
 from rtolap.base.errors import DefinitionError
+from rtolap.base.passwords import read_password
+from rtolap.base.settings import Settings
 from rtolap.kafka.clusters import KafkaCluster
 from rtolap.kafka.consumer import KafkaConsumer
 from rtolap.kafka.interfaces import TopicAdmin
 from rtolap.kafka.producer import KafkaAdmin
 from rtolap.kafka.transactions import KafkaTransactionalProducer
 from rtolap.model.subscription import Subscription
+from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.sep.delivery.dead_letters import dead_letter_topic
 from rtolap.sep.delivery.delivery import Delivery
 from rtolap.sep.delivery.journal import Journal, journal_name
@@ -21,6 +25,8 @@ from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
 from rtolap.sep.listeners.json_events import JsonEvents
 from rtolap.sep.listeners.kafka_topic import KafkaTopicListener
 from rtolap.sep.listeners.listener import Listener
+from rtolap.sep.listeners.stored_table import StoredTableListener
+from rtolap.sep.listeners.table_rows import TableRows
 
 PARTITIONS = 4  # of a listener's topic that is not there yet
 TOPIC_CONFIG = {"max.message.bytes": str(16 << 20)}  # a cell of HBase may have 10 MB
@@ -40,6 +46,7 @@ def open_delivery(
     cluster_id: str,
     cluster: KafkaCluster,
     clock: Clock,
+    settings: Settings,
     leads: Callable[[], bool],
 ) -> Delivery:
     """`cluster`: that of the listener; `cluster_id`: the subscription's, new with each creation. Makes the
@@ -60,7 +67,7 @@ def open_delivery(
         admin=admin,
     )
     return Delivery(
-        open_listener(subscription, admin),
+        open_listener(subscription, cluster_id, admin, clock, settings),
         journal,
         clock,
         policy=PoisonPolicy(subscription.poison.policy, subscription.poison.tries),
@@ -69,7 +76,10 @@ def open_delivery(
     )
 
 
-def open_listener(subscription: Subscription, admin: TopicAdmin) -> Listener:
+def open_listener(
+    subscription: Subscription, cluster_id: str, admin: TopicAdmin, clock: Clock, settings: Settings
+) -> Listener:
+    """Raises what its target does: see `open_delivery`."""
     declared = subscription.listener
     match declared.kind:
         case "kafka" if declared.topic is not None:
@@ -77,9 +87,19 @@ def open_listener(subscription: Subscription, admin: TopicAdmin) -> Listener:
             return KafkaTopicListener(declared.topic, JsonEvents(event_columns(subscription)))
         case "python" if declared.entry_point is not None:
             return CallableListener.load(declared.entry_point, declared.lanes)
+        case "stored_table" if declared.database is not None and declared.table is not None:
+            file = declared.password_file
+            password = "" if file is None else read_password(Path(file), f"subscription {subscription.name}")
+            endpoint = StreamLoadClient(
+                settings.stream_load_urls(), declared.user, password, ca_file=settings.stream_load_ca
+            )
+            schema = endpoint.schema(declared.database, declared.table)
+            rows = TableRows(event_columns(subscription), schema)
+            prefix = f"sep_{subscription.name}_{cluster_id[:8]}"
+            return StoredTableListener(endpoint, declared.database, declared.table, rows, clock, prefix)
         case _:
             raise DefinitionError(
                 f"subscription {subscription.name} has no listener that can be served",
-                expected="kafka with a topic, or python with an entry_point",
+                expected="kafka with topic, stored_table with database and table, python with entry_point",
                 found=declared.kind,
             )

@@ -50,26 +50,29 @@ class EventColumns:
     """`columns`: by name. `row`: name and type of the column of the row key."""
 
     def __init__(self, columns: Mapping[str, ColumnSource], row: tuple[str, str]) -> None:
-        self._columns = dict(columns)
-        self._row_name, self._row_type = row
+        self.sources = dict(columns)
+        self.row_name, self._row_type = row
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the column of the row key, then the others."""
+        return (self.row_name, *self.sources)
 
     @property
     def json_columns(self) -> tuple[str, ...]:
         """Return the columns whose text is JSON."""
-        types = {self._row_name: self._row_type} | {
-            name: source.type for name, source in self._columns.items()
-        }
+        types = {self.row_name: self._row_type} | {name: source.type for name, source in self.sources.items()}
         return tuple(name for name, value_type in types.items() if value_type == "json")
 
     def of(self, batch: EditBatch) -> ColumnarEvents:
         refused: dict[int, str] = {}
         columns = {
-            self._row_name: _decoded(self._row_name, self._row_type, batch.events["row"], refused),
+            self.row_name: _decoded(self.row_name, self._row_type, batch.events["row"], refused),
         }
         kinds = batch.cells["type"].to_numpy()
         deleted: list[tuple[str, NDArray[np.bool_]]] = []
         with_deletes = bool((kinds != CellType.PUT).any())
-        for name, source in self._columns.items():
+        for name, source in self.sources.items():
             decided = deciding_cells(batch, source.family, source.qualifier)
             is_put = decided >= 0
             is_put[is_put] = kinds[decided[is_put]] == CellType.PUT

@@ -1,0 +1,225 @@
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from rtolap.base.clock import ManualClock
+from rtolap.base.errors import DefinitionError, Unavailable
+from rtolap.kafka.memory.broker import MemoryBroker
+from rtolap.protocols.stream_load.messages import (
+    LoadAnswer,
+    LoadState,
+    SchemaColumn,
+    SendOptions,
+    TableSchema,
+)
+from rtolap.sep.delivery.delivery import Delivery
+from rtolap.sep.delivery.poison import PoisonPolicy
+from rtolap.sep.events.edit_batch import CellType, EditBatch
+from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
+from rtolap.sep.listeners.stored_table import CLOCKS_APART_MS, TIMEOUT_S, StoredTableListener
+from rtolap.sep.listeners.table_rows import TableRows
+from rtolap.stored.loader.sinks.memory import MemorySink
+
+from tests.sep.delivery.test_delivery import LETTERS, journal_of, run
+from tests.support.sep.batches import Cell, Event, batch_of
+
+COLUMNS = EventColumns(
+    {"a": ColumnSource(b"cf", b"a", "long"), "b": ColumnSource(b"cf", b"b", "string")}, ("id", "string")
+)
+PROPERTIES = tuple(
+    SchemaColumn(name, kind)
+    for name, kind in (("id", "VARCHAR"), ("a", "BIGINT"), ("b", "STRING"), ("sequence_id", "BIGINT"))
+)
+UNIQUE = TableSchema(keys_type="UNIQUE_KEYS", properties=PROPERTIES, sequence_column="sequence_id")
+DUPLICATE = TableSchema(properties=(*PROPERTIES, SchemaColumn("operation", "STRING")))
+WAIT_MS = TIMEOUT_S * 1000 + CLOCKS_APART_MS + 1
+
+
+class Endpoint(MemorySink):
+    """A front end whose answers may be lost; `asked` are the loads that reached it."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(now_ms=clock.now_ms)
+        self.asked: list[SendOptions] = []
+        self.lose: Callable[[], str | None] = lambda: None
+
+    def load(self, *arguments: Any, **named: Any) -> LoadAnswer:
+        lost = self.lose()
+        if lost == "request":
+            raise Unavailable("the request is lost")
+        self.asked.append(arguments[4])
+        answer = super().load(*arguments, **named)
+        if lost == "answer":
+            raise Unavailable("the answer is lost")
+        return answer
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock(1_000_000)
+
+
+@pytest.fixture
+def endpoint(clock: ManualClock) -> Endpoint:
+    endpoint = Endpoint(clock)
+    endpoint.tables["shop", "orders"] = DUPLICATE
+    return endpoint
+
+
+@pytest.fixture
+def open_process(endpoint: Endpoint, clock: ManualClock) -> Callable[..., Delivery]:
+    broker = MemoryBroker()
+    broker.create(LETTERS, 1)
+
+    def make(policy: PoisonPolicy = PoisonPolicy()) -> Delivery:
+        rows = TableRows(COLUMNS, endpoint.schema("shop", "orders"))
+        listener = StoredTableListener(endpoint, "shop", "orders", rows, clock, "sep")
+        return Delivery(listener, journal_of(broker), clock, policy=policy, dead_letter_topic=LETTERS)
+
+    return make
+
+
+def put(at: int, row: bytes = b"r", **values: bytes) -> Event:
+    cells = tuple(Cell(name.encode(), value, timestamp_ms=at) for name, value in values.items())
+    return Event("region", at, row, at, cells=cells)
+
+
+def delete(at: int, row: bytes = b"r") -> Event:
+    return Event("region", at, row, at, cells=(Cell(b"", type=CellType.DELETE_FAMILY, timestamp_ms=at),))
+
+
+def number(value: int) -> bytes:
+    return struct.pack(">q", value)
+
+
+def batch(*ids: int) -> EditBatch:
+    return batch_of([put(at, b"%d" % at, a=number(at), b=b"x") for at in ids])
+
+
+def loaded(endpoint: Endpoint) -> list[int]:
+    return [row["a"] for row in endpoint.rows("shop", "orders")]
+
+
+def test_a_duplicate_table_gets_every_event_as_a_row(
+    endpoint: Endpoint, open_process: Callable[..., Delivery]
+) -> None:
+    process = open_process()
+    events = [put(1, a=number(5)), put(2, b=b"x"), delete(3)]
+    assert run(process, batch_of(events), batch_of(events)) == [None, None]
+    rows = endpoint.rows("shop", "orders")
+    assert [(row["id"], row["a"], row["b"], row["sequence_id"], row["operation"]) for row in rows] == [
+        ("r", 5, None, 1, "put"),
+        ("r", None, "x", 2, "put"),
+        ("r", None, None, 3, "delete"),
+    ]
+    assert len(endpoint.asked) == 1
+
+
+@pytest.mark.parametrize("lost", ["request", "answer"])
+def test_a_load_whose_request_or_answer_is_lost_is_loaded_once(
+    lost: str, endpoint: Endpoint, open_process: Callable[..., Delivery]
+) -> None:
+    process = open_process()
+    losses = iter([lost])
+    endpoint.lose = lambda: next(losses, None)
+    assert run(process, batch(1, 2)) == [None]
+    assert loaded(endpoint) == [1, 2]
+
+
+class Killed(BaseException):
+    pass
+
+
+def raising(*_: object) -> str:
+    raise Killed
+
+
+@pytest.mark.parametrize("reached", [False, True])
+def test_a_successor_finds_out_what_became_of_a_load_that_was_under_way(
+    reached: bool, endpoint: Endpoint, open_process: Callable[..., Delivery], clock: ManualClock
+) -> None:
+    process = open_process()
+    if reached:
+        endpoint.lose = lambda: "answer"
+        endpoint.state = raising  # type: ignore[assignment, method-assign]
+        with pytest.raises(Killed):
+            run(process, batch(1, 2))
+        del endpoint.state  # type: ignore[attr-defined]
+        endpoint.lose = lambda: None
+    else:
+        endpoint.lose = raising
+        with pytest.raises(Killed):
+            run(process, batch(1, 2))
+        endpoint.lose = lambda: None
+    successor = open_process()
+    [error] = run(successor, batch(1, 2, 3))
+    if not reached:
+        # the request may still be on its way
+        assert isinstance(error, Unavailable)
+        assert loaded(endpoint) == []
+        clock.advance_ms(WAIT_MS)
+        [error] = run(successor, batch(1, 2, 3))
+    assert error is None
+    assert loaded(endpoint) == [1, 2, 3]
+
+
+def test_a_row_that_the_table_refuses_is_found_and_the_others_are_loaded(
+    endpoint: Endpoint, open_process: Callable[..., Delivery]
+) -> None:
+    properties = tuple(
+        SchemaColumn(each.name, each.type, is_nullable="No" if each.name == "a" else "Yes")
+        for each in DUPLICATE.properties
+    )
+    endpoint.tables["shop", "orders"] = TableSchema(properties=properties)
+    process = open_process(PoisonPolicy("skip", 1))
+    events = [put(at, b"%d" % at, a=number(at)) for at in range(5)] + [put(7, b"7", b=b"no number")]
+    assert run(process, batch_of(events)) == [None]
+    assert sorted(loaded(endpoint)) == [0, 1, 2, 3, 4]
+    assert process.counts.dead_letters == 1
+
+
+def test_labels_are_given_back_once_no_request_of_theirs_is_taken(
+    endpoint: Endpoint, open_process: Callable[..., Delivery], clock: ManualClock
+) -> None:
+    process = open_process()
+    run(process, batch(1))
+    run(process, batch(2))
+    assert list(endpoint.labels("shop").values()) == [LoadState.VISIBLE] * 2
+    clock.advance_ms(WAIT_MS)
+    run(process, batch(3))
+    assert len(endpoint.labels("shop")) == 1
+
+
+def test_loads_of_a_unique_table_keep_the_order_of_each_row() -> None:
+    rows = TableRows(COLUMNS, UNIQUE)
+    events = [
+        put(1, b"x", a=number(1), b=b"1"),
+        put(2, b"y", a=number(2)),
+        put(3, b"x", a=number(3)),
+        delete(4, b"x"),
+        put(5, b"x", a=number(5), b=b"5"),
+        put(6, b"y", a=number(6)),
+    ]
+    loads, refused = rows.loads(batch_of(events), [False] * 6)  # type: ignore[arg-type]
+    assert not refused
+    place_of = {place: at for at, load in enumerate(loads) for place in load.places.tolist()}
+    assert sorted(place_of) == list(range(6))
+    for row in (b"x", b"y"):
+        at = [place_of[place] for place, event in enumerate(events) if event.row == row]
+        assert at == sorted(at)
+    described = {tuple(load.rows.schema.names): (load.partial, load.deletes) for load in loads}
+    assert described == {
+        ("id", "a", "b", "sequence_id"): (False, False),
+        ("id", "a", "sequence_id"): (True, False),
+        ("id", "sequence_id"): (False, True),
+    }
+
+
+def test_a_unique_table_without_a_sequence_column_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="sequence column"):
+        TableRows(COLUMNS, TableSchema(keys_type="UNIQUE_KEYS", properties=PROPERTIES))
+    with pytest.raises(DefinitionError, match="lacks columns"):
+        TableRows(COLUMNS, TableSchema(properties=PROPERTIES[:2]))
