@@ -14,6 +14,7 @@ from rtolap.sep.consumer.byte_budget import ByteBudget
 from rtolap.sep.consumer.calls import CallHandler
 from rtolap.sep.consumer.connection import Connection
 from rtolap.sep.consumer.metrics import ConsumerMetrics
+from rtolap.sep.consumer.refusal_log import RefusalLog
 from rtolap.sep.consumer.settings import ConsumerSettings
 from rtolap.sep.events.decode import EditDecoder
 from rtolap.sep.events.edit_batch import EditBatch
@@ -58,6 +59,7 @@ class _Consumer:
         self.settings = ConsumerSettings(frame_bytes_max=FRAME_BYTES_MAX, bytes_in_flight_max=FRAME_BYTES_MAX)
         self.budget = ByteBudget(FRAME_BYTES_MAX)
         self.metrics = ConsumerMetrics()
+        self.refusals = RefusalLog()
         self.delivered = 0
         self.handler = CallHandler(
             EditDecoder(), self._deliver, self.metrics, executor, default_timeout_s=60.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -128,14 +129,19 @@ def test_the_codec_without_tags_is_read_too(consumer: RunningConsumer, codec: st
 
 def test_who_wants_to_log_in_is_told_that_nobody_can(consumer: RunningConsumer) -> None:
     before = consumer.metric("connections_closed_total", reason="kerberos")
-    for preamble in (b"Securi", b"HBas\x00\x51"):
-        with RegionServer(consumer.port, greets=False) as client:
-            client.send(preamble)
-            header, _ = client.answer()
-            assert header.call_id == 2**32 - 1
-            assert header.exception.exception_class_name == f"{PREFIX}security.AccessDeniedException"
-            assert "does not speak Kerberos" in header.exception.stack_trace
-            assert client.is_closed()
+    with RegionServer(consumer.port, greets=False) as client:
+        client.send(b"Securi")
+        header, _ = client.answer()
+        assert header.call_id == 2**32 - 1
+        assert header.exception.exception_class_name == f"{PREFIX}security.AccessDeniedException"
+        assert "does not speak Kerberos" in header.exception.stack_trace
+        assert client.is_closed()
+    with RegionServer(consumer.port, greets=False) as client:
+        client.send(b"HBas\x00\x51")
+        texts = [client.sasl_text(), client.sasl_text()] if client.sasl_status() else []
+        assert texts[0] == f"{PREFIX}security.AccessDeniedException"
+        assert "does not speak Kerberos" in texts[1]
+        assert client.is_closed()
     until(lambda: consumer.metric("connections_closed_total", reason="kerberos") == before + 2)
 
 
@@ -276,6 +282,29 @@ def test_a_flood_fills_the_buffers_of_its_sender_and_not_ours() -> None:
         assert all(not servers[0].answer()[0].HasField("exception") for _ in range(50))
         for server in servers:
             server.close()
+
+
+def test_the_frame_of_a_call_is_given_up_once_it_is_decoded(consumer: RunningConsumer) -> None:
+    value = b"x" * 700_000
+
+    def large_blocks() -> int:
+        return sum(trace.size > len(value) for trace in tracemalloc.take_snapshot().traces)
+
+    consumer.gate.clear()
+    tracemalloc.start()
+    try:
+        with RegionServer(consumer.port) as server:
+            frame = replicate(1, [Entry((Cell(b"r", value=value),))])
+            server.send(frame[:-1])
+            until(lambda: large_blocks() == 2)  # this test's and the consumer's
+            server.send(frame[-1:])
+            until(lambda: consumer.batches)
+            until(lambda: large_blocks() == 1)
+            consumer.gate.set()
+            assert not server.answer()[0].HasField("exception")
+    finally:
+        tracemalloc.stop()
+        consumer.gate.set()
 
 
 def test_a_drain_answers_what_is_at_work_and_takes_nothing_new() -> None:

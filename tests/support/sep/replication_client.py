@@ -88,6 +88,12 @@ class RegionServer:
         assert len(rest) == start + length
         return header, rest[start:]
 
+    def sasl_status(self) -> int:
+        return int.from_bytes(self._exactly(4), "big")
+
+    def sasl_text(self) -> str:
+        return self._exactly(int.from_bytes(self._exactly(4), "big")).decode()
+
     def ship(self, call_id: int, entries: Sequence[Entry]) -> tuple[ResponseHeader, bytes]:
         self.send(replicate(call_id, entries))
         return self.answer()

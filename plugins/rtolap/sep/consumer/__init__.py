@@ -2,7 +2,8 @@
 
 `server` listens and drains; a `connection` reads `frames` within the bounds of `settings` and of a
 `byte_budget` that all share; `calls` decodes a call, hands its events to delivery and answers, by an
-exception of `failures` where it failed. `allowed_addresses` says who may connect. `metrics` counts.
+exception of `failures` where it failed. `allowed_addresses` says who may connect. `metrics` counts,
+`refusal_log` logs a part.
 
 `registration` makes the ports known in ZooKeeper; `small_master` answers what HBase 3 asks of a master.
 `process` stands for election and serves while it leads, with what `assembly` puts together.

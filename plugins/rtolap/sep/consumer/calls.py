@@ -95,7 +95,7 @@ class CallHandler:
             raise failure_of("failed", error) from error
 
     async def _decoded(self, request: Request) -> DecodedCall:
-        parameter, cell_block = request.parameter, request.cell_block
+        parameter, cell_block = request.take_body()
         if len(parameter) + len(cell_block) <= _INLINE_BYTES_MAX:
             return self._decoder.decode(parameter, cell_block)
         loop = asyncio.get_running_loop()

@@ -19,15 +19,17 @@ from rtolap.sep.consumer.calls import CallHandler
 from rtolap.sep.consumer.failures import ACCESS_DENIED, CallFailure, failure_of, unsupported_encoding
 from rtolap.sep.consumer.frames import (
     LENGTH_BYTES,
-    NO_CALL,
     PREAMBLE_BYTES,
+    Request,
     check_preamble,
     exception_frame,
+    login_refusal,
     parse_connection_header,
     parse_request,
     result_frame,
 )
 from rtolap.sep.consumer.metrics import ConsumerMetrics
+from rtolap.sep.consumer.refusal_log import RefusalLog
 from rtolap.sep.consumer.settings import ConsumerSettings
 
 log = logging.getLogger(__name__)
@@ -42,6 +44,7 @@ class Consumer(Protocol):
     budget: ByteBudget
     handler: CallHandler
     metrics: ConsumerMetrics
+    refusals: RefusalLog
 
     def opened(self, connection: Connection, address: str) -> None:
         """Call `admit` or `close` of the connection, now or later."""
@@ -159,11 +162,9 @@ class Connection(asyncio.BufferedProtocol):
         try:
             check_preamble(bytes(self._part))
         except Unauthorized as error:
-            log.warning("%s: %s", self._address, error)
-            self.close("kerberos", exception_frame(NO_CALL, ACCESS_DENIED, str(error)))
+            self._refuse("kerberos", error, login_refusal(bytes(self._part), ACCESS_DENIED, str(error)))
         except Corrupted as error:
-            log.warning("%s: %s", self._address, error)
-            self.close("preamble")
+            self._refuse("preamble", error)
         else:
             self._expect(bytearray(LENGTH_BYTES), self._header_length_read)
 
@@ -181,11 +182,11 @@ class Connection(asyncio.BufferedProtocol):
         try:
             header = parse_connection_header(b"" if is_empty else self._part)
         except Corrupted as error:
-            self._refuse("header", str(error))
+            self._refuse("header", error)
             return
         self._failure = unsupported_encoding(header)
         if self._failure is not None:
-            log.warning("%s: %s", self._address, self._failure)
+            self._consumer.refusals.refused(self._address, self._failure)
         self._expect_frame()
 
     def _expect_frame(self) -> None:
@@ -223,9 +224,11 @@ class Connection(asyncio.BufferedProtocol):
 
     async def _answer(self, frame: bytearray, size_bytes: int, arrived_s: float) -> None:
         try:
-            answer = await self._answer_to(frame, arrived_s)
+            request = parse_request(frame)
+            del frame  # it is not needed any more once its events are columns
+            answer = await self._answer_to(request, arrived_s)
         except Corrupted as error:  # who sent it is out of step: no further frame can be trusted
-            self._refuse("torn", str(error))
+            self._refuse("torn", error)
         else:
             if not self._closed and self._transport is not None:
                 self._transport.write(answer)
@@ -234,8 +237,7 @@ class Connection(asyncio.BufferedProtocol):
             self._calls -= 1
             self._resume("calls")
 
-    async def _answer_to(self, frame: bytearray, arrived_s: float) -> bytes:
-        request = parse_request(frame)
+    async def _answer_to(self, request: Request, arrived_s: float) -> bytes:
         failure = self._failure
         if failure is None:
             try:
@@ -257,9 +259,9 @@ class Connection(asyncio.BufferedProtocol):
         if size_bytes:
             self._consumer.budget.give_back(size_bytes)
 
-    def _refuse(self, reason: str, found: str) -> None:
-        log.warning("%s: the connection is closed: %s", self._address, found)
-        self.close(reason)
+    def _refuse(self, reason: str, found: object, answer: bytes = b"") -> None:
+        self._consumer.refusals.refused(self._address, found)
+        self.close(reason, answer)
 
     def _limit(self, timeout_s: float | None) -> None:
         if self._timer is not None:
@@ -272,7 +274,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._calls and not self._filled and self._phase == self._length_read:
             self._limit(self._consumer.settings.idle_timeout_s)  # it waits for answers of ours
             return
-        log.warning("%s: the connection is closed: nothing came for too long", self._address)
+        self._consumer.refusals.refused(self._address, "nothing came for too long")
         self.abort("silent")
 
     def _pause(self, cause: str) -> None:

@@ -23,12 +23,13 @@ LENGTH_BYTES: Final = 4
 _PREAMBLE: Final = b"HBas\x00\x50"  # version 0, authentication by name
 _NAME_AND_VERSION: Final = b"HBas\x00"
 _SECURITY_PREAMBLE: Final = b"Securi"
+_SASL_ERROR: Final = b"\x00\x00\x00\x01"
 _VARINT_BYTES_MAX: Final = 5
 
 NO_CALL: Final = 2**32 - 1  # -1: an answer to the connection, not to a call
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Request:
     """`parameter` and `cell_block` are views of the frame; each is empty where the request has none."""
 
@@ -37,6 +38,12 @@ class Request:
     timeout_ms: int  # 0: the client names none
     parameter: memoryview
     cell_block: memoryview
+
+    def take_body(self) -> tuple[memoryview, memoryview]:
+        """Return parameter and cell block and keep neither: the frame goes once the caller is done."""
+        body = self.parameter, self.cell_block
+        self.parameter = self.cell_block = memoryview(b"")
+        return body
 
 
 def check_preamble(preamble: bytes) -> None:
@@ -99,6 +106,14 @@ def exception_frame(call_id: int, class_name: str, message: str) -> bytes:
         exception_class_name=class_name, stack_trace=f"{class_name}: {message}", do_not_retry=False
     )
     return _frame(ResponseHeader(call_id=call_id, exception=exception), b"")
+
+
+def login_refusal(preamble: bytes, class_name: str, message: str) -> bytes:
+    """The answer to a client that wants to log in, as it expects it: a frame, or a failed step of SASL."""
+    if preamble == _SECURITY_PREAMBLE:
+        return exception_frame(NO_CALL, class_name, message)
+    texts = (text.encode() for text in (class_name, message))
+    return _SASL_ERROR + b"".join(len(text).to_bytes(LENGTH_BYTES, "big") + text for text in texts)
 
 
 def _frame(header: ResponseHeader, rest: bytes) -> bytes:

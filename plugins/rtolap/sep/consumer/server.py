@@ -22,6 +22,7 @@ from rtolap.sep.consumer.byte_budget import ByteBudget
 from rtolap.sep.consumer.calls import Answer, CallHandler, Deliver
 from rtolap.sep.consumer.connection import Connection
 from rtolap.sep.consumer.metrics import ConsumerMetrics
+from rtolap.sep.consumer.refusal_log import RefusalLog
 from rtolap.sep.consumer.settings import ConsumerSettings
 from rtolap.sep.events.decode import EditDecoder
 
@@ -54,6 +55,7 @@ class ConsumerServer:
             default_timeout_s=self.settings.default_timeout_s,
             answers=answers,
         )
+        self.refusals = RefusalLog()
         self._allowed = allowed
         self._listeners: list[asyncio.Server] = []
         self._connections: set[Connection] = set()
@@ -132,5 +134,5 @@ class ConsumerServer:
         if await self._allowed.admits(address):
             connection.admit()
         else:
-            log.warning("%s may not connect: it is none of the allowed addresses", address)
+            self.refusals.refused(address, "it is none of the allowed addresses")
             connection.close("address")
