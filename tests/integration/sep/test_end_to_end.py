@@ -2,101 +2,23 @@
 
 from __future__ import annotations
 
-import json
-import struct
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
-from rtolap.model.subscription import (
-    CellColumn,
-    HBaseSource,
-    RowColumn,
-    Subscription,
-    SubscriptionListener,
-)
+from rtolap.model.subscription import HBaseSource, Subscription
 from rtolap.sep.subscriptions.commands import create, drop
 from rtolap.sep.subscriptions.source import SourceCluster, open_source
 
-from tests.support.hbase import mutations
 from tests.support.hbase.client import HBaseClient
 from tests.support.seeds import so_many
 from tests.support.sep.consumers import ConsumerProcess, wait_for_leader
+from tests.support.sep.numbered_rows import Topic, Writer, subscription_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
-
-ROWS = [b"%02d" % number for number in range(40)]
-
-
-class Record(NamedTuple):
-    value: dict[str, object]
-    headers: dict[str, bytes]
-
-    @property
-    def is_late(self) -> bool:
-        return self.headers["late"] == b"1"
-
-
-class Topic:
-    """Everything that is committed in a topic, as it comes."""
-
-    def __init__(self, kafka: str, topic: str) -> None:
-        self.records: list[Record] = []
-        self._consumer = Consumer(
-            {
-                "bootstrap.servers": kafka,
-                "group.id": "unused",
-                "enable.auto.commit": False,
-                "isolation.level": "read_committed",
-            }
-        )
-        partitions = self._consumer.list_topics(topic, timeout=20).topics[topic].partitions
-        self._consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
-
-    def poll(self) -> int:
-        for message in self._consumer.consume(10_000, 0.1):
-            assert message.error() is None, message.error()
-            self.records.append(Record(json.loads(message.value()), dict(message.headers())))
-        return len(self.records)
-
-    def counts_by_row(self) -> dict[bytes, list[int]]:
-        """The numbers of each row, in their order; late ones have to be flagged."""
-        rows: dict[bytes, list[int]] = defaultdict(list)
-        for record in self.records:
-            row, number = str(record.value["row"]).encode(), int(str(record.value["n"]))
-            assert record.is_late or number > max(rows[row], default=0), (row, number, rows[row])
-            rows[row].append(number)
-        return rows
-
-    def close(self) -> None:
-        self._consumer.close()
-
-
-class Writer:
-    """Writes a number that grows with each write of its row."""
-
-    def __init__(self, client: HBaseClient, table: str, random: Random) -> None:
-        self.written = dict.fromkeys(ROWS, 0)
-        self._client, self._table, self._random = client, table, random
-
-    def write(self, count: int) -> None:
-        for _ in range(count):
-            rows = self._random.sample(ROWS, self._random.randint(1, 5))
-            self._client.write_all(self._table, [self._put(row) for row in rows])
-
-    def _put(self, row: bytes) -> mutations.MutationProto:
-        self.written[row] += 1
-        return mutations.put(row, {"cf:n": struct.pack(">q", self.written[row])})
-
-    @property
-    def total(self) -> int:
-        return sum(self.written.values())
 
 
 @pytest.fixture
@@ -130,17 +52,6 @@ def start(hbase: str, kafka: str, tmp_path: Path) -> Iterator[Callable[[str], Co
     yield make
     for process in started:
         process.kill()
-
-
-def subscription_of(name: str, table: str, hbase: str) -> Subscription:
-    return Subscription(
-        name=name,
-        source=HBaseSource(zookeeper=hbase),
-        listener=SubscriptionListener("kafka", topic=f"{name}_changes"),
-        tables={table: ("cf",)},
-        row=RowColumn("row", "string"),
-        columns={"n": CellColumn("cf:n", "long")},
-    )
 
 
 @pytest.mark.parametrize("seed", range(so_many(1)))
