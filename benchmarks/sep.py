@@ -1,6 +1,6 @@
 """HBase change capture: events per second of processor time, from sockets to a listener that does nothing.
 
-    python -m benchmarks.sep [--events 400000] [--rounds 3] [--json]
+    python -m benchmarks.sep [--events 400000] [--rounds 3] [--kafka] [--json]
 
 Twice: one put in each WAL entry, and 100 rows in each. Three ways in one run, best of the rounds:
 
@@ -11,7 +11,7 @@ Twice: one put in each WAL entry, and 100 rows in each. Three ways in one run, b
 
 `ratio` is listener to decode. Processor time is of the consumer's process, all its threads. Then, each once:
 how long a call with a single put takes until it is answered, and what 10 million remembered edits take in
-memory.
+memory. `--kafka`: the same into a topic of a real broker, in transactions, to the last answer.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import random
-import subprocess
-import sys
-import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import psutil
 from rtolap.base.clock import SystemClock
+from rtolap.base.settings import Settings
+from rtolap.kafka.clusters import cluster_of
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.kafka.memory.consumer import MemoryConsumer
 from rtolap.kafka.memory.producer import MemoryAdmin
 from rtolap.kafka.memory.transactions import MemoryTransactionalProducer
+from rtolap.model.subscription import CellColumn, HBaseSource, Subscription, SubscriptionListener
 from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
-from rtolap.sep.consumer.calls import Deliver
 from rtolap.sep.consumer.server import ConsumerServer
 from rtolap.sep.delivery.delivered_edits import REMEMBERED_EDITS, DeliveredEdits
 from rtolap.sep.delivery.delivery import Delivery
@@ -43,31 +43,15 @@ from rtolap.sep.delivery.journal import Journal
 from rtolap.sep.delivery.serving import DeliveryThread
 from rtolap.sep.events.decode import EditDecoder
 from rtolap.sep.events.edit_batch import EditBatch
+from rtolap.sep.listeners.assembly import open_delivery
 from rtolap.sep.listeners.callable import CallableListener
 
-from tests.support.sep.replication_client import RegionServer, request
-from tests.support.sep.wal_calls import Cell, Entry, encode_call
+from benchmarks.sep_ports import CALL_EVENTS, PORTS, Spent, calls, serve
+from benchmarks.servers import kafka
+from tests.support.sep.replication_client import RegionServer
+from tests.support.sep.wal_calls import Cell, Entry
 
-CALL_EVENTS = 10_000  # of a region server that is behind: its calls are up to 25 000 entries or 64 MB
-PORTS = 2
 ROWS = {"one put per entry": 1, "100 rows per entry": 100}
-
-
-def calls(events: int, rows_per_entry: int) -> list[tuple[bytes, bytes]]:
-    """Encode calls of a table in two regions, with 40 bytes of value in each cell."""
-    rng, sequence_id, encoded = random.Random(1), 0, []
-    for _ in range(events // CALL_EVENTS):
-        entries = []
-        for _ in range(CALL_EVENTS // rows_per_entry):
-            sequence_id += 1
-            cells = tuple(
-                Cell(b"row-%08d" % rng.randrange(10**8), b"amount", b"%040d" % rng.randrange(10**9))
-                for _ in range(rows_per_entry)
-            )
-            region = f"{sequence_id % 2:032x}"
-            entries.append(Entry(cells, sequence_id, region=region, write_time_ms=1_700_000_000_000))
-        encoded.append(encode_call(entries))
-    return encoded
 
 
 def decode(encoded: Sequence[tuple[bytes, bytes]]) -> float:
@@ -95,67 +79,50 @@ def delivery() -> Delivery:
     return made
 
 
-async def serve(deliver: Deliver, events: int, rows_per_entry: int) -> float:
-    """Return the processor time of this process from the first call to the last answer."""
-    server = ConsumerServer(EditDecoder(), deliver, allowed=AllowedAddresses(lambda: ["127.0.0.1"]))
-    ports = await server.start("127.0.0.1", [0] * PORTS)
-    shipping = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "benchmarks.sep", "--events", str(events)),
-        *("--ship", ",".join(map(str, ports)), "--rows", str(rows_per_entry)),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    )
-    assert shipping.stdin is not None
-    assert shipping.stdout is not None
-    await shipping.stdout.readline()  # all is encoded
-    started_s = time.process_time()
-    shipping.stdin.write(b"go\n")
-    await shipping.stdout.readline()  # all is answered
-    spent_s = time.process_time() - started_s
-    await shipping.wait()
-    await server.drain(1.0)
-    return spent_s
-
-
-def ship(ports: list[int], events: int, rows_per_entry: int) -> None:
-    """The region servers' part: a thread for each port, which sends a call once the last one is answered."""
-    frames = [
-        request(number, parameter=parameter, cell_block=block)
-        for number, (parameter, block) in enumerate(calls(events, rows_per_entry))
-    ]
-
-    def send(port: int, own: list[bytes]) -> None:
-        with RegionServer(port) as server:
-            for frame in own:
-                server.send(frame)
-                header, _ = server.answer()
-                assert not header.HasField("exception"), header.exception.stack_trace
-
-    threads = [
-        threading.Thread(target=send, args=(port, frames[place :: len(ports)]))
-        for place, port in enumerate(ports)
-    ]
-    print("ready", flush=True)
-    sys.stdin.readline()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    print("done", flush=True)
-
-
-def through_listener(events: int, rows_per_entry: int) -> float:
-    thread = DeliveryThread(delivery(), SystemClock())
+def through(made: Delivery, events: int, rows_per_entry: int) -> Spent:
+    """Ship to a consumer with that delivery."""
+    thread = DeliveryThread(made, SystemClock())
     thread.start()
     try:
         return asyncio.run(serve(thread.deliver, events, rows_per_entry))
     finally:
         thread.close()
+        made.close()
 
 
-def answer_ms(puts: int = 2000) -> dict[str, float]:
+def kafka_delivery(bootstrap: str) -> Delivery:
+    """Delivery of a subscription to a topic of a real broker, each event one JSON record."""
+    name = f"bench_{time.monotonic_ns()}"
+    subscription = Subscription(
+        name=name,
+        source=HBaseSource("unused"),
+        tables={"orders": ()},
+        columns={"amount": CellColumn("cf:amount")},
+        listener=SubscriptionListener("kafka", topic=name),
+    )
+    cluster = cluster_of("default", {"bootstrap.servers": bootstrap})
+    made = open_delivery(subscription, str(uuid.uuid4()), cluster, SystemClock(), Settings(), lambda: True)
+    made.recover()
+    return made
+
+
+def into_kafka(events: int) -> dict[str, Any]:
+    """Return events per second, by processor time and by the clock, and how long a put takes."""
+    figures: dict[str, Any] = {}
+    with kafka() as bootstrap:
+        for title, rows_per_entry in ROWS.items():
+            spent = through(kafka_delivery(bootstrap), events, rows_per_entry)
+            figures[title] = {
+                "per_processor_s": round(events / spent.processor_s),
+                "per_s": round(events / spent.clock_s),
+            }
+        figures["put_ms"] = answer_ms(kafka_delivery(bootstrap), 500)
+    return figures
+
+
+def answer_ms(made: Delivery, puts: int) -> dict[str, float]:
     """Return the median and the 99th percentile of calls with a put each, one after the other."""
-    thread = DeliveryThread(delivery(), SystemClock())
+    thread = DeliveryThread(made, SystemClock())
     thread.start()
 
     def send(port: int) -> list[float]:
@@ -179,6 +146,7 @@ def answer_ms(puts: int = 2000) -> dict[str, float]:
         took_ms = asyncio.run(run())
     finally:
         thread.close()
+        made.close()
     p50, p99 = np.percentile(took_ms, [50, 99]).tolist()
     return {"p50": round(p50, 2), "p99": round(p99, 2)}
 
@@ -200,8 +168,8 @@ def measure(events: int, rows_per_entry: int, rounds: int) -> dict[str, float]:
     encoded = calls(events, rows_per_entry)
     ways: dict[str, Callable[[], float]] = {
         "decode": lambda: decode(encoded),
-        "consumer": lambda: asyncio.run(serve(_nothing, events, rows_per_entry)),
-        "listener": lambda: through_listener(events, rows_per_entry),
+        "consumer": lambda: asyncio.run(serve(_nothing, events, rows_per_entry)).processor_s,
+        "listener": lambda: through(delivery(), events, rows_per_entry).processor_s,
     }
     best_s = dict.fromkeys(ways, float("inf"))
     for _ in range(rounds):
@@ -216,13 +184,9 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=400_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--ship", help=argparse.SUPPRESS)
-    parser.add_argument("--rows", type=int, default=1, help=argparse.SUPPRESS)
+    parser.add_argument("--kafka", action="store_true", help="also into a topic of a broker of its own")
     arguments = parser.parse_args()
     events = max(arguments.events // (CALL_EVENTS * PORTS), 1) * CALL_EVENTS * PORTS
-    if arguments.ship:
-        ship([int(port) for port in arguments.ship.split(",")], events, arguments.rows)
-        return
     figures: dict[str, dict[str, float]] = {}
     for title, rows_per_entry in ROWS.items():
         figures[title] = measure(events, rows_per_entry, arguments.rounds)
@@ -230,13 +194,16 @@ def main() -> None:
             f"{way} {figures[title][way] / 1000:6.0f} k" for way in ("decode", "consumer", "listener")
         )
         print(f"{title:20} {ways} events/s   ratio {figures[title]['ratio']:.2f}", flush=True)
-    put_ms, memory_mb = answer_ms(), remembered_mb()
+    put_ms, memory_mb = answer_ms(delivery(), 2000), remembered_mb()
     print(
         f"a single put           p50 {put_ms['p50']:.2f} ms   p99 {put_ms['p99']:.2f} ms until it is answered"
     )
     print(f"10 M remembered edits  {memory_mb:.0f} MB", flush=True)
+    others: dict[str, Any] = {"put_ms": put_ms, "remembered_mb": memory_mb}
+    if arguments.kafka:
+        others["kafka"] = into_kafka(events)
+        print(f"into Kafka             {others['kafka']}", flush=True)
     if arguments.json:
-        others = {"put_ms": put_ms, "remembered_mb": memory_mb}
         print(json.dumps({"events": events, "rounds": arguments.rounds, **figures, **others}))
 
 
