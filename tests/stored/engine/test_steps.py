@@ -58,7 +58,7 @@ def test_a_disk_that_is_full_at_any_operation_changes_nothing(tmp_path: Path) ->
     for at in itertools.count(1):
         run = TabletRun(tmp_path / str(at), "unique", 1, TABLE)
         run.disk.fail_at = run.disk.operations + at
-        state_history(run, rounds=3)
+        state_history(run, rounds=2)
         if run.disk.fail_at is not None:  # the state_history was over before
             break
         failed += run.failures

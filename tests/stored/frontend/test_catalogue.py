@@ -36,9 +36,11 @@ from rtolap.stored.frontend.upkeep import CHANGES_KEPT_MS, Upkeep
 from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore import pending_tablet_tasks as pending_tablet_tasks
 from rtolap.stored.metastore import transactions as transaction_rows
-from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.leases import Leases
 from rtolap.stored.metastore.records import Partition, PendingTabletTask, Tablet
+
+from tests.support.stored.ledgers import open_ledger
 
 NODES = ("n1", "n2", "n3", "n4")
 DAY_MS = 86_400_000
@@ -50,7 +52,7 @@ REQUEST = "a-request-of-somebody-"
 class World:
     def __init__(self, path: Path) -> None:
         self.clock = ManualClock(NOW_MS)
-        self.ledger = Ledger.open(f"sqlite:///{path}", clock=self.clock)
+        self.ledger = open_ledger(path, clock=self.clock)
         self.hosts = MemoryTabletHosts(NODES)
         self.living: tuple[str, ...] = NODES
         self.lately: tuple[str, ...] = ()

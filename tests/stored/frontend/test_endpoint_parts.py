@@ -20,6 +20,7 @@ from rtolap.stored.frontend.periodic_tasks import PeriodicTask
 from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.leases import Leases
 
+from tests.support.stored.ledgers import open_ledger
 from tests.support.waiting import until
 
 FAR_S = 1e9
@@ -127,8 +128,8 @@ class TestElection:
         return ManualClock()
 
     @pytest.fixture
-    def ledger(self, clock: ManualClock) -> Iterator[Ledger]:
-        with Ledger.open("sqlite://", clock=clock) as opened:
+    def ledger(self, clock: ManualClock, tmp_path: Path) -> Iterator[Ledger]:
+        with open_ledger(tmp_path / "ledger.db", clock=clock) as opened:
             yield opened
 
     def _election(self, ledger: Ledger, name: str) -> Election:

@@ -18,8 +18,10 @@ from rtolap.stored.frontend.catalogue.memory_hosts import MemoryTabletHosts
 from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.frontend.loads.distribution import Distribution
 from rtolap.stored.frontend.mastership import Mastership
-from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.leases import Leases
+
+from tests.support.stored.ledgers import open_ledger
 
 NODES = ("n1", "n2", "n3")
 NOW_MS = 1_699_923_600_000  # 2023-11-14 01:00
@@ -34,7 +36,7 @@ class World:
     """A table of which loads make the partitions, but for today's. `unheard`: how often nobody is heard."""
 
     def __init__(self, path: Path) -> None:
-        self.ledger = Ledger.open(f"sqlite:///{path}", clock=ManualClock(NOW_MS))
+        self.ledger = open_ledger(path, clock=ManualClock(NOW_MS))
         self.hosts = MemoryTabletHosts(NODES)
         self.unheard = 0
         mastership = Mastership(Leases(self.ledger), "here", lease_ms=600_000)

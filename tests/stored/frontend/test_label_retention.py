@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from rtolap.base.clock import ManualClock
@@ -17,6 +18,8 @@ from rtolap.stored.metastore import partitions as partition_rows
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.leases import Leases
 from rtolap.stored.metastore.records import Partition, Tablet, Transaction, TransactionState
+
+from tests.support.stored.ledgers import open_ledger
 
 HOUR_MS = 3_600_000
 PART = Partition("web", "hits", "all")
@@ -59,8 +62,8 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def ledger(clock: ManualClock) -> Iterator[Ledger]:
-    with Ledger.open("sqlite://", clock=clock) as opened:
+def ledger(clock: ManualClock, tmp_path: Path) -> Iterator[Ledger]:
+    with open_ledger(tmp_path / "ledger.db", clock=clock) as opened:
 
         def work(connection: Connection) -> None:
             partition_rows.create(connection, PART, {0: ("n1",)})

@@ -1,16 +1,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from rtolap.base.clock import ManualClock
-from rtolap.stored.metastore.database import Ledger
 
 from tests.support.loader.stepped_loader import World
+from tests.support.stored.ledgers import open_ledger
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world(tmp_path: Path) -> Iterator[World]:
     clock = ManualClock(1_000_000)
-    with Ledger.open("sqlite://", clock=clock, sleep=lambda _: None) as ledger:
+    with open_ledger(tmp_path / "ledger.db", clock=clock, sleep=lambda _: None) as ledger:
         yield World(ledger, clock)

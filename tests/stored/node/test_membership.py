@@ -18,9 +18,9 @@ from rtolap.protocols.storage import messages as wire
 from rtolap.protocols.storage.messages import Heartbeat, HeartbeatAnswer
 from rtolap.stored.frontend.http.nodes import nodes_router
 from rtolap.stored.frontend.storage_nodes import KNOWN_FOR_S, LATELY_MS, LEASE_MS, StorageNodes
-from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.node.process import Heartbeats, node_metrics
 
+from tests.support.stored.ledgers import open_ledger
 from tests.support.stored.storage_nodes import InProcessNodes
 from tests.support.stored.storage_rows import SCHEMA, rows, tablet
 
@@ -31,7 +31,7 @@ OTHER = Heartbeat("folder-2", "127.0.0.1:2", 100)
 class World:
     def __init__(self, folder: Path) -> None:
         self.clock = ManualClock(1_000_000)
-        self.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}", clock=self.clock)
+        self.ledger = open_ledger(folder / "ledger.db", clock=self.clock)
         self.now_s = 0.0
         self.nodes = StorageNodes(self.ledger, InProcessNodes(folder, ()), now_s=lambda: self.now_s)
 

@@ -27,10 +27,11 @@ from rtolap.stored.loader.records.rejects import FileBox
 from rtolap.stored.loader.runner import measure
 from rtolap.stored.loader.sinks.memory import MemorySink
 from rtolap.stored.loader.status import status_of
-from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.load_job_states import LoadJobEvent
 from rtolap.stored.metastore.load_jobs import LoadJobs
 from rtolap.stored.metastore.offsets import OffsetsRecords
+
+from tests.support.stored.ledgers import open_ledger
 
 TIMEOUT_S = 30.0
 TOKEN = "the cluster's"
@@ -41,7 +42,7 @@ class Running:
     if `changes` require that."""
 
     def __init__(self, folder: Path, *, open_session: OpenSession | None = None, **changes: Any) -> None:
-        self.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}")
+        self.ledger = open_ledger(folder / "ledger.db")
         self.jobs, self.records = LoadJobs(self.ledger), OffsetsRecords(self.ledger)
         self.broker, self.sink = MemoryBroker(), MemorySink()
         self.broker.create("t", 2)

@@ -24,6 +24,8 @@ from rtolap.stored.frontend.transactions.memory_participants import MemoryNodes
 from rtolap.stored.metastore.database import Connection, Ledger
 from rtolap.stored.metastore.records import Partition, Replica, Tablet
 
+from tests.support.stored.ledgers import open_ledger
+
 USER, OTHER_USER, DEFINING_USER, ASKING_USER = "loader", "bert", "dora", "anna"  # with one password
 PASSWORD, TOKEN = "open sesame", "a cluster's token"
 RIGHTS = {USER: ("load",), OTHER_USER: ("load",), DEFINING_USER: ("define",), ASKING_USER: ()}
@@ -97,7 +99,7 @@ def load_endpoint(folder: Path, options: FrontendOptions = FrontendOptions()) ->
     with contextlib.ExitStack() as closing:
         sockets = [closing.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(2)]
         url, body_url = (f"http://127.0.0.1:{one.getsockname()[1]}" for one in sockets)
-        ledger = closing.enter_context(Ledger.open(f"sqlite:///{folder / 'ledger.db'}"))
+        ledger = closing.enter_context(open_ledger(folder / "ledger.db"))
         nodes = MemoryNodes(NODES)
         hosts = MemoryTabletHosts(NODES)
 

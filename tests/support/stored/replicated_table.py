@@ -16,10 +16,10 @@ from rtolap.stored.frontend.transactions.publishing import Publisher
 from rtolap.stored.frontend.transactions.rebuilding import Rebuilding
 from rtolap.stored.frontend.transactions.remote_participants import RemoteParticipants, RemoteTabletHosts
 from rtolap.stored.frontend.transactions.requests import TransactionManager
-from rtolap.stored.metastore.database import Ledger
 from rtolap.stored.metastore.leases import Leases
 from rtolap.stored.metastore.records import Partition, Tablet, Transaction
 
+from tests.support.stored.ledgers import open_ledger
 from tests.support.stored.stopped_nodes import StoppableNodes
 from tests.support.stored.storage_nodes import InProcessNodes
 
@@ -38,7 +38,7 @@ class ReplicatedTable(Closeable):
         self._folder = folder
         self.nodes = InProcessNodes(folder, NAMES)
         self.living: tuple[str, ...] = NAMES
-        self.ledger = Ledger.open(f"sqlite:///{folder / 'ledger.db'}")
+        self.ledger = open_ledger(folder / "ledger.db")
         self.stoppable = StoppableNodes(self.nodes)
         self.known = StorageNodes(self.ledger, self.stoppable)
         for name in NAMES:

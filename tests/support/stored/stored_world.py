@@ -35,9 +35,11 @@ from rtolap.stored.frontend.catalogue.read_views import ReadViews
 from rtolap.stored.frontend.catalogue.tables import Catalogue
 from rtolap.stored.frontend.mastership import Mastership
 from rtolap.stored.metastore import partitions as partition_rows
-from rtolap.stored.metastore.database import Connection, Ledger
+from rtolap.stored.metastore.database import Connection
 from rtolap.stored.metastore.leases import Leases
 from rtolap.stored.metastore.records import Partition
+
+from tests.support.stored.ledgers import open_ledger
 
 NODES = ("n1", "n2", "n3")
 NOW_MS = 1_700_000_000_000  # 2023-11-14 22:13:20
@@ -179,7 +181,7 @@ class StoredWorld(Closeable):
         self._folder = tempfile.TemporaryDirectory(prefix="rtolap-stored-")
         folder = Path(self._folder.name)
         self.clock = ManualClock(NOW_MS)
-        self.ledger = Ledger.open(f"sqlite:///{folder}/ledger.db", clock=self.clock)
+        self.ledger = open_ledger(folder / "ledger.db", clock=self.clock)
         mastership = Mastership(Leases(self.ledger), "here", lease_ms=_FOR_EVER_MS)
         assert mastership.acquire()
         self.nodes = LocalNodes(folder)
