@@ -3,6 +3,7 @@ import struct
 from decimal import Decimal
 
 import numpy as np
+import pyarrow as pa
 from rtolap.events.decode import EventDecoder
 from rtolap.model.cube import Cube, Measure, Schema
 from rtolap.model.table import Column, Table, TimeColumn
@@ -91,6 +92,13 @@ def test_a_value_that_is_not_of_its_type_refuses_its_event_alone_and_says_why() 
     result = encoded(event(Cell(b"amount", b"123")), event(Cell(b"name", b"x")))
     assert result.refused == {0: "column amount: expected 8 bytes for double; found 3 bytes"}
     assert json.loads(result.values[1])["name"] == "x"
+
+
+def test_a_payload_stands_in_the_record_as_hexadecimal_text() -> None:
+    columns = EventColumns({}, ("id", "string"), lambda batch: pa.array([b"\x01\xfe", None], pa.binary()))
+    batch = batch_of([event(Cell(b"a")), event(Cell(b"a"))])
+    values = [json.loads(value) for value in JsonEvents(columns)(batch, np.zeros(2, bool)).values]
+    assert [value.get("payload") for value in values] == ["01fe", None]
 
 
 def test_a_value_that_no_record_holds_is_refused() -> None:

@@ -22,7 +22,15 @@ class ConsumerProcess:
         self.log = log
         self._name = name
         command = [sys.executable, "-m", "rtolap.cli.main", "sep", "serve", name, "--cluster", zookeeper]
-        environment = {**os.environ, "RTOLAP_KAFKA": kafka, "RTOLAP_SESSION_TIMEOUT_S": "4"}
+        token = log.with_suffix(".token")
+        token.write_text("a token\n")
+        environment = {
+            **os.environ,
+            "RTOLAP_KAFKA": kafka,
+            "RTOLAP_SESSION_TIMEOUT_S": "4",
+            "RTOLAP_HOST": "127.0.0.1",
+            "RTOLAP_TOKEN_FILE": str(token),
+        }
         with log.open("ab") as out:
             self.process = subprocess.Popen(
                 [*command, "--host", "localhost", "--bind", "127.0.0.1"],

@@ -92,6 +92,9 @@ def describe(name: NameArgument, cluster: ClusterOption = "", as_json: JsonOptio
             rows += [("cluster id", kept.cluster_id), ("start_ms", str(kept.start_ms))]
             values = msgspec.to_builtins(kept.subscription)
             rows += [(key, msgspec.json.encode(value).decode()) for key, value in values.items()]
+        if state.delivery is not None:
+            values = msgspec.to_builtins(state.delivery)
+            rows += [(key, msgspec.json.encode(value).decode()) for key, value in values.items()]
         print_table(("key", "value"), rows)
         for warning in warnings:
             warn(warning)
@@ -148,6 +151,7 @@ def _document(state: SubscriptionState) -> dict[str, object]:
         "ports": state.ports,
         "cluster_id": None if kept is None else kept.cluster_id,
         "start_ms": None if kept is None else kept.start_ms,
+        "delivery": None if state.delivery is None else msgspec.to_builtins(state.delivery),
         "definition": None if kept is None else msgspec.to_builtins(kept.subscription),
     }
 

@@ -9,11 +9,14 @@ from typing import Annotated
 import typer
 
 from rtolap.base.clock import SystemClock
+from rtolap.base.metrics_server import MetricsServer
 from rtolap.cli.sep.cluster import ClusterOption, source_of
 from rtolap.cli.serving import service_settings
 from rtolap.metadata.zookeeper import ZooKeeperStore
 from rtolap.sep.consumer.assembly import host_name, open_process
+from rtolap.sep.consumer.metrics import ConsumerMetrics
 from rtolap.sep.consumer.process import SubscriptionProcess
+from rtolap.sep.delivery.state import show_delivery
 
 
 def serve(
@@ -23,6 +26,7 @@ def serve(
         str, typer.Option(help="Name by which region servers reach this host; empty: its own.")
     ] = "",
     bind: Annotated[str, typer.Option(help="Address that the ports listen on.")] = "0.0.0.0",
+    metrics_port: Annotated[int, typer.Option(help="Port of /metrics; 0 takes a free one.")] = 0,
     port: Annotated[
         list[int] | None, typer.Option(help="A port; several are taken. None: free ones, as declared.")
     ] = None,
@@ -35,6 +39,10 @@ def serve(
     store = ZooKeeperStore(
         source_of(cluster).zookeeper, root="/", session_timeout_s=settings.session_timeout_s
     )
+    metrics = ConsumerMetrics()
+    metrics_server = MetricsServer(
+        metrics.registry, host=settings.host, port=metrics_port, token=settings.token()
+    )
     try:
         process = open_process(
             name,
@@ -44,9 +52,12 @@ def serve(
             host=host or host_name(),
             bind=bind,
             ports=port or (),
+            metrics=metrics,
         )
+        show_delivery(metrics.registry, lambda: process.delivery)
         asyncio.run(_run(process))
     finally:
+        metrics_server.close()
         store.close()
 
 

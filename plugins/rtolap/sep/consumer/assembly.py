@@ -12,6 +12,7 @@ from rtolap.kafka.clusters import KafkaClusters
 from rtolap.metadata.store import MetadataStore
 from rtolap.model.subscription import Subscription
 from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
+from rtolap.sep.consumer.metrics import ConsumerMetrics
 from rtolap.sep.consumer.process import SubscriptionProcess
 from rtolap.sep.consumer.server import ConsumerServer
 from rtolap.sep.events.columns import only_deletes
@@ -20,7 +21,7 @@ from rtolap.sep.events.edit_batch import EditBatch
 from rtolap.sep.events.entry_points import load_filter
 from rtolap.sep.events.filters import EditFilter, RowPrefixFilter, TableFilter
 from rtolap.sep.hbase.znodes import HBaseZnodes
-from rtolap.sep.listeners.assembly import open_delivery
+from rtolap.sep.listeners.assembly import delete_journal, open_delivery
 from rtolap.sep.subscriptions.kept import KeptSubscription, find, load
 
 
@@ -33,6 +34,7 @@ def open_process(
     host: str,
     bind: str,
     ports: Sequence[int] = (),
+    metrics: ConsumerMetrics | None = None,
 ) -> SubscriptionProcess:
     """`store`: the source's ZooKeeper, paths absolute. `ports`: none takes free ones, as many as declared.
 
@@ -63,12 +65,14 @@ def open_process(
             deliver,
             allowed=AllowedAddresses(allowed_addresses(subscription, store)),
             answers=answers,
+            metrics=metrics,
         ),
         cluster_id=kept.cluster_id,
         host=host,
         bind=bind,
         ports=ports or [0] * subscription.ports,
         is_wanted=lambda: _is_created(store, kept),
+        forget=lambda: delete_journal(subscription, kept.cluster_id, cluster),
     )
 
 

@@ -24,12 +24,14 @@ from rtolap.sep.consumer.server import ConsumerServer
 from rtolap.sep.consumer.small_master import small_master
 from rtolap.sep.delivery.delivery import Delivery
 from rtolap.sep.delivery.serving import DeliveryThread
+from rtolap.sep.delivery.state_node import StateNode
 from rtolap.sep.hbase.znodes import ServerName
 from rtolap.sep.subscriptions.paths import SubscriptionPaths
 
 log = logging.getLogger(__name__)
 
 DRAIN_S = 30.0
+STATE_S = 3.0
 _PAUSE_S, _PAUSE_MAX_S = 0.5, 15.0
 
 
@@ -37,7 +39,7 @@ class SubscriptionProcess:
     """`open_delivery(leads)` and `make_server(deliver, answers)` are called once a term. `host`: by which
     region servers reach the ports. `cluster_id`: the one that HBase takes this for.
 
-    `is_wanted`: False where the subscription was dropped: then the process ends.
+    `is_wanted`: False where the subscription was dropped: then the process ends, and `forget` is called.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class SubscriptionProcess:
         bind: str,
         ports: Sequence[int],
         is_wanted: Callable[[], bool] = lambda: True,
+        forget: Callable[[], None] = lambda: None,
     ) -> None:
         self.paths = SubscriptionPaths(name)
         self.serving_ports: list[int] = []
@@ -64,6 +67,7 @@ class SubscriptionProcess:
         self._cluster_id = cluster_id
         self._host, self._bind, self._ports = host, bind, list(ports)
         self._is_wanted = is_wanted
+        self._forget = forget
         self._changed = asyncio.Event()
         self._stopping = False
 
@@ -106,6 +110,8 @@ class SubscriptionProcess:
         finally:
             watch.stop()
             await asyncio.to_thread(election.close)
+        if not self._stopping:
+            await asyncio.to_thread(self._forget)
 
     async def _is_over(self) -> bool:
         return self._stopping or not await asyncio.to_thread(self._is_wanted)
@@ -120,13 +126,14 @@ class SubscriptionProcess:
     async def _lead(self, election: Election) -> None:
         """One term. Raises why it ended, where that is not that it is over."""
         delivery = await asyncio.to_thread(self._open_delivery, election.is_leader)
-        self.delivery = delivery
         try:
             began_s = time.monotonic()
             await asyncio.to_thread(delivery.recover)
+            self.delivery = delivery
             log.info("leads; what was delivered is known after %.1f s", time.monotonic() - began_s)
             await self._serve(election, delivery)
         finally:
+            self.delivery = None
             await asyncio.to_thread(delivery.close)
 
     async def _serve(self, election: Election, delivery: Delivery) -> None:
@@ -142,6 +149,7 @@ class SubscriptionProcess:
         sinks: list[ServerName] = []
         server = self._make_server(thread.deliver, small_master(self._cluster_id, lambda: sinks))
         registration: Registration | None = None
+        show = StateNode(self._store, self.paths.delivery)
         thread.start()
         try:
             ports = await server.start(self._bind, self._ports)
@@ -154,8 +162,10 @@ class SubscriptionProcess:
             await asyncio.to_thread(registration.register, fence)
             self.serving_ports = ports
             log.info("region servers may ship to %s", ", ".join(map(str, ports)))
-            while election.is_leader() and not ended and not await self._is_over():
-                await self._wait_for_change(_PAUSE_MAX_S)
+            # with another node it leads anew: the ports went with the session of the one before
+            while election.fence() == fence and not ended and not await self._is_over():
+                await asyncio.to_thread(show.publish, delivery)
+                await self._wait_for_change(STATE_S)
         finally:
             self.serving_ports = []
             if registration is not None:

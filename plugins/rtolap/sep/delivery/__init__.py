@@ -4,6 +4,7 @@
 durable.
 `delivery` runs groups of calls, `serving` puts those together that wait, on a thread. `poison` follows events
 that fail, `dead_letters` keeps what was given up, `lanes` are for listeners that take rows side by side.
+`state` says how it all stands, `state_node` shows it in ZooKeeper.
 
 docs/decisions/0024-order-and-once.md says why it is so.
 """

@@ -85,6 +85,11 @@ class Delivery:
         self._dead_letter_topic = dead_letter_topic
         self._leads = leads
 
+    @property
+    def remembered_edits(self) -> int:
+        memory = self._journal.memory
+        return 0 if memory is None else memory.num_edits
+
     def recover(self) -> None:
         """Take over. Raises what the journal and the listener do; then nothing was delivered.
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
 from rtolap.base.clock import Clock
-from rtolap.base.errors import DefinitionError
+from rtolap.base.errors import DefinitionError, NotFound
 from rtolap.base.passwords import read_password
 from rtolap.base.settings import Settings
 from rtolap.kafka.clusters import KafkaCluster
@@ -20,6 +21,7 @@ from rtolap.sep.delivery.dead_letters import dead_letter_topic
 from rtolap.sep.delivery.delivery import Delivery
 from rtolap.sep.delivery.journal import Journal, journal_name
 from rtolap.sep.delivery.poison import PoisonPolicy
+from rtolap.sep.events.entry_points import load_payload_extractor
 from rtolap.sep.listeners.callable import CallableListener
 from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
 from rtolap.sep.listeners.json_events import JsonEvents
@@ -33,12 +35,14 @@ TOPIC_CONFIG = {"max.message.bytes": str(16 << 20)}  # a cell of HBase may have 
 
 
 def event_columns(subscription: Subscription) -> EventColumns:
+    """NotFound: no installed distribution declares the payload extractor."""
     columns = {
         name: ColumnSource(family.encode(), qualifier.encode(), column.type)
         for name, column in subscription.columns.items()
         for family, _, qualifier in [column.cell.partition(":")]
     }
-    return EventColumns(columns, (subscription.row.name, subscription.row.type))
+    payload = None if subscription.payload is None else load_payload_extractor(subscription.payload)
+    return EventColumns(columns, (subscription.row.name, subscription.row.type), payload)
 
 
 def open_delivery(
@@ -74,6 +78,12 @@ def open_delivery(
         dead_letter_topic=letters,
         leads=leads,
     )
+
+
+def delete_journal(subscription: Subscription, cluster_id: str, cluster: KafkaCluster) -> None:
+    """Of a subscription that was dropped. Nothing is wrong where it is gone."""
+    with contextlib.suppress(NotFound):
+        KafkaAdmin(cluster).delete_topic(journal_name(subscription.name, cluster_id))
 
 
 def open_listener(

@@ -6,11 +6,12 @@ operation          put · delete (of whole families, as of a row) · delete_cell
 timestamp_ms       the newest timestamp among its cells
 write_time_ms      when the region server wrote the edit
 deleted            the declared columns that it deleted; null where it deleted none
+payload            bytes by the subscription's payload extractor, where it has one
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -26,7 +27,8 @@ OPERATION: Final = "operation"
 TIMESTAMP: Final = "timestamp_ms"
 WRITE_TIME: Final = "write_time_ms"
 DELETED: Final = "deleted"
-OWN_FIELDS: Final = (OPERATION, TIMESTAMP, WRITE_TIME, DELETED)
+PAYLOAD: Final = "payload"
+OWN_FIELDS: Final = (OPERATION, TIMESTAMP, WRITE_TIME, DELETED, PAYLOAD)
 _OPERATIONS: Final = pa.array(["put", "delete", "delete_cells"])
 
 
@@ -47,11 +49,21 @@ class ColumnarEvents:
 
 
 class EventColumns:
-    """`columns`: by name. `row`: name and type of the column of the row key."""
+    """`columns`: by name. `row`: name and type of the column of the row key. `payload`: the extractor."""
 
-    def __init__(self, columns: Mapping[str, ColumnSource], row: tuple[str, str]) -> None:
+    def __init__(
+        self,
+        columns: Mapping[str, ColumnSource],
+        row: tuple[str, str],
+        payload: Callable[[EditBatch], pa.BinaryArray] | None = None,
+    ) -> None:
+        self._payload = payload
         self.sources = dict(columns)
         self.row_name, self._row_type = row
+
+    @property
+    def has_payload(self) -> bool:
+        return self._payload is not None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -87,6 +99,8 @@ class EventColumns:
         columns[WRITE_TIME] = batch.events["write_time_ms"]
         if deleted:
             columns[DELETED] = _names_where(deleted)
+        if self._payload is not None:
+            columns[PAYLOAD] = self._payload(batch)
         return ColumnarEvents(columns, refused)
 
 

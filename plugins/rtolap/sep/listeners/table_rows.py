@@ -21,13 +21,13 @@ from rtolap.base.errors import DefinitionError
 from rtolap.protocols.stream_load.messages import TableSchema
 from rtolap.sep.events.columns import deciding_cells, deletes_families
 from rtolap.sep.events.edit_batch import EditBatch
-from rtolap.sep.listeners.event_columns import OPERATION, TIMESTAMP, WRITE_TIME, EventColumns
+from rtolap.sep.listeners.event_columns import OPERATION, PAYLOAD, TIMESTAMP, WRITE_TIME, EventColumns
 from rtolap.sep.listeners.listener import Mask
 
 SEQUENCE_ID: Final = "sequence_id"
 REGION: Final = "region"
 LATE: Final = "late"
-_OPTIONAL: Final = (OPERATION, TIMESTAMP, WRITE_TIME, SEQUENCE_ID, REGION, LATE)
+_OPTIONAL: Final = (OPERATION, TIMESTAMP, WRITE_TIME, SEQUENCE_ID, REGION, LATE, PAYLOAD)
 _UNIQUE: Final = "UNIQUE_KEYS"
 
 
@@ -68,7 +68,9 @@ class TableRows:
                 expected=f"a column {SEQUENCE_ID} BIGINT that is its sequence column",
             )
         self._columns = columns
-        self._own = [name for name in _OPTIONAL if name in present]
+        self._own = [
+            name for name in _OPTIONAL if name in present and (name != PAYLOAD or columns.has_payload)
+        ]
 
     def loads(self, batch: EditBatch, late: Mask) -> tuple[list[TableLoad], dict[int, str]]:
         """Return the loads in their order, and why there is none for the refused events."""
@@ -81,6 +83,8 @@ class TableRows:
             REGION: batch.events["region"].cast(pa.string()),
             LATE: pa.array(late),
         }
+        if PAYLOAD in self._own:
+            own[PAYLOAD] = _loadable(events.columns[PAYLOAD])
         row_name = self._columns.row_name
         rows = {name: _loadable(events.columns[name]) for name in self._columns.names}
         rows |= {name: own[name] for name in self._own}

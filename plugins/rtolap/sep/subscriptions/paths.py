@@ -4,6 +4,7 @@
 /rtolap/sep/<name>/definition       the subscription as it was created, see `kept`
 /rtolap/sep/<name>/hbaseid          the UUID of that cluster, as text
 /rtolap/sep/<name>/rs/<server>      its region servers: our ports, ephemeral; nothing else may be in there
+/rtolap/sep/<name>/delivery        how delivery stands, ephemeral, by the process that leads
 /rtolap/sep/<name>/leader/          candidates: the one process that has ports
 """
 
@@ -32,6 +33,10 @@ class SubscriptionPaths(msgspec.Struct, frozen=True):
     @property
     def rs(self) -> str:
         return f"{self.root}/rs"
+
+    @property
+    def delivery(self) -> str:
+        return f"{self.root}/delivery"
 
     @property
     def leader(self) -> str:

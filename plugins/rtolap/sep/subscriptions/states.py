@@ -7,6 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from rtolap.base.errors import Corrupted, Refused
+from rtolap.sep.delivery.state import DeliveryState
+from rtolap.sep.delivery.state_node import read_state
 from rtolap.sep.hbase.peers import Peer
 from rtolap.sep.subscriptions import kept as kept_subscriptions
 from rtolap.sep.subscriptions.kept import KeptSubscription
@@ -16,14 +18,16 @@ from rtolap.sep.subscriptions.wanted_peer import is_as_wanted, wanted_peer
 
 
 class SubscriptionState(msgspec.Struct, frozen=True):
-    """state: running | waiting (no consumer has a port) | paused | creating | dropping | broken, with its
-    `problem` in words. `ports`: registered ones, host:port."""
+    """state: running | waiting (no consumer has a port) | stopped (at an event that fails) | paused |
+    creating | dropping | broken, with its `problem` in words. `ports`: registered ones, host:port.
+    `delivery`: as the process that leads has written it last."""
 
     name: str
     state: str
     ports: tuple[str, ...]
     problem: str = ""
     kept: KeptSubscription | None = None
+    delivery: DeliveryState | None = None
 
 
 def all_states(source: SourceCluster) -> tuple[SubscriptionState, ...]:
@@ -57,7 +61,10 @@ def _state(source: SourceCluster, name: str, peers: Mapping[str, Peer]) -> Subsc
         return SubscriptionState(name, "broken", ports, problem, kept)
     if not peers[name].enabled:
         return SubscriptionState(name, "paused", ports, "", kept)
-    return SubscriptionState(name, "running" if ports else "waiting", ports, "", kept)
+    delivery = read_state(source.store, kept.paths.delivery)
+    if delivery is not None and delivery.stopped:
+        return SubscriptionState(name, "stopped", ports, delivery.stopped, kept, delivery)
+    return SubscriptionState(name, "running" if ports else "waiting", ports, "", kept, delivery)
 
 
 def _problem(source: SourceCluster, kept: KeptSubscription, peer: Peer | None) -> str:

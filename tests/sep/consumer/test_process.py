@@ -1,0 +1,140 @@
+import asyncio
+from collections.abc import Callable
+
+import pytest
+from rtolap.base.clock import SystemClock
+from rtolap.kafka.memory.broker import MemoryBroker
+from rtolap.metadata.memory import MemoryEnsemble, MemoryStore
+from rtolap.metadata.store import Create
+from rtolap.sep.consumer.allowed_addresses import AllowedAddresses
+from rtolap.sep.consumer.process import SubscriptionProcess
+from rtolap.sep.consumer.server import ConsumerServer
+from rtolap.sep.delivery.delivery import Delivery
+from rtolap.sep.delivery.state_node import read_state
+from rtolap.sep.events.decode import EditDecoder
+from rtolap.sep.listeners.kafka_topic import KafkaTopicListener
+from rtolap.sep.subscriptions.paths import SubscriptionPaths
+
+from tests.sep.delivery.test_delivery import journal_of
+from tests.support.sep.delivery_runs import encode
+
+PATHS = SubscriptionPaths("orders")
+
+
+class World:
+    """One ZooKeeper and one broker; every process has a session of its own."""
+
+    def __init__(self) -> None:
+        self.broker = MemoryBroker()
+        self.broker.create("changes", 1)
+        self.ensemble = MemoryEnsemble()
+        self.store = MemoryStore(self.ensemble)
+        self.wanted = True
+        self.forgotten = 0
+        self.store.commit([Create(PATHS.definition, b""), Create(PATHS.rs, b"")])
+
+    def process(self, store: MemoryStore | None = None) -> SubscriptionProcess:
+        return SubscriptionProcess(
+            "orders",
+            store or MemoryStore(self.ensemble),
+            SystemClock(),
+            open_delivery=self._open_delivery,
+            make_server=lambda deliver, answers: ConsumerServer(
+                EditDecoder(), deliver, allowed=AllowedAddresses(lambda: ["127.0.0.1"]), answers=answers
+            ),
+            cluster_id="5e0bd3a8-0c4d-4d58-9f0e-6d2f5d4f1c11",
+            host="localhost",
+            bind="127.0.0.1",
+            ports=[0, 0],
+            is_wanted=lambda: self.wanted,
+            forget=self._forget,
+        )
+
+    def _open_delivery(self, leads: Callable[[], bool]) -> Delivery:
+        return Delivery(
+            KafkaTopicListener("changes", encode), journal_of(self.broker), SystemClock(), leads=leads
+        )
+
+    def _forget(self) -> None:
+        self.forgotten += 1
+
+    @property
+    def ports(self) -> tuple[str, ...]:
+        return self.store.children(PATHS.rs)
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def test_one_of_two_has_ports_and_the_other_takes_over(world: World) -> None:
+    async def run() -> None:
+        first, second = world.process(), world.process()
+        running = asyncio.create_task(first.run())
+        await until(lambda: first.leads)
+        standing_by = asyncio.create_task(second.run())
+        assert len(world.ports) == 2
+        state = read_state(world.store, PATHS.delivery)
+        await until(lambda: read_state(world.store, PATHS.delivery) is not None)
+        assert state is None or state.delivered == 0
+        assert not second.leads
+        first.stop()
+        await running
+        await until(lambda: second.leads)
+        assert len(world.ports) == 2
+        second.stop()
+        await standing_by
+        assert world.ports == ()
+
+    asyncio.run(run())
+    assert world.forgotten == 0
+
+
+def test_a_process_whose_session_is_lost_serves_again_under_a_new_one(world: World) -> None:
+    async def run() -> None:
+        store = MemoryStore(world.ensemble)
+        process = world.process(store)
+        running = asyncio.create_task(process.run())
+        await until(lambda: process.leads)
+        before = world.ports
+        store.expire()
+        await until(lambda: process.leads and world.ports and world.ports != before)
+        process.stop()
+        await running
+
+    asyncio.run(run())
+
+
+def test_while_kafka_is_away_a_leader_has_no_ports_and_tries_again(world: World) -> None:
+    async def run() -> None:
+        world.broker.set_down(True)
+        process = world.process()
+        running = asyncio.create_task(process.run())
+        await until(lambda: world.store.children(PATHS.leader))
+        assert world.ports == ()
+        world.broker.set_down(False)
+        await until(lambda: process.leads)
+        process.stop()
+        await running
+
+    asyncio.run(run())
+
+
+def test_a_subscription_that_is_dropped_ends_its_processes_and_their_journal(world: World) -> None:
+    async def run() -> None:
+        process = world.process()
+        running = asyncio.create_task(process.run())
+        await until(lambda: process.leads)
+        world.wanted = False
+        await running
+        assert world.ports == ()
+
+    asyncio.run(run())
+    assert world.forgotten == 1
