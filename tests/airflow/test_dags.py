@@ -18,6 +18,8 @@ DAGS = Path(__file__).resolve().parents[2] / "dags"
 IDS = {
     "rtolap_receivers",
     "rtolap_loaders",
+    "rtolap_subscriptions",
+    "rtolap_subscription_definitions",
     "rtolap_segment_build",
     "rtolap_purge",
     "rtolap_retention",
@@ -51,6 +53,7 @@ def test_parsing_loads_nothing_heavy() -> None:
         "import sys\n"
         f"sys.path.insert(0, {str(DAGS)!r})\n"
         "import receivers, loaders, segment_build, purge, upkeep, backfill, watermark_gate\n"
+        "import subscriptions, subscription_definitions, rtolap.airflow.assets\n"
         "print([name for name in ('pyarrow', 'pyspark', 'confluent_kafka', 'kazoo', 'duckdb', 'pandas') "
         "if name in sys.modules])"
     )

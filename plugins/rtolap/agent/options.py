@@ -60,6 +60,7 @@ RTOLAP_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Fits]] = {
         ),
     },
     ("loader", "run"): {"--port": _number},
+    ("sep", "serve"): {"--port": _number, "--host": _name},
     ("coordinator", "serve"): {},
     ("query", "serve"): dict.fromkeys(
         (
@@ -70,7 +71,7 @@ RTOLAP_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Fits]] = {
     ),
     ("agent", "sleep"): {"--seconds": _number, "--exit-code": _number},
 }
-RTOLAP_NAMED = frozenset({("loader", "run")})  # commands with a name before their options
+RTOLAP_NAMED = frozenset({("loader", "run"), ("sep", "serve")})  # commands with a name before their options
 
 SPARK_OPTIONS: Mapping[str, Fits] = {
     "--master": _master,

@@ -3,11 +3,14 @@
     connection   where coordinator and agent are: from an Airflow connection, else from RTOLAP_* variables
     hook         talks                          RtolapHook
     process      long-running processes         ManagedProcessOperator
-    services     those without end              ReceiverOperator, LoaderOperator
-    declared, receivers, loaders                which of them this deployment runs
+    services     those without end              ReceiverOperator, LoaderOperator, SubscriptionOperator
+    declared, receivers, loaders, subscriptions which of them this deployment runs
     build        Spark builds                   SparkBuildOperator
     hooks.spark  how a build is submitted, as `spark_default` says
     hooks.kafka  how Kafka is reached, as `kafka_default` says
+    hooks.hbase, hooks.replication   which HBase, as `hbase_default` says, and what is asked of it
+    operators.subscriptions   those of HBase: CreateSubscriptionOperator, DropSubscriptionOperator
+    sensors.replication   what was written to HBase is delivered: ReplicationWaitSensor
     topics, lag  whether topics are there, and how far who reads them is: CheckTopicsOperator, LagSensor
     operators    short calls                    Promote, Purge, Retention, Cleanup, Requeue
     approval     people about windows           WindowApprovalOperator, ApproveWindowOperator

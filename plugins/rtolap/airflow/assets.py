@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import Asset, AssetWatcher
 
+from rtolap.airflow.triggers.caught_up import CaughtUpTrigger
 from rtolap.airflow.triggers.partitions import PartitionsTrigger
 from rtolap.airflow.triggers.queue import QueueTrigger
 
@@ -17,4 +18,10 @@ PARTITION_COMPLETE = Asset(
     name="rtolap_partition_complete",
     uri="x-rtolap://tables/partition_complete",
     watchers=[AssetWatcher(name="rtolap_partitions", trigger=PartitionsTrigger())],
+)
+
+SUBSCRIPTION_CAUGHT_UP = Asset(
+    name="rtolap_subscription_caught_up",
+    uri="x-rtolap://hbase/subscription_caught_up",
+    watchers=[AssetWatcher(name="rtolap_subscriptions", trigger=CaughtUpTrigger())],
 )

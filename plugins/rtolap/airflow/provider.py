@@ -1,4 +1,4 @@
-"""The provider's information for Airflow: rtolap's connection type with the form's fields."""
+"""The provider's information for Airflow: the connection types of rtolap and of HBase, with their forms."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from rtolap import __version__
 from rtolap.airflow.hooks.connection import CONN_TYPE
+from rtolap.airflow.hooks.replication import HBASE_CONN_TYPE
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -41,6 +42,23 @@ def get_provider_info() -> dict[str, Any]:
                         "schema": text,
                     },
                 },
-            }
+            },
+            {
+                "connection-type": HBASE_CONN_TYPE,
+                "hook-class-name": "rtolap.airflow.hooks.hbase.HBaseHook",
+                "hook-name": "HBase (rtolap)",
+                "ui-field-behaviour": {
+                    "hidden-fields": ["schema", "login", "password", "extra"],
+                    "relabeling": {"host": "ZooKeeper servers", "port": "ZooKeeper port"},
+                    "placeholders": {"host": "zk1,zk2,zk3", "port": "2181"},
+                },
+                "conn-fields": {
+                    "parent": {
+                        "label": "Parent node",
+                        "description": "zookeeper.znode.parent of HBase; /hbase without it.",
+                        "schema": text,
+                    },
+                },
+            },
         ],
     }

@@ -125,6 +125,19 @@ def test_a_queue_that_stands_still_between_two_reports_is_told_from_one_that_mov
     assert _first(_look(cluster, before)).reason is None
 
 
+def test_further_logs_are_nothing_to_replicate_once_a_source_has_looked_into_them(
+    cluster: LookedAtCluster,
+) -> None:
+    cluster.add_peer("orders", sinks=1)
+    cluster.queue(FIRST, "orders", {1000: None, 2000: None})
+    cluster.report(FIRST, "orders", sizeOfLogQueue=1, replicationLag=0)
+    before = _look(cluster)
+    assert _first(before).reason is None
+    assert _first(_look(cluster, before)).reason is None  # no report since
+    cluster.master.status.live_servers[0].server_load.report_end_time = REPORTED_MS + 300
+    assert _first(_look(cluster, before)).reason == NOTHING
+
+
 def _page(failed: int) -> bytes:
     """As a region server of HBase 2.6 writes it."""
     bean = {

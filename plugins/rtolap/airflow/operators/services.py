@@ -1,8 +1,8 @@
-"""The kinds of service that run as tasks without end: one receiver or one loader a task."""
+"""The kinds of service that run as tasks without end: a receiver, a loader or a consumer a task."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -64,3 +64,20 @@ class LoaderOperator(ManagedProcessOperator):
         self.loader = loader
         self.port = port
         self.complete = complete
+
+
+class SubscriptionOperator(ManagedProcessOperator):
+    """A process that takes and delivers the edits of a subscription, as a task that never ends by itself.
+
+    `subscription` is one that `rtolap sep create` has made, on the cluster of the agent's RTOLAP_HBASE.
+    `ports`: where region servers reach it; without any, free ones are taken, as many as are declared. Two
+    agents may each run one: one of them leads, the other takes over.
+    """
+
+    def __init__(self, *, subscription: str, ports: Sequence[int] = (), **kwargs: Any) -> None:
+        argv = ["rtolap", "sep", "serve", subscription]
+        for port in ports:
+            argv += ["--port", str(port)]
+        super().__init__(argv=argv, process_key=f"sep.{subscription}", **kwargs)
+        self.subscription = subscription
+        self.ports = ports

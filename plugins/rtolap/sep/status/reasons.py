@@ -9,7 +9,7 @@ NO_SINKS = "no sink is registered"
 STOPPED = "the source does not run"
 NOTHING = "nothing to replicate"
 FAILING = "calls to the sinks fail"
-STANDING = "no call was confirmed since the look before"
+STANDING = "calls fail or hang: none was confirmed since the look before"
 
 
 def reason_of(
@@ -24,7 +24,7 @@ def reason_of(
     """
     if peer.enabled is False:
         return DISABLED
-    if queue.lag_ms == 0 and not queue.recovered_from:
+    if queue.lag_ms == 0 and not queue.recovered_from and _is_read_through(queue, before):
         return NOTHING
     if peer.sinks == 0:
         return NO_SINKS
@@ -52,6 +52,19 @@ def since_ms(queue: QueueStatus, reason: str | None, now_ms: int) -> int | None:
     if begin_ms is None:
         return queue.lag_ms or None
     return max(0, now_ms - begin_ms)
+
+
+def _is_read_through(queue: QueueStatus, before: QueueStatus | None) -> bool:
+    """False where a source may not have looked into its further logs yet. An empty one may stand before the
+    current one for long: HBase takes it out with the next edit."""
+    if queue.logs is None or queue.logs <= 1:
+        return True
+    return (
+        before is not None
+        and before.lag_ms == 0
+        and before.reported_ms != queue.reported_ms
+        and not _has_moved(before, queue)
+    )
 
 
 def _has_moved(before: QueueStatus, queue: QueueStatus) -> bool:

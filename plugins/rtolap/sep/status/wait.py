@@ -7,9 +7,9 @@ queue of the peer, and that moment's logs are *due*:
     delivered  ⇔  no log that was due at the instant stands in any queue of the peer, recovered ones too
 
 Queues move when a server takes over what another left; the logs keep their names, so names are what is
-followed. The newest log of each server is written on and would stay, so servers are requested to begin
-another (HBase's `wal_roll`), once, after the due logs were noted. With an instant in the past, logs that were
-begun after it by their server's clock are not due.
+followed. The newest log of each server is written on and would stay, so servers with due logs are requested
+to begin another (HBase's `wal_roll`), once, after the due logs were noted. With an instant in the past, logs
+that were begun after it by their server's clock are not due.
 
 That is exact for what was acknowledged before the instant, and never early; what was written shortly after it
 may be waited for too. Nothing is measured: no clock of ours, no size of a file, no age.
@@ -60,7 +60,8 @@ def due_logs(znodes: HBaseZnodes, peer: str, *, before_ms: int | None = None) ->
             if before_ms is None or log.created_ms is None or log.created_ms < before_ms
         ]
         logs.update(due)
-        if due and queue.logs[-1].name in due and not queue.id.is_recovered and str(queue.server) in living:
+        if due and not queue.id.is_recovered and str(queue.server) in living:
+            # also where newer logs are there: HBase takes an empty one out when it is done with a later one
             unrolled.add(str(queue.server))
     return DueLogs(peer, tuple(sorted(logs)), tuple(sorted(unrolled)))
 

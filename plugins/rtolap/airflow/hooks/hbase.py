@@ -1,0 +1,154 @@
+"""HBaseHook: the HBase that a connection of type *hbase* names; HBaseReplication: what is asked of it.
+
+Not to be imported while DAGs are parsed: it loads a client of ZooKeeper. See `hooks.replication`.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from airflow.sdk import BaseHook
+from airflow.sdk.exceptions import AirflowNotFoundException
+
+from rtolap.airflow.hooks.replication import HBASE_CONN_TYPE, HBASE_DEFAULT, DueArguments
+from rtolap.base.clock import SystemClock
+from rtolap.base.errors import DefinitionError, NotFound, RtolapError, Unavailable
+from rtolap.base.settings import Settings
+from rtolap.model.subscription import HBaseSource, Subscription
+from rtolap.sep.hbase.cluster_keys import DEFAULT_PARENT, ClusterKey
+from rtolap.sep.status.collect import collect
+from rtolap.sep.status.model import ReplicationStatus
+from rtolap.sep.status.reasons import NOTHING
+from rtolap.sep.status.sources import ReplicationSources
+from rtolap.sep.status.wait import DueLogs, advance, due_logs
+from rtolap.sep.subscriptions import commands
+from rtolap.sep.subscriptions.kept import names
+from rtolap.sep.subscriptions.source import open_source
+
+_ZOOKEEPER_PORT = 2181
+_PARENT_KEY = "parent"
+
+
+class HBaseHook(BaseHook):
+    """Host: the servers of HBase's ZooKeeper, separated by commas; port: of those that name none; extra
+    `parent`: HBase's node. The default connection may be missing: RTOLAP_HBASE serves then.
+    """
+
+    conn_name_attr = "hbase_conn_id"
+    default_conn_name = HBASE_DEFAULT
+    conn_type = HBASE_CONN_TYPE
+    hook_name = "HBase (rtolap)"
+
+    def __init__(self, hbase_conn_id: str = HBASE_DEFAULT, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.hbase_conn_id = hbase_conn_id
+
+    @cached_property
+    def cluster(self) -> ClusterKey:
+        """Raises DefinitionError for a connection that names no cluster."""
+        try:
+            connection = self.get_connection(self.hbase_conn_id)
+        except AirflowNotFoundException:
+            if self.hbase_conn_id != HBASE_DEFAULT:
+                raise
+            servers, slash, parent = Settings().hbase.partition("/")
+            return ClusterKey(servers, f"/{parent}" if slash else DEFAULT_PARENT)
+        if not connection.host:
+            raise DefinitionError(
+                f"connection {self.hbase_conn_id} names no ZooKeeper", expected="its servers as host"
+            )
+        parent = str(connection.extra_dejson.get(_PARENT_KEY) or DEFAULT_PARENT)
+        port = connection.port or _ZOOKEEPER_PORT
+        return ClusterKey.parse(f"{connection.host}:{port}:/{parent.strip('/')}")
+
+    def sources(self) -> ReplicationSources:
+        """Open them; close what is returned. Raises Unavailable where ZooKeeper does not answer."""
+        return ReplicationSources.open(self.cluster)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """For the connection's form: do ZooKeeper and HBase's master answer?"""
+        try:
+            with self.sources() as sources:
+                cluster_id = sources.znodes.cluster_id()
+                peers = sources.master.peers()
+        except RtolapError as error:
+            return False, str(error)
+        return True, f"HBase {cluster_id}, {len(peers)} peers"
+
+
+class HBaseReplication:
+    """One cluster, connected to when it is first asked, and again after it did not answer. Close it."""
+
+    def __init__(self, hbase_conn_id: str = HBASE_DEFAULT) -> None:
+        self._hook = HBaseHook(hbase_conn_id)
+        self._sources: ReplicationSources | None = None
+        self._looked: ReplicationStatus | None = None
+
+    def __enter__(self) -> HBaseReplication:
+        return self
+
+    def __exit__(self, *unused: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._sources is not None:
+            self._sources.close()
+            self._sources = None
+
+    def due(self, peer: str, before_ms: int | None) -> DueArguments:
+        """See `due_logs`. Raises NotFound where HBase has no such peer."""
+        sources = self._connected()
+        if peer not in sources.master.peers():
+            raise NotFound(f"HBase has no peer {peer}")
+        due = due_logs(sources.znodes, peer, before_ms=before_ms)
+        return {"peer": peer, "logs": list(due.logs), "unrolled": list(due.unrolled)}
+
+    def advance(self, due: DueArguments) -> DueArguments:
+        """See `sep.status.wait.advance`."""
+        noted = DueLogs(due["peer"], tuple(due["logs"]), tuple(due["unrolled"]))
+        try:
+            left = advance(self._connected().znodes, noted)
+        except Unavailable:
+            self.close()
+            raise
+        return {"peer": left.peer, "logs": list(left.logs), "unrolled": list(left.unrolled)}
+
+    def caught_up(self) -> dict[str, bool]:
+        """Return by enabled subscription whether its region servers report nothing to replicate."""
+        try:
+            sources = self._connected()
+            status = collect(sources, SystemClock().now_ms(), before=self._looked)
+            ours = names(sources.znodes.store)
+        except Unavailable:
+            self.close()
+            raise
+        self._looked = status
+        enabled = {peer.peer for peer in status.peers if peer.enabled}
+        return {
+            name: bool(queues) and all(row.reason == NOTHING for row in queues)
+            for name in ours
+            if name in enabled
+            for queues in (status.queues_of(name),)
+        }
+
+    def create(self, subscription: Subscription) -> list[str]:
+        """Create it where its file says, unless it is there; return what HBase does not ship of it."""
+        with open_source(subscription.source) as source:
+            commands.create(source, subscription, SystemClock().now_ms())
+            return commands.scope_warnings(source, subscription)
+
+    def drop(self, name: str, subscription: Subscription | None) -> None:
+        """From the cluster that the definition names, else from the connection's. Raises NotFound."""
+        if subscription is None:
+            cluster = self._hook.cluster
+            declared = HBaseSource(cluster.zookeeper, cluster.parent)
+        else:
+            declared = subscription.source
+        with open_source(declared) as source:
+            commands.drop(source, name)
+
+    def _connected(self) -> ReplicationSources:
+        if self._sources is None:
+            self._sources = self._hook.sources()
+        return self._sources

@@ -1,0 +1,60 @@
+"""Subscriptions are made and dropped: short calls to HBase. Both may be repeated safely."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import BaseOperator, Context
+
+from rtolap.airflow.hooks.replication import HBASE_DEFAULT, open_replication
+from rtolap.airflow.subscriptions import defined_subscriptions
+from rtolap.base.errors import NotFound
+from rtolap.base.settings import Settings
+
+
+class CreateSubscriptionOperator(BaseOperator):
+    """Creates a subscription of `include/sep`, on the cluster that its file names. One of the same definition
+    stays as it is; what an earlier try left half made is finished. Returns what HBase does not ship of it.
+    """
+
+    template_fields: Sequence[str] = ("subscription",)
+    ui_color = "#e4f0d8"
+
+    def __init__(self, *, subscription: str, hbase_conn_id: str = HBASE_DEFAULT, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.subscription = subscription
+        self.hbase_conn_id = hbase_conn_id
+
+    def execute(self, context: Context) -> list[str]:
+        include_dir = Settings().include_dir
+        defined = defined_subscriptions(include_dir).get(self.subscription)
+        if defined is None:
+            raise NotFound(f"no file in {include_dir} defines a subscription {self.subscription}")
+        with open_replication(self.hbase_conn_id) as replication:
+            warnings = replication.create(defined)
+        for warning in warnings:
+            self.log.warning("%s: %s", self.subscription, warning)
+        return warnings
+
+
+class DropSubscriptionOperator(BaseOperator):
+    """Drops a subscription, which may be gone already: from the cluster that its file in `include/sep` names,
+    or without a file from the connection's. What was not delivered yet never is.
+    """
+
+    template_fields: Sequence[str] = ("subscription",)
+    ui_color = "#f4dcdc"
+
+    def __init__(self, *, subscription: str, hbase_conn_id: str = HBASE_DEFAULT, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.subscription = subscription
+        self.hbase_conn_id = hbase_conn_id
+
+    def execute(self, context: Context) -> None:
+        defined = defined_subscriptions(Settings().include_dir).get(self.subscription)
+        with open_replication(self.hbase_conn_id) as replication:
+            try:
+                replication.drop(self.subscription, defined)
+            except NotFound as error:
+                self.log.info("nothing is left to drop: %s", error)

@@ -1,0 +1,47 @@
+"""Which subscriptions this deployment runs: Variable `rtolap_subscriptions`, else the file
+`include/subscriptions.yaml`, else every subscription of `include/sep`.
+
+Each is `{name, ports}`: a subscription that `rtolap sep create` has made, and the ports of its process, free
+ones where they are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rtolap.airflow.declared import Kind, checked_name
+from rtolap.base.errors import DefinitionError
+from rtolap.model.subscription import Subscription
+from rtolap.model.yaml_files import read_definitions
+
+FOLDER = "sep"
+_PORTS_MAX = 64
+
+
+def defined_subscriptions(include_dir: Path) -> dict[str, Subscription]:
+    """Subscriptions of `include/sep`, by name. Raises DefinitionError for a wrong file, or an unknown one."""
+    folder = include_dir / FOLDER
+    return read_definitions(folder).subscriptions if folder.is_dir() else {}
+
+
+def declared_subscriptions(variable: object, include_dir: Path) -> list[dict[str, Any]]:
+    """Arguments of an operator, one set each. `variable`: the Variable's decoded value, None without one."""
+    if variable is None and not (include_dir / f"{SUBSCRIPTIONS.plural}.yaml").exists():
+        variable = [{"name": name} for name in defined_subscriptions(include_dir)] or None
+    return SUBSCRIPTIONS.declared(variable, include_dir)
+
+
+def _parse_one(entry: Mapping[str, Any], where: str) -> dict[str, Any]:
+    ports = entry.get("ports", [])
+    if not isinstance(ports, list) or len(ports) > _PORTS_MAX or not all(map(_is_port, ports)):
+        raise DefinitionError(f"{where} has wrong ports", expected="a list of 1 to 65535", found=repr(ports))
+    return {"subscription": checked_name(entry, "name", where), "ports": ports}
+
+
+def _is_port(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 65536
+
+
+SUBSCRIPTIONS = Kind("subscriptions", ("name",), ("ports",), "subscription", _parse_one)

@@ -1,0 +1,269 @@
+"""Replication monitoring against a real HBase: in each situation what is shown is what HBase has."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from rtolap.base.errors import NotYet
+from rtolap.cli.main import app
+from rtolap.metadata.store import Create
+from rtolap.sep.consumer.registration import Registration
+from rtolap.sep.hbase import admin_pb2
+from rtolap.sep.hbase.cluster_keys import ClusterKey
+from rtolap.sep.hbase.peers import Peer
+from rtolap.sep.hbase.znodes import ServerName
+from rtolap.sep.status.collect import collect
+from rtolap.sep.status.model import QueueStatus, ReplicationStatus
+from rtolap.sep.status.reasons import NO_SINKS, NOTHING, STANDING
+from rtolap.sep.status.sources import ReplicationSources
+from rtolap.sep.status.summary import summarize
+from rtolap.sep.status.wait import due_logs, wait_delivered
+from rtolap.stack.process import ManagedProcess
+from typer.testing import CliRunner
+
+from tests.support.hbase import mutations
+from tests.support.hbase.client import HBaseClient
+from tests.support.sep.consumer_harness import RunningConsumer, running_consumer
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.integration
+
+ROWS = 40
+
+
+class Followed:
+    """A table, the peer that follows it, and three ports of a consumer, each registered by itself."""
+
+    def __init__(self, client: HBaseClient, server: ManagedProcess, name: str) -> None:
+        self.name = name
+        self.client = client
+        self.folder = server.spec.folder / "data" / "hbase"
+        self.root = f"/rtolap/sep/{name}"
+        self.key = ClusterKey(server.address)
+        self.sources = ReplicationSources.open(
+            self.key, root_dir=self.folder.as_uri(), jmx_urls=[f"http://127.0.0.1:{server.spec.ports[2]}"]
+        )
+        self.written = 0
+        client.create_table(name, splits=[b"m"])
+        cluster_id = str(uuid.uuid4()).encode()
+        client.store.commit([Create(f"{self.root}/hbaseid", cluster_id), Create(f"{self.root}/rs", b"")])
+        configuration = {"replication.source.ratio": "1.0"}
+        client.master.add_peer(
+            Peer(
+                id=name,
+                cluster_key=f"{server.address}:{self.root}",
+                tables={name: ()},
+                configuration=configuration,
+            )
+        )
+
+    def close(self) -> None:
+        self.client.master.remove_peer(self.name)
+        self.sources.close()
+
+    @contextmanager
+    def consumer(self) -> Iterator[RunningConsumer]:
+        with running_consumer(ports=3) as consumer:
+            sinks = [ServerName("127.0.0.1", port, 1) for port in consumer.ports]
+            self.registrations = [Registration(self.client.store, self.root, [sink]) for sink in sinks]
+            for registration in self.registrations:
+                registration.register()
+            yield consumer
+            for registration in self.registrations:
+                registration.withdraw()
+
+    def write(self) -> None:
+        """ROWS rows, over both regions."""
+        letters = b"az"
+        rows = [b"%c%06d" % (letters[number % 2], self.written + number) for number in range(ROWS)]
+        self.client.write_all(self.name, [mutations.put(row, {"cf:x": bytes(200)}) for row in rows])
+        self.written += ROWS
+
+    def look(self, before: ReplicationStatus | None = None) -> ReplicationStatus:
+        return collect(self.sources, time.time_ns() // 1_000_000, only=[self.name], before=before)
+
+    def is_idle(self) -> bool:
+        """By two looks, between which servers have reported."""
+        before = self.look()
+        until(
+            lambda: {row.reported_ms for row in self.look().queues}.isdisjoint(
+                row.reported_ms for row in before.queues
+            )
+        )
+        now = self.look(before)
+        return bool(now.queues) and all(row.reason == NOTHING for row in now.queues)
+
+    def roll(self) -> None:
+        servers = self.client.region_servers()
+        before = {server: self._logs(server) for server in servers}
+        for server in servers:
+            self.client.roll_log(server)
+        until(lambda: all(self._logs(server) - before[server] for server in servers), "another log")
+
+    def _logs(self, server: ServerName) -> set[str]:
+        """But for those of hbase:meta, which are not replicated."""
+        folder = self.folder / "WALs" / str(server)
+        return {path.name for path in folder.glob("*") if path.suffix != ".meta"}
+
+
+@pytest.fixture
+def followed(hbase_server: ManagedProcess, hbase_client: HBaseClient, unique_name: str) -> Iterator[Followed]:
+    opened = Followed(hbase_client, hbase_server, unique_name)
+    yield opened
+    opened.close()
+
+
+def delivered(consumer: RunningConsumer) -> set[bytes]:
+    return {row for batch, _ in consumer.batches for row in batch.events.column("row").to_pylist()}
+
+
+def of_hbase(followed: Followed) -> list[admin_pb2.ReplicationLoadSource]:
+    """Its own numbers of the peer."""
+    status = followed.client.master.cluster_status(admin_pb2.LIVE_SERVERS)
+    return [
+        source
+        for live in status.live_servers
+        for source in live.server_load.replLoadSource
+        if source.peerID.partition("-")[0] == followed.name
+    ]
+
+
+def test_with_nothing_to_do_every_queue_says_so_and_a_port_that_is_gone_is_missed(followed: Followed) -> None:
+    with followed.consumer() as consumer:
+        followed.write()
+        due = due_logs(followed.sources.znodes, followed.name)
+        wait_delivered(followed.sources.znodes, due, timeout_s=60, poll_s=0.1)
+        assert len(delivered(consumer)) == followed.written
+        wait_delivered(  # once more, of logs without a single edit
+            followed.sources.znodes,
+            due_logs(followed.sources.znodes, followed.name),
+            timeout_s=60,
+            poll_s=0.1,
+        )
+        until(lambda: followed.is_idle() and all(row.logs == 1 for row in followed.look().queues))
+        status = followed.look()
+        assert (status.servers, status.missing) == (2, ())
+        assert [row.server for row in status.queues] == sorted(map(str, followed.client.region_servers()))
+        by_hbase = of_hbase(followed)
+        assert sorted(row.last_shipped_ms or 0 for row in status.queues) == sorted(
+            source.timeStampOfLastShippedOp for source in by_hbase
+        )
+        assert sum(row.shipped_ops or 0 for row in status.queues) == sum(
+            source.oPsShipped for source in by_hbase
+        )
+        # both servers are of one JVM, which counts the logs of equal queues in one gauge
+        assert {source.sizeOfLogQueue for source in by_hbase} == {sum(row.logs or 0 for row in status.queues)}
+        (summary,) = summarize(status)
+        assert (summary.sinks, summary.catch_up_ms, summary.worst_server) == (3, 0, None)
+        followed.registrations[1].withdraw()
+        assert followed.look().peers[0].sinks == 2
+
+
+def test_a_failing_listener_leaves_a_queue_of_several_logs_with_progress(followed: Followed) -> None:
+    with followed.consumer() as consumer:
+        followed.write()
+        until(lambda: len(delivered(consumer)) == followed.written)
+        consumer.error = RuntimeError("the target is down")
+        for _ in range(2):
+            followed.write()
+            followed.roll()
+        looks = [followed.look()]
+
+        def failing() -> bool:
+            looks.append(followed.look(looks[-1]))
+            return all(row.reason == STANDING for row in looks[-1].queues)
+
+        until(failing, looks, poll_s=0.7)
+        status = looks[-1]
+        assert all((row.logs or 0) >= 3 for row in status.queues)
+        for row in status.queues:
+            assert_sizes(followed, row)
+        # HBase itself counts logs that are to be read, and reads ahead of what it ships
+        assert 2 <= of_hbase(followed)[0].sizeOfLogQueue <= sum(row.logs or 0 for row in status.queues)
+        (summary,) = summarize(status, looks[-2])
+        assert summary.lag_trend is not None
+        assert summary.lag_trend > 0
+        due = due_logs(followed.sources.znodes, followed.name)
+        with pytest.raises(NotYet, match="logs in its queues"):
+            wait_delivered(followed.sources.znodes, due, timeout_s=1, poll_s=0.1)
+        consumer.error = None
+        wait_delivered(followed.sources.znodes, due, timeout_s=60, poll_s=0.1)
+        assert len(delivered(consumer)) == followed.written
+        until(followed.is_idle)
+
+
+def assert_sizes(followed: Followed, row: QueueStatus) -> None:
+    """Sizes are those of the files, and the first log is shipped in part."""
+    sizes = {path.name: path.stat().st_size for path in followed.folder.glob("*WALs/**/*") if path.is_file()}
+    path = f"/hbase/replication/rs/{row.server}/{row.queue}"
+    names = sorted(followed.client.store.children(path), key=lambda name: int(name.rpartition(".")[2]))
+    assert (row.logs, row.log) == (len(names), names[0])
+    assert (row.log_bytes, row.further_bytes) == (sizes[names[0]], sum(sizes[name] for name in names[1:]))
+    assert row.progress is not None
+    assert 0 < row.progress < 1
+
+
+def test_without_a_port_the_lag_grows_and_the_reason_is_said(followed: Followed, hbase: str) -> None:
+    followed.write()
+    until(lambda: all(row.reason == NO_SINKS for row in followed.look().queues))
+    arguments = ["sep", "status", "--cluster", hbase, "--peer", followed.name, "--every", "1s", "--json"]
+    answer = CliRunner().invoke(app, arguments)
+    assert answer.exit_code == 0, answer.output
+    shown = json.loads(answer.stdout)
+    (peer,) = shown["peers"]
+    assert (peer["reasons"], peer["sinks"]) == ({NO_SINKS: 2}, 0)
+    assert peer["lag_trend"] > 0
+    assert {missing["source"] for missing in shown["status"]["missing"]} == {"JMX", "sizes of logs"}
+    arguments = ["sep", "wait", followed.name, "--cluster", hbase, "--timeout", "500ms"]
+    answer = CliRunner().invoke(app, arguments)
+    assert isinstance(answer.exception, NotYet)
+
+
+def test_the_queue_of_a_stopped_server_is_shown_as_recovered_until_it_is_delivered(
+    followed: Followed, hbase_server: ManagedProcess
+) -> None:
+    with ExitStack() as ended:
+        ended.callback(_restart, hbase_server)
+        followed.write()
+        until(lambda: all(row.reason == NO_SINKS for row in followed.look().queues))
+        due = due_logs(followed.sources.znodes, followed.name)
+        stopped, staying = followed.client.region_servers()
+        followed.client.stop_region_server(stopped)
+
+        def recovered() -> list[QueueStatus]:
+            return [row for row in followed.look().queues if row.recovered_from]
+
+        until(recovered)
+        (row,) = recovered()
+        assert (row.recovered_from, row.server) == ((str(stopped),), str(staying))
+        assert row.queue == f"{followed.name}-{stopped}"
+        until(lambda: recovered()[0].reason == NO_SINKS)
+        (summary,) = summarize(followed.look())
+        assert (summary.servers, summary.queues, summary.recovered_queues) == (1, 2, 1)
+        with followed.consumer() as consumer:
+            wait_delivered(followed.sources.znodes, due, timeout_s=60, poll_s=0.1)
+            assert len(delivered(consumer)) == followed.written
+            until(lambda: not recovered())
+
+
+def _restart(server: ManagedProcess) -> None:
+    """With both region servers again."""
+    server.kill()
+    server.start()
+
+
+def test_a_wait_of_the_command_ends_when_all_is_delivered(
+    followed: Followed, hbase: str, tmp_path: Path
+) -> None:
+    with followed.consumer() as consumer:
+        followed.write()
+        answer = CliRunner().invoke(app, ["sep", "wait", followed.name, "--cluster", hbase, "--json"])
+        assert answer.exit_code == 0, answer.output
+        assert json.loads(answer.stdout)["delivered"] is True
+        assert len(delivered(consumer)) == followed.written
