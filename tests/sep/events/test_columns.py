@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from rtolap.base.errors import DefinitionError, NotFound
 from rtolap.sep.events import entry_points
-from rtolap.sep.events.columns import column_values, deletes_families, only_deletes
+from rtolap.sep.events.columns import column_values, deciding_cells, deletes_families, only_deletes
 from rtolap.sep.events.decode import EditDecoder
 from rtolap.sep.events.edit_batch import EditBatch
 
@@ -40,6 +40,20 @@ def test_the_newest_cell_says_what_an_event_put_into_a_column() -> None:
         *(b"new", b"last", None, b"put", None, None, None, b"")
     ]
     assert column_values(edits, b"absent", b"q").to_pylist() == [None] * 8
+
+
+def test_a_delete_of_one_version_counts_against_that_version_alone() -> None:
+    edits = batch_of(
+        (cell(b"put", 4), cell(kind=8, time=5)),
+        (cell(b"put", 5), cell(kind=8, time=5)),
+        (cell(b"older", 4), cell(b"put", 5), cell(kind=8, time=5)),
+        (cell(b"put", 4), cell(kind=10, time=5, qualifier=b"")),
+        (cell(kind=8, time=5),),
+        (cell(kind=12, time=5), cell(b"put", 6), cell(kind=8, time=6)),
+    )
+    values = column_values(edits, b"cf", b"q").to_pylist()
+    assert values == [b"put", None, b"older", b"put", None, None]
+    assert (deciding_cells(edits, b"cf", b"q") >= 0).all()
 
 
 def test_deletes_are_told_from_puts_and_those_of_families_from_those_of_columns() -> None:

@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 from rtolap.sep.events.edit_batch import CellType, EditBatch
 
 _WHOLE_FAMILY: Final = (CellType.DELETE_FAMILY, CellType.DELETE_FAMILY_VERSION)
+_ONE_VERSION: Final = (CellType.DELETE, CellType.DELETE_FAMILY_VERSION)
 _COLUMN: Final = (CellType.PUT, CellType.DELETE, CellType.DELETE_COLUMN)
 
 
 def deciding_cells(batch: EditBatch, family: bytes, qualifier: bytes) -> NDArray[np.int64]:
     """Return the position of the cell that says what each event did to the column; -1 where none does.
 
-    The newest timestamp decides; of equal ones a delete, as in HBase, and then the last cell. Deletes of the
-    whole family count for each of its columns.
+    As in HBase, the newest timestamp decides; of equal ones a delete, and then the last cell. A delete of one
+    version counts against puts of that timestamp alone. Deletes of the whole family are those of each of its
+    columns.
     """
     families = batch.cells["family"]
     names = families.dictionary.to_pylist()
@@ -35,7 +37,11 @@ def deciding_cells(batch: EditBatch, family: bytes, qualifier: bytes) -> NDArray
     owners = batch.cells["event"].to_numpy()[places]
     if (owners[1:] == owners[:-1]).any():
         times = batch.cells["timestamp_ms"].to_numpy()[places]
-        order = np.lexsort((places, types[places] != CellType.PUT, times, owners))
+        of_version = np.isin(types[places], _ONE_VERSION)
+        is_delete, lasting = types[places] != CellType.PUT, ~of_version
+        if of_version.any():
+            lasting &= is_delete | ~_of_these_versions(owners, times, of_version)
+        order = np.lexsort((places, is_delete, times, of_version, lasting, owners))
         places, owners = places[order], owners[order]
     decided[owners] = places  # the last one of an event stays
     return decided
@@ -47,6 +53,15 @@ def column_values(batch: EditBatch, family: bytes, qualifier: bytes) -> pa.Binar
     is_put = decided >= 0
     is_put[is_put] = batch.cells["type"].to_numpy()[decided[is_put]] == CellType.PUT
     return batch.cells["value"].take(pa.array(decided, mask=~is_put))
+
+
+def _of_these_versions(
+    owners: NDArray[np.int32], times: NDArray[np.int64], of_version: NDArray[np.bool_]
+) -> NDArray[np.bool_]:
+    """Tell which cells have event and timestamp in common with a delete of one version."""
+    _, numbers = np.unique(np.stack([owners.astype(np.int64), times]), axis=1, return_inverse=True)
+    numbers = numbers.ravel()
+    return np.isin(numbers, numbers[of_version])
 
 
 def only_deletes(batch: EditBatch) -> NDArray[np.bool_]:
