@@ -74,5 +74,18 @@ def test_queues_come_by_peer_with_recovered_ones_last_and_logs_in_order() -> Non
     assert [queue.id.peer for queue in read_stable_queues(znodes, ["a"])] == ["a"]
 
 
+def test_positions_are_read_of_the_logs_that_are_shipped_now() -> None:
+    path = f"/hbase/replication/rs/{SECOND}/orders"
+    groups = [f"h1%2C16020%2C1700000000000.regiongroup-{group}.{{}}" for group in (0, 1)]
+    positions = {group.format(begun): b"PBUF\x08\x05" for group in groups for begun in range(100, 200)}
+    znodes = _znodes({f"{path}/{name}": data for name, data in positions.items()})
+    (queue,) = read_queues(znodes)
+    assert len(queue.logs) == 200
+    assert {log.name for log in queue.logs if log.position_bytes == 5} == {
+        group.format(100) for group in groups
+    }
+    assert all(log.position_bytes is None for log in read_stable_queues(znodes)[0].logs)
+
+
 def test_where_nothing_is_replicated_there_are_no_queues() -> None:
     assert read_queues(_znodes({"/hbase/hbaseid": b""})) == []

@@ -67,8 +67,13 @@ class Queue(msgspec.Struct, frozen=True):
     logs: tuple[QueuedLog, ...]
 
 
-def read_queues(znodes: HBaseZnodes, peers: Iterable[str] | None = None) -> list[Queue]:
+def read_queues(
+    znodes: HBaseZnodes, peers: Iterable[str] | None = None, *, positions: bool = True
+) -> list[Queue]:
     """Queues of the `peers`, or of all; sorted by peer, recovered ones last, then by server.
+
+    `positions`: read those too, of the logs that are shipped now, the oldest of each kind that a server
+    writes. A large cluster has tens of thousands of others, which have none.
 
     Queues move while they are read, when a server takes over what another left: one that does may be
     missing from what is returned, or be there twice. See `read_stable_queues`.
@@ -82,25 +87,41 @@ def read_queues(znodes: HBaseZnodes, peers: Iterable[str] | None = None) -> list
             if queue_id is None or (wanted is not None and queue_id.peer not in wanted):
                 continue
             path = f"{root}/{server}/{text}"
-            logs = [
-                QueuedLog(name, parse_position(node.data, f"{path}/{name}"))
-                for name in znodes.store.children(path)
-                if (node := znodes.store.get(f"{path}/{name}")) is not None
-            ]
-            logs.sort(key=lambda log: (log.created_ms or 0, log.name))
+            logs = sorted(
+                map(QueuedLog, znodes.store.children(path)), key=lambda log: (log.created_ms or 0, log.name)
+            )
+            if positions:
+                logs = _with_positions(znodes, path, logs)
             queues.append(Queue(ServerName.parse(server), queue_id, tuple(logs)))
     return sorted(queues, key=lambda queue: (queue.id.peer, queue.id.is_recovered, queue.server, queue.id))
 
 
 def read_stable_queues(znodes: HBaseZnodes, peers: Iterable[str] | None = None) -> list[Queue]:
-    """As `read_queues`, read until two readings name the same queues: then none was missed on its move."""
+    """As `read_queues` without positions, until two readings name the same queues: then none was missed on
+    its move."""
     wanted = None if peers is None else tuple(peers)
-    before = read_queues(znodes, wanted)
+    before = read_queues(znodes, wanted, positions=False)
     while True:
-        now = read_queues(znodes, wanted)
+        now = read_queues(znodes, wanted, positions=False)
         if [(queue.server, queue.id) for queue in before] == [(queue.server, queue.id) for queue in now]:
             return now
         before = now
+
+
+def _with_positions(znodes: HBaseZnodes, path: str, logs: list[QueuedLog]) -> list[QueuedLog]:
+    """Those that have gone meanwhile are left out, and the next one of theirs is read."""
+    current: set[str] = set()
+    read: list[QueuedLog] = []
+    for log in logs:
+        written_as = log.name.rpartition(".")[0]
+        if written_as in current:
+            read.append(log)
+            continue
+        node = znodes.store.get(f"{path}/{log.name}")
+        if node is not None:
+            current.add(written_as)
+            read.append(QueuedLog(log.name, parse_position(node.data, f"{path}/{log.name}")))
+    return read
 
 
 def parse_position(data: bytes, what: str) -> int | None:
