@@ -75,6 +75,9 @@ class AllowedAddresses:
         except (RtolapError, OSError) as error:
             self.failures += 1
             log.warning("who may connect could not be looked up; the last answer counts on: %s", error)
+        except Exception:  # whatever it was, who is known stays known, and it is tried again
+            self.failures += 1
+            log.exception("who may connect could not be looked up; the last answer counts on")
         finally:
             self._looked_up_s = time.monotonic()
             self._refreshing = None
