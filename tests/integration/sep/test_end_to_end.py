@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import json
+import struct
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
-from rtolap.model.subscription import HBaseSource, Subscription
+from click.testing import CliRunner
+from rtolap.cli.main import load
+from rtolap.model.subscription import HBaseSource, Subscription, SubscriptionPoison
 from rtolap.sep.subscriptions.commands import create, drop
 from rtolap.sep.subscriptions.source import SourceCluster, open_source
 
+from tests.support.hbase import mutations
 from tests.support.hbase.client import HBaseClient
 from tests.support.seeds import so_many
 from tests.support.sep.consumers import ConsumerProcess, wait_for_leader
@@ -133,3 +139,38 @@ def test_a_leader_that_stood_still_writes_nothing_once_another_leads(
         row: list(range(1, count + 1)) for row, count in writer.written.items() if count
     }
     assert first.stop() == 0
+
+
+def test_a_value_of_another_type_is_a_dead_letter_and_holds_up_nothing(
+    hbase: str,
+    kafka: str,
+    hbase_client: HBaseClient,
+    unique_name: str,
+    subscribe: Callable[[Subscription], None],
+    start: Callable[[str], ConsumerProcess],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    table = hbase_client.create_table(unique_name)
+    plain = subscription_of(unique_name, table, hbase)
+    subscribe(msgspec.structs.replace(plain, poison=SubscriptionPoison("skip", 2)))
+    leader = start(unique_name)
+    wait_for_leader([leader])
+    hbase_client.write(table, mutations.put(b"a", {"cf:n": b"no long"}))
+    hbase_client.write(table, mutations.put(b"a", {"cf:n": struct.pack(">q", 1)}))
+    topic = Topic(kafka, f"{unique_name}_changes")
+    until(lambda: topic.poll() >= 1, "what comes after it")
+    assert topic.counts_by_row() == {b"a": [1]}
+    topic.close()
+    monkeypatch.setenv("RTOLAP_KAFKA", kafka)
+    listed = CliRunner().invoke(load("sep"), ["dead-letters", unique_name, "--cluster", hbase, "--json"])
+    [letter] = json.loads(listed.stdout)
+    assert letter["table"] == table
+    assert "expected 8 bytes for long; found 7 bytes" in letter["detail"]
+
+    def delivery() -> dict[str, int]:
+        words = ["describe", unique_name, "--cluster", hbase, "--json"]
+        state: dict[str, int] = json.loads(CliRunner().invoke(load("sep"), words).stdout)["delivery"]
+        return state
+
+    until(lambda: delivery()["dead_letters"] == 1, "the state that the process shows", poll_s=1.0)
+    assert delivery()["delivered"] == 1

@@ -19,6 +19,7 @@ from rtolap.cli.sep import plot as sep_plot
 from rtolap.cli.sep import status as sep_status
 from rtolap.cli.sep import wait as sep_wait
 from rtolap.cli.sep.cluster import ClusterOption, source_of
+from rtolap.cli.sep.dead_letters import dead_letters
 from rtolap.cli.sep.serve import serve
 from rtolap.model.yaml_files import read_definitions
 from rtolap.sep.subscriptions import commands, states
@@ -30,6 +31,7 @@ _SOUND = frozenset(("running", "waiting", "paused"))
 
 app = typer.Typer(no_args_is_help=True, help="HBase change capture: subscriptions and how far they are.")
 app.command()(serve)
+app.command("dead-letters")(dead_letters)
 
 for _command in (sep_status.status, sep_wait.wait, sep_plot.plot):
     app.command()(_command)

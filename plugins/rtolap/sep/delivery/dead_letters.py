@@ -1,7 +1,7 @@
 """Events that were given up, as records of a dead-letter topic: whole, with where they came from and why.
 
-`rtolap dead-letters` reads them: as a record's topic it shows the table, as its offset the sequence id. The
-value is the event as JSON: its cells with families, qualifiers, values and tags in base64.
+`rtolap sep dead-letters` reads them. As a record's topic their headers name the table, as its offset the
+sequence id. The value is the event as JSON: its cells with families, qualifiers, values and tags in base64.
 """
 
 from __future__ import annotations
