@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator
 
 import duckdb
@@ -13,11 +14,20 @@ from tests.support.query.query_world import QueryWorld
 from tests.support.query.sql_oracle import open_oracle
 
 
+@pytest.fixture(scope="session")
+def shared_world() -> Iterator[QueryWorld]:
+    with contextlib.closing(flights_world(7, 800)) as made:
+        yield made
+
+
 @pytest.fixture(scope="module")
-def world() -> Iterator[QueryWorld]:
-    made = flights_world(7, 800)
-    yield made
-    made.close()
+def world(request: pytest.FixtureRequest) -> Iterator[QueryWorld]:
+    """One for all modules; those that say CHANGES_WORLD have one of their own, which is the same at first."""
+    if not getattr(request.module, "CHANGES_WORLD", False):
+        yield request.getfixturevalue("shared_world")
+        return
+    with contextlib.closing(flights_world(7, 800)) as made:
+        yield made
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ from rtolap.query.statement_service import QueryService
 
 from tests.support.query.query_world import QueryWorld
 
+CHANGES_WORLD = True
+
 SQL = (
     "select carrier, count(*) n from flights where ts >= '2013-01-02' and gate = 1 group by carrier "
     "order by n desc limit 2"

@@ -15,6 +15,8 @@ from rtolap.query.statement_service import QueryService
 
 from tests.support.query.query_world import QueryWorld
 
+CHANGES_WORLD = True
+
 BY_DAY = "select day_start, count(*) from flights group by day_start"
 
 

@@ -11,6 +11,8 @@ from rtolap.query.statement_service import Limits, QueryService
 
 from tests.support.query.query_world import QueryWorld
 
+CHANGES_WORLD = True
+
 COUNT = "select count(*) n from flights"
 
 

@@ -14,6 +14,8 @@ from rtolap.query.statement_service import QueryService
 
 from tests.support.query.query_world import QueryWorld
 
+CHANGES_WORLD = True
+
 FIRST, SECOND = Peer("first", "one:1"), Peer("second", "two:2")
 DEADLINE_S = 60.0
 

@@ -21,6 +21,8 @@ from tests.support.query.query_world import QueryWorld
 from tests.support.query.sql_oracle import asked_of, rows_of
 from tests.support.stored.stored_world import StoredWorld
 
+CHANGES_WORLD = True
+
 CARRIERS = TableName("shop", "carriers")
 CARRIERS_TABLE = StoredTable(
     database="shop",
