@@ -14,7 +14,7 @@ from rtolap.sep.subscriptions import commands
 from rtolap.sep.subscriptions.source import open_source
 from rtolap.stack.process import ManagedProcess
 
-from tests.support.hbase.client import HBaseClient
+from tests.support.hbase.client import HBaseClient, Region
 from tests.support.hbase.distributed import REGION_SERVERS, DistributedHBase
 from tests.support.seeds import so_many
 from tests.support.sep.consumers import ConsumerProcess, wait_for_leader
@@ -38,20 +38,19 @@ class Faults:
         server = self._random.choice(self._hbase.region_servers)
         server.kill()
         until(lambda: len(self._client.region_servers()) < REGION_SERVERS, "its session is over")
-        server.start()
-        self._wait_for_servers()
+        self._settle()
 
     def zookeeper_killed(self) -> None:
         self._hbase.zookeeper.kill()
         self._hbase.zookeeper.start()
-        self._wait_for_servers()
+        self._settle()
 
     def master_killed(self) -> None:
         self._hbase.master.kill()
-        self._hbase.master.start()
+        self._settle()
 
     def region_moved_and_split(self) -> None:
-        region = max(self._client.regions(self._table), key=lambda each: each.info.start_key)
+        region = max(self._regions(), key=lambda each: each.info.start_key)
         others = [server for server in self._client.region_servers() if server != region.server]
         self._client.move(region, self._random.choice(others))
         if not region.info.start_key:
@@ -61,8 +60,22 @@ class Faults:
         self._kafka.kill()
         self._kafka.start()
 
-    def _wait_for_servers(self) -> None:
-        until(lambda: len(self._client.region_servers()) == REGION_SERVERS, "all region servers are there")
+    def _settle(self) -> None:
+        """Wait until HBase has all its processes, and every region is on one that lives."""
+
+        def is_settled() -> bool:
+            self._hbase.revive()
+            living = self._client.region_servers()
+            return (
+                len(living) == REGION_SERVERS
+                and self._hbase.master.missing() is None
+                and all(region.server in living for region in self._regions())
+            )
+
+        until(is_settled, "HBase is whole again", poll_s=0.2)
+
+    def _regions(self) -> list[Region]:
+        return self._client.regions(self._table)
 
 
 @pytest.fixture

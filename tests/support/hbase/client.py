@@ -26,6 +26,7 @@ from tests.support.waiting import until
 _META = b"hbase:meta,,1"
 _PATIENCE_S = 60.0
 _SCAN_ROWS = 1000
+_MOVE_AGAIN_S = 5.0
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 Row = dict[str, tuple[int, bytes]]  # column → timestamp in ms, value
@@ -108,11 +109,12 @@ class HBaseClient:
         self._change("CreateNamespace", client_pb2.CreateNamespaceRequest(namespaceDescriptor=descriptor))
 
     def regions(self, table: str) -> list[Region]:
-        """By start key, as hbase:meta has them now."""
-        name = table_name(table)
-        text = table_text(name).encode()
+        """By start key, as hbase:meta has them now; waits for that where it moves."""
+        text = table_text(table_name(table)).encode()
         regions = []
-        found = self._scan_region(self.znodes.meta_server(), _META, text + b",,", text + b" ,,")
+        found = self._retrying(
+            lambda: self._scan_region(self.znodes.meta_server(), _META, text + b",,", text + b" ,,")
+        )
         for cells in found.values():
             info = parse_message(cells["info:regioninfo"][1], client_pb2.RegionInfo, "info:regioninfo")
             if "info:server" not in cells or info.offline or info.split:
@@ -123,19 +125,25 @@ class HBaseClient:
         return sorted(regions, key=lambda region: region.info.start_key)
 
     def move(self, region: Region, server: ServerName) -> None:
-        """Return when the region is open there."""
+        """Return when the region is open there. Asked for again where a recovery has come between."""
         destination = rpc_pb2.ServerName(
             host_name=server.host, port=server.port, start_code=server.start_code
         )
         request = client_pb2.MoveRegionRequest(region=_encoded(region.encoded), dest_server_name=destination)
-        self._master_call("MoveRegion", request, client_pb2.MoveRegionResponse)
         table = table_text(region.info.table_name)
-        until(
-            lambda: any(
-                each.encoded == region.encoded and each.server == server for each in self.regions(table)
-            ),
-            f"{region.encoded} on {server}",
-        )
+        asked_s = 0.0
+
+        def is_there() -> bool:
+            nonlocal asked_s
+            here = [each.server for each in self.regions(table) if each.encoded == region.encoded]
+            if here == [server]:
+                return True
+            if here and time.monotonic() - asked_s > _MOVE_AGAIN_S:
+                asked_s = time.monotonic()
+                self._master_call("MoveRegion", request, client_pb2.MoveRegionResponse)
+            return False
+
+        until(is_there, f"{region.encoded} on {server}")
 
     def split(self, region: Region, row: bytes) -> None:
         """Return when the daughters are open."""
@@ -243,16 +251,25 @@ class HBaseClient:
 
     # -- calling ------------------------------------------------------------------------------------------
 
-    def _patiently(self, table: str, row: bytes, act: Callable[[Region], T]) -> T:
+    def _retrying(self, act: Callable[[], T]) -> T:
         deadline_s = time.monotonic() + _PATIENCE_S
         while True:
             try:
-                return act(self._region(table, row))
+                return act()
             except Unavailable:
-                self._regions.pop(table, None)
                 if time.monotonic() > deadline_s:
                     raise
-                time.sleep(0.05)  # a region that moves is not there for a while
+                time.sleep(0.05)
+
+    def _patiently(self, table: str, row: bytes, act: Callable[[Region], T]) -> T:
+        def attempt() -> T:
+            try:
+                return act(self._region(table, row))
+            except Unavailable:
+                self._regions.pop(table, None)  # a region that moves is not there for a while
+                raise
+
+        return self._retrying(attempt)
 
     def _region(self, table: str, row: bytes) -> Region:
         if table not in self._regions:
@@ -266,8 +283,9 @@ class HBaseClient:
         self.master.change(method, request, lambda: False)
 
     def _master_call(self, method: str, request: Message, kind: type[M]) -> M:
-        master = self.znodes.master()
-        return self._server_call(master, "MasterService", method, request, kind)
+        return self._retrying(
+            lambda: self._server_call(self.znodes.master(), "MasterService", method, request, kind)
+        )
 
     def _server_call(
         self, server: ServerName, service: str, method: str, request: Message, kind: type[M]

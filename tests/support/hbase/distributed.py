@@ -52,6 +52,12 @@ class DistributedHBase:
         for process in (*self.region_servers, self.master):
             process.wait_ready()
 
+    def revive(self) -> None:
+        """Start whatever has ended: a server whose session with ZooKeeper is over ends itself."""
+        for process in (self.master, *self.region_servers):
+            if process.pid() is None:
+                process.start(wait=False)
+
     def kill(self) -> None:
         for process in (*self.region_servers, self.master, self.zookeeper):
             process.kill()
