@@ -13,11 +13,11 @@ small, and a take-over short.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
-from rtolap.base.errors import CommitUnknown, Corrupted, RtolapError
+from rtolap.base.errors import CommitUnknown, Corrupted, NotFound, RtolapError
 from rtolap.kafka.interfaces import StreamConsumer, TopicAdmin
 from rtolap.kafka.transactions import OutColumns, TransactionalProducer
 from rtolap.sep.delivery.delivered_edits import DeliveredEdits
@@ -68,6 +68,14 @@ def journal_name(subscription: str, cluster_id: str) -> str:
     return f"rtolap-sep-{subscription}-{cluster_id[:8]}"
 
 
+def ensure_topic(admin: TopicAdmin, topic: str, partitions: int, config: Mapping[str, str]) -> None:
+    """Create the topic where it is not there: who may write to it need not be allowed to create it."""
+    try:
+        admin.partitions(topic)
+    except NotFound:
+        admin.create_topic(topic, partitions, replication=-1, config=config)
+
+
 class Journal:
     """Not thread-safe. `memory` is None until `recover`, and after a write whose outcome is not known."""
 
@@ -96,7 +104,7 @@ class Journal:
     def recover(self) -> DeliveredEdits:
         """Take the journal over and read it. Unavailable, Forbidden; then nothing is remembered yet."""
         self.close()
-        self._admin.create_topic(self.topic, 1, replication=-1, config=_TOPIC_CONFIG)
+        ensure_topic(self._admin, self.topic, 1, _TOPIC_CONFIG)
         self._producer = self._open_producer(self.topic)
         self._producer.begin(TIMEOUT_S)
         self.open_loads, self.ended_loads = {}, {}

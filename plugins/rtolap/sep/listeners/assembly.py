@@ -19,7 +19,7 @@ from rtolap.model.subscription import Subscription
 from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.sep.delivery.dead_letters import dead_letter_topic
 from rtolap.sep.delivery.delivery import Delivery
-from rtolap.sep.delivery.journal import Journal, journal_name
+from rtolap.sep.delivery.journal import Journal, ensure_topic, journal_name
 from rtolap.sep.delivery.poison import PoisonPolicy
 from rtolap.sep.events.entry_points import load_payload_extractor
 from rtolap.sep.listeners.callable import CallableListener
@@ -63,7 +63,7 @@ def open_delivery(
     admin = KafkaAdmin(cluster)
     letters = dead_letter_topic(name)
     if subscription.poison.policy == "skip":
-        admin.create_topic(letters, 1, replication=-1, config=TOPIC_CONFIG)
+        ensure_topic(admin, letters, 1, TOPIC_CONFIG)
     journal = Journal(
         journal_name(name, cluster_id),
         open_producer=lambda it: KafkaTransactionalProducer(cluster, it, client_id=client_id),
@@ -93,7 +93,7 @@ def open_listener(
     declared = subscription.listener
     match declared.kind:
         case "kafka" if declared.topic is not None:
-            admin.create_topic(declared.topic, PARTITIONS, replication=-1, config=TOPIC_CONFIG)
+            ensure_topic(admin, declared.topic, PARTITIONS, TOPIC_CONFIG)
             return KafkaTopicListener(declared.topic, JsonEvents(event_columns(subscription)))
         case "python" if declared.entry_point is not None:
             return CallableListener.load(declared.entry_point, declared.lanes)
