@@ -39,6 +39,17 @@ def test_every_event_is_delivered_once_and_those_of_a_row_in_order() -> None:
     assert happened["answer lost: sent"] > 10
 
 
+def test_a_function_gets_every_event_and_again_only_what_was_under_way() -> None:
+    happened: Counter[str] = Counter()
+    for seed in range(so_many(60)):
+        try:
+            happened += run_seed(seed, python=True)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}, python=True") from error
+    assert happened["function failed"] > 10
+    assert happened["killed: send"] > 5
+
+
 class Forgetful(DeliveredEdits):
     def split(self, batch: EditBatch) -> Split:
         everything = np.ones(batch.num_events, bool)

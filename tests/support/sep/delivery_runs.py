@@ -24,7 +24,9 @@ from rtolap.sep.delivery.delivered_edits import DeliveredEdits, Mask
 from rtolap.sep.delivery.delivery import Call, Delivery
 from rtolap.sep.delivery.journal import Journal
 from rtolap.sep.events.edit_batch import EditBatch
+from rtolap.sep.listeners.callable import CallableListener
 from rtolap.sep.listeners.kafka_topic import EncodedEvents, KafkaTopicListener
+from rtolap.sep.listeners.listener import Listener
 
 from tests.support.seeds import replay
 from tests.support.sep.batches import batch_of, keys_of
@@ -73,7 +75,12 @@ class DeliveryWorld:
         seed: int,
         make_memory: Callable[[], DeliveredEdits] = DeliveredEdits,
         make_journal: MakeJournal = Journal,
+        *,
+        python: bool = False,
     ) -> None:
+        self._python = python
+        self._processed: list[tuple[str, int, bytes]] = []  # by the function, in its order
+        self._unnoted: set[tuple[str, int, bytes]] = set()  # it may get these again
         self.random = Random(seed)
         self.shipping = Shipping(self.random)
         self.happened: Counter[str] = Counter()
@@ -127,8 +134,10 @@ class DeliveryWorld:
 
     def check(self) -> None:
         delivered = self._delivered()
+        if self._python:
+            delivered = [(event, True) for event in self._processed]
         times = Counter(event for event, _ in delivered)
-        twice = [event for event, count in times.items() if count > 1]
+        twice = [event for event, count in times.items() if count > 1 and event not in self._unnoted]
         assert not twice, f"delivered twice: {twice[:3]}"
         due = {key for edit in self.shipping.written for key in _keys(edit)}
         assert not due - times.keys(), f"lost: {sorted(due - times.keys())[:3]}"
@@ -152,12 +161,22 @@ class DeliveryWorld:
         )
         # one that stood still may believe to lead when it wakes up
         process = Delivery(
-            KafkaTopicListener(TOPIC, encode),
+            self._listener(),
             journal,
             self._clock,
             leads=lambda: process is self._leader or self.random.random() < 0.2,
         )
         return process
+
+    def _listener(self) -> Listener:
+        return CallableListener(self._process, lanes=1) if self._python else KafkaTopicListener(TOPIC, encode)
+
+    def _process(self, batch: EditBatch) -> None:
+        """A user's function: it fails now and then, before it does anything."""
+        if self.random.random() < self.faults:
+            self.happened["function failed"] += 1
+            raise ValueError("the function fails")
+        self._processed += keys_of(batch)
 
     def _ship(self) -> None:
         self._send(self.shipping.ship())
@@ -179,15 +198,20 @@ class DeliveryWorld:
             Call(batch_of(event for edit in call.edits for event in edit.events()), _FOREVER_S)
             for call in calls
         ]
+        first = len(self._processed)
         try:
             process.run(served)
         except Killed:
+            self._unnoted.update(self._processed[first:])
             self._lose(process)
             return
         except NotLeader:
             self.happened["shut out"] += 1
+            self._unnoted.update(self._processed[first:])
             self._lose(process)
             return
+        if process.trouble is not None:  # the note of them failed, or its answer was lost
+            self._unnoted.update(self._processed[first:])
         for call, answer in zip(calls, served, strict=True):
             self._calls.remove((call, process))
             if answer.error is not None:
@@ -246,8 +270,11 @@ def run_seed(
     steps: int = STEPS,
     make_memory: Callable[[], DeliveredEdits] = DeliveredEdits,
     make_journal: MakeJournal = Journal,
+    *,
+    python: bool = False,
 ) -> Counter[str]:
-    world = DeliveryWorld(seed, make_memory, make_journal)
+    """`python`: the listener is a function, which may get again what was under way when a process ended."""
+    world = DeliveryWorld(seed, make_memory, make_journal, python=python)
     for _ in range(steps):
         world.step()
     world.drain()
