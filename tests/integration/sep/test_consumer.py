@@ -23,7 +23,7 @@ from rtolap.sep.subscriptions import commands
 from rtolap.sep.subscriptions.source import open_source
 
 from tests.support.hbase import mutations
-from tests.support.hbase.client import HBaseClient
+from tests.support.hbase.client import HBaseClient, Region
 from tests.support.sep.consumer_harness import RunningConsumer, running_consumer
 from tests.support.sep.wal_calls import events_of
 from tests.support.waiting import until
@@ -200,6 +200,30 @@ def test_the_time_to_live_travels_as_a_tag(captured: Captured, client: HBaseClie
         batch.filter(batch.events["row"].to_numpy(zero_copy_only=False) == b"ttl-1") for batch in batches
     )
     assert ttl_ms(batch.cells["tags"]).to_pylist() == [3_600_000]
+
+
+def test_sequence_ids_go_on_growing_when_a_region_moves_and_in_its_daughters(
+    captured: Captured, client: HBaseClient
+) -> None:
+    def region_of(row: bytes) -> Region:
+        (region,) = (region for region in client.regions(TABLE) if region.holds(row))
+        return region
+
+    rows = [b"zmove-%d" % number for number in range(8)]
+    client.write(TABLE, mutations.put(rows[1], {"cf:x": b"before"}))
+    region = region_of(rows[1])
+    (target,) = (server for server in client.region_servers() if server != region.server)
+    client.move(region, target)
+    client.write(TABLE, mutations.put(rows[1], {"cf:x": b"moved"}))
+    client.split(region_of(rows[1]), rows[5])
+    for row in (rows[1], rows[7]):
+        client.write(TABLE, mutations.put(row, {"cf:x": b"split"}))
+    before, moved, lower, upper = captured.wait(b"zmove-", 4)
+    assert before["region"] == moved["region"] == region.encoded
+    assert {lower["region"], upper["region"]} == {region_of(row).encoded for row in (rows[1], rows[7])}
+    assert before["sequence_id"] < moved["sequence_id"]
+    assert moved["sequence_id"] < min(lower["sequence_id"], upper["sequence_id"])
+    assert captured.consumer.metric("left_out_total", reason="meta_cells") == 0  # HBase keeps them to itself
 
 
 def test_what_failed_is_sent_again(captured: Captured, client: HBaseClient) -> None:
