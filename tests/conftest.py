@@ -25,6 +25,7 @@ _LONGEST_FIRST = (
     _STARTS_NO_STACK,
     "security",
     "spark",
+    "sep",
     "coordinator",
     "query",
     "loader",
