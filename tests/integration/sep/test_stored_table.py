@@ -12,6 +12,7 @@ import pytest
 from rtolap.base.clock import SystemClock
 from rtolap.kafka.memory.broker import MemoryBroker
 from rtolap.model.stored.table import StoredColumn, StoredTable
+from rtolap.model.subscription import CellColumn, HBaseSource, RowColumn, Subscription, SubscriptionListener
 from rtolap.protocols.stored_tables.messages import TableName
 from rtolap.protocols.stream_load.client import StreamLoadClient
 from rtolap.sep.delivery.delivery import Delivery
@@ -19,17 +20,24 @@ from rtolap.sep.events.edit_batch import CellType
 from rtolap.sep.listeners.event_columns import ColumnSource, EventColumns
 from rtolap.sep.listeners.stored_table import StoredTableListener
 from rtolap.sep.listeners.table_rows import TableRows
+from rtolap.sep.subscriptions.commands import create, drop
+from rtolap.sep.subscriptions.source import open_source
 
 from tests.sep.delivery.test_delivery import journal_of, run
+from tests.support.hbase import mutations
+from tests.support.hbase.client import HBaseClient
+from tests.support.hbase.client_pb2 import MutationProto
 from tests.support.sep.batches import Cell, Event, batch_of
+from tests.support.sep.consumers import ConsumerProcess, wait_for_leader
 from tests.support.stored.stream_load_cluster import PASSWORD, USER, StreamLoadCluster
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.integration
 
 COLUMNS = EventColumns(
     {"a": ColumnSource(b"cf", b"a", "long"), "b": ColumnSource(b"cf", b"b", "string")}, ("id", "string")
 )
-ORDERS = TableName("shop", "orders")
+ORDERS, FOLLOWED = TableName("shop", "orders"), TableName("shop", "followed")
 EDITS, ROWS = 300, 12
 
 
@@ -44,16 +52,17 @@ def cluster(owned: None, server_folder: Path) -> Iterator[StreamLoadCluster]:
             StoredColumn("a", "bigint"),
             StoredColumn("b", "string"),
         )
-        running.tables.create(
-            StoredTable(
-                database=ORDERS.db,
-                name=ORDERS.name,
-                columns=columns,
-                model="unique",
-                keys=("id",),
-                sequence_column="sequence_id",
+        for table in (ORDERS, FOLLOWED):
+            running.tables.create(
+                StoredTable(
+                    database=table.db,
+                    name=table.name,
+                    columns=columns,
+                    model="unique",
+                    keys=("id",),
+                    sequence_column="sequence_id",
+                )
             )
-        )
         yield running
 
 
@@ -88,3 +97,86 @@ def test_the_table_is_what_the_edits_make_of_their_rows(cluster: StreamLoadClust
         stored = {row["id"]: {"a": row["a"], "b": row["b"]} for row in cluster.rows(ORDERS, ("id", "a", "b"))}
     assert stored == rows
     assert process.counts.delivered == EDITS
+
+
+def test_the_table_equals_a_scan_of_hbase_though_the_consumer_is_killed(
+    cluster: StreamLoadCluster,
+    hbase: str,
+    kafka: str,
+    hbase_client: HBaseClient,
+    unique_name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    password = tmp_path / "password"
+    password.write_text(PASSWORD)
+    monkeypatch.setenv("RTOLAP_STREAM_LOAD_ENDPOINTS", ",".join(cluster.urls))
+    table = hbase_client.create_table(unique_name, splits=[b"row-5"])
+    subscription = Subscription(
+        name=unique_name,
+        source=HBaseSource(zookeeper=hbase),
+        listener=SubscriptionListener(
+            "stored_table",
+            database=FOLLOWED.db,
+            table=FOLLOWED.name,
+            user=USER,
+            password_file=str(password),
+        ),
+        tables={table: ("cf",)},
+        row=RowColumn("id", "string"),
+        columns={"a": CellColumn("cf:a", "long"), "b": CellColumn("cf:b", "string")},
+    )
+    random, last = Random(3), b""
+    processes: list[ConsumerProcess] = []
+    with open_source(subscription.source) as source:
+        create(source, subscription, SystemClock().now_ms())
+        try:
+            for number in range(2):
+                processes.append(ConsumerProcess(unique_name, hbase, kafka, tmp_path / f"{number}.log"))
+                wait_for_leader(processes[-1:])
+                for at in range(60):
+                    # not twice in a row: HBase lets a delete win over a put of the same millisecond
+                    last = random.choice([row for row in ROW_KEYS if row != last])
+                    hbase_client.write(table, _mutation(random, last, at))
+                if number == 0:
+                    processes[0].kill()
+
+            def is_equal() -> bool:
+                return _stored(cluster) == _scanned(hbase_client, table)
+
+            until(is_equal, "a table that equals the scan", poll_s=0.5, timeout_s=180)
+        finally:
+            for process in processes:
+                process.kill()
+            drop(source, unique_name)
+
+
+ROW_KEYS = [b"row-%d" % number for number in range(10)]
+
+
+def _mutation(random: Random, row: bytes, at: int) -> MutationProto:
+    kind = random.random()
+    if kind < 0.1:
+        return mutations.delete_row(row)
+    if kind < 0.2:
+        return mutations.delete_column(row, "cf:b")
+    cells = {"cf:a": struct.pack(">q", at), "cf:b": b"text %d" % at}
+    return mutations.put(
+        row, {name: cells[name] for name in random.choice((["cf:a"], ["cf:b"], list(cells)))}
+    )
+
+
+def _stored(cluster: StreamLoadCluster) -> dict[str, tuple[object, object]]:
+    rows = {row["id"]: (row["a"], row["b"]) for row in cluster.rows(FOLLOWED, ("id", "a", "b"))}
+    return {row: values for row, values in rows.items() if values != (None, None)}  # HBase has no such rows
+
+
+def _scanned(client: HBaseClient, table: str) -> dict[str, tuple[object, object]]:
+    rows: dict[str, tuple[object, object]] = {}
+    for row, cells in client.scan(table).items():
+        a, b = cells.get("cf:a"), cells.get("cf:b")
+        rows[row.decode()] = (
+            None if a is None else struct.unpack(">q", a[1])[0],
+            None if b is None else b[1].decode(),
+        )
+    return rows
